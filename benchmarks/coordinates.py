@@ -3,13 +3,13 @@
 DSG, CDSG as published, and CDSG whose steps on old blocks are γ at most (as the estimators have it) take first-order
 steps with the same kernel (a Gaussian of --multiple times the median distance), batches of 64, blocks of 32, λ = 1/(100
 n) and steps γ/(1 + 0.005 t)^½, each with its own best γ of 0.5, 1.5, 3, 5, 15; DSG and CDSG with steps of automatic
-size too, which have none. The objective is the regularised loss
-over 2,000 events that are not learned: the hinge on a9a, the logistic loss on Elec2 (in random order, so that there
-is one optimum), the squared loss of standardised targets on kin40k. It is measured every 512 events, and averaged over
-five moments in a row, so that a lucky one does not count. What DSG reaches is what it has at the end of its pass with
-its best γ (the median over seeds); a run gets there at the first moment at which its average is as low. Inputs but
-a9a's indicators are standardised. Figures are medians over seeds of the features, in which a run that does not get
-there counts as infinite.
+size too, which have none; the loss is then that of their predictions, which mix the last iterate and an average, and
+the penalty that of the last iterate. The objective is the regularised loss over 2,000 events that are not learned: the
+hinge on a9a, the logistic loss on Elec2 (in random order, so that there is one optimum), the squared loss of
+standardised targets on kin40k. It is measured every 512 events, and averaged over five moments in a row, so that a
+lucky one does not count. What DSG reaches is what it has at the end of its pass with its best γ (the median over
+seeds); a run gets there at the first moment at which its average is as low. Inputs but a9a's indicators are
+standardised. Figures are medians over seeds of the features, in which a run that does not get there counts as infinite.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from streamkernel import InputError, kernels, losses, rules, step_sizes
 from streamkernel.estimators.learner_choice import default_gamma
 from streamkernel.features.frames import table_rows
 from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.learners import averaging
 
 PART, TESTED, PER_BLOCK = 8 * adult.BATCH, 2000, 32
 GAMMAS, WINDOW = (0.5, 1.5, 3.0, 5.0, 15.0), 5
@@ -84,6 +85,7 @@ class Learner:
             step_sizes.Constant(default_gamma(losses.resolve_loss(data.loss, data.loss != "square")))
             if rule.endswith("untuned")
             else adult.step(gamma),
+            average=averaging.MIXTURE if rule.endswith("untuned") else averaging.LAST,
             automatic=rule.endswith("untuned"),
             block_size=PER_BLOCK,
             max_features=None,

@@ -27,6 +27,7 @@ from benchmarks.race import save
 from streamkernel import losses, rules, step_sizes
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian
+from streamkernel.learners import averaging
 from streamkernel.posterior.bayesian_linear import BayesianLinear
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.posterior.stochastic import OperatorVariance, RidgeFunctions
@@ -62,6 +63,7 @@ class Untuned:
                 max_features=options.block * options.blocks,
                 batch_size=options.batch,
                 l2=NOISE / N,
+                average=averaging.MIXTURE,
                 automatic=True,
                 seed=options.seed,
             )

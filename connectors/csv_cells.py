@@ -67,7 +67,7 @@ def check_names(names: Sequence[str]) -> Sequence[str]:
     --------
     >>> check_names(["x", "", "y", "x"])
     Traceback (most recent call last):
-    ValueError: Expected a name of its own for every column, got none for column 2 and "x" for columns 1, 4
+    ValueError: Expected distinct names of columns, got none for column 2 and "x" for columns 1, 4
     """
     columns: dict[str, list[int]] = {}
     for column, name in enumerate(names, start=1):
@@ -75,7 +75,7 @@ def check_names(names: Sequence[str]) -> Sequence[str]:
     faults = [_fault(name, numbers) for name, numbers in columns.items() if not name or len(numbers) > 1]
     if faults:
         faults.sort(key=lambda fault: not fault.startswith("none"))
-        raise ValueError(f"Expected a name of its own for every column, got {' and '.join(faults)}")
+        raise ValueError(f"Expected distinct names of columns, got {' and '.join(faults)}")
     return names
 
 

@@ -99,7 +99,7 @@ class DatasetSource:
         if position is None:
             return
         if not is_count(position):
-            raise ValueError(f"Expected a position that counts records, got {position!r} - at {self._name}")
+            raise ValueError(f"Expected a number of records as position, got {position!r} - at {self._name}")
         self._read = sum(1 for _ in itertools.islice(self._open(), position))
         if self._read < position:
             raise ValueError(f"Expected at least {position} records, got {self._read} - at {self._name}")
@@ -149,7 +149,9 @@ class DatasetSource:
         self._read += 1
         record = self._plain(x)
         if self._label in record:
-            raise ValueError(f'Expected a label that no feature is called, got "{self._label}" - at {self._name}')
+            raise ValueError(
+                f'Expected a label with another name than each feature, got "{self._label}" - at {self._name}'
+            )
         record[self._label] = self._plain(y) if isinstance(y, Mapping) else self._scalar(y)
         return Event(self._name, self._read, b"", record)
 

@@ -11,6 +11,7 @@ import orjson
 
 from connectors.checks import unknown_name
 from connectors.csv_cells import check_names, number
+from connectors.nested import flatten
 from connectors.record_splitters import LineCutter, QuotedCutter
 
 Fields: TypeAlias = dict[str, Any]
@@ -41,12 +42,12 @@ class TextFormat(Protocol):
 
 
 class JsonLines:
-    """JSON objects, one per line.
+    """JSON objects, one per line; the fields of a nested object have the path to them as names.
 
     Examples
     --------
-    >>> JsonLines().parse(b'{"x": 1.5, "y": true}')
-    {'x': 1.5, 'y': True}
+    >>> JsonLines().parse(b'{"x": 1.5, "y": true, "z": {"a": 2}}')
+    {'x': 1.5, 'y': True, 'z.a': 2}
     >>> JsonLines().parse(b'[1.5, true]')
     Traceback (most recent call last):
     ValueError: Expected a JSON object, got an array
@@ -57,14 +58,20 @@ class JsonLines:
 
     def parse(self, raw: bytes) -> Fields:
         """Return the fields of one line."""
-        try:
-            record = orjson.loads(raw)
-        except orjson.JSONDecodeError as error:
-            raw.decode()  # If it is not even text, say that.
-            raise ValueError(f"Expected valid JSON, got {error.msg} in column {error.colno}") from None
-        if type(record) is not dict:
-            raise ValueError(f"Expected a JSON object, got {JSON_NAMES[type(record)]}")
-        return record
+        record = json_object(raw)
+        return flatten(record) if raw.count(b"{") > 1 else record
+
+
+def json_object(raw: bytes) -> Fields:
+    """Return a JSON object as it is, or raise a `ValueError` that says why there is none."""
+    try:
+        record = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raw.decode()  # If it is not even text, say that.
+        raise ValueError(f"Expected valid JSON, got {error.msg} in column {error.colno}") from None
+    if type(record) is not dict:
+        raise ValueError(f"Expected a JSON object, got {JSON_NAMES[type(record)]}")
+    return record
 
 
 JSON_NAMES = {
@@ -82,6 +89,11 @@ class Csv:
 
     A cell is an integer, a float or a string, the first that fits; an empty cell is a missing field.
 
+    Parameters
+    ----------
+    names
+        The names of the columns, where no header has them.
+
     Examples
     --------
     >>> table = Csv()
@@ -95,8 +107,8 @@ class Csv:
 
     cutter: ClassVar[type[LineCutter]] = QuotedCutter
 
-    def __init__(self) -> None:
-        self._names: Sequence[str] = ()
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._names: Sequence[str] = check_names(names)
 
     @property
     def ready(self) -> bool:

@@ -170,7 +170,7 @@ CONSUMER = (
     ),
     Panel(
         "Lag",
-        "What is still to be read: records of a topic, bytes of a file. It should return to about 0.",
+        "Backlog of the source: records of a topic, bytes of a file. It should return to about 0.",
         "short",
         (("streamkernel_consumer_lag{$at}", "{{topic}} {{partition}} {{instance}}"),),
     ),
@@ -213,13 +213,13 @@ CONSUMER = (
     ),
     Panel(
         "Pending labels",
-        "Predictions whose label has not come yet; at the cap the oldest are dropped.",
+        "Predictions whose label has not arrived; at the cap the oldest are dropped.",
         "short",
         (("streamkernel_pending_labels{$at}", "{{instance}}"),),
     ),
     Panel(
         "Labels",
-        "Labels in records of their own per second, by outcome.",
+        "Labels from separate records per second, by outcome.",
         "eps",
         (("clamp_min(deriv(streamkernel_labels_total{$at}[$__rate_interval]), 0)", "{{outcome}} {{instance}}"),),
     ),
@@ -228,7 +228,7 @@ CONSUMER = (
 HEALTH = (
     Panel(
         "Up",
-        "1 while the process answers.",
+        "1 while the process responds to scrapes.",
         "short",
         (("up{$at}", "{{instance}}"),),
         below=1.0,
@@ -249,7 +249,7 @@ HEALTH = (
     ),
     Panel(
         "Age of the checkpoint",
-        "After a crash, this much work is done again. It should stay near the configured interval.",
+        "After a crash, this much work is repeated. It should stay near the configured interval.",
         "s",
         (
             ("streamkernel_checkpoint_age_seconds{$at}", "age {{instance}}"),
@@ -258,7 +258,7 @@ HEALTH = (
     ),
     Panel(
         "Time of a checkpoint",
-        "Mean time to write one; learning is paused meanwhile.",
+        "Mean time to write a checkpoint, while learning is paused.",
         "s",
         (
             (
@@ -294,7 +294,7 @@ HEALTH = (
     ),
     Panel(
         "Processors",
-        "Processors that the process keeps busy. Learning uses one at most.",
+        "Processors used by the process. Learning uses one at most.",
         "short",
         (("rate(process_cpu_seconds_total{$at}[$__rate_interval])", "{{instance}}"),),
     ),
@@ -340,7 +340,7 @@ HEALTH = (
 
 DASHBOARDS = {
     "learning": ("streamkernel: learning", "Quality of the model, and how it learns.", LEARNING),
-    "consumer": ("streamkernel: consumer", "Events that are read, their rate, and the dead letters.", CONSUMER),
+    "consumer": ("streamkernel: consumer", "Events, their rate, the lag, and dead letters.", CONSUMER),
     "health": ("streamkernel: health", "State of the process and its checkpoints.", HEALTH),
 }
 """Title, description and panels of each dashboard, by the name of its file."""

@@ -99,7 +99,7 @@ def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, TypeError, AttributeError) as error:  # the last two: numbers that numpy does not have
         raise ModelFileError(
-            f"Expected a whole safetensors file, got a truncated or corrupt one ({error}) - at {path}"
+            f"Expected a complete safetensors file, got a truncated or corrupt one ({error}) - at {path}"
         ) from error
     if header.pop("checksum", None) != checksum(header, tensors):
         raise ModelFileError(f"Expected the content to match its checksum, got a corrupt file - at {path}")

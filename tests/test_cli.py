@@ -141,7 +141,7 @@ def run_until(config: Path, lines: int) -> None:
     engine.run(stopping=lambda: engine.outcomes["predicted"] >= lines)
 
 
-def test_stop_kill_and_start_again_leave_no_trace(tmp_path: Path) -> None:
+def test_stops_and_kills_change_no_result(tmp_path: Path) -> None:
     n = 8000
     text = events(n)
     whole, parts = prepared(tmp_path / "whole", text), prepared(tmp_path / "parts", text)
@@ -159,7 +159,7 @@ def test_stop_kill_and_start_again_leave_no_trace(tmp_path: Path) -> None:
     assert newest(parts.parent) == newest(whole.parent)
 
 
-def test_a_closed_terminal_stops_a_run_as_sigterm_does(tmp_path: Path) -> None:
+def test_sighup_stops_a_run_like_sigterm(tmp_path: Path) -> None:
     config = prepared(tmp_path / "run", events(300), "[http]\nport = 0\n")
     config.write_text(config.read_text().replace("checkpoint_seconds = 0.2", "checkpoint_seconds = 1000"))
     with subprocess.Popen(command("run", config), stderr=subprocess.PIPE, text=True) as process:
@@ -173,7 +173,7 @@ def test_a_closed_terminal_stops_a_run_as_sigterm_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [signal.SIG_IGN, signal.default_int_handler])
-def test_a_hangup_that_has_a_meaning_keeps_it(before: Any) -> None:
+def test_an_existing_sighup_handler_is_kept(before: Any) -> None:
     """Under nohup it is ignored, and on a cluster it changes the number of workers."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = [signal.getsignal(number) for number in numbers]
@@ -186,7 +186,7 @@ def test_a_hangup_that_has_a_meaning_keeps_it(before: Any) -> None:
             signal.signal(number, handler)
 
 
-def test_a_reader_that_goes_away_ends_a_run_in_one_line(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_the_run_with_a_one_line_message(tmp_path: Path) -> None:
     config = prepared(tmp_path / "run", events(5000))
     config.write_text(CONFIG.replace('"predictions.jsonl"', '"-"'))
     process = subprocess.Popen(command("run", once(config)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -264,16 +264,16 @@ def test_standard_input(tmp_path: Path) -> None:
     assert b"{broken" in (tmp_path / "dead_letters.jsonl").read_bytes()
 
 
-def test_inspect_says_what_the_model_is(tmp_path: Path) -> None:
+def test_inspect_describes_the_model(tmp_path: Path) -> None:
     config = prepared(tmp_path / "run", events(400))
     assert call("run", once(config)).exit_code == 0
     answer = call("inspect", tmp_path / "run" / "state")
     assert answer.exit_code == 0
-    for text in ("KernelClassifier", "512 in 4 seeds", "max_features = 512", "events learned", "400"):
+    for text in ("KernelClassifier", "512 in 4 blocks", "max_features = 512", "events learned", "400"):
         assert text in answer.stdout
 
 
-def test_a_replay_gives_the_same_model_and_touches_nothing_else(tmp_path: Path) -> None:
+def test_a_replay_gives_the_same_model_and_changes_no_other_file(tmp_path: Path) -> None:
     config = prepared(tmp_path / "run", events(400))
     assert call("run", once(config)).exit_code == 0
     before = {path: path.read_bytes() for path in config.parent.rglob("*") if path.is_file()}
@@ -291,7 +291,7 @@ def test_a_replay_gives_the_same_model_and_touches_nothing_else(tmp_path: Path) 
         assert (answer.exit_code, text in answer.stderr) == (2, True), answer.stderr
 
 
-def test_a_saved_model_is_made_smaller_and_refitted(tmp_path: Path) -> None:
+def test_a_saved_model_is_pruned_and_refitted(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text(events(500) + "{broken\n")
     model, hinge = KernelClassifier(learner="dsg", max_features=128), KernelClassifier(learner="dsg", loss="hinge")
     for line in events(500).splitlines():
@@ -319,7 +319,7 @@ def test_a_saved_model_is_made_smaller_and_refitted(tmp_path: Path) -> None:
         ),
         (["prune", "model", *told, "--keep", "0.9"], "Expected 0 < keep <= 0.5, got 0.9"),
         (["prune", "nowhere", *told], "Expected a model file, found none - at nowhere"),
-        (["prune", "events.jsonl", *told], "Expected a whole safetensors file"),
+        (["prune", "events.jsonl", *told], "Expected a complete safetensors file"),
         (["prune", "model", "nothing.csv", "--label", "y", "-o", "other"], "nothing.csv"),
     ]:
         answer = call(*words, cwd=tmp_path)
@@ -328,12 +328,12 @@ def test_a_saved_model_is_made_smaller_and_refitted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), [("compact", "prune"), ("polish", "refit")])
-def test_an_old_command_is_refused_with_its_new_name(old: str, new: str) -> None:
+def test_an_old_command_is_rejected_with_its_new_name(old: str, new: str) -> None:
     answer = call(old, "model", "events.csv", "--label", "y")
     assert (answer.exit_code, f"{old}: this command is now {new}" in answer.stderr) == (2, True), answer.stderr
 
 
-def test_what_a_run_has_learned_is_exported_and_maintained(tmp_path: Path) -> None:
+def test_the_model_of_a_run_is_exported_and_maintained(tmp_path: Path) -> None:
     config = prepared(tmp_path / "run", events(600))
     assert call("run", once(config)).exit_code == 0
     state = config.parent / "state"
@@ -438,7 +438,7 @@ def test_errors_are_one_line(tmp_path: Path, words: list[str], text: str) -> Non
     assert "Traceback" not in answer.stderr
 
 
-def test_check_names_every_mistake_and_runs_nothing(tmp_path: Path) -> None:
+def test_check_reports_every_problem_without_running(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(
         'label = "y"\n[source]\npath = "events.jsonl"\nfolow = true\n[model]\ntype = "KernelClasifier"\n[state]\n'
@@ -466,7 +466,7 @@ def test_another_model_in_an_old_state_directory_is_refused(tmp_path: Path) -> N
     assert "256" in answer.stderr
 
 
-def test_check_says_what_the_state_directory_would_refuse(tmp_path: Path) -> None:
+def test_check_reports_conflicts_with_the_state_directory(tmp_path: Path) -> None:
     config = once(prepared(tmp_path / "run", events(300)))
     text = config.read_text()
     assert call("run", config).exit_code == 0
@@ -503,7 +503,7 @@ def test_check_connects_to_brokers(tmp_path: Path) -> None:
     assert call("run", "--connect", config).stderr == "streamkernel: --connect needs --check\n"
 
 
-def test_all_that_a_run_says_where_there_is_no_terminal_is_json(tmp_path: Path) -> None:
+def test_output_without_a_terminal_is_json(tmp_path: Path) -> None:
     config = once(prepared(tmp_path / "run", events(300) + "{broken\n", "[http]\nport = 0\n"))
     text = config.read_text().replace("checkpoint_seconds = 0.2", "checkpoint_seconds = 0.001")
     config.write_text(text + '[log]\nlevel = "debug"\n')
@@ -529,7 +529,7 @@ def test_all_that_a_run_says_where_there_is_no_terminal_is_json(tmp_path: Path) 
     )  # fmt: skip
 
 
-def test_a_model_that_cannot_learn_made_up_examples_is_started_all_the_same() -> None:
+def test_a_model_that_cannot_learn_synthetic_examples_starts() -> None:
     steep = KernelRegressor(learner=learners.DSG(step_size=step_sizes.Constant(1e200)))
     terminal.compile_for(steep, Console(quiet=True))
     assert steep.n_steps == 0
@@ -540,7 +540,7 @@ def test_the_version_is_printed() -> None:
     assert (answer.exit_code, answer.output, answer.output.strip()) == (0, f"{__version__}\n", version("streamkernel"))
 
 
-def test_compiling_is_not_silent(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_compilation_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(KernelClassifier, "learn_one", lambda *example: cache._announce.__wrapped__())
     with caplog.at_level(logging.INFO, "streamkernel"):
         terminal.compile_for(KernelClassifier(), Console(quiet=True))
@@ -576,7 +576,7 @@ def test_the_demo_runs_without_matplotlib_and_names_the_extra(tmp_path: Path, mo
     assert load(tmp_path / "demo" / "model-2.safetensors").n_features
 
 
-def test_a_label_that_no_record_has(tmp_path: Path) -> None:
+def test_a_label_missing_from_all_records_is_reported(tmp_path: Path) -> None:
     config = prepared(tmp_path / "run", events(150).replace('"y"', '"ys"'))
     answer = call("run", "--check", config)
     assert answer.exit_code == 2
@@ -591,7 +591,7 @@ def test_a_label_that_no_record_has(tmp_path: Path) -> None:
     assert checkpoints(tmp_path / "run" / "state")
 
 
-def test_a_run_that_reads_nothing_after_a_restart_has_no_rate(tmp_path: Path) -> None:
+def test_the_rate_is_unknown_after_a_restart_without_events(tmp_path: Path) -> None:
     config = once(prepared(tmp_path / "run", events(50)))
     for rate in (r"[0-9,]+", "–"):
         answer = call("run", config)

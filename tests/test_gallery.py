@@ -22,7 +22,7 @@ def built(form: str, kind: str) -> Any:
 
 
 @pytest.mark.parametrize(("python", "form"), FORMS, ids=[python for python, _ in FORMS])
-def test_python_and_toml_mean_the_same(python: str, form: str) -> None:
+def test_python_and_toml_are_equivalent(python: str, form: str) -> None:
     kind = "loss" if python.startswith("losses") else "kernel"
     assert built(form, kind) == eval(python, {"kernels": kernels, "losses": losses})
 

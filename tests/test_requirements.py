@@ -47,7 +47,7 @@ def test_locked_requirements_are_those_of_the_project(file: str, extra: str) -> 
     assert not rest  # as the address of a registry, or a package without hashes
 
 
-def test_the_build_needs_what_is_locked_for_it() -> None:
+def test_build_requirements_are_locked() -> None:
     assert PYPROJECT["dependency-groups"]["build"] == PYPROJECT["build-system"]["requires"]
 
 
@@ -59,7 +59,7 @@ def test_the_image_installs_nothing_else() -> None:
     assert all(option in installs[1] for option in ("--no-index", "--no-deps", "--no-build-isolation"))
 
 
-def test_no_install_looks_for_what_is_not_locked() -> None:
+def test_installs_resolve_nothing_beyond_the_lock() -> None:
     """pip resolves ``coverage[toml]`` by itself, and takes a release newer than the lock, whose hash is not in it."""
     files = [ROOT / "Makefile", ROOT / "dashboards" / "Containerfile", *ROOT.glob(".github/workflows/*.yml")]
     installs = [line for file in files for line in file.read_text().splitlines() if "--require-hashes" in line]

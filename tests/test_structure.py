@@ -22,7 +22,7 @@ SKLEARN = "streamkernel.sklearn."
 """Scikit-learn's estimators have the names of River's, as their users expect."""
 
 
-def test_no_two_public_classes_have_one_name():
+def test_public_class_names_are_unique():
     found = collections.defaultdict(list)
     for name, tree in MODULES.items():
         for node in ast.walk(tree):

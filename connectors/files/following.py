@@ -206,7 +206,7 @@ class FollowReader:
         except FileNotFoundError:
             return False
         except OSError as error:
-            self._refuse(f"Expected a file that can be read, got an error: {error.strerror} - at {file}")
+            self._refuse(f"Expected a readable file, got an error: {error.strerror} - at {file}")
             return False
         if expected is not None and not os.path.samestat(stream.status, expected):
             stream.close()

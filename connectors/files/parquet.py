@@ -65,7 +65,7 @@ class ParquetReader:
     def seek(self, position: Position) -> None:
         """Continue after `position`."""
         if not is_count(position):
-            raise ValueError(f"Expected a position that counts rows, got {position!r} - at {self._name}")
+            raise ValueError(f"Expected a number of rows as position, got {position!r} - at {self._name}")
         if self._rows < position:
             raise ValueError(
                 f"Expected at least {position} rows, got {self._rows} - at {self._name}:"

@@ -10,6 +10,7 @@ from typing import Any
 from connectors.base import DecoderUnavailableError, Event, Position, Trouble, UnavailableError
 from connectors.formats import JsonLines
 from connectors.kafka.clients import Partition, Record
+from connectors.values import PassedOverError
 
 Decoder = Callable[..., dict[str, Any]]
 
@@ -40,6 +41,7 @@ class Events:
     def __init__(self, decoder: Decoder | None = None, key: str | None = None) -> None:
         self._decode = decoder or JsonLines().parse
         self._more = _parameters_of(decoder)
+        self._skips_deletes = getattr(decoder, "skips_deletes", False)
         self._key = key
 
     def of(self, partition: Partition, record: Record, position: Position) -> Event:
@@ -54,6 +56,8 @@ class Events:
         value, fields, reason = record.value, None, None
         try:
             if value is None:
+                if self._skips_deletes:
+                    raise PassedOverError
                 raise ValueError("Expected a value, got a tombstone")
             if self._more:
                 given = {"topic": partition.topic, "key": record.key, "headers": headers}
@@ -67,6 +71,8 @@ class Events:
                 fields = {self._key: None if record.key is None else record.key.decode(), **fields}
         except MemoryError:
             raise
+        except PassedOverError:
+            return Event(stream, position, b"")
         except UnavailableError as error:
             raise DecoderUnavailableError(f"{error} - at {stream}, offset {record.offset}") from error
         except Exception as error:  # whatever a decoder raises, the stream goes on

@@ -179,7 +179,7 @@ def _readable(path: Path, name: str) -> str:
             path.open("rb").close()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise ValueError(f'Expected a file that can be read as "{name}", got {reason} - at {path}') from error
+        raise ValueError(f'Expected a readable file as "{name}", got {reason} - at {path}') from error
     return str(path)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -49,8 +49,18 @@ class _Topic:
         self._writer.close()
 
 
+class ValueWriter(Protocol):
+    """Writes the values of records in another format than JSON."""
+
+    def open(self) -> None:
+        """Prepare for the first record, or raise `UnavailableError`; may be called again."""
+
+    def __call__(self, record: Mapping[str, Any]) -> bytes:
+        """Return the bytes of a record."""
+
+
 class KafkaSink(_Topic):
-    """A topic of JSON objects.
+    """A topic of JSON objects, or of values in another format.
 
     Parameters
     ----------
@@ -60,11 +70,24 @@ class KafkaSink(_Topic):
         consumers after the commit.
     topic : str
         The name of the topic.
+    values : callable or None, default None
+        What makes bytes of records, and has a method ``open`` that is called before; JSON by default.
     """
+
+    def __init__(self, writer: Writer, topic: str, values: ValueWriter | None = None) -> None:
+        super().__init__(writer, topic)
+        self._values = values
+
+    def open(self) -> None:
+        """Check that the topic exists, and prepare the values, or raise `UnavailableError`."""
+        super().open()
+        if self._values is not None:
+            self._values.open()
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write a record with the key of the record that it was made from."""
-        self._writer.send(self._topic, to_json(record, _JSON), key, ())
+        value = to_json(record, _JSON) if self._values is None else self._values(record)
+        self._writer.send(self._topic, value, key, ())
 
 
 class KafkaDeadLetters(_Topic):

@@ -82,6 +82,7 @@ def replica_of(config: Config) -> Replica:
         label=config.label,
         ignore=config.ignore,
         weight=config.weight,
+        explain=config.sink.explain,
     )
 
 
@@ -135,8 +136,8 @@ def _problems(config: Config) -> Iterator[str]:
     if config.source.follow:
         yield "source.follow: expected false on a cluster, got true"
     if config.delayed_labels is not None:
-        yield "labels: expected records with their labels on a cluster, got labels in records of their own"
+        yield "delayed_labels: expected none on a cluster, where each record needs its label, got a table"
     if config.coverage is not None:
-        yield "coverage: expected none on a cluster, where workers predict apart, got one"
+        yield "coverage: expected none on a cluster, where each worker predicts separately, got one"
     if config.baseline is not None:
         yield "baseline: expected none on a cluster, where it would have to be merged, got one"

@@ -141,7 +141,9 @@ class WorkerPool:
             if late and now - reported > LATE_SECONDS:
                 reported = now
                 waiting("stalled")
-                log.warning("a round waits for workers", workers=late, seconds=round(now - began), room=self.cpus())
+                log.warning(
+                    "a round is waiting for workers", workers=late, seconds=round(now - began), room=self.cpus()
+                )
         return [found[task.number] for task in tasks]
 
     def close(self) -> None:
@@ -153,7 +155,7 @@ class WorkerPool:
         """Start another worker in place of a lost one, if possible."""
         if getattr(error, "actor_init_failed", False):
             raise ConnectionError(
-                f"Expected workers that start, got {_reason(error)} - this version of streamkernel "
+                f"Expected workers to start, got {_reason(error)} - this version of streamkernel "
                 "must be installed on all nodes"
             ) from error
         log.warning("a worker was lost; repeating its assignment", worker=number, reason=str(error).partition("\n")[0])
@@ -184,7 +186,7 @@ def check_ray() -> None:
     """Raise an ImportError if Ray is not installed, without importing it, which takes seconds."""
     if find_spec("ray") is None:
         raise ImportError(
-            "Expected Ray for a run on a cluster, found none; it comes with: pip install 'streamkernel[ray]'"
+            "Expected Ray for a run on a cluster, found none; install it with: pip install 'streamkernel[ray]'"
         )
 
 

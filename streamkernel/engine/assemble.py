@@ -11,6 +11,7 @@ from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import outlet
 from streamkernel.engine.config.registered import build_registered
+from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels
 
 
@@ -53,7 +54,7 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
     if sink.predictions is not None:
         predictions = FileSink(sink.predictions)
     elif writes and sink.predictions_topic is not None:
-        predictions = KafkaSink(writes.writer, sink.predictions_topic)
+        predictions = KafkaSink(writes.writer, sink.predictions_topic, predictions_writer(config))
     elif sink.parameters:
         predictions = build_registered(SINKS, sink.parameters, "sink.predictions", config.folder)
     if writes and sink.dead_letters_topic is not None:
@@ -66,6 +67,7 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
         "ignore": config.ignore,
         "weight": config.weight,
         "coverage": config.coverage,
+        "explain": config.sink.explain,
         "metric": config.build_metric(),
         "baseline": config.build_baseline(),
         "sink": predictions,

@@ -48,6 +48,8 @@ class Engine:
         example once.
     coverage : float or None, default None
         The share of labels inside the interval, or the set of labels, that each prediction then has; between 0 and 1.
+    explain : int, default 0
+        How many of the largest contributions of inputs a line of the sink has; the model must have ``explain_one``.
     state : StateDirectory or None, default None
         The directory of checkpoints; without it, no state survives the process.
     transactions : Transactions or None, default None
@@ -102,6 +104,7 @@ class Engine:
         labels: DelayedLabels | None = None,
         weight: str | None = None,
         coverage: float | None = None,
+        explain: int = 0,
         state: StateDirectory | None = None,
         transactions: Transactions | None = None,
         checkpoint_seconds: float = 30.0,
@@ -119,6 +122,7 @@ class Engine:
             labels=labels,
             weight=weight,
             coverage=coverage,
+            explain=explain,
             sink=sink,
             dead_letters=dead_letters,
             state=state,

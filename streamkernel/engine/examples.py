@@ -96,6 +96,8 @@ class Examples:
             elif value is None:
                 continue
             elif kind is not str:
+                if name in ignore:
+                    continue
                 raise InputError(
                     f'Expected a number or a string, got {kind.__name__} {shorten(value)} - at field "{name}"'
                 )

@@ -67,4 +67,4 @@ class Health:
     def ill(self) -> str:
         """Return the reason why this process should be restarted, or an empty string."""
         silent = time.monotonic() - self._alive
-        return f"the main loop has not turned for {silent:.0f} s" if silent > ILL_SECONDS else ""
+        return f"the main loop has not advanced for {silent:.0f} s" if silent > ILL_SECONDS else ""

@@ -12,6 +12,7 @@ from connectors import Event, Refusal
 from streamkernel.engine.coverage import Coverage, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, shorten
+from streamkernel.engine.explanations import explain_briefly
 from streamkernel.engine.pipelines import NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
 from streamkernel.engine.refusals import KINDS
 from streamkernel.engine.telemetry.quality import Quality
@@ -55,6 +56,8 @@ class RecordProcessor:
         Whether probabilities are wanted even if the metric does not need them.
     coverage
         The share of labels inside the interval or the set of a prediction; ``None`` if there are to be none.
+    explain
+        Contributions of inputs in a line, 0 for none.
     learned_before
         Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
 
@@ -99,6 +102,7 @@ class RecordProcessor:
         weight: str | None = None,
         with_probabilities: bool = False,
         coverage: float | None = None,
+        explain: int = 0,
         learned_before: int = 0,
     ) -> None:
         self.model: Any = model
@@ -110,6 +114,7 @@ class RecordProcessor:
         needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
         self._probabilities = needs_probabilities and isinstance(model, base.Classifier)
         self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
+        self._explain = explain
         self._learned_before = learned_before
         self._classes: set[Any] = set()  # labels that the model is known to take
         unseen = {*ignore, *(labels.fields if labels is not None else ())}
@@ -191,15 +196,17 @@ class RecordProcessor:
         event, y, answer
             The record, its label if it is known, and what the model answered.
         """
-        prediction, probabilities, *more = answer
+        prediction, probabilities, *_ = answer
         version = self._learned_before + self.outcomes["learned"]
         line = {**event.location, "model_version": version, "label": y, "prediction": prediction}
         if self.labels is not None and event.record is not None:
             line["key"] = event.record.get(self.labels.key)
         if probabilities is not None:
             line["probabilities"] = probabilities
-        if more:
-            line |= region(answer, more[0])
+        if self.coverage is not None:
+            line |= region(answer, answer[2])
+        if self._explain:
+            line["explanation"] = answer[3]
         return line
 
     def count_refusal(self, refusal: Refusal) -> None:
@@ -254,8 +261,10 @@ class RecordProcessor:
     def _answers(self, x: dict[str, Any], found: dict[str, Any]) -> tuple[Answer, Answer]:
         """Return the predictions of the model and the baseline; the model may use history features."""
         ours, theirs = self._predict(self.model, x), NO_ANSWER
-        if self.coverage is not None:
-            ours = *ours, self.coverage.threshold()
+        if self.coverage is not None or self._explain:
+            threshold = None if self.coverage is None else self.coverage.threshold()
+            explained = explain_briefly(self.model, x, ours[0], self._explain) if self._explain else None
+            ours = *ours, threshold, explained
         if self.baseline is not None:
             try:
                 theirs = self._predict(self.baseline, found)

@@ -11,6 +11,7 @@ from river import base
 
 from streamkernel.engine.coverage import region
 from streamkernel.engine.examples import Examples
+from streamkernel.engine.explanations import explain
 from streamkernel.engine.pipelines import most_likely
 from streamkernel.estimators.prediction_copy import prediction_copy
 
@@ -54,8 +55,15 @@ class PublishedModel(NamedTuple):
             return "this run"
         return f"checkpoint {self.checkpoint}, read from disk; the run has not resumed yet"
 
-    def answer(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def answer(self, record: Mapping[str, Any], *, explained: bool = False) -> dict[str, Any]:
         """Return the prediction for one record, the probabilities of a classifier, and an interval or a set of labels.
+
+        Parameters
+        ----------
+        record
+            The record.
+        explained
+            Whether the contributions of the inputs are wanted, too; the model has to be explainable.
 
         Raises
         ------
@@ -66,7 +74,9 @@ class PublishedModel(NamedTuple):
         is_classifier = isinstance(self.model, base.Classifier)
         found = most_likely(self.model, x) if is_classifier else (self.model.predict_one(x), None)
         answer = {"prediction": found[0]} | ({"probabilities": found[1]} if is_classifier else {})
-        return answer if self.threshold is None else answer | region(found, self.threshold)
+        if self.threshold is not None:
+            answer |= region(found, self.threshold)
+        return answer | {"explanation": explain(self.model, x, found[0])} if explained else answer
 
 
 class Publisher:

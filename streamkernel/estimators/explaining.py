@@ -137,21 +137,21 @@ def importances(found: State) -> dict[Hashable, float]:
     learner, fields = found.learner, found.numeric.fields
     if found.scales is None or fields is None or not isinstance(learner, SecondOrderLearner):
         raise AttributeError(
-            'Expected the default kernel and learner="newton" for feature_importances_, for other models keep no '
-            "gradients; explain_one explains each example"
+            'Expected the default kernel and learner="newton" for feature_importances_, because other models '
+            "keep no gradients; explain_one explains single examples"
         )
     metric = learner.arrays.metric
     known, weight = rows_of(metric.sensitivities), float(metric.totals[WEIGHT])
     if weight < GRADIENTS and not learner.has_metric:
         raise AttributeError(
-            "Expected a model of four blocks of features or more, and not joint=True, for feature_importances_, for "
-            "others keep no gradients; explain_one explains each example"
+            "Expected a model of four blocks of features or more, and not joint=True, for feature_importances_, "
+            "because others keep no gradients; explain_one explains single examples"
         )
     known = known[[int(key) in fields for key in known["key"]]]
     if learner.examples < FEWEST or weight < GRADIENTS or not len(known):
         raise NotFittedError(
-            f"Expected a model that has learned {FEWEST} examples for feature_importances_, and 80 since it was in a "
-            f"file of an earlier version, got one of {learner.examples}"
+            f"Expected a model that has learned {FEWEST} examples for feature_importances_, and 80 since it was read "
+            f"from a file of an earlier version, got one of {learner.examples}"
         )
     moments = moments_of(found.scales.state, known["key"])
     deviations = moments.deviation / np.where(moments.rows["unit"] > 0.0, moments.rows["unit"], 1.0)

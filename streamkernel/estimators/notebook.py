@@ -16,12 +16,12 @@ _SHOWN = {
     "n_seeds": "blocks",
     "labels": "labels",
     "mixture_weights": "weights in the mixture",
-    "objective": "recent loss, regularised",
+    "objective": "regularised loss, recent",
     "gap": "gap of the last refit",
     "threshold": "threshold τ",
     "divergence": "divergence",
     "noise_variance": "variance of the noise",
-    "statistic": "evidence of a change",
+    "statistic": "evidence of drift",
     "drift_detected": "drift detected",
 }
 """Attributes of models that say what they are and how well they do, and the words for them."""

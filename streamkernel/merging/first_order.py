@@ -56,7 +56,7 @@ def merge(
     if n > most:
         raise MergeError(
             f"Expected models with {most * fresh.block_size} features in all at most, got "
-            f"{n * fresh.block_size}; they grew or were pruned in their own ways"
+            f"{n * fresh.block_size}; they grew or were pruned differently"
         )
     columns, height = fresh.columns, parts[0].functions.shape[1]
     functions, beta = np.zeros((n, height, fresh.n_functions)), np.zeros((n, columns))

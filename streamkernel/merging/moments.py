@@ -38,8 +38,8 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
     columns = {part["scales.moments"].shape[1] for part in everything}
     if len(columns) > 1:
         raise MergeError(
-            "Expected models that scale their inputs in one way, got one that counts what is missing in another way "
-            "than files of today; let both continue from one model"
+            "Expected models that treat missing values alike, got one from a file of an earlier version; "
+            "let both continue from one model"
         )
     known = np.zeros((len(everything), len(names)), bool)
     moments = np.zeros((len(everything), len(names), *columns))
@@ -52,8 +52,8 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
     differ = (known[:, :, None] & (in_use != in_use[first, every])).any(axis=(0, 2))
     if differ.any():
         raise MergeError(
-            f"Expected models that scale their inputs in one way, got {differ.sum()} of {len(names)} inputs on other "
-            "scales; give both a kernel, or let both continue from one model and merge them before their scales move"
+            f"Expected models with equal scales of their inputs, got {differ.sum()} of {len(names)} inputs on other "
+            "scales; give both a kernel, or let both continue from one model and merge them before their scales change"
         )
     centre = moments[first, every, 1]
     off = np.where(known, moments[:, :, 1] - centre, 0.0)

@@ -180,7 +180,7 @@ def coefficients(parts: Sequence[SecondOrderSummary]) -> list[F64]:
 def check(parts: Sequence[PrunableSummary]) -> None:
     """Raise an error if functions have not the same features."""
     if any(not np.array_equal(part.kept, parts[0].kept) for part in parts):
-        raise MergeError("Expected models of the same features, got some that were pruned in another way")
+        raise MergeError("Expected models of the same features, got some that were pruned differently")
 
 
 def check_base(parts: Sequence[SecondOrderLearner], base: SecondOrderLearner) -> None:

@@ -185,7 +185,7 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         is_first = not hasattr(self, "model_")
         given: Any = None if classes is None else np.unique(column_or_1d(classes))
         if is_first and given is None:
-            raise ValueError("Expected classes in the first call of partial_fit: all that will ever come")
+            raise ValueError("Expected classes, those of all later calls, in the first call of partial_fit")
         if given is not None and len(given) < 2:
             raise ValueError(f"Expected at least two classes in classes, got one class: {given.tolist()}")
         if not is_first and given is not None and not np.array_equal(given, self.classes_):

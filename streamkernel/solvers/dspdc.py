@@ -199,7 +199,7 @@ class DSPDC(BaseEstimator):
         late = [one.gap for one, b in zip(found, targets, strict=True) if one.gap > self._tol(b)]
         if late:
             warnings.warn(
-                f"DSPDC ended at a gap of {max(late):.1e}, above tol: a larger max_epochs or l2, or inputs of one "
+                f"DSPDC ended at a gap of {max(late):.1e}, above tol: a larger max_epochs or l2, or inputs on one "
                 "scale, would help",
                 ConvergenceWarning,
                 stacklevel=2,

@@ -71,7 +71,7 @@ class BackgroundJob:
         self._thread.join()
         waited = time.perf_counter() - began
         if waited > LONG:
-            log.warning("the stream has waited %.1f s for %s; with a longer `every` it does not", waited, self._names)
+            log.warning("the stream has waited %.1f s for %s; a larger `every` avoids this", waited, self._names)
         return self._new
 
     @property
@@ -92,7 +92,7 @@ class BackgroundJob:
             log.info("%s: %d features", self._names, function.n_blocks * function.block_size)
             self._new = self._caught_up(function.make_private()).make_shared()
         except Exception:
-            log.exception("%s has failed; the model stays as it is", self._names)
+            log.exception("%s has failed; the model is unchanged", self._names)
 
     def _caught_up(self, function: Function) -> Function:
         """Return the function after it has learned the passed examples."""

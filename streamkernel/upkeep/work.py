@@ -28,7 +28,7 @@ def do_task(
     """
     if isinstance(task, Pruning):
         if isinstance(function, SecondOrderLearner) and function.is_packed:
-            raise ValueError("Expected a second-order model that was not made smaller before, got one that was")
+            raise ValueError("Expected a second-order model that has not been pruned, got a pruned one")
         return prune(function, rows, y, task.keep, build, tell), None
     if not isinstance(task, Refit) or not isinstance(function, FirstOrderLearner):
         raise ValueError('Expected a model with learner="dsg" to refit, got one that takes Newton steps')

@@ -171,7 +171,7 @@ def test_an_event_is_predicted_before_it_is_learned() -> None:
     assert (score, done, tested) == (0.75, 400, 400)
 
 
-def test_what_is_held_back_is_predicted_only() -> None:
+def test_held_out_events_are_only_predicted() -> None:
     events = [({"a": 0.0}, 300)] * 400
     score, done, tested, _ = run(Scenario(RANKED, CLASSES, lambda folder: [], held_back=100), events)
     assert (score, done, tested) == (1.0, 300, 100)
@@ -193,7 +193,7 @@ def test_the_budget_ends_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (done, tested) == (6 * prequential.PART, 2 * prequential.PART)
 
 
-def test_baselines_are_what_they_are_called() -> None:
+def test_baselines_match_their_names() -> None:
     labels = [int(y) for y in np.random.default_rng(1).integers(0, 3, 500)]
     events: list[Event] = [({"a": 0.0}, y) for y in labels]
     size, scenario = Size(1, 3), Scenario(RANKED, CLASSES, lambda folder: [])
@@ -209,7 +209,7 @@ def test_baselines_are_what_they_are_called() -> None:
     assert score("majority") == pytest.approx(right / 500, abs=0.05)  # ties go either way
 
 
-def test_names_are_chosen_whole_in_parts_and_in_groups() -> None:
+def test_models_are_selected_by_name_part_and_group() -> None:
     groups = {"held-out": [name for name in SCENARIOS if SCENARIOS[name].group == HELD_OUT]}
     assert accuracy.chosen("all", SCENARIOS, groups) == list(SCENARIOS)
     assert accuracy.chosen("held-out", SCENARIOS, groups) == groups["held-out"]

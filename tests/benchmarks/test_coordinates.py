@@ -9,7 +9,7 @@ import pytest
 from benchmarks import coordinates, race
 
 
-def test_a_rule_is_at_the_goal_at_the_first_moment_as_low() -> None:
+def test_the_time_to_the_goal_is_the_first_measurement_below_it() -> None:
     def marks(*errors: float) -> list[race.Mark]:
         return [race.Mark(float(i), 10 * i, error, str(32 * i)) for i, error in enumerate(errors, start=1)]
 

@@ -54,7 +54,7 @@ def test_events_come_back_from_a_file(tmp_path: Path) -> None:
     assert arff.labels(tmp_path / "numbers.arff") == []
 
 
-def test_what_is_not_in_an_event_is_0_and_what_is_held_back_has_no_target(tmp_path: Path) -> None:
+def test_absent_inputs_are_0_and_test_events_have_no_target(tmp_path: Path) -> None:
     arff.write(tmp_path / "a.arff", [({"a": 1.0}, 1), ({"b": 2.0}, 0)], [0, 1], unlabelled=1)
     assert list(arff.read(tmp_path / "a.arff")) == [({"a": 1.0, "b": 0.0}, "1"), ({"a": 0.0, "b": 2.0}, None)]
 
@@ -69,7 +69,7 @@ def test_a_file_of_moa_is_read(tmp_path: Path) -> None:
     assert arff.labels(tmp_path / "a.arff") == ["groupA", "groupB"]
 
 
-def test_what_moa_wrote_is_read() -> None:
+def test_results_of_moa_are_read() -> None:
     assert moa.times(TABLE.splitlines()) == {1000: 0.674223804, 2000: 1.027160701}
     assert moa.times([]) == {}
     assert moa.predicted(CLASS_LINES, ["no", "yes"]) == ["no", "no", "yes"]
@@ -128,7 +128,7 @@ def test_predictions_are_scored_event_by_event(scales: bool, monkeypatch: pytest
     assert found.done == 300
 
 
-def test_what_was_reached_until_it_was_stopped_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_of_a_stopped_run_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[Event] = [({"a": 0.0}, 0)] * 400
     monkeypatch.setattr(moa, "watched", Java(stopped_after=170))
     found = moa.run(moa.Learner("l"), Path("moa.jar"), scenario(CLASSES), events, None, 1.0, lambda n: None)
@@ -137,7 +137,7 @@ def test_what_was_reached_until_it_was_stopped_is_reported(monkeypatch: pytest.M
         moa.run(moa.Learner("l"), Path("moa.jar"), scenario(CLASSES, 100), events, None, 1.0, lambda n: None)
 
 
-def test_what_is_not_installed_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_programs_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(moa.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(moa.shutil, "which", lambda name: name)
     (tmp_path / "moa.jar").touch()

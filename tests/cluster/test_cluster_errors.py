@@ -48,7 +48,7 @@ PROBLEMS = {
         'path = "./part-*.jsonl"', 'path = "-"\nformat = "jsonl"'
     ),
     "source.follow: expected false on a cluster, got true": ("[source]", "[source]\nfollow = true"),
-    "labels: expected records with their labels on a cluster, got labels in records of their own": (
+    "delayed_labels: expected none on a cluster, where each record needs its label, got a table": (
         "[sink]", '[delayed_labels]\nkey = "id"\n[sink]'
     ),
     "baseline: expected none on a cluster, where it would have to be merged, got one": (
@@ -70,7 +70,7 @@ def checked(folder: Path, text: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_what_cannot_be_divided_or_merged_is_named(folder, problem):
+def test_indivisible_sources_and_unmergeable_models_are_named(folder, problem):
     assert checked(folder, GOOD)[0] == 0
     old, new = PROBLEMS[problem]
     assert old in GOOD
@@ -92,13 +92,13 @@ def test_a_step_with_a_window_is_named(folder):
      ("events_per_round = 0", "cluster.events_per_round: expected an integer from 1 to 10,000,000, got 0"),
      ("rounds = 3", "cluster.rounds")],
 )  # fmt: skip
-def test_a_table_of_clusters_that_is_wrong(folder, line, said):
+def test_an_invalid_cluster_table(folder, line, said):
     code, found = checked(folder, GOOD.split("[cluster]")[0] + f"[cluster]\n{line}\n")
     assert code == 2
     assert said in found
 
 
-def test_without_ray_it_is_said_how_to_get_it_and_all_else_works(folder):
+def test_without_ray_the_error_names_the_package_and_everything_else_works(folder):
     (folder / "run.toml").write_text(GOOD)
     program = """
 import sys
@@ -115,7 +115,7 @@ print(refused.stderr)
 """
     words = [sys.executable, "-c", program]
     found = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False)
-    expected = "Expected Ray for a run on a cluster, found none; it comes with: pip install 'streamkernel[ray]'"
+    expected = "Expected Ray for a run on a cluster, found none; install it with: pip install 'streamkernel[ray]'"
     assert found.returncode == 0, found.stderr
     finished, checked, refused, *logs = found.stdout.splitlines()
     assert checked == f"2 streamkernel: {expected}"
@@ -124,7 +124,7 @@ print(refused.stderr)
     assert rounds.read_newest(folder / "state")["outcomes"]["learned"] == 296
 
 
-def test_nothing_but_one_file_imports_ray():
+def test_only_one_file_imports_ray():
     package = Path(__file__).resolve().parents[2]
     found = [
         path.name
@@ -135,7 +135,7 @@ def test_nothing_but_one_file_imports_ray():
     assert found == ["workers.py"]
 
 
-def test_where_there_is_no_cluster():
+def test_a_missing_cluster():
     addresses = ["ray://127.0.0.1:1", "127.0.0.1:1", "no.such.host:6379", "nonsense://x"]
     program = f"""
 from streamkernel.cluster.workers import connect_to_ray
@@ -213,22 +213,22 @@ def test_a_worker_that_dies_again_and_again_is_restarted_and_reported_each_time(
     assert ray.made == 3
 
 
-def test_a_worker_that_cannot_be_made_where_it_is_to_run_is_an_error(ray):
+def test_a_worker_that_cannot_start_is_an_error(ray):
     failed = exceptions.RayTaskError("__init__", "Traceback\n...\nModuleNotFoundError: No module named 'x'", KeyError())
     ray.errors = [exceptions.ActorDiedError(failed)]
-    said = "Expected workers that start, got ModuleNotFoundError: No module named 'x' - this version of streamkernel"
+    said = "Expected workers to start, got ModuleNotFoundError: No module named 'x' - this version of streamkernel"
     with pytest.raises(ConnectionError, match=re.escape(said)):
         done(workers.WorkerPool("nowhere:1", lambda: None), 1, 1)
 
 
-def test_a_round_that_waits_for_long_is_reported_as_stalled(ray, monkeypatch):
+def test_a_stalled_round_is_reported(ray, monkeypatch):
     monkeypatch.setattr(workers, "LATE_SECONDS", 0.0)
     told: list[str] = []
     done(workers.WorkerPool("nowhere:1", lambda: None), 1, 1, told)
     assert "stalled" in told
 
 
-def test_workers_are_not_told_the_token_of_the_page(folder, monkeypatch):
+def test_workers_do_not_get_the_token(folder, monkeypatch):
     from ray import cloudpickle
 
     monkeypatch.chdir(folder)
@@ -241,16 +241,16 @@ def test_workers_are_not_told_the_token_of_the_page(folder, monkeypatch):
     assert b"a-very-secret-token" not in cloudpickle.dumps(made[0])
 
 
-def test_more_workers_than_there_is_room_for_are_reported(ray, monkeypatch):
+def test_too_many_workers_for_the_cluster_are_reported(ray, monkeypatch):
     monkeypatch.setattr(workers, "LATE_SECONDS", 0.0)
     with structlog.testing.capture_logs() as logs:
         assert done(workers.WorkerPool("nowhere:1", lambda: None), 2, 2) == [0, 1]
     assert [(log["event"], log["workers"], log["room"]) for log in logs] == [
-        ("a round waits for workers", [0, 1], 1)
+        ("a round is waiting for workers", [0, 1], 1)
     ] * 3
 
 
-def test_a_worker_that_has_nothing_to_do_is_kept_unless_there_are_to_be_fewer(ray):
+def test_an_idle_worker_is_kept_unless_fewer_are_requested(ray):
     team = workers.WorkerPool("nowhere:1", lambda: None)
     done(team, 2, 2)
     first = list(ray.workers)

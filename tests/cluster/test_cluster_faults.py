@@ -82,7 +82,7 @@ def test_another_number_of_workers(data, tmp_path):
     rounds.assert_each_once(run.folder, SIZES)
 
 
-def test_a_cluster_whose_process_for_us_dies_at_once_is_retried(monkeypatch):
+def test_a_cluster_whose_client_server_dies_at_once_is_retried(monkeypatch):
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S", "3")  # after which it says that it is dead

@@ -54,14 +54,14 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_round_done_again_by_another_worker_gives_the_same_bits(data, tmp_path, name):
+def test_a_round_repeated_by_another_worker_gives_the_same_bits(data, tmp_path, name):
     engine(data, tmp_path / "calm", MODELS[name]()).run()
     engine(data, tmp_path / "again", MODELS[name](), is_fresh=True).run()
     assert told(tmp_path / "again") == told(tmp_path / "calm")
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_driver_that_begins_anew_after_every_round_gives_the_same_bits(data, tmp_path, name):
+def test_a_driver_restarted_after_every_round_gives_the_same_bits(data, tmp_path, name):
     engine(data, tmp_path / "calm", MODELS[name]()).run()
     for _ in range(50):
         one = engine(data, tmp_path / "often", MODELS[name]())
@@ -91,7 +91,7 @@ def test_learn_twice_gives_the_same_bits(data):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_with_long_rounds_it_predicts_nearly_as_one_engine(data, tmp_path, workers):
+def test_long_rounds_predict_nearly_as_one_engine(data, tmp_path, workers):
     engine(data, tmp_path / "rounds", workers=workers, events_per_round=400).run()
     alone = Engine(
         classifier(),
@@ -134,7 +134,7 @@ RECORDS = st.lists(st.dictionaries(st.sampled_from("abc"), NUMBERS, min_size=1),
 @max_examples(100)
 @given(before=RECORDS, assignments=st.lists(RECORDS, min_size=1, max_size=4))
 @pytest.mark.parametrize("kind", [preprocessing.StandardScaler, preprocessing.MinMaxScaler, preprocessing.MaxAbsScaler])
-def test_merged_steps_are_the_step_that_saw_all(kind, before, assignments):
+def test_merged_steps_equal_a_step_of_all_events(kind, before, assignments):
     together, root = kind(), kind()
     for x in [x for assignment in (before, *assignments) for x in assignment]:
         together.learn_one(x)
@@ -183,7 +183,7 @@ def test_merged_categories_are_those_of_all(before, assignments, drop_first):
     assert dict(found.transform_one({"k": "a"})) == dict(together.transform_one({"k": "a"}))
 
 
-def test_a_step_on_fields_is_merged_and_what_was_sent_is_left_alone():
+def test_a_step_on_fields_is_merged_without_changing_its_inputs():
     root = OnFields(preprocessing.MinMaxScaler(), ["a"])
     root.learn_one({"a": 1.0, "b": "x"})
     parts = [pickle.loads(pickle.dumps(root)) for _ in range(2)]
@@ -202,7 +202,7 @@ def lines_of(n, label, seed=0, fields=()):
     ][:n]
 
 
-def test_a_label_that_one_replica_alone_meets(tmp_path):
+def test_a_label_seen_by_only_one_replica(tmp_path):
     two = lines_of(700, lambda e: "up" if e["a"] > 0 else "down")
     three = lines_of(400, lambda e: "up" if e["a"] > 0.5 else "side" if e["a"] > -0.5 else "down", seed=1)
     data = write(tmp_path / "data", two, three)
@@ -243,7 +243,7 @@ def test_rounds_in_which_all_events_are_bad(tmp_path):
     assert one.refused["unreadable"] == broken - 140
 
 
-def test_nothing_but_bad_events(tmp_path):
+def test_only_bad_events(tmp_path):
     one = engine(write(tmp_path / "data", ["{"] * 700, ["["] * 700), tmp_path / "run")
     one.run()
     assert one.outcomes == {"learned": 0, "predicted": 0, "dead_letter": 1400, "pending": 0}
@@ -276,7 +276,7 @@ def test_workers_are_counted_under_their_numbers(data, tmp_path):
     assert sum(by_worker.values()) == 1500
 
 
-def test_the_first_events_are_learned_by_one_worker_however_long_batches_are(data, tmp_path):
+def test_one_worker_learns_the_first_events_with_any_batch_size(data, tmp_path):
     one = engine(data, tmp_path / "run", classifier(learner="dsg", kernel=Gaussian(1.0), batch_size=16))
     one.run()
     alone = [tasks for tasks in one.runner.pool.asked if tasks[0].is_alone]
@@ -284,7 +284,7 @@ def test_the_first_events_are_learned_by_one_worker_however_long_batches_are(dat
     assert all(len(tasks) == 1 and tasks[0].assignment.events == bandwidth.FIRST for tasks in alone)
 
 
-def test_a_checkpoint_that_fails_is_written_before_the_next_round(data, tmp_path, monkeypatch):
+def test_a_failed_checkpoint_is_written_before_the_next_round(data, tmp_path, monkeypatch):
     """Else its plan would be taken for that of the next round, whose events would be learnt twice."""
     one, fails = engine(data, tmp_path / "run"), iter([False, False, True, True, False, True])
     checkpointer = one.parts.checkpointer
@@ -320,7 +320,7 @@ def test_a_plan_is_kept_until_its_round_is_durable(data, tmp_path):
     assert told(tmp_path / "run") == told(tmp_path / "calm")
 
 
-def test_a_plan_of_a_checkpoint_that_is_broken_is_not_that_of_the_one_before(data, tmp_path):
+def test_the_plan_of_a_broken_checkpoint_is_not_used_with_the_previous_one(data, tmp_path):
     one = engine(data, tmp_path / "run")
     do, rounds_ = one.runner.pool.round, itertools.count(1)
     one.runner.pool.round = lambda *args: do(*args) if next(rounds_) < 6 else None
@@ -346,7 +346,7 @@ def test_a_plan_that_cannot_be_written_is_written_later(data, tmp_path, monkeypa
     assert_each_once(tmp_path / "run", SIZES)
 
 
-def test_an_assignment_ends_early_where_too_much_of_it_cannot_be_used(tmp_path, monkeypatch):
+def test_an_assignment_ends_early_with_too_many_unusable_records(tmp_path, monkeypatch):
     monkeypatch.setattr(replica, "MOST_REFUSED", 1000)
     good, bad = records(300), ["{" + "x" * 300] * 40
     one = engine(write(tmp_path / "data", good + bad + good, bad), tmp_path / "run")
@@ -358,7 +358,7 @@ def test_an_assignment_ends_early_where_too_much_of_it_cannot_be_used(tmp_path, 
     assert len(lines(tmp_path / "run", "dead_letters.jsonl")) == broken
 
 
-def test_where_streams_begin_is_durable_before_anything_is_read(data, tmp_path):
+def test_start_positions_are_durable_before_reading(data, tmp_path):
     """Else a stream that is read from its latest record on would begin elsewhere after a restart."""
     one = engine(data, tmp_path / "run")
     one.parts.source.divided.plan = lambda *args: [WorkAssignment({"late:0": 7, "late:1": 0}, {}, 0)]
@@ -367,7 +367,7 @@ def test_where_streams_begin_is_durable_before_anything_is_read(data, tmp_path):
     assert one.runner.pool.asked == []
 
 
-def test_what_waits_for_a_batch_is_learned_though_the_first_worker_has_nothing_to_do(tmp_path):
+def test_buffered_examples_are_learned_if_the_first_worker_is_idle(tmp_path):
     """As where its partitions have no new records."""
     data = write(tmp_path / "data", records(307), records(43, 1))
     one = engine(data, tmp_path / "run", classifier(learner="dsg", kernel=Gaussian(1.0), batch_size=32))

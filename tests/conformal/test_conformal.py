@@ -63,7 +63,7 @@ def scores_of(kind: str) -> np.ndarray:
     ],
 )
 @pytest.mark.parametrize("coverage", [0.5, 0.9, 0.95])
-def test_the_share_inside_is_the_coverage_within_a_point_on_any_stream(kind: str, coverage: float) -> None:
+def test_coverage_is_within_one_point_on_any_stream(kind: str, coverage: float) -> None:
     scores, inside = RollingScores(coverage, window=250), []
     for score in scores_of(kind).tolist():
         inside.append(score <= scores.threshold())
@@ -71,7 +71,7 @@ def test_the_share_inside_is_the_coverage_within_a_point_on_any_stream(kind: str
     assert np.mean(inside) == pytest.approx(coverage, abs=0.01)
 
 
-def test_the_level_follows_the_algorithm_as_printed() -> None:
+def test_the_level_matches_the_published_algorithm() -> None:
     alpha, gammas, span = 0.1, 0.001 * 2.0 ** np.arange(8), 500
     eta = np.sqrt(3 / span) * np.sqrt(
         (np.log(8 * span) + 2) / ((1 - alpha) ** 2 * alpha**3 + (1 - alpha) ** 3 * alpha**2)
@@ -103,7 +103,7 @@ def test_the_threshold_is_the_quantile_of_the_window() -> None:
 @pytest.mark.parametrize(
     "make", [KernelRegressor, lambda: preprocessing.StandardScaler() | linear_model.BayesianLinearRegression()]
 )
-def test_intervals_hold_their_share_through_drift(make) -> None:
+def test_interval_coverage_holds_under_drift(make) -> None:
     model, inside, widths = ConformalRegressor(make(), coverage=0.9), [], []
     for x, y in synth.FriedmanDrift("gra", (1000, 2000), seed=1).take(3000):
         interval = model.predict_interval_one(x)
@@ -122,7 +122,7 @@ def test_intervals_hold_their_share_through_drift(make) -> None:
         lambda: preprocessing.StandardScaler() | linear_model.LogisticRegression(),
     ],
 )
-def test_sets_hold_their_share(make) -> None:
+def test_set_coverage(make) -> None:
     model, inside = ConformalClassifier(make(), coverage=0.8), []
     for x, y in datasets.Phishing():
         inside.append(y in model.predict_set_one(x))
@@ -130,7 +130,7 @@ def test_sets_hold_their_share(make) -> None:
     assert np.mean(inside) == pytest.approx(0.8, abs=0.015)  # of 1,250 examples
 
 
-def test_before_any_example_all_is_possible() -> None:
+def test_an_untrained_model_gives_unbounded_sets() -> None:
     assert ConformalRegressor(Constant()).predict_interval_one({}) == (-math.inf, math.inf)
     model = ConformalClassifier(KernelClassifier())
     assert model.predict_set_one({"a": 1.0}) == set()
@@ -141,14 +141,14 @@ def test_before_any_example_all_is_possible() -> None:
     assert model.predict_proba_one({"a": 1.0}) == model.model.predict_proba_one({"a": 1.0})
 
 
-def test_targets_that_are_always_predicted_make_intervals_of_width_0() -> None:
+def test_perfect_predictions_give_intervals_of_width_0() -> None:
     model = ConformalRegressor(Constant(3.0))
     for _ in range(1000):
         model.learn_one({"a": 1.0}, 3.0)
     assert model.predict_interval_one({"a": 1.0}) == (3.0, 3.0)
 
 
-def test_a_prediction_that_is_no_number_leaves_all_possible_and_counts_as_missed() -> None:
+def test_a_nan_prediction_gives_an_unbounded_interval_and_counts_as_a_miss() -> None:
     model = ConformalRegressor(Constant(1.0), coverage=0.5)
     for _ in range(100):
         model.learn_one({"a": 1.0}, 2.0)
@@ -158,7 +158,7 @@ def test_a_prediction_that_is_no_number_leaves_all_possible_and_counts_as_missed
     assert model._scores._sorted[-1] == math.inf
 
 
-def test_weights_go_to_the_model_and_one_of_0_changes_nothing() -> None:
+def test_weights_are_passed_on_and_weight_0_changes_nothing() -> None:
     model = ConformalRegressor(Constant())
     model.learn_one({"a": 1.0}, 1.0)
     model.learn_one({"a": 1.0}, 2.0, w=3.0)
@@ -169,7 +169,7 @@ def test_weights_go_to_the_model_and_one_of_0_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, "high", None])
-def test_a_target_that_is_no_number_changes_nothing(bad) -> None:
+def test_a_nan_target_changes_nothing(bad) -> None:
     model = ConformalRegressor(Constant())
     with pytest.raises(InputError):
         model.learn_one({"a": 1.0}, bad)

@@ -48,7 +48,7 @@ def read(dataset: Any, resume: Any = None, **options: Any) -> list[Event]:
     return read_all(source)
 
 
-def test_there_is_something_to_test() -> None:
+def test_river_has_data_sets() -> None:
     assert len(FILES) > 5
     assert len(SYNTH) > 10
 
@@ -116,7 +116,7 @@ def test_an_unknown_name_names_the_nearest(name: str, nearest: str) -> None:
         DatasetSource(name)
 
 
-def test_what_is_no_data_set_is_refused() -> None:
+def test_other_objects_are_rejected() -> None:
     with pytest.raises(TypeError, match="Expected a data set of River or its name, got list"):
         DatasetSource([({"x": 1}, 2)])
     with pytest.raises(ValueError, match="Expected a limit of at least 0, got -1"):
@@ -133,7 +133,7 @@ def test_numbers_of_numpy_become_numbers_and_names_become_strings() -> None:
 
 
 def test_a_feature_called_as_the_label_is_an_error() -> None:
-    with pytest.raises(ValueError, match='Expected a label that no feature is called, got "y" - at Pairs'):
+    with pytest.raises(ValueError, match='Expected a label with another name than each feature, got "y" - at Pairs'):
         DatasetSource(Pairs([({"y": 1}, 2)])).poll(timeout=1)
 
 
@@ -156,12 +156,12 @@ def test_lag_counts_what_is_left() -> None:
     assert DatasetSource("Bananas", limit=9).lag() == {("Bananas", "0"): 9}
 
 
-def test_a_position_that_cannot_be_is_refused() -> None:
+def test_an_impossible_position_is_rejected() -> None:
     dataset = Pairs([({"x": 1}, 2)])
     assert read(dataset, 1) == []
     with pytest.raises(ValueError, match="Expected at least 2 records, got 1 - at Pairs"):
         read(dataset, 2)
-    with pytest.raises(ValueError, match=r"Expected a position that counts records, got \[1\]"):
+    with pytest.raises(ValueError, match=r"Expected a number of records as position, got \[1\]"):
         read(dataset, [1])
     with pytest.raises(ValueError, match='Expected a position of "Pairs", got those of "Bananas"'):
         DatasetSource(dataset).seek({"Bananas": 1})
@@ -177,7 +177,7 @@ class Remote(base.RemoteDataset):
         yield {"x": 1}, len(self.path.read_bytes())
 
 
-def test_a_download_says_nothing_on_standard_output_and_reports_a_failure(
+def test_downloads_leave_standard_output_alone_and_report_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RIVER_DATA", str(tmp_path / "data"))

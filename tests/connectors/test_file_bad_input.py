@@ -149,7 +149,7 @@ def test_a_line_that_is_too_long_is_not_held_in_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.gz"])
-def test_a_gzip_file_that_was_cut_ends_with_the_damage(tmp_path: Path, name: str) -> None:
+def test_a_truncated_gzip_file_ends_at_the_damage(tmp_path: Path, name: str) -> None:
     data = b"".join(b'%d,"%d\n"\n' % (row, row) for row in range(5))
     data = b"x,y\n" + data if "csv" in name else b"".join(b'{"x": %d}\n' % (row * 7919) for row in range(5))
     whole = read_file(write(tmp_path / f"whole-{name}", data))

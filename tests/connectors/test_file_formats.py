@@ -43,7 +43,7 @@ EXAMPLES = [
         (".libsvm", SVMLIGHT, SVMLIGHT_RECORDS),
     ],
 )
-def test_the_suffix_tells_the_format(
+def test_the_suffix_determines_the_format(
     tmp_path: Path, suffix: str, packing: str, data: bytes, expected: list[dict[str, Any]]
 ) -> None:
     path = write(tmp_path / f"data{suffix}{packing}", data)
@@ -54,7 +54,7 @@ def test_the_suffix_tells_the_format(
 
 
 @pytest.mark.parametrize(("format", "data", "expected"), EXAMPLES)
-def test_a_format_that_is_given_comes_before_the_suffix(
+def test_a_given_format_overrides_the_suffix(
     tmp_path: Path, format: str, data: bytes, expected: list[dict[str, Any]]
 ) -> None:
     assert records(read_file(write(tmp_path / "data.txt", data), format=format)) == expected
@@ -91,7 +91,7 @@ def test_lines_may_end_as_on_windows_and_a_file_begin_with_a_mark(
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl", "a.svm"])
 @pytest.mark.parametrize("data", [b"", b"\n \n\r\n"])
-def test_a_file_without_records_just_ends(tmp_path: Path, name: str, data: bytes) -> None:
+def test_a_file_without_records_ends(tmp_path: Path, name: str, data: bytes) -> None:
     assert read_file(write(tmp_path / name, data)) == []
     assert read_file(write(tmp_path / "header.csv", b"a,b")) == []
 
@@ -190,6 +190,6 @@ def test_a_file_that_is_missing_or_a_directory_is_an_error_at_once(tmp_path: Pat
         FileSource(tmp_path / "folder.csv")
 
 
-def test_the_limit_must_leave_room_for_something(tmp_path: Path) -> None:
+def test_the_record_limit_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Expected max_record_bytes of at least 1, got 0"):
         FileSource(write(tmp_path / "a.csv", b""), max_record_bytes=0)

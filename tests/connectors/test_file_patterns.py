@@ -184,7 +184,7 @@ def test_the_end_of_a_file_is_its_end_once_there_is_a_later_one(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["a[1].csv", "a*.csv", "a?.csv"])
-def test_a_file_that_is_there_is_no_pattern(tmp_path: Path, name: str) -> None:
+def test_the_path_of_an_existing_file_is_not_a_pattern(tmp_path: Path, name: str) -> None:
     write(tmp_path / "a1.csv", b"x\n1\n")
     assert records(read_all(FileSource(tmp_path / name))) == [{"x": 1}]
     path = write(tmp_path / name, b"x\n2\n")
@@ -192,7 +192,7 @@ def test_a_file_that_is_there_is_no_pattern(tmp_path: Path, name: str) -> None:
     assert (records(events), events[0].stream, events[0].resume) == ([{"x": 2}], str(path), [4, 2])
 
 
-def test_no_match_is_an_error_if_none_is_waited_for(tmp_path: Path) -> None:
+def test_no_match_is_an_error_unless_following(tmp_path: Path) -> None:
     pattern = tmp_path / "*" / "*.jsonl"
     with pytest.raises(FileNotFoundError, match="Expected files that match, found none") as caught:
         FileSource(pattern)
@@ -213,7 +213,7 @@ def test_a_file_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
     write(tmp_path / "e.jsonl", numbers(9, 10))
     events = read_all(FileSource(tmp_path / "*"))
     said = [str(error) for error in errors(events) if error]
-    for part in ("a Parquet file", "a file name that ends in", "gzip data", *["a name of its own"] * 2):
+    for part in ("a Parquet file", "a file name that ends in", "gzip data", *["distinct names of columns"] * 2):
         assert f"Expected {part}" in said.pop(0)
     assert said == []
     assert [event.resume for event in events[:2]] == [[0, 0, "broken"]] * 2
@@ -222,14 +222,14 @@ def test_a_file_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
         assert read_all(source_after(tmp_path / "*", events[:number])) == events[number:]
 
 
-def test_names_that_tell_no_format_are_refused_if_there_are_no_others(tmp_path: Path) -> None:
+def test_names_without_a_known_suffix_are_rejected_if_there_are_no_others(tmp_path: Path) -> None:
     write(tmp_path / "a.text", b"")
     with pytest.raises(ValueError, match=r'Expected a file name that ends in .csv, .*, got ".text"'):
         FileSource(tmp_path / "*")
     assert read_all(FileSource(tmp_path / "*", format="csv")) == []
 
 
-def test_a_file_that_went_before_it_was_finished_is_reported_once(tmp_path: Path) -> None:
+def test_a_deleted_unfinished_file_is_reported_once(tmp_path: Path) -> None:
     for name in "abc":
         write(tmp_path / f"{name}.jsonl", numbers(0, 2))
     events = read_all(FileSource(tmp_path / "*.jsonl"))[:3]
@@ -263,7 +263,7 @@ def test_positions_of_other_files_only_are_refused(tmp_path: Path) -> None:
     assert found(read_all(source)) == [1]
 
 
-def test_what_waits_is_counted_by_file(tmp_path: Path) -> None:
+def test_lag_is_counted_by_file(tmp_path: Path) -> None:
     for name in "ab":
         write(tmp_path / f"{name}.jsonl", numbers(0, 600))
     source = FileSource(tmp_path / "*.jsonl")
@@ -288,5 +288,5 @@ def test_what_waits_is_counted_by_file(tmp_path: Path) -> None:
         ("/a/c.csv.1", "/a/*.csv", False),
     ],
 )
-def test_names_match_as_the_files_would(name: str, pattern: str, expected: bool) -> None:
+def test_matching_of_names_agrees_with_files(name: str, pattern: str, expected: bool) -> None:
     assert matches(Path(name), Path(pattern)) is expected

@@ -69,7 +69,7 @@ def test_json_lines_continue_after_every_record(
     format=st.sampled_from(["csv", "jsonl", "svmlight"]),
     limit=st.sampled_from([1, 4, 10, 1 << 20]),
 )
-def test_no_bytes_at_all_stop_a_source_or_make_it_lose_its_place(data: bytes, format: str, limit: int) -> None:
+def test_arbitrary_bytes_neither_stop_a_source_nor_change_positions(data: bytes, format: str, limit: int) -> None:
     if format == "csv":
         data, limit = b"a,b\n" + data, max(limit, 4)
     with TemporaryDirectory() as directory:
@@ -86,7 +86,7 @@ def test_no_bytes_at_all_stop_a_source_or_make_it_lose_its_place(data: bytes, fo
 
 @max_examples(200)
 @given(data=st.text(alphabet='a1,"\n', max_size=40))
-def test_rows_of_csv_are_those_that_the_csv_module_finds(data: str) -> None:
+def test_csv_rows_match_the_csv_module(data: str) -> None:
     expected = []
     try:
         for row in csv.reader(io.StringIO("a,b\n" + data, newline=""), strict=True):
@@ -114,7 +114,7 @@ def test_positions_lie_also_within_a_batch_and_a_chunk(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("line", [b'{"x": 1}\n', b"[1]\n", b'{"x": 1234567}\n'])
-def test_batches_are_bounded_whatever_is_in_them(tmp_path: Path, line: bytes) -> None:
+def test_batches_are_bounded_for_any_content(tmp_path: Path, line: bytes) -> None:
     source = FileSource(write(tmp_path / "a.jsonl", line * 2000), max_record_bytes=10)
     sizes = []
     while (batch := source.poll(timeout=5)) is not None:
@@ -138,7 +138,7 @@ def test_positions_of_another_file_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("position", [7, "7", [7], [7, "1"], [-1, 0], [True, 0], {"offset": 7}, [1, 2, 3, 4]])
-def test_a_position_that_is_none_is_refused(tmp_path: Path, position: Any) -> None:
+def test_an_invalid_position_is_rejected(tmp_path: Path, position: Any) -> None:
     with pytest.raises(ValueError, match=r"Expected a position \[offset, line\], got "):
         read_file(write(tmp_path / "a.jsonl", b'{"x": 1}\n' * 5), position)
 

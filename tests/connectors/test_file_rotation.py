@@ -132,7 +132,7 @@ def test_every_line_is_read_once_and_in_order(
 
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("rotate", [Log.rename, Log.copy_and_cut])
-def test_half_a_line_at_the_end_of_an_old_file_is_a_record(
+def test_an_incomplete_last_line_of_a_rotated_file_is_a_record(
     tmp_path: Path, rotate: Callable[[Log], None], again: bool
 ) -> None:
     log = Log(tmp_path)
@@ -180,7 +180,7 @@ def test_a_file_that_is_deleted_while_it_is_read_is_read_to_its_end(tmp_path: Pa
 
 
 @pytest.mark.parametrize("gone", ["deleted", "compressed", "cut", "missing"])
-def test_what_is_gone_is_reported_once_and_the_new_file_is_read(tmp_path: Path, gone: str) -> None:
+def test_lost_data_is_reported_once_and_the_new_file_is_read(tmp_path: Path, gone: str) -> None:
     log = Log(tmp_path)
     log.write(b'{"n": 1}\n{"n": 2}\n')
     log.drain()
@@ -229,7 +229,7 @@ def test_a_file_that_is_cut_without_a_copy_is_read_from_its_start_and_reported(
     log.source.close()
 
 
-def test_a_half_line_that_is_taken_back_is_no_rotation(tmp_path: Path) -> None:
+def test_a_retracted_incomplete_line_is_not_a_rotation(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.write(b'{"n": 1}\n{"n": ')
     log.drain()
@@ -241,7 +241,7 @@ def test_a_half_line_that_is_taken_back_is_no_rotation(tmp_path: Path) -> None:
     log.source.close()
 
 
-def test_a_position_without_a_mark_is_of_the_file_that_is_there(tmp_path: Path) -> None:
+def test_a_position_without_a_fingerprint_refers_to_the_current_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", b'{"n": 1}\n{"n": 2}\n')
     for position in ([9, 1], [9, 1, "broken"]):
         source = FileSource(path, follow=True)
@@ -286,7 +286,7 @@ def test_a_header_without_names_in_a_later_file_makes_its_lines_unreadable(tmp_p
     log.write(b"5,5\n")
     log.drain()
     assert [event.raw for event in log.events] == [b"1,2", b"3,3", b"4,4", b"5,5"]
-    assert all("Expected a name of its own for every column" in str(error) for error in errors(log.events)[1:])
+    assert all("Expected distinct names of columns" in str(error) for error in errors(log.events)[1:])
     log.rename()
     log.write(b"x,y\n6,7\n")
     log.drain()
@@ -308,7 +308,7 @@ def test_the_first_file_must_be_there_or_have_been_rotated(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("position", [7, [7], [-1, 0], [7, 1, 2], [7, 1, "7-8"], [7, 1, "a-8-x"], [1, 2, 3, 4]])
-def test_a_position_that_is_none_is_refused(tmp_path: Path, position: Any) -> None:
+def test_an_invalid_position_is_rejected(tmp_path: Path, position: Any) -> None:
     path = write(tmp_path / "a.jsonl", b'{"n": 1}\n')
     for follow in (False, True):
         source = FileSource(path, follow=follow)
@@ -324,7 +324,7 @@ def test_rotated_files_are_distinguished_from_others_and_ordered(tmp_path: Path)
     assert [file.name for file in rotated_files(tmp_path / "a.log")] == names
 
 
-def test_a_mark_finds_the_file_under_another_name_and_no_other(tmp_path: Path) -> None:
+def test_a_fingerprint_finds_only_its_file_under_another_name(tmp_path: Path) -> None:
     data = bytes(range(256)) * 8
     path = write(tmp_path / "a.log", data)
     marks = {size: Fingerprint.of(path.stat().st_ino, data[:size]) for size in (0, 7, HEAD_BYTES)}

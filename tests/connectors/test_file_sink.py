@@ -41,7 +41,7 @@ def test_records_are_json_lines(tmp_path: Path) -> None:
         FileSink(tmp_path / "b.jsonl").write({"x": object()})
 
 
-def test_flush_makes_durable_what_was_written_and_tells_how_much(tmp_path: Path) -> None:
+def test_flush_makes_records_durable_and_returns_the_position(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     sink = FileSink(path)
     assert sink.flush() == 0
@@ -63,7 +63,7 @@ def test_an_existing_file_is_appended_to(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{"n":1}\n{"n":2}\n'
 
 
-def test_half_a_line_does_not_spoil_the_next_one(tmp_path: Path) -> None:
+def test_an_incomplete_line_does_not_affect_the_next_one(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", b'{"n":1}\n{"n"')
     sink = FileSink(path)
     sink.write({"n": 2})
@@ -73,7 +73,7 @@ def test_half_a_line_does_not_spoil_the_next_one(tmp_path: Path) -> None:
 
 @max_examples(40)
 @given(before=st.integers(0, 4), after=st.integers(0, 4), half=st.sampled_from([b"", b'{"n"']))
-def test_what_came_after_a_position_is_dropped(
+def test_records_after_a_position_are_dropped(
     tmp_path_factory: pytest.TempPathFactory, before: int, after: int, half: bytes
 ) -> None:
     path = tmp_path_factory.mktemp("sink") / "a.jsonl"
@@ -111,7 +111,7 @@ def test_writing_is_buffered(tmp_path: Path) -> None:
     assert len(lines(path)) == 1000
 
 
-def test_standard_output_is_a_sink_that_cannot_be_cut() -> None:
+def test_standard_output_cannot_be_truncated() -> None:
     program = """
 from connectors import FileSink
 sink = FileSink("-")

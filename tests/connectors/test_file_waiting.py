@@ -103,7 +103,7 @@ def test_following_waits_for_closing_quotes_and_continues_where_it_was(tmp_path:
     source.close()
 
 
-def test_a_line_that_is_too_long_may_come_in_pieces(tmp_path: Path) -> None:
+def test_an_oversized_line_may_arrive_in_pieces(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", b"")
     source = FileSource(path, follow=True, max_record_bytes=100)
     with path.open("ab", buffering=0) as file:
@@ -120,7 +120,7 @@ def test_a_line_that_is_too_long_may_come_in_pieces(tmp_path: Path) -> None:
     source.close()
 
 
-def test_without_following_the_end_is_the_end(tmp_path: Path) -> None:
+def test_without_following_the_end_is_final(tmp_path: Path) -> None:
     source = FileSource(write(tmp_path / "a.jsonl", b'{"x": 1}\n'))
     assert len(source.poll(timeout=0) or []) == 1
     assert source.poll(timeout=60) is None
@@ -131,7 +131,7 @@ def test_without_following_the_end_is_the_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"), [("a.csv.gz", "a compressed one"), ("a.parquet", "Parquet"), ("-", "standard input")]
 )
-def test_what_cannot_grow_cannot_be_followed(tmp_path: Path, name: str, kind: str) -> None:
+def test_compressed_files_cannot_be_followed(tmp_path: Path, name: str, kind: str) -> None:
     path = name if name == "-" else write(tmp_path / name, b"")
     with pytest.raises(ValueError, match=f"to follow, got {kind} - "):
         FileSource(path, format="csv" if name == "-" else None, follow=True)
@@ -193,7 +193,7 @@ def test_standard_input_may_be_a_file(tmp_path: Path) -> None:
     assert done.stdout == b"2 None\n"
 
 
-def test_standard_input_has_no_name_to_tell_its_format() -> None:
+def test_standard_input_requires_a_format() -> None:
     with pytest.raises(ValueError, match="Expected a format for standard input, one of csv, jsonl, svmlight, got"):
         FileSource("-")
     with pytest.raises(ValueError, match="Expected a file, got standard input"):

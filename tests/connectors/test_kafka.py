@@ -44,7 +44,7 @@ def drained(source, close=True):
     return found
 
 
-def test_records_come_in_order_with_where_they_are(servers, options, topic):
+def test_records_are_in_order_and_have_positions(servers, options, topic):
     brokers.produce(servers, topic, rows(1500))
     events = drained(KafkaSource(options, topic, until="latest"))
     assert values(events) == list(range(1500))
@@ -68,7 +68,7 @@ def test_events_have_the_time_of_their_record(servers, options, topic):
     assert [event.origin["timestamp"] for event in events] == times
 
 
-def test_what_cannot_be_read_is_an_event_that_says_why(servers, options, topic):
+def test_unreadable_records_are_events_with_errors(servers, options, topic):
     bad = [b"{", b"[1]", b"\xff", None, b""]
     brokers.produce(servers, topic, [{"n": 1}, *bad, {"n": 2}])
     events = drained(KafkaSource(options, topic, until="latest"))
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_an_event_that_says_why(servers, options, topic):
         assert event.error.endswith(f" - at {topic}:0, offset {offset}")
 
 
-def test_a_decoder_of_ones_own_and_keys(servers, options, topic):
+def test_custom_decoders_and_keys(servers, options, topic):
     def decoder(value):
         if value == b"boom":
             raise KeyError("boom")
@@ -149,7 +149,7 @@ def test_it_continues_from_positions(servers, options):
     assert sorted(values(first) + values(drained(other))) == list(range(600))
 
 
-def test_partitions_of_ones_choice(servers, options):
+def test_selected_partitions(servers, options):
     topic = made(servers, partitions=3)
     brokers.produce(servers, topic, rows(30), partitions=3)
     assert sorted(values(drained(KafkaSource(options, topic, partitions=[0, 2], until="latest")))) == [
@@ -166,7 +166,7 @@ def test_many_topics(servers, options):
     assert sorted(values(drained(KafkaSource(options, topics, until="latest")))) == list(range(40))
 
 
-def test_what_the_group_has_committed_counts_unless_it_is_rewound(servers, options, topic):
+def test_committed_offsets_take_precedence_unless_rewound(servers, options, topic):
     brokers.produce(servers, topic, rows(30))
     group, stream = uuid.uuid4().hex, f"{topic}:0"
     source = KafkaSource(options, topic, group=group, member="one", until="latest")
@@ -185,7 +185,7 @@ def test_what_the_group_has_committed_counts_unless_it_is_rewound(servers, optio
 
 
 @pytest.mark.parametrize("stop", [0, 1, 64, 250])
-def test_deterministic_order_is_the_same_wherever_it_is_stopped(servers, options, stop):
+def test_deterministic_order_does_not_depend_on_stops(servers, options, stop):
     topic = made(servers, partitions=3)
     uneven = [b'{"n": %d}' % n for n in range(450)]
     for number, (first, last) in enumerate([(0, 200), (200, 300), (300, 450)]):
@@ -217,7 +217,7 @@ def test_deterministic_order_of_many_records_in_few_large_pieces(servers):
     assert values(drained(source)) == list(range(60_000))
 
 
-def test_turns_are_kept_when_partitions_are_taken_away_and_given_back(servers):
+def test_turns_are_kept_when_partitions_are_revoked_and_assigned_again(servers):
     topic = made(servers, partitions=3)
     brokers.produce(servers, topic, rows(600), partitions=3)
     source = KafkaSource(servers, topic, group=uuid.uuid4().hex, order="deterministic", until="latest")
@@ -287,7 +287,7 @@ def test_a_missing_topic_is_named(servers, options):
         ("confluent-kafka", {"socket.connection.setup.timeout.ms": 1000}, "_TRANSPORT: .*: Connection refused"),
     ],
 )
-def test_brokers_that_are_not_there_are_named(client, given, reason):
+def test_unavailable_brokers_are_named(client, given, reason):
     options = Options("127.0.0.1:1", given, client)
     with pytest.raises(UnavailableError, match=rf"Kafka at 127\.0\.0\.1:1 cannot be reached: {reason}"):
         KafkaSource(options, "t").poll(0.1)
@@ -330,7 +330,7 @@ def test_a_transaction_shows_nothing_before_it_is_committed(servers, options):
     sink.close()
 
 
-def test_what_was_not_committed_never_was(servers, options):
+def test_uncommitted_records_are_never_visible(servers, options):
     topic, out, name = made(servers), made(servers), uuid.uuid4().hex
     brokers.produce(servers, topic, rows(1))
     source = KafkaSource(options, topic)
@@ -350,7 +350,7 @@ def test_what_was_not_committed_never_was(servers, options):
 
 @pytest.mark.java
 @pytest.mark.parametrize("servers", ["given" if os.environ.get(brokers.SERVERS) else "apache"], indirect=True)
-def test_who_was_evicted_commits_nothing(servers, options):
+def test_an_evicted_member_commits_nothing(servers, options):
     """A member whose session is over: the group has gone on without it. The small broker does not look."""
     topic, group = made(servers), uuid.uuid4().hex
     brokers.produce(servers, topic, rows(20))
@@ -381,7 +381,7 @@ def test_a_sink_that_writes_at_once(servers, options, topic):
     sink.close()
 
 
-def test_a_dead_letter_says_what_was_truncated_and_how_long_it_was(servers, options, topic):
+def test_dead_letters_report_truncated_parts_and_sizes(servers, options, topic):
     letters = KafkaDeadLetters(Writer(options), topic)
     letters.write(Event("s", 1, b"x" * 2_000_000, key=b"k", headers=(("a", None),)), REFUSAL)
     longest = {part: b"x" * size for part, size in LONGEST.items()}

@@ -108,7 +108,7 @@ def test_a_worker_waits_for_a_decoder_that_is_unavailable(monkeypatch):
     assert len(found[0]) == 6
 
 
-def test_a_decoder_gets_what_it_has_parameters_for():
+def test_a_decoder_gets_the_arguments_it_has_parameters_for():
     def whole(value, *, key, headers, topic):
         return {"value": value, "key": key, "headers": headers, "topic": topic}
 

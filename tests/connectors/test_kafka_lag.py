@@ -64,7 +64,7 @@ def group(request):
     return uuid.uuid4().hex if request.param == "group" else None
 
 
-def test_nothing_waits_behind_a_transactional_producer_that_falls_silent(servers, options, topic, group, monkeypatch):
+def test_no_lag_after_a_silent_transactional_producer(servers, options, topic, group, monkeypatch):
     monkeypatch.setattr(topic_watcher, "AGAIN_SECONDS", 0.1)
     source, positions = KafkaSource(options, topic, group=group, member=group and "one"), {}
 
@@ -87,7 +87,7 @@ def test_nothing_waits_behind_a_transactional_producer_that_falls_silent(servers
     source.close()
 
 
-def test_nothing_waits_where_a_cluster_has_read_all(servers, options, topic):
+def test_no_lag_after_a_cluster_has_read_everything(servers, options, topic):
     commit(servers, topic, 10)
     abort(servers, topic, 5)
     source, positions, end = PartitionedTopics(options, topic), {}, time.monotonic() + 120
@@ -102,7 +102,7 @@ def test_nothing_waits_where_a_cluster_has_read_all(servers, options, topic):
 
 
 @pytest.mark.parametrize("servers", [pytest.param("apache", marks=pytest.mark.java)], indirect=True)
-def test_nothing_waits_behind_records_that_were_compacted(servers, options):
+def test_no_lag_after_compacted_records(servers, options):
     config = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     topic, seen, written, end = made(servers, **config), [], 0, time.monotonic() + 120
     while len(seen) == written:  # all are under one key, so that they become fewer

@@ -38,7 +38,7 @@ def polled(source, condition):
         found += source.poll(0.1)
 
 
-def test_what_is_read_without_a_group(servers, options, log):
+def test_reading_without_a_group_is_logged(servers, options, log):
     topic = made(servers, partitions=2)
     brokers.produce(servers, topic, rows(10), partitions=2)
     source = KafkaSource(options, topic, start=2)
@@ -52,7 +52,7 @@ def test_what_is_read_without_a_group(servers, options, log):
 
 
 @pytest.mark.parametrize("servers", [pytest.param("apache", marks=pytest.mark.java)], indirect=True)
-def test_what_a_group_gives_and_takes(servers, options, log):
+def test_group_assignments_are_logged(servers, options, log):
     from kafka import KafkaAdminClient
     from kafka.admin import MemberToRemove
 

@@ -95,7 +95,7 @@ def test_a_certificate_that_is_not_trusted_is_named(client, secured, caplog):
 
 
 @pytest.mark.java
-def test_a_path_is_relative_to_the_folder_it_is_given_with(client, secured):
+def test_paths_are_relative_to_the_folder_of_the_options(client, secured):
     folder, name = secured.certificate.parent, secured.certificate.name
     assert is_connected(options(client, secured.tls, folder, security_protocol="SSL", ssl_cafile=name))
 
@@ -106,7 +106,7 @@ def test_a_missing_file_is_named(client, tmp_path):
         options(client, 1, tmp_path, ssl_cafile="nowhere/ca.pem")
 
 
-def test_attempts_in_vain_leave_nothing_behind(client):
+def test_failed_attempts_leave_no_threads_or_files(client):
     """An outage of brokers may last for days."""
     refused = options(client, 1)
 

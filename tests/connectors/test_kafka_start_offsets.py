@@ -99,7 +99,7 @@ def test_the_latest_record_is_the_same_after_a_commit_that_was_refused(servers, 
     source.close()
 
 
-def test_a_member_that_does_not_know_whether_it_committed_begins_at_the_same_record(servers, options, topic):
+def test_an_unknown_commit_outcome_keeps_the_start(servers, options, topic):
     group = uuid.uuid4().hex
     source, positions = KafkaSource(options, topic, group=group, member="one", start="latest"), {}
     refused = []
@@ -118,7 +118,7 @@ def test_a_member_that_does_not_know_whether_it_committed_begins_at_the_same_rec
     source.close()
 
 
-def test_topics_have_as_many_partitions_each_where_their_records_are_joined(servers, options):
+def test_joined_topics_need_equal_numbers_of_partitions(servers, options):
     topics = [made(servers, partitions=2), made(servers, partitions=3)]
     got = ", ".join(f"{topic} with {n}" for topic, n in sorted(zip(topics, (2, 3), strict=True)))
     with pytest.raises(ValueError, match=f"in partitions of the same number, got {got}"):

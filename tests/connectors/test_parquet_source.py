@@ -73,7 +73,7 @@ def test_values_that_json_does_not_have_are_kept_and_shown(tmp_path: Path) -> No
     assert json.loads(event.raw)["price"] == "Decimal('1.50')"
 
 
-def test_one_row_that_python_cannot_hold_does_not_take_others_with_it(tmp_path: Path) -> None:
+def test_one_unrepresentable_row_does_not_affect_others(tmp_path: Path) -> None:
     text = pa.array([b"good", b"\xff\xfe", b"fine"]).view(pa.string())
     pq.write_table(pa.table({"text": text, "x": [1, 2, 3]}), tmp_path / "a.parquet")
     events = check_every_resume(tmp_path / "a.parquet")
@@ -98,14 +98,14 @@ def test_a_damaged_row_group_is_reported_once_and_the_next_one_is_read(tmp_path:
         assert read_file(path, events[number - 1].resume) == events[number:]
 
 
-def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
+def test_other_files_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(b"x,y\n1,2\n")
     with pytest.raises(ValueError, match=r"Expected a Parquet file, got an error: .* - at .*a\.parquet"):
         FileSource(path)
 
 
-def test_columns_must_have_names_of_their_own(tmp_path: Path) -> None:
+def test_duplicate_column_names_are_rejected(tmp_path: Path) -> None:
     table = pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["x", "x", "y"])
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(ValueError, match='"x" for columns 1, 2 - at the schema of'):
@@ -117,7 +117,7 @@ def test_a_file_with_fewer_rows_than_the_position_is_refused(tmp_path: Path) -> 
     assert errors(read_file(path, 1)) == []
     with pytest.raises(ValueError, match="Expected at least 2 rows, got 1"):
         read_file(path, 2)
-    with pytest.raises(ValueError, match=r"Expected a position that counts rows, got \[1, 1\]"):
+    with pytest.raises(ValueError, match=r"Expected a number of rows as position, got \[1, 1\]"):
         read_file(path, [1, 1])
 
 

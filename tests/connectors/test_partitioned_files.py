@@ -139,7 +139,7 @@ FILES = st.fixed_dictionaries(
     sizes=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 6)), min_size=1, max_size=8),
     chunk=st.sampled_from([3, 1 << 18]),
 )
-def test_every_event_is_read_once_whatever_the_rounds_are_like(
+def test_every_event_is_read_once_in_any_rounds(
     files: dict[str, Any], late: dict[str, Any], cut: bool, sizes: list[tuple[int, int]], chunk: int
 ) -> None:
     """Workers come and go, files appear between rounds; and every assignment that is read again has the same events."""
@@ -272,7 +272,7 @@ def several(path: Path, positions: dict[str, Any], workers: int, most: int) -> l
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz", ".parquet"])
 @pytest.mark.parametrize("is_one", [True, False])
-def test_what_is_added_to_the_last_file_is_read(tmp_path: Path, suffix: str, is_one: bool) -> None:
+def test_additions_to_the_last_file_are_read(tmp_path: Path, suffix: str, is_one: bool) -> None:
     """In the same run and in a next one; and a file that is done is not planned for ever."""
     folder = Folder(tmp_path)
     folder.add("b", suffix, 0)
@@ -318,7 +318,7 @@ def test_lines_that_are_written_in_pieces_are_read_whole(cuts: list[int], first:
     assert sorted(event.record["n"] for event in found if event.record) == [*range(12), *range(100, 200)]
 
 
-def test_what_is_added_to_a_file_before_the_last_one_is_not_read(tmp_path: Path) -> None:
+def test_additions_to_earlier_files_are_not_read(tmp_path: Path) -> None:
     for name in "ab":
         write(tmp_path / f"{name}.jsonl", numbers(0, 2))
     run = Workers(tmp_path / "*")
@@ -386,7 +386,7 @@ def test_an_assignment_ends_where_the_file_did_when_it_was_planned(
     run.close()
 
 
-def test_a_file_that_went_before_it_was_started_is_reported(tmp_path: Path) -> None:
+def test_a_file_deleted_before_it_was_started_is_reported(tmp_path: Path) -> None:
     for name in "ab":
         write(tmp_path / f"{name}.jsonl", numbers(0, 2))
     run = Workers(tmp_path / "*")
@@ -421,7 +421,7 @@ def test_one_file_is_continued_by_one_process(tmp_path: Path, follow: bool) -> N
     assert len(read_all(source)) == 4
 
 
-def test_what_one_process_has_finished_may_be_deleted(tmp_path: Path) -> None:
+def test_finished_files_may_be_deleted(tmp_path: Path) -> None:
     for name in "abc":
         write(tmp_path / f"{name}.jsonl", numbers(0, 2))
     run = Workers(tmp_path / "*")
@@ -437,7 +437,7 @@ def test_what_one_process_has_finished_may_be_deleted(tmp_path: Path) -> None:
     run.close()
 
 
-def test_files_are_dealt_out_in_turn_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_files_are_assigned_in_turn_in_the_order_of_their_names(tmp_path: Path) -> None:
     for number, name in enumerate("edcba"):
         write(tmp_path / f"{name}.jsonl", numbers(0, 2 + number))
     run = Workers(tmp_path / "*.jsonl")
@@ -497,7 +497,7 @@ def test_a_file_that_is_read_in_many_rounds_is_opened_once(tmp_path: Path, monke
     run.close()
 
 
-def test_what_cannot_be_read_is_reported_once(tmp_path: Path) -> None:
+def test_unreadable_records_are_reported_once(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", b"junk")
     write(tmp_path / "b.text", b"junk")
     write(tmp_path / "c.jsonl", numbers(0, 9))
@@ -526,11 +526,11 @@ def test_one_file_is_read_like_a_pattern(tmp_path: Path) -> None:
     run = Workers(path)
     header, row = run.rest(2, 9)
     assert (header.stream, header.raw, row.raw) == (str(path), b"x,x", b"2,3")
-    assert "a name of its own" in str(header.error)
+    assert "distinct names of columns" in str(header.error)
     run.close()
 
 
-def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
+def test_indivisible_sources_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Expected a file or a pattern to divide, got standard input"):
         PartitionedFiles("-", format="csv")
     with pytest.raises(FileNotFoundError, match=r"a\.csv"):
@@ -561,7 +561,7 @@ def test_it_continues_where_one_process_stopped(tmp_path: Path) -> None:
     run.close()
 
 
-def test_what_waits_is_counted_by_file(tmp_path: Path) -> None:
+def test_lag_is_counted_by_file(tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.jsonl", tmp_path / "b.jsonl.gz"
     for path in (plain, packed):
         write(path, numbers(0, 10))

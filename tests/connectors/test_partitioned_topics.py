@@ -83,7 +83,7 @@ def test_an_assignment_is_one_of_each_partition_in_turn(servers, divided):
         assert all(type(event.resume) is int for event in events)
 
 
-def test_every_event_is_read_once_whatever_the_rounds_are_like(servers, divided):
+def test_every_event_is_read_once_in_any_rounds(servers, divided):
     """Workers come and go; each assignment that is read again, by whom it may be, has the same events."""
     topics = [made(servers, partitions=3), made(servers)]
     for at, topic in enumerate(topics):
@@ -138,7 +138,7 @@ def test_partitions_of_an_earlier_share_are_read_no_more(servers, divided, optio
     )
 
 
-def test_what_is_read_over_is_not_fetched_again(servers, divided, topic):
+def test_records_fetched_beyond_an_assignment_are_not_fetched_again(servers, divided, topic):
     """A record that was fetched with those of one round is there in the next one."""
     brokers.produce(servers, topic, rows(300))
     source, positions, started = divided(topic), {}, []
@@ -159,7 +159,7 @@ def test_what_is_read_over_is_not_fetched_again(servers, divided, topic):
     assert len(started) == 1
 
 
-def test_offsets_without_a_record_are_passed(servers, divided, options, topic):
+def test_offsets_without_a_record_are_skipped(servers, divided, options, topic):
     """Each transaction ends with a marker, and of those that are void nothing else is to be seen."""
     name, expected = uuid.uuid4().hex, []
     for n in range(6):
@@ -184,7 +184,7 @@ def test_offsets_without_a_record_are_passed(servers, divided, options, topic):
         assert positions == {f"{topic}:0": 24}
 
 
-def test_nothing_of_an_open_transaction_is_planned(servers, divided, options, topic):
+def test_open_transactions_are_not_planned(servers, divided, options, topic):
     brokers.produce(servers, topic, rows(5))
     producer = options.producer(uuid.uuid4().hex)
     producer.send(topic, b'{"n": 5}', None, ())
@@ -217,7 +217,7 @@ def test_start_and_end(servers, divided, topic):
         assert source.plan(assignments[0].end, 2, 100) is None
 
 
-def test_what_comes_after_the_beginning_is_read_from_the_latest_on(servers, divided, topic):
+def test_records_after_the_first_start_are_read_from_latest(servers, divided, topic):
     brokers.produce(servers, topic, rows(50))
     source = divided(topic, start="latest")
     (assignment,) = source.plan({}, 1, 100)
@@ -228,7 +228,7 @@ def test_what_comes_after_the_beginning_is_read_from_the_latest_on(servers, divi
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_a_plan_tells_where_every_partition_begins(servers, divided, start):
+def test_a_plan_has_the_start_of_every_partition(servers, divided, start):
     """So what came while the driver was down is read, also of partitions without an event before."""
     topics = [made(servers, partitions=3), made(servers)]
     produce_to(servers, topics[0], [b'{"n": %d}' % n for n in range(9)], 0)
@@ -301,7 +301,7 @@ def test_a_topic_that_has_become_shorter_is_reported(servers, divided, topic):
     )
 
 
-def test_what_cannot_be_read_keys_and_partitions_of_ones_choice(servers, divided):
+def test_unreadable_records_keys_and_selected_partitions(servers, divided):
     topic = made(servers, partitions=3)
     brokers.produce(servers, topic, [{"n": 0}, {"n": 1}, {"n": 2}, b"{", {"n": 4}, None], partitions=3)
     source = divided(topic, partitions=[2, 0], key="id", decoder=None)
@@ -314,7 +314,7 @@ def test_what_cannot_be_read_keys_and_partitions_of_ones_choice(servers, divided
         divided(topic, partitions=[3]).plan({}, 1, 1)
 
 
-def test_lag_is_what_waited_when_the_round_was_planned(servers, divided):
+def test_lag_is_the_backlog_when_the_round_was_planned(servers, divided):
     topic = made(servers, partitions=2)
     brokers.produce(servers, topic, rows(60), partitions=2)
     source = divided(topic, start=10)
@@ -326,7 +326,7 @@ def test_lag_is_what_waited_when_the_round_was_planned(servers, divided):
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_partitions_that_come_to_be_are_read_from_their_beginning(servers, client, monkeypatch, start):
+def test_new_partitions_are_read_from_their_beginning(servers, client, monkeypatch, start):
     from kafka import KafkaAdminClient
 
     topic = made(servers)
@@ -372,14 +372,14 @@ def test_a_missing_topic_is_named(servers, divided):
         ("confluent-kafka", {"socket.connection.setup.timeout.ms": 1000}),
     ],
 )
-def test_brokers_that_are_not_there_are_named(client, given):
+def test_unavailable_brokers_are_named(client, given):
     source = PartitionedTopics(Options("127.0.0.1:1", given, client), "t")
     with pytest.raises(UnavailableError, match=r"Kafka at 127\.0\.0\.1:1 cannot be reached: "):
         source.plan({}, 1, 1)
 
 
 @given(waiting=st.dictionaries(st.text(max_size=2), st.integers(0, 40), max_size=8), events=st.integers(0, 120))
-def test_events_are_split_as_evenly_as_what_waits_allows(waiting, events):
+def test_events_are_split_as_evenly_as_the_backlog_allows(waiting, events):
     found = split(waiting, events)
     assert found.keys() == waiting.keys()
     assert sum(found.values()) == min(events, sum(waiting.values()))

@@ -28,13 +28,13 @@ def alerts() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_dashboards_are_what_the_script_makes(name: str) -> None:
+def test_dashboards_match_the_generator(name: str) -> None:
     """After a change: python -m dashboards.generate."""
     assert (FOLDER / "grafana" / f"{name}.json").read_text() == generate.text_of(name)
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_panels_tell_what_they_are_and_overlap_nowhere(name: str) -> None:
+def test_panels_have_descriptions_and_do_not_overlap(name: str) -> None:
     dashboard = json.loads((FOLDER / "grafana" / f"{name}.json").read_text())
     assert [variable["name"] for variable in dashboard["templating"]["list"]] == ["datasource", "job", "instance"]
     places = set()
@@ -50,7 +50,7 @@ def test_panels_tell_what_they_are_and_overlap_nowhere(name: str) -> None:
     assert len(places) == len(dashboard["panels"])
 
 
-def test_no_other_dashboard_is_there() -> None:
+def test_there_are_no_other_dashboards() -> None:
     assert {path.stem for path in (FOLDER / "grafana").iterdir()} == DASHBOARDS.keys()
 
 
@@ -77,7 +77,7 @@ def test_promtool_passes_config_and_rules(words: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_alert_has_a_unit_test_that_lets_it_fire_and_one_that_does_not() -> None:
+def test_every_alert_has_a_unit_test_that_fires_and_one_that_does_not() -> None:
     cases = [
         case
         for test in yaml.safe_load((RULES / "alerts_test.yml").read_text())["tests"]
@@ -86,7 +86,7 @@ def test_every_alert_has_a_unit_test_that_lets_it_fire_and_one_that_does_not() -
     assert {case["alertname"] for case in cases if case.get("exp_alerts")} == alerts().keys()
 
 
-def test_the_compose_file_names_files_that_are_there_and_loopback_alone() -> None:
+def test_the_compose_file_names_existing_files_and_only_loopback() -> None:
     compose = yaml.safe_load((FOLDER / "compose.yaml").read_text())
     PyCompose.from_yaml((FOLDER / "compose.yaml").read_text()).validate()
     services = compose["services"]

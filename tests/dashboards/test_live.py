@@ -125,7 +125,7 @@ def rules(name: str) -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-def test_every_expression_has_data_and_no_alert_fires_in_quiet_times(house: House) -> None:
+def test_every_expression_has_data_and_no_alert_fires_without_faults(house: House) -> None:
     selectors = [
         s for rule in rules("alerts.yml") for s in re.findall(r"[\w:]*streamkernel_[\w:]+(?:\{[^}]*\})?", rule["expr"])
     ]

@@ -29,8 +29,8 @@ from streamkernel.engine.telemetry.status import status_of
 from streamkernel.engine.telemetry.terminal import View
 
 TITLES = [
-    "Recent quality", "Objective", "Features", "Step size", "Weights of functions", "Events per second", "Lag",
-    "Dead letters",
+    "Recent quality", "Coverage of the last 1,000", "Labels in a set", "Objective", "Features", "Step size",
+    "Weights of functions", "Events per second", "Lag", "Dead letters",
 ]  # fmt: skip
 SIZES = {"desk": (1200, 900), "phone": (390, 800)}
 
@@ -68,7 +68,7 @@ class Slow:
 def address() -> Iterator[str]:
     source, model = Slow(), KernelClassifier(max_features=64)
     baseline = linear_model.LogisticRegression()
-    engine = Engine(model, source, label="y", metric=metrics.Accuracy(), baseline=baseline)
+    engine = Engine(model, source, label="y", metric=metrics.Accuracy(), baseline=baseline, coverage=0.9)
     port = serve(engine, "127.0.0.1", 0)
     thread = threading.Thread(target=engine.run)
     thread.start()
@@ -107,7 +107,7 @@ def number(page: webdriver.Chrome, name: str) -> float:
 
 
 @pytest.mark.browser
-def test_charts_draw_and_numbers_move(page: webdriver.Chrome) -> None:
+def test_charts_and_numbers_update(page: webdriver.Chrome) -> None:
     titles = [title.text for title in page.find_elements(By.CSS_SELECTOR, "figure h3")]
     assert titles == TITLES
     lines = "return [...document.querySelectorAll('figure > svg path')].map(path => path.getAttribute('d'))"
@@ -124,7 +124,19 @@ def test_charts_draw_and_numbers_move(page: webdriver.Chrome) -> None:
 
 
 @pytest.mark.browser
-def test_what_was_refused_is_shown_as_text(page: webdriver.Chrome) -> None:
+def test_importances_are_bars(page: webdriver.Chrome) -> None:
+    def shown() -> list[str]:
+        return [item.text for item in page.find_elements(By.CSS_SELECTOR, "#importances li")]
+
+    wait_for(lambda: len(shown()) == 2)
+    script = "return [...document.querySelectorAll('#importances meter')].map(bar => bar.value)"
+    assert sum(page.execute_script(script)) == pytest.approx(1.0)
+    assert sorted(text[0] for text in shown()) == ["a", "b"]
+    assert all(text.endswith(" %") for text in shown())
+
+
+@pytest.mark.browser
+def test_refused_records_are_shown_as_text(page: webdriver.Chrome) -> None:
     wait_for(lambda: page.find_elements(By.CSS_SELECTOR, "#dead li"))
     text = page.find_element(By.CSS_SELECTOR, "#dead li").text
     assert "Expected <b>JSON</b>, got other bytes" in text
@@ -132,12 +144,12 @@ def test_what_was_refused_is_shown_as_text(page: webdriver.Chrome) -> None:
 
 
 @pytest.mark.browser
-def test_nothing_is_wider_than_the_screen(page: webdriver.Chrome) -> None:
+def test_the_page_fits_narrow_screens(page: webdriver.Chrome) -> None:
     assert page.execute_script("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 @pytest.mark.browser
-def test_a_chart_is_read_with_keys(page: webdriver.Chrome) -> None:
+def test_a_chart_can_be_read_with_the_keyboard(page: webdriver.Chrome) -> None:
     chart = page.find_element(By.CSS_SELECTOR, "figure > svg")
     assert chart.get_attribute("aria-label").startswith("Recent quality over ")
     read = page.find_element(By.CSS_SELECTOR, ".read")
@@ -153,7 +165,7 @@ def test_a_chart_is_read_with_keys(page: webdriver.Chrome) -> None:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_read_it(page: webdriver.Chrome, scheme: str) -> None:
+def test_the_page_is_accessible(page: webdriver.Chrome, scheme: str) -> None:
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     assert page.execute_script("return matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
@@ -227,7 +239,7 @@ def test_a_cluster_is_shown_where_there_is_one(driver: webdriver.Chrome, size: s
     wait_for(lambda: not driver.find_element(By.ID, "cluster").is_displayed())
 
 
-def test_rounds_in_which_a_worker_had_nothing_or_was_not_there(cluster: Engine) -> None:
+def test_rounds_with_idle_and_missing_workers(cluster: Engine) -> None:
     two, three = cluster_snapshot(2).recent, cluster_snapshot(4, workers=3, spread=0.5).recent[2:]
     idle = three[1]._replace(events=(0, 1000, 1000), seconds=(0.001, 1.0, 2.0))
     cluster.parts.monitor.cluster = cluster_snapshot(9)._replace(recent=(*two, three[0], idle), last=idle)
@@ -246,7 +258,7 @@ def test_rounds_in_which_a_worker_had_nothing_or_was_not_there(cluster: Engine) 
 
 
 @pytest.mark.browser
-def test_nothing_comes_from_elsewhere(page: webdriver.Chrome, address: str) -> None:
+def test_nothing_is_loaded_from_another_host(page: webdriver.Chrome, address: str) -> None:
     names = page.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
     assert names
     assert all(name.startswith(address) or name.startswith("data:") for name in names)

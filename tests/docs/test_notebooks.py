@@ -48,7 +48,7 @@ def test_a_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "1,250" in shown[1]
 
 
-def test_a_page_leads_to_each_notebook() -> None:
+def test_each_notebook_is_linked_from_a_page() -> None:
     text = "".join(page.read_text() for page in FOLDER.rglob("*.md"))
     assert NOTEBOOKS
     assert [path.name for path in NOTEBOOKS if f"/{path.name})" not in text] == []

@@ -71,11 +71,11 @@ def test_nothing_is_loaded_from_another_host(site: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["KernelClassifier", "KernelRegressor", "load", "DSG", "Gaussian", "DSPDC", "Engine", "learning_curve"]
 )
-def test_the_reference_has_what_the_docstrings_say(site: Path, name: str) -> None:
+def test_the_reference_contains_the_docstrings(site: Path, name: str) -> None:
     text = "".join(path.read_text() for path in (site / "reference" / "api").rglob("*.html"))
     assert re.search(rf'<h\d id="[\w.]+\.{name}"', text)
     assert ":class:" not in text
 
 
-def test_the_page_of_the_command_line_is_what_the_commands_say() -> None:
+def test_the_page_of_the_command_line_matches_the_help() -> None:
     assert PAGE.read_text() == page(), "python docs/command_line.py writes it"

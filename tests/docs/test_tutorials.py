@@ -33,7 +33,7 @@ def typed(block: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_tutorial_works_as_it_is_typed(page: Path, tmp_path: Path, servers: str) -> None:
+def test_tutorials_run_as_written(page: Path, tmp_path: Path, servers: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     text = page.read_text().replace("localhost:9092", servers).replace("port = 9464", "port = 0")
     for kind, name, content in BLOCK.findall(text):

@@ -1,4 +1,4 @@
-"""What `/predict` answers besides a prediction: intervals and sets of labels."""
+"""What `/predict` answers besides a prediction: intervals, sets of labels, and contributions of inputs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from river import metrics
+from river import metrics, preprocessing
 from waiting import LIMIT
 
 from connectors import Event
-from streamkernel import KernelClassifier, KernelRegressor
+from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor
 from streamkernel.engine import Engine
 from streamkernel.engine.coverage import region
 from streamkernel.engine.http import serve
 from streamkernel.engine.http.openapi import ANSWER
+from streamkernel.engine.telemetry.status import status_of
 
 X = {"a": 0.3, "b": -0.4}
 SMALL: Any = {"learner": "dsg", "max_features": 64}
@@ -94,3 +95,50 @@ def test_a_set_has_the_likely_labels() -> None:
 def test_without_coverage_there_is_neither() -> None:
     served = Served(KernelRegressor(**SMALL), records(lambda z: z), metrics.MAE())
     assert list(served.ask({"x": X})[1]) == ["prediction"]
+
+
+def test_contributions_add_up_and_the_importances_are_shown() -> None:
+    served = Served(KernelRegressor(max_features=64), records(lambda z: 5.0 * z + 2.0, 600), metrics.MAE())
+    status, answer = served.ask({"x": [X, {"a": -1.0, "b": 0.5}]}, "?explain=true")
+    assert status == 200
+    at_mean = []
+    for found in answer["predictions"]:
+        Draft202012Validator(ANSWER).validate(found)
+        at_mean.append(found["prediction"] - sum(found["explanation"].values()))
+    assert at_mean[0] == pytest.approx(at_mean[1], rel=1e-4)
+    assert list(answer["predictions"][0]["explanation"]) == ["a", "b"]
+    shares = status_of(served.engine)["importances"]
+    assert shares == pytest.approx(served.engine.model.feature_importances_)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert list(served.ask({"x": X}, "?explain=false")[1]) == ["prediction"]
+
+
+def test_the_prediction_of_a_pipeline_is_explained_by_the_inputs_of_its_model() -> None:
+    model = preprocessing.StandardScaler() | KernelClassifier(**SMALL)
+    served = Served(model, records(lambda z: z > 0.0), metrics.Accuracy())
+    scaled = model["StandardScaler"].transform_one(X)
+    expected = model["KernelClassifier"].explain_one(scaled, label=model.predict_one(X), method="sampling", n_orders=32)
+    assert served.ask({"x": X}, "?explain=true")[1]["explanation"] == pytest.approx(expected)
+    assert status_of(served.engine)["importances"] == {}  # it keeps no gradients
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "text"),
+    [
+        ({"x": X}, "?explain=maybe", 'Expected explain=true or explain=false, got "maybe"'),
+        ({"x": [X] * 33}, "?explain=true", "Expected at most 32 records to explain, got 33 - at x"),
+        ({"x": {f"x{i}": 1.0 for i in range(201)}}, "?explain=true", "at most 200 inputs to explain, got 201 - in x"),
+    ],
+)
+def test_what_takes_too_long_or_is_no_question_is_refused(body: Any, query: str, text: str) -> None:
+    status, answer = Served(KernelRegressor(**SMALL), records(lambda z: z, 50), metrics.MAE()).ask(body, query)
+    assert (status, list(answer)) == (422, ["error"])
+    assert text in answer["error"]
+
+
+def test_a_model_without_explanations_says_so() -> None:
+    served = Served(GaussianProcessRegressor(n_features=16), records(lambda z: z, 50), metrics.MAE())
+    expected = {"error": "Expected a model with explain_one to explain, got GaussianProcessRegressor"}
+    assert served.ask({"x": X}, "?explain=true") == (422, expected)
+    assert served.ask({"x": X})[0] == 200
+    assert status_of(served.engine)["importances"] == {}

@@ -69,7 +69,7 @@ def problems(call: Any) -> list[str]:
     return str(error.value).split("\n")
 
 
-def test_values_arrive_as_annotated() -> None:
+def test_values_are_converted_to_the_annotation() -> None:
     table = {"type": "Sieve", "size": 3, "share": 1, "names": ["a", "b"], "pair": [4, 5], "wide": "x"}
     sieve = build(table, SIEVES, "sieve")
     assert sieve.given == {"size": 3, "share": 1.0, "on": True, "names": {"a", "b"}, "pair": (4, 5), "wide": "x"}
@@ -121,11 +121,11 @@ def test_a_value_that_does_not_fit(key: str, value: Any, message: str) -> None:
         ({"type": ["Sieve"]}, 'x.type: expected a sieve (Sieve), got ["Sieve"]'),
         ({"type": "Siev"}, 'x.type: expected a sieve (Sieve), got "Siev"; did you mean "Sieve"?'),
         ({"size": 5}, "x.type: expected the name of a sieve, got nothing"),
-        ("Sieve", "x.size: Sieve needs it; expected an integer, got nothing"),
+        ("Sieve", "x.size: Sieve requires it; expected an integer, got nothing"),
         ({"type": "x" * 99}, f'x.type: expected a sieve (Sieve), got "{"x" * 58}…'),
     ],
 )
-def test_a_type_that_is_none(spec: Any, message: str) -> None:
+def test_an_unknown_type(spec: Any, message: str) -> None:
     assert problems(lambda: build(spec, SIEVES, "x")) == [message]
 
 
@@ -144,7 +144,7 @@ def test_all_problems_of_a_table_are_reported_together() -> None:
         'model.l2: expected a number, got "5"',
         'model.kernel.type: expected a kernel, got "Gausian"; did you mean "Gaussian"?',
         "model.learner.rule: expected an integer grow >= 1, got 0",
-        "model.learner.step_size.gamma: PowerDecay needs it; expected a number, got nothing",
+        "model.learner.step_size.gamma: PowerDecay requires it; expected a number, got nothing",
         'model.learner.step_size.c: expected a number, got "x"',
     }
 
@@ -254,7 +254,7 @@ def test_kernels_of_kernels() -> None:
 @pytest.mark.parametrize(
     ("kernel", "lines"),
     [
-        ({"type": "Sum", "left": "Gaussian"}, ["model.kernel.right: Sum needs it; expected a kernel, got nothing"]),
+        ({"type": "Sum", "left": "Gaussian"}, ["model.kernel.right: Sum requires it; expected a kernel, got nothing"]),
         (
             {"type": "Product", "left": {"type": "Gaussian", "sigm": 1}, "right": {"type": "Polynomial", "degree": 0}},
             [
@@ -313,7 +313,7 @@ HUGE = 10**12
         ),
     ],
 )
-def test_numbers_that_no_machine_has_memory_for_are_refused(table: dict[str, Any], line: str) -> None:
+def test_numbers_beyond_any_memory_are_rejected(table: dict[str, Any], line: str) -> None:
     table = {"type": "KernelRegressor"} | table
     catalogue = models() if table["type"] in models().classes else transformers()
     assert problems(lambda: build(table, catalogue, "here")) == ["here." + line.format(f"{HUGE:,}")]
@@ -331,7 +331,7 @@ def test_a_model_too_large_for_memory_is_a_problem_of_the_table(monkeypatch: pyt
 WORDS = {"type": "BagOfWords", "on": ["text"]}
 
 
-def test_a_pattern_is_searched_for_in_linear_time() -> None:
+def test_a_pattern_matches_in_linear_time() -> None:
     step = build_step(WORDS | {"tokenizer_pattern": "(a+)+$"}, "here")
     assert step.transform_one({"text": "a" * 1_000_000 + "!"}) == {}  # Python's re would take 2^1000000 steps
     step = river_state.decode(river_state.encode(step))
@@ -354,7 +354,7 @@ def test_a_pattern_needs_re2(monkeypatch: pytest.MonkeyPatch) -> None:
     assert line == "here.tokenizer_pattern: a pattern needs RE2; pip install 'streamkernel[patterns]'"
 
 
-def test_what_only_code_can_give_is_refused() -> None:
+def test_parameters_that_only_code_can_set_are_rejected() -> None:
     assert problems(lambda: build_step({"type": "BagOfWords", "on": ["t"], "tokenizer": "str.split"}, "step")) == [
         "step.tokenizer: cannot be set in a configuration file"
     ]
@@ -477,7 +477,7 @@ def test_some_of_the_named_fields_can_be_missing() -> None:
     assert step.transform_one({"share": 5}) == {"share": 5}
 
 
-def test_what_comes_in_is_not_changed() -> None:
+def test_the_input_is_not_changed() -> None:
     step = build_step("OneHotEncoder", "x")
     x = {"a": "b", "n": 1}
     step.learn_one(x)
@@ -485,7 +485,7 @@ def test_what_comes_in_is_not_changed() -> None:
     assert x == {"a": "b", "n": 1}
 
 
-def test_neither_numbers_nor_strings_pass_both_by() -> None:
+def test_fields_of_other_types_are_kept() -> None:
     x = {"when": dt.date(2024, 1, 1), "nothing": None, "list": [1]}
     step = build_step("StandardScaler", "x") | build_step("OneHotEncoder", "y")
     step.learn_one(x)

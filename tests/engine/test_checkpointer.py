@@ -151,7 +151,7 @@ FAULTS = ["none", "refused", "no answer", "crash before", "crash after"]
 
 @max_examples(40)
 @given(st.lists(st.sampled_from(FAULTS), max_size=12), st.integers(1, 7))
-def test_whatever_happens_to_commits_each_event_counts_once(tmp_path_factory, faults, piece):
+def test_each_event_counts_once_whatever_happens_to_commits(tmp_path_factory, faults, piece):
     calm = run(tmp_path_factory.mktemp("calm"), Cluster(), [])
     cluster = Cluster()
     hurt = run(tmp_path_factory.mktemp("hurt"), cluster, list(faults), piece)
@@ -184,7 +184,7 @@ def test_a_revoked_stream_is_committed_or_rolled_back(tmp_path):
     assert made.incidents["rebalance"] == 2
 
 
-def test_a_checkpoint_that_cannot_be_written_is_tried_again(tmp_path, monkeypatch):
+def test_a_failed_checkpoint_is_retried(tmp_path, monkeypatch):
     made, write = engine(tmp_path, Cluster(), []), StateDirectory.prepare
     turns = iter(range(1000))
 
@@ -199,7 +199,7 @@ def test_a_checkpoint_that_cannot_be_written_is_tried_again(tmp_path, monkeypatc
     assert content(read_newest(tmp_path)) == content(run(tmp_path / "calm", Cluster(), []))
 
 
-def test_a_last_checkpoint_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
+def test_a_failed_last_checkpoint_is_an_error(tmp_path, monkeypatch):
     made = engine(tmp_path, Cluster(), [])
 
     def full(self, state):
@@ -228,7 +228,7 @@ def test_unavailable_brokers_are_retried(tmp_path, monkeypatch):
     assert cluster.seen == list(range(1, N + 1))
 
 
-def test_topics_that_are_not_there_yet_are_waited_for(tmp_path, monkeypatch):
+def test_the_run_waits_for_missing_topics(tmp_path, monkeypatch):
     monkeypatch.setattr("streamkernel.engine.retrying.LONGEST_PAUSE", 0.01)
     cluster, missing = Cluster(), [2, 3]
     made = engine(tmp_path, cluster, [])
@@ -300,14 +300,14 @@ def read_newest_but(folder):
     return read_newest(copy)
 
 
-def test_a_copy_of_a_directory_that_was_used_after_is_refused(tmp_path):
+def test_an_older_copy_of_a_directory_is_rejected(tmp_path):
     cluster = Cluster()
     made = engine(tmp_path / "a", cluster, [])
     seen = []
     made.run(stopping=lambda: len(seen) > 5 or seen.append(1))
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     run(tmp_path / "a", cluster, [])
-    with pytest.raises(StateDirectoryError, match="a copy of a state directory that was used after"):
+    with pytest.raises(StateDirectoryError, match="an older copy of a state directory"):
         engine(tmp_path / "b", cluster, []).run()
 
 
@@ -322,7 +322,7 @@ def test_a_prepared_checkpoint_without_a_record_in_kafka_is_an_error(tmp_path):
         assert recover_newest(state, 2) == {"n": 2, "checkpoint": 2}
 
 
-def test_a_prepared_checkpoint_that_counts_must_be_whole(tmp_path):
+def test_a_committed_prepared_checkpoint_must_be_intact(tmp_path):
     with StateDirectory(tmp_path) as state:
         state.prepare({"n": 1})
         path = next(tmp_path.glob("prepared-*"))
@@ -331,7 +331,7 @@ def test_a_prepared_checkpoint_that_counts_must_be_whole(tmp_path):
             recover_newest(state, 1)
 
 
-def test_a_directory_keeps_its_name(tmp_path):
+def test_a_directory_keeps_its_identity(tmp_path):
     with StateDirectory(tmp_path / "a") as a, StateDirectory(tmp_path / "b") as b:
         name = a.identity
         assert name != b.identity

@@ -125,7 +125,7 @@ def test_the_whole_file(load: Load, folder: Path) -> None:
     source.close()
 
 
-def test_what_is_left_out(load: Load, folder: Path) -> None:
+def test_defaults(load: Load, folder: Path) -> None:
     config = load(SMALL)
     config.check()
     assert type(config.build_pipeline()) is KernelClassifier
@@ -165,7 +165,7 @@ def test_a_data_set_as_source(load: Load) -> None:
     ]
 
 
-def test_streams_and_absolute_paths_stay_as_they_are(load: Load, folder: Path) -> None:
+def test_standard_streams_and_absolute_paths_are_unchanged(load: Load, folder: Path) -> None:
     text = SMALL.replace('path = "events.csv"', 'path = "-"\nformat = "jsonl"')
     config = load(text + f'[sink]\npredictions = "-"\ndead_letters = "{folder}/x/../dead.jsonl"')
     assert (str(config.source.path), str(config.sink.predictions)) == ("-", "-")
@@ -173,7 +173,7 @@ def test_streams_and_absolute_paths_stay_as_they_are(load: Load, folder: Path) -
 
 
 @pytest.mark.parametrize("name", ["plain", "brackets [1]*"])
-def test_a_pattern_is_relative_to_the_folder_whatever_its_name(folder: Path, name: str) -> None:
+def test_a_pattern_is_relative_to_a_folder_with_special_characters(folder: Path, name: str) -> None:
     (folder / name).mkdir()
     for file, number in (("a.csv", 1), ("b[1].csv", 2)):
         (folder / name / file).write_text(f"a,class\n{number},x\n")
@@ -189,7 +189,7 @@ def test_a_pattern_is_relative_to_the_folder_whatever_its_name(folder: Path, nam
         source.close()
 
 
-def test_paths_do_not_depend_on_where_one_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_do_not_depend_on_the_working_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "stream.toml").write_text(SMALL)
     monkeypatch.chdir(folder / "data")
     config = load_config(Path("..") / "stream.toml")
@@ -209,7 +209,7 @@ def test_a_byte_order_mark_and_windows_lines(load: Load) -> None:
     assert load(b"\xef\xbb\xbf" + SMALL.replace("\n", "\r\n").encode()).label == "class"
 
 
-def test_it_cannot_be_changed(load: Load) -> None:
+def test_it_is_immutable(load: Load) -> None:
     config = load(SMALL)
     with pytest.raises(ValidationError):
         config.label = "other"  # type: ignore[misc]
@@ -235,9 +235,9 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "an empty file": (
         "",
         [
-            "label: it is needed; expected the name of the field to predict, got nothing",
-            "source: it is needed; expected a table with a path, a dataset or topics, got nothing",
-            'model: it is needed; expected a table with the "type" of the model, got nothing',
+            "label: required; expected the name of the field to predict, got nothing",
+            "source: required; expected a table with a path, a dataset or topics, got nothing",
+            'model: required; expected a table with the "type" of the model, got nothing',
         ],
     ),
     "tables that are none": (
@@ -262,12 +262,15 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "a key without a neighbour": (
         SMALL + "[sink]\nx = 1",
-        ["sink.x: unknown key; expected one of predictions, dead_letters, predictions_topic, dead_letters_topic"],
+        [
+            "sink.x: unknown key; expected one of predictions, dead_letters, predictions_topic, predictions_format, "
+            "dead_letters_topic, explain"
+        ],
     ),
     "a key under the wrong table": (
         SMALL.replace('label = "class"', "") + '[state]\nlabel = "class"',
         [
-            "label: it is needed; expected the name of the field to predict, got nothing",
+            "label: required; expected the name of the field to predict, got nothing",
             'state.label: unknown key; "label" belongs above the first [table]',
         ],
     ),
@@ -303,15 +306,16 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "follow a data set": (
         with_source('dataset = "Phishing"\nfollow = false\nformat = "csv"'),
-        ["source.format: only goes with a path", "source.follow: only goes with a path"],
+        ["source.format: only goes with a path or topics", "source.follow: only goes with a path"],
     ),
     "wrong values in the source": (
         with_source('path = 3\nformat = "cvs"\nfollow = "no"\nlimit = 0\nparams = 1'),
         [
             'source.path: expected the path of a file, or "-" for standard input, got 3',
-            'source.format: expected "csv", "jsonl", "parquet" or "svmlight", got "cvs"',
+            'source.format: expected "csv", "jsonl", "parquet" or "svmlight" of a file, "json", "csv", "avro", '
+            '"protobuf" or "json-schema" of topics, got "cvs"',
             'source.follow: expected true or false, got "no"',
-            "source.params: expected a table of what to make the data set with, got 1",
+            "source.params: expected a table with the parameters of the data set, got 1",
             "source.limit: expected an integer of at least 1, got 0",
         ],
     ),
@@ -321,7 +325,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "standard input without a format": (
         with_source('path = "-"'),
-        ['source.format: standard input needs it; expected "csv", "jsonl" or "svmlight", got nothing'],
+        ['source.format: required for standard input; expected "csv", "jsonl" or "svmlight", got nothing'],
     ),
     "numbers out of range": (
         SMALL + "[state]\ncheckpoint_seconds = 0\n[http]\nport = 65536\nhost = 1",
@@ -357,8 +361,8 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "the source overwritten": (
         SMALL + '[sink]\npredictions = "events.csv"\ndead_letters = "events.csv"',
         [
-            "sink.predictions: expected a file of its own, got that of source.path",
-            "sink.dead_letters: expected a file of its own, got that of sink.predictions",
+            "sink.predictions: expected a file that is not used otherwise, got that of source.path",
+            "sink.dead_letters: expected a file that is not used otherwise, got that of sink.predictions",
         ],
     ),
     "the source's pattern overwritten": (
@@ -370,7 +374,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "the dead letters among the predictions": (
         SMALL + '[sink]\npredictions = "dead_letters.jsonl"',
-        ["sink.dead_letters: expected a file of its own, got that of sink.predictions"],
+        ["sink.dead_letters: expected a file that is not used otherwise, got that of sink.predictions"],
     ),
     "one preprocessing table": (
         SMALL + '[preprocessing]\ntype = "StandardScaler"',
@@ -405,7 +409,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("text", "lines"), WRONG.values(), ids=WRONG.keys())
-def test_all_problems_are_reported_in_our_words(load: Load, folder: Path, text: str, lines: list[str]) -> None:
+def test_all_problems_are_reported_in_one_style(load: Load, folder: Path, text: str, lines: list[str]) -> None:
     lines = [line.replace("{folder}", str(folder)) for line in lines]
     assert sorted(problems(lambda: load(text))) == sorted(lines)
 
@@ -417,14 +421,14 @@ OLD_NAMES = [
 
 
 @pytest.mark.parametrize(("path", "value", "sentence"), OLD_NAMES, ids=[path for path, *_ in OLD_NAMES])
-def test_an_old_name_is_answered_with_the_new_one(load: Load, path: str, value: str, sentence: str) -> None:
+def test_an_old_key_is_rejected_with_the_new_name(load: Load, path: str, value: str, sentence: str) -> None:
     keys = LEAST | {path: value}
     text = "".join(f"{key} = {content}\n" for key, content in keys.items())
     assert f"{path}: {sentence}" in problems(lambda: load(text))
 
 
 @pytest.mark.parametrize("old", ["Ladder", "On"])
-def test_an_old_type_is_answered_with_the_new_one(load: Load, old: str) -> None:
+def test_an_old_type_is_rejected_with_the_new_name(load: Load, old: str) -> None:
     text = SMALL + f'kernel = {{ type = "{old}", kernel = "Gaussian" }}\n'
     assert problems(lambda: load(text)) == [f'model.kernel.type: the type "{old}" is now "{TYPES[old]}"']
 
@@ -462,12 +466,12 @@ KAFKA_WRONG = {
         TOPICS.replace("servers", "server"),
         [
             'kafka.server: unknown key; did you mean "servers"?',
-            'kafka.servers: it is needed; expected addresses of brokers, "host:port", separated by commas, got nothing',
+            'kafka.servers: required; expected addresses of brokers, "host:port", separated by commas, got nothing',
         ],
     ),
     "no table": (
         TOPICS.replace('[kafka]\nservers = "localhost:9092"\ngroup = "g"\n', ""),
-        ["kafka: it is needed for source.topics; expected a table, got nothing"],
+        ["kafka: required for source.topics; expected a table, got nothing"],
     ),
     "no topics": (
         TOPICS.replace('topics = ["clicks"]', 'path = "events.csv"').replace(
@@ -477,7 +481,7 @@ KAFKA_WRONG = {
     ),
     "no state": (
         TOPICS.replace('[state]\ndirectory = "state"', ""),
-        ["state.directory: it is needed to learn each event exactly once; expected a directory, got nothing"],
+        ["state.directory: required to learn each event exactly once; expected a directory, got nothing"],
     ),
     "a file, and predictions to a topic": (
         TOPICS.replace('topics = ["clicks"]', 'path = "events.csv"') + '[sink]\npredictions_topic = "p"',
@@ -610,7 +614,7 @@ def test_variables_of_the_environment_have_dots_for_confluent(load: Load, monkey
     assert "s3cret" not in told[0]
 
 
-def test_a_client_that_is_not_installed(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_client_package(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     for name in [name for name in sys.modules if name.startswith("connectors.kafka.confluent.")]:
         monkeypatch.delitem(sys.modules, name)
@@ -619,7 +623,7 @@ def test_a_client_that_is_not_installed(load: Load, monkeypatch: pytest.MonkeyPa
     ]
 
 
-def test_no_word_of_pydantic_reaches_the_user(load: Load) -> None:
+def test_errors_do_not_mention_pydantic(load: Load) -> None:
     """Every leaf of the file is replaced by every kind of value; all that comes back are our sentences."""
     values = ["3", "-1", "0.5", "true", '"x"', '""', "[]", "[1]", "{}", "{ a = 1 }", "nan", "1979-05-27", "07:32:00"]
     ours = re.compile(r"[a-z_.\[\]0-9]+: .*(expected|unknown key|only goes with|need).*")
@@ -650,11 +654,11 @@ def test_no_word_of_pydantic_reaches_the_user(load: Load) -> None:
         (b"label = 'x'\nignore = ['\xff']", "line 2: expected UTF-8 text, got 0xff"),
     ],
 )
-def test_what_is_no_toml(load: Load, folder: Path, text: str | bytes, message: str) -> None:
+def test_toml_syntax_errors(load: Load, folder: Path, text: str | bytes, message: str) -> None:
     assert problems(lambda: load(text)) == [f"{folder / 'stream.toml'}, {message}"]
 
 
-def test_files_that_cannot_be_read(folder: Path) -> None:
+def test_unreadable_files(folder: Path) -> None:
     assert problems(lambda: load_config(folder / "no.toml")) == [f"{folder / 'no.toml'}: no such file or directory"]
     assert problems(lambda: load_config(str(folder))) == [f"{folder}: is a directory"]
 
@@ -710,7 +714,7 @@ CHECKED: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("text", "lines"), CHECKED.values(), ids=CHECKED.keys())
-def test_check_finds_what_the_file_alone_does_not_tell(load: Load, folder: Path, text: str, lines: list[str]) -> None:
+def test_check_finds_problems_beyond_the_file(load: Load, folder: Path, text: str, lines: list[str]) -> None:
     config = load(text)
     assert problems(config.check) == [line.replace("{folder}", str(folder)) for line in lines]
 

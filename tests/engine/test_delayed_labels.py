@@ -211,7 +211,7 @@ def streams(draw: st.DrawFn) -> list[Record]:
 
 @max_examples(300)
 @given(records=streams(), max_pending=st.integers(1, 5), timeout_seconds=st.sampled_from([0.5, 3.0, 1e9]))
-def test_any_order_is_joined_as_by_a_plain_loop(
+def test_any_order_is_joined_like_the_reference(
     records: list[Record], max_pending: int, timeout_seconds: float
 ) -> None:
     labels = DelayedLabels("id", max_pending=max_pending, timeout_seconds=timeout_seconds, time="t")
@@ -311,7 +311,7 @@ def test_a_run_that_is_stopped_after_every_event_continues_with_the_same_bits(wh
     assert kept(folder / "stopped") == kept(folder / "whole")
 
 
-def test_a_crash_at_any_event_leaves_no_trace(whole: tuple[Path, int]) -> None:
+def test_a_crash_at_any_event_changes_no_result(whole: tuple[Path, int]) -> None:
     folder, n = whole
     for at in range(1, n, 2):
         name = f"crashed-{at}"
@@ -337,7 +337,7 @@ def test_a_kernel_model_continues_with_the_same_bits(tmp_path: Path) -> None:
     assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
 
 
-def test_quality_is_that_of_the_predictions_of_then() -> None:
+def test_quality_is_that_of_the_original_predictions() -> None:
     """The first ten predictions are those of a model that knows nothing, though all is learnt when they are judged."""
     n, rng = 10, random.Random(0)
     xs = [{"a": rng.gauss(0, 1)} for _ in range(n)]
@@ -412,7 +412,7 @@ BAD: dict[str, tuple[Record, str]] = {
 
 
 @pytest.mark.parametrize(("record", "reason"), BAD.values(), ids=BAD.keys())
-def test_keys_and_times_that_cannot_be_used(record: Record, reason: str) -> None:
+def test_invalid_keys_and_times(record: Record, reason: str) -> None:
     labels = DelayedLabels("id", time="t")
     engine, sink = ran([{"t": 5.0} | record], labels)
     assert reasons(sink) == [reason]
@@ -443,21 +443,21 @@ def test_a_key_may_come_again_once_its_label_was_learned() -> None:
     assert (engine.outcomes["learned"], engine.labels["joined"], reasons(sink)) == (5, 5, [])
 
 
-def test_a_label_that_cannot_be_learned_leaves_the_features_waiting() -> None:
+def test_an_invalid_label_leaves_the_features_pending() -> None:
     records = [{"id": 7, "a": 1.0}, {"id": 7, "y": "much"}, {"id": 7, "y": 2.5}]
     engine, sink = ran(records, DelayedLabels("id"), KernelRegressor(), metric=metrics.MAE())
     assert reasons(sink) == ["Expected a number as label, got the string 'much' - at field \"y\""]
     assert engine.outcomes == {"learned": 1, "predicted": 1, "dead_letter": 1, "pending": 1}
 
 
-def test_a_string_where_a_number_was_learned_since() -> None:
+def test_a_string_in_a_field_learned_as_a_number_since() -> None:
     records = [{"id": 1, "a": "one"}, {"id": 2, "a": 1.0, "y": True}, {"id": 1, "y": True}]
     engine, sink = ran(records, DelayedLabels("id"), KernelClassifier())
     assert reasons(sink) == ["Expected a number as before, got the string 'one' - at field \"a\""]
     assert engine.outcomes["learned"] == 1
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_pending_entries_are_bounded() -> None:
     features: list[Record] = [{"id": i, "a": i / 7} for i in range(5000)]
     answers: list[Record] = [{"id": i, "y": i % 2 == 0} for i in range(7000)]
     labels = DelayedLabels("id", max_pending=100)
@@ -490,7 +490,7 @@ def test_the_time_limit_is_one_of_event_time() -> None:
 NOTHING = (NO_ANSWER, NO_ANSWER)
 
 
-def test_the_time_that_a_stop_takes_does_not_count() -> None:
+def test_the_duration_of_a_stop_does_not_count() -> None:
     """Nor does what a clock shows that is wrong after one of two starts."""
     shown = [1e9]
 
@@ -534,7 +534,7 @@ def test_a_wall_clock_that_jumps_expires_nothing() -> None:
     assert done.stdout.split() == ["4", "0"]
 
 
-def test_times_that_are_set_back_expire_nothing_at_once_and_nothing_is_kept_without_end() -> None:
+def test_times_set_back_expire_nothing_immediately_and_keep_nothing_without_end() -> None:
     labels, now = DelayedLabels("id", timeout_seconds=100, time="t"), 1e9
 
     def wait(key: int) -> None:
@@ -560,7 +560,7 @@ def test_times_that_are_set_back_expire_nothing_at_once_and_nothing_is_kept_with
     assert (len(labels), labels.counts["expired"]) == (0, label_clock.SET_BACK + 2)
 
 
-def test_wrong_times_here_and_there_expire_nothing() -> None:
+def test_occasional_wrong_times_expire_nothing() -> None:
     """As of a device whose clock is years ahead: its own records are joined, too."""
     labels = DelayedLabels("id", timeout_seconds=3600, time="t")
     wrong = {i for i in range(2000) if i % 10 == 3}
@@ -574,7 +574,7 @@ def test_wrong_times_here_and_there_expire_nothing() -> None:
     assert labels.counts == dict.fromkeys(labels.counts, 0) | {"joined": 2000}
 
 
-def test_what_waited_over_a_gap_in_the_stream() -> None:
+def test_entries_pending_over_a_gap_in_the_stream() -> None:
     """Its label comes too late by its own time, at once; the others expire when the clock has followed."""
     labels = DelayedLabels("id", timeout_seconds=60, time="t")
     for i in range(50):
@@ -605,7 +605,7 @@ def test_the_clock_of_an_older_checkpoint() -> None:
     assert (len(labels), labels.counts["expired"]) == (1, 0)
 
 
-def test_a_state_is_not_touched_by_what_comes_after_it() -> None:
+def test_a_saved_state_is_not_changed_by_later_events() -> None:
     labels = DelayedLabels("id", time="t", max_pending=12, timeout_seconds=14.0)
     records = delayed(60)
     ran(records[:50], labels)
@@ -619,7 +619,7 @@ def test_a_state_is_not_touched_by_what_comes_after_it() -> None:
         assert repr(labels.state()) == before
 
 
-def test_time_and_key_are_no_features() -> None:
+def test_time_and_key_are_not_features() -> None:
     seen: list[Record] = []
 
     class Watched(linear_model.LogisticRegression):  # type: ignore[misc]
@@ -632,7 +632,7 @@ def test_time_and_key_are_no_features() -> None:
     assert seen == [{"a": 2.0}, {"a": 3.0}]
 
 
-def test_numbers_of_numpy_become_plain() -> None:
+def test_numpy_numbers_become_python_numbers() -> None:
     labels = DelayedLabels("id")
     ours = (np.float32(0.1), {True: np.float64(0.25)})
     labels.wait(1, {"a": 1}, (ours, (np.int64(3), None)), "here")
@@ -659,7 +659,7 @@ def test_rows_are_packed_exactly(case: tuple[int, list[list[Any]]]) -> None:
     assert repr(unpack(pack(rows, width))) == repr(list(map(tuple, rows)))
 
 
-def test_packed_rows_that_do_not_fit_are_refused() -> None:
+def test_inconsistent_packed_rows_are_rejected() -> None:
     packed = pack([(1, {"a": 2.0})], 2)
     for part, wrong in (("items", packed["values"]), ("values", packed["items"]), ("width", 3)):
         with pytest.raises(ValueError, match=r"Expected rows that were packed here|zip\(\)"):
@@ -714,7 +714,7 @@ def test_the_configuration(tmp_path: Path) -> None:
     for outcome, count in engine.labels.items():
         assert registry.get_sample_value("streamkernel_labels_total", {"outcome": outcome}) == count
     assert registry.get_sample_value("streamkernel_pending_labels") == engine.pending_labels > 0
-    assert ("waiting for labels", str(engine.pending_labels)) in View(engine, "").rows()
+    assert ("pending labels", str(engine.pending_labels)) in View(engine, "").rows()
     setup = config.setup()
     for old, new in (('key = "id"', 'key = "a"'), ('time = "t"', "")):
         (tmp_path / "config.toml").write_text(CONFIG.replace(old, new))
@@ -724,7 +724,7 @@ def test_the_configuration(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "problems"),
     [
-        ("", ["delayed_labels.key: it is needed; expected the name of the field that features and their label have in "
+        ("", ["delayed_labels.key: required; expected the name of the field that features and their label have in "
               "common, got nothing"]),
         ('key = "y"\ntime = "y"', [
             'delayed_labels.key: expected a field other than the label, got "y"',
@@ -738,7 +738,7 @@ def test_the_configuration(tmp_path: Path) -> None:
         ]),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_the_configuration(tmp_path: Path, table: str, problems: list[str]) -> None:
+def test_invalid_configurations(tmp_path: Path, table: str, problems: list[str]) -> None:
     text = CONFIG[: CONFIG.index("[delayed_labels]")] + "[delayed_labels]\n" + table
     (tmp_path / "config.toml").write_text(text)
     with pytest.raises(ConfigError) as error:

@@ -35,7 +35,7 @@ directory = "state"
 """
 
 
-def test_names_of_files_and_classes_reach_no_monitor_in_a_way_that_breaks_it(tmp_path: Path) -> None:
+def test_hostile_names_of_files_and_classes_break_no_output(tmp_path: Path) -> None:
     files = 2 * MOST
     (tmp_path / "in").mkdir()
     (tmp_path / "config.toml").write_text(CONFIG)

@@ -110,7 +110,7 @@ HEAD = "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/j
 X = {"a": 0.3, "b": -0.4}
 
 
-def test_answers_are_the_models(run: Running) -> None:
+def test_responses_match_the_model(run: Running) -> None:
     status, headers, answer = run.ask("POST", "/predict", {"x": X})
     probabilities = run.engine.model.predict_proba_one(X)
     assert status == 200
@@ -123,7 +123,7 @@ def test_answers_are_the_models(run: Running) -> None:
     assert len(many) == 3
 
 
-def test_fields_that_are_no_features_are_left_out(run: Running) -> None:
+def test_fields_that_are_not_features_are_dropped(run: Running) -> None:
     assert run.ask("POST", "/predict", {"x": {**X, "y": False}})[2] == run.ask("POST", "/predict", {"x": X})[2]
 
 
@@ -176,7 +176,7 @@ def test_a_body_of_unknown_length_is_read_no_further_than_the_limit(run: Running
         assert b"413" in client.recv(100)
 
 
-def test_a_slow_client_is_not_waited_for(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_request_times_out(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamkernel.engine.http.server.BODY_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", run.port), LIMIT) as client:
         head = (
@@ -194,7 +194,7 @@ def test_other_kinds_of_requests(run: Running) -> None:
     assert run.ask("GET", "/nowhere")[2] == {"error": "Not Found"}
 
 
-def test_only_this_machine_is_answered_where_there_is_no_token(run: Running) -> None:
+def test_without_a_token_only_local_requests_are_allowed(run: Running) -> None:
     for path in ("/model", "/status", "/predict"):
         status, _, answer = run.ask("GET", path, host="evil.example")
         assert (status, "this machine" in answer["error"]) == (403, True)
@@ -212,7 +212,7 @@ def test_a_token_is_required() -> None:
             assert made.ask("GET", path)[0] == 200
 
 
-def test_before_there_is_a_model() -> None:
+def test_requests_before_the_first_model() -> None:
     made = Running(KernelClassifier(), [])
     assert made.ask("GET", "/healthz")[0] == 200
     assert made.ask("GET", "/readyz")[0] == 503
@@ -227,16 +227,16 @@ def test_a_loop_that_does_not_advance_is_unhealthy(run: Running, monkeypatch: py
     for path in ("/healthz", "/readyz"):
         status, _, answer = run.ask("GET", path)
         assert status == 503
-        assert re.match(r"the main loop has not turned for \d+ s", answer["status"])
+        assert re.match(r"the main loop has not advanced for \d+ s", answer["status"])
 
 
-def test_metrics_are_there(run: Running) -> None:
+def test_metrics_are_served(run: Running) -> None:
     status, headers, text = run.ask("GET", "/metrics")
     assert (status, headers["content-type"].split(";")[0]) == (200, "text/plain")
     assert f'streamkernel_events_total{{outcome="learned"}} {N}.0' in text
 
 
-def test_the_status_has_what_the_page_shows(run: Running) -> None:
+def test_the_status_has_the_data_of_the_page(run: Running) -> None:
     found = run.ask("GET", "/status")[2]
     assert found["now"]["learned"] == N
     assert found["dead_letters"][0]["raw"] == "<bad> & bytes"
@@ -244,7 +244,7 @@ def test_the_status_has_what_the_page_shows(run: Running) -> None:
     assert len({len(column) for column in found["history"].values()}) == 1
 
 
-def test_answers_do_not_change_what_is_learned() -> None:
+def test_predictions_do_not_change_learning() -> None:
     """A model that is asked all the time, in other threads, has the same bits as one that nobody asks."""
     told = events(1500)
     alone = KernelClassifier(max_features=128)
@@ -285,7 +285,7 @@ def _ended(told: list[Event]) -> Stream:
     ],
     ids=["second order", "first order", "regressor", "pipeline", "River's"],
 )
-def test_a_frozen_model_predicts_the_same_and_stays_as_it_is(model: Any) -> None:
+def test_a_published_model_predicts_the_same_and_does_not_change(model: Any) -> None:
     rows = [event.record or {} for event in events(900)[:-1]]
     ask = getattr(model, "predict_proba_one", model.predict_one)
     for row in rows[:700]:
@@ -302,7 +302,7 @@ def test_the_history_is_bounded(run: Running) -> None:
 
 
 @pytest.mark.parametrize("operation", ["POST /predict", "GET /model", "GET /status", "GET /healthz", "GET /readyz"])
-def test_what_openapi_promises_is_so(run: Running, operation: str) -> None:
+def test_responses_match_the_openapi_description(run: Running, operation: str) -> None:
     """Requests made from the description, good and bad: answers have the statuses and the shapes that it names."""
     method, path = operation.split()
     schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{run.port}/openapi.json")

@@ -141,7 +141,7 @@ def test_half_sent_headers_block_no_other_client(served: Served) -> None:
     assert served.predict({"a": 1.0})[0] == 200
 
 
-def test_room_is_made_by_the_client_with_the_most_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_client_with_the_most_connections_loses_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 4)
     monkeypatch.setattr(connections, "HEAD_SECONDS", 2 * PATIENCE)
     with ExitStack() as held:
@@ -299,5 +299,5 @@ def test_no_request_is_written_to_the_log(guarded: Served, caplog: pytest.LogCap
     assert not caplog.records
 
 
-def test_loopback_is_known_by_its_names() -> None:
+def test_loopback_names_and_addresses() -> None:
     assert not any(map(guard.is_loopback, ("", "localhost.", "127.1", "0x7f.1", "2130706433", "::ffff:8.8.8.8")))

@@ -118,7 +118,7 @@ def test_the_handbook_names_every_incident() -> None:
 
 
 @pytest.mark.prometheus
-def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
+def test_promtool_accepts_the_metrics(tmp_path: Path) -> None:
     if shutil.which("promtool") is None:
         pytest.skip("promtool is missing: apt-get install prometheus")
     for engine in engines(tmp_path):
@@ -130,7 +130,7 @@ def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
+def test_metrics_match_the_run(tmp_path: Path) -> None:
     began = time.time()
     first, second, third, _ = (values(engine) for engine in engines(tmp_path))
     assert third["streamkernel_refit_gap"] <= Refit().tol
@@ -179,7 +179,7 @@ def test_a_cluster_is_reported_where_there_is_one() -> None:
     }  # fmt: skip
 
 
-def test_scrapes_while_it_learns_are_of_one_moment() -> None:
+def test_scrapes_during_learning_are_consistent() -> None:
     """New labels come all the time, each a new column and a new row of a metric that walks through all of them."""
     made = [record | {"y": i // 40} for i, record in enumerate(records(3000))]
     engine = Engine(KernelClassifier(**nested(**FIRST)), Records(made), label="y", metric=metrics.MacroF1())
@@ -232,7 +232,7 @@ def test_dead_letters_by_reason(record: Any, reason: str) -> None:
     assert found[f"streamkernel_dead_letters_total/{reason}"] == found["streamkernel_events_total/dead_letter"] == 1
 
 
-def test_what_a_step_raises_is_an_error_and_what_cannot_be_joined_is_reported(tmp_path: Path) -> None:
+def test_errors_of_steps_and_failed_joins_are_counted(tmp_path: Path) -> None:
     class Broken(preprocessing.StandardScaler):
         def learn_one(self, x: Any) -> None:
             raise ZeroDivisionError
@@ -272,7 +272,7 @@ def test_reasons_and_counters_survive_a_restart(tmp_path: Path) -> None:
     assert found[1]["streamkernel_steps_total"] == found[1]["streamkernel_events_total/learned"] == 29
 
 
-def test_a_checkpoint_that_fails_does_not_look_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_checkpoint_does_not_reset_the_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = StateDirectory(tmp_path)
     source = Records(records(30))
     engine = Engine(
@@ -320,7 +320,7 @@ def test_many_streams_are_reported_together() -> None:
     assert len(found["streamkernel_source_position"].samples) == MOST
 
 
-def test_a_source_that_changes_while_it_is_asked_costs_one_metric() -> None:
+def test_a_source_that_changes_during_a_scrape_omits_one_metric() -> None:
     source = Records(records(3))
 
     def gone() -> Any:

@@ -54,7 +54,7 @@ def parts_in(folder: Path, calls: list[str]) -> EngineParts:
     )
 
 
-def test_a_commit_is_made_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     parts = parts_in(tmp_path, calls)
     for name in ("prepare", "promote"):
@@ -74,7 +74,7 @@ def test_a_commit_is_made_in_its_order(tmp_path: Path, monkeypatch: pytest.Monke
     ]  # fmt: skip
 
 
-def test_nothing_is_committed_while_it_is_uncertain_what_counts(tmp_path: Path) -> None:
+def test_no_commit_while_the_outcome_of_another_is_unknown(tmp_path: Path) -> None:
     calls: list[str] = []
     parts = parts_in(tmp_path, calls)
     assert parts.checkpointer.is_uncertain  # until the brokers were asked
@@ -107,7 +107,7 @@ def test_a_processor_that_was_restored_continues_with_the_same_bits() -> None:
     assert second.outcomes == first.outcomes == {"learned": 20, "predicted": 30, "dead_letter": 0, "pending": 30}
 
 
-def test_a_source_that_gives_nothing_is_reported_if_it_has_something(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_returns_nothing_despite_lag_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "STALLED_SECONDS", -1.0)
     found, idle, stuck = Health(), Calls("idle", []), Calls("stuck", [], lag=3)
     with capture_logs() as logs:
@@ -119,7 +119,7 @@ def test_a_source_that_gives_nothing_is_reported_if_it_has_something(monkeypatch
     assert [(log["log_level"], log["lag"]) for log in logs] == [("error", 3)]
 
 
-def test_an_engine_runs_with_another_loop(tmp_path: Path) -> None:
+def test_an_engine_runs_with_another_runner(tmp_path: Path) -> None:
     class Once:
         """Learns one event, and is closed with the run."""
 

@@ -59,7 +59,7 @@ def in_pieces(quality: Quality, pairs: list[Any], cuts: list[int]) -> Quality:
 
 @pytest.mark.parametrize(("metric", "pairs"), CASES)
 @given(st.lists(st.integers(0, 120), max_size=5).map(sorted))
-def test_pieces_change_no_bit(metric: Any, pairs: Any, cuts: list[int]) -> None:
+def test_the_grouping_of_pairs_changes_no_bit(metric: Any, pairs: Any, cuts: list[int]) -> None:
     """Nor does a restart between them, through the checkpoint's own encoding."""
     whole, stream = in_pieces(Quality(metric()), pairs(120), []), pairs(120)
     parts = Quality(metric())
@@ -75,7 +75,7 @@ def test_pieces_change_no_bit(metric: Any, pairs: Any, cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("metric", "pairs"), CASES)
-def test_since_the_start_and_of_late_are_rivers(metric: Any, pairs: Any) -> None:
+def test_overall_and_recent_metrics_match_river(metric: Any, pairs: Any) -> None:
     stream = pairs(WINDOW + 700)
     scores = in_pieces(Quality(metric()), stream, [3, 900, 1100]).scores()
     plain, rolling = metric(), utils.Rolling(metric, window_size=WINDOW) if hasattr(metric, "revert") else None
@@ -89,7 +89,7 @@ def test_since_the_start_and_of_late_are_rivers(metric: Any, pairs: Any) -> None
         assert scores.recent()[0] == pytest.approx(rolling.get(), abs=1e-9)
 
 
-def test_the_majority_is_scikit_learns() -> None:
+def test_the_majority_baseline_matches_scikit_learn() -> None:
     pairs = label_pairs(WINDOW + 500, seed=3)
     scores = in_pieces(Quality(metrics.Accuracy()), pairs, [10]).scores()
     for found, labels in (
@@ -101,7 +101,7 @@ def test_the_majority_is_scikit_learns() -> None:
     assert scores.baseline == "majority class"
 
 
-def test_shares_are_scikit_learns() -> None:
+def test_class_frequencies_match_scikit_learn() -> None:
     labels = [y for y, _ in share_pairs(400, seed=4)]
     scores = in_pieces(Quality(metrics.LogLoss()), [(y, {True: 0.5, False: 0.5}) for y in labels], []).scores()
     share = sum(labels) / len(labels)
@@ -111,7 +111,7 @@ def test_shares_are_scikit_learns() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 100, WINDOW + 100])
-def test_the_last_value_is_judged_on_all_of_late_and_on_some_since_the_start(n: int) -> None:
+def test_the_last_value_baseline_is_sampled_since_the_start_and_complete_recently(n: int) -> None:
     labels = [y for y, _ in number_pairs(n, seed=5)]
     scores = in_pieces(Quality(metrics.MAE()), [(y, 0.0) for y in labels], [1] if n > 1 else []).scores()
     errors = [abs(b - a) for a, b in itertools.pairwise(labels)]

@@ -105,7 +105,7 @@ def test_every_transformer_continues_unchanged(cls: type) -> None:
     assert same(run(twin, xs[40:]), run(transformer, xs[40:]))
 
 
-def test_every_transformer_is_among_those_tested() -> None:
+def test_every_transformer_is_tested() -> None:
     left_out = {"PredClipper", "TargetMinMaxScaler", "TargetStandardScaler", "Agg", "TargetAgg"}
     names = {*preprocessing.__all__, *feature_extraction.__all__}
     assert names - {cls.__name__ for cls in TRANSFORMERS} == left_out
@@ -138,7 +138,7 @@ def test_every_metric_continues_unchanged(cls: type) -> None:
     assert repr(twin) == repr(metric)
 
 
-def test_every_metric_is_among_those_tested() -> None:
+def test_every_metric_is_tested() -> None:
     needing = {"FBeta", "MacroFBeta", "MicroFBeta", "MultiFBeta", "WeightedFBeta"}
     missing = {"base", "multioutput", "ClusteringReport"}
     assert set(metrics.__all__) - {cls.__name__ for cls in METRICS} == needing | missing
@@ -315,7 +315,7 @@ def test_nan_stays_nan() -> None:
 
 
 @pytest.mark.parametrize("bits", ["MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"])
-def test_random_generators_continue_where_they_were(bits: str) -> None:
+def test_random_generators_continue_identically(bits: str) -> None:
     generators = {
         "python": random.Random(1),
         "state": np.random.RandomState(np.random.MT19937(1)),
@@ -333,7 +333,7 @@ def test_random_generators_continue_where_they_were(bits: str) -> None:
     )
 
 
-def test_what_is_shared_stays_shared() -> None:
+def test_shared_objects_stay_shared() -> None:
     both = metrics.Accuracy(cm := metrics.ConfusionMatrix()) + metrics.F1(cm)
     twin = round_trip(both)
     assert twin[0].cm is twin[1].cm
@@ -364,7 +364,7 @@ def test_equal_but_separate_values_stay_separate() -> None:
     assert a is not b
 
 
-def test_a_pipeline_works_its_plan_out_again() -> None:
+def test_a_pipeline_rebuilds_its_internal_plan() -> None:
     model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
     model.learn_one({"a": 1.0}, True)
     twin = round_trip(model)
@@ -379,7 +379,7 @@ class Stranger:
         self.value = value
 
 
-def test_a_hook_stores_what_river_does_not_know() -> None:
+def test_a_hook_stores_foreign_objects() -> None:
     seen = []
 
     def store(obj: Any) -> Any:
@@ -429,7 +429,7 @@ class Sneaky(list[int]):
         (lambda: functools.reduce(lambda inner, _: [inner], range(9999), []), "nested so deeply"),
     ],
 )
-def test_what_cannot_be_stored_is_named(make: Any, message: str) -> None:
+def test_unsupported_values_are_named(make: Any, message: str) -> None:
     with pytest.raises(TypeError) as error:
         encode(make())
     assert str(error.value).endswith(message)
@@ -515,7 +515,7 @@ def refuse(value: Any) -> str:
     return message
 
 
-def test_the_audit_sees_a_process() -> None:
+def test_the_audit_hook_detects_a_new_process() -> None:
     EVENTS.clear()
     WATCHING.append(True)
     subprocess.run([sys.executable, "-c", ""], check=True)
@@ -610,7 +610,7 @@ def test_a_value_that_is_not_json_is_refused() -> None:
         decode((1, 2))
 
 
-def test_nothing_but_river_is_needed_to_read_a_checkpoint() -> None:
+def test_reading_a_checkpoint_imports_only_river() -> None:
     stored = orjson.dumps(encode(preprocessing.StandardScaler() | linear_model.LogisticRegression()))
     script = (
         "import sys, orjson\n"

@@ -134,7 +134,7 @@ def test_a_crash_between_checkpoints_repeats_the_same_lines(tmp_path: Path) -> N
     assert newest_content(tmp_path / "crashed") == newest_content(tmp_path / "whole")
 
 
-def test_a_broken_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
+def test_a_broken_checkpoint_falls_back_to_the_previous_one(tmp_path: Path) -> None:
     write_events(tmp_path / "events.jsonl")
     for name in ("whole", "torn"):
         (tmp_path / name).mkdir()
@@ -147,11 +147,11 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> Non
     assert newest_content(tmp_path / "torn") == newest_content(tmp_path / "whole")
     for file in checkpoints(tmp_path / "torn" / "state"):
         file.write_bytes(b"no checkpoint")
-    with pytest.raises(ModelFileError, match="Expected a whole checkpoint, got none"):
+    with pytest.raises(ModelFileError, match="Expected an intact checkpoint, found none"):
         engine(tmp_path / "torn", MODELS["median"]()).run()
 
 
-def test_every_record_is_learned_or_a_dead_letter_that_says_why(tmp_path: Path) -> None:
+def test_every_record_is_learned_or_becomes_a_dead_letter_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     good = {"a": 1.5, "b": 2, "y": "red"}
     bad: dict[str, Any] = {
@@ -176,7 +176,7 @@ def test_every_record_is_learned_or_a_dead_letter_that_says_why(tmp_path: Path) 
         assert letter["raw"] == raw
 
 
-def test_csv_spells_values_that_json_cannot(tmp_path: Path) -> None:
+def test_csv_values_that_json_cannot_represent(tmp_path: Path) -> None:
     (tmp_path / "events.csv").write_text("a,b,y\n1,2,red\nnan,2,red\n1,-inf,red\n1,x,red\n,2,blue\n")
     letters = DeadLetters(FileSink(tmp_path / "dead_letters.jsonl"))
     source = FileSource(tmp_path / "events.csv")
@@ -189,7 +189,7 @@ def test_csv_spells_values_that_json_cannot(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_refused_leaves_no_trace(tmp_path: Path) -> None:
+def test_refused_records_change_nothing(tmp_path: Path) -> None:
     """A scaler in front of the model must not see half of an event that is refused."""
     good = [json.dumps({"a": i / 7, "b": i % 5, "y": i % 2}) for i in range(300)]
     bad = ['{"a": NaN, "b": 1, "y": 0}', '{"a": "s", "b": 1, "y": 0}', '{"a": 1, "b": null, "y": null}', '{"b": 1e999}']
@@ -206,7 +206,7 @@ def test_what_is_refused_leaves_no_trace(tmp_path: Path) -> None:
     assert mixed["outcomes"]["dead_letter"] == 300
 
 
-def test_a_regressor_wants_numbers_as_labels(tmp_path: Path) -> None:
+def test_a_regressor_requires_numeric_labels(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text('{"a": 1, "y": 2}\n{"a": 1, "y": "much"}\n{"a": 2, "y": 3}\n')
     running = Engine(KernelRegressor(), FileSource(tmp_path / "events.jsonl"), label="y", metric=metrics.MAE())
     running.run()
@@ -222,13 +222,13 @@ def test_predictions_are_made_before_learning(tmp_path: Path) -> None:
     assert [line["label"] for line in lines] == ["red", "blue"]
 
 
-def test_probabilities_where_the_metric_asks_for_them(tmp_path: Path) -> None:
+def test_probabilities_for_metrics_of_probabilities(tmp_path: Path) -> None:
     running = Engine(KernelClassifier(), DatasetSource("Phishing"), label="y", metric=metrics.ROCAUC())
     running.run()
     assert running.metric.get() > 0.9
 
 
-def test_one_process_a_state_directory(tmp_path: Path) -> None:
+def test_a_state_directory_is_locked_by_one_process(tmp_path: Path) -> None:
     with StateDirectory(tmp_path), pytest.raises(StateDirectoryError, match="locked by another process"):
         StateDirectory(tmp_path)
     StateDirectory(tmp_path).close()
@@ -242,7 +242,7 @@ def test_another_setup_is_refused(tmp_path: Path) -> None:
         engine(tmp_path / "run", KernelClassifier(), setup={"model": {"seed": 1}}).run()
 
 
-def test_labels_beyond_the_most_are_dead_letters_of_their_own_kind(tmp_path: Path) -> None:
+def test_labels_beyond_the_limit_are_dead_letters_of_kind_classes(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "events.jsonl").write_text("".join(f'{{"a": {i}, "y": "user {i % 5}"}}\n' for i in range(20)))
     running = engine(tmp_path / "run", preprocessing.StandardScaler() | KernelClassifier(max_classes=3))
@@ -272,7 +272,7 @@ def test_values_far_outside_their_range_are_counted_and_reported(tmp_path: Path)
     assert found["streamkernel_outlying_inputs"] == 10
 
 
-def test_topics_can_be_added_behind_those_of_the_state() -> None:
+def test_topics_can_be_added_at_the_end() -> None:
     setup = {"label": "y", "source.topics": ["a", "b"]}
     check_setup(setup, setup | {"source.topics": ["a", "b", "c"]})
     for topics in (["c", "a", "b"], ["a"], None):
@@ -336,7 +336,7 @@ def test_the_baseline_learns_the_same_events() -> None:
 
 
 @pytest.mark.parametrize("kind", [linear_model.LogisticRegression, linear_model.PAClassifier])
-def test_too_little_memory_ends_the_run_and_is_no_dead_letter(
+def test_memory_errors_end_the_run_without_a_dead_letter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type
 ) -> None:
     (tmp_path / "run").mkdir()

@@ -73,7 +73,7 @@ def test_the_schemas_are_schemas_and_describe_each_field() -> None:
 
 
 @pytest.mark.parametrize("change", [{"offset": -1}, {"stream": "a"}, {"resume": 1}, {"prediction": []}, {"member": 1}])
-def test_the_schema_of_predictions_refuses_what_is_none(change: dict[str, Any]) -> None:
+def test_the_schema_of_predictions_rejects_invalid_records(change: dict[str, Any]) -> None:
     good = {"topic": "t", "partition": 0, "offset": 1, "model_version": 0, "member": "m", "label": 1, "prediction": 1}
     assert PREDICTION.is_valid(good)
     assert not PREDICTION.is_valid(good | change)

@@ -51,7 +51,7 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.usefixtures("everybody_may_read")
-def test_a_state_directory_is_for_its_owner_only(config: Path) -> None:
+def test_a_state_directory_is_private(config: Path) -> None:
     state = config.parent / "state"
     engine_of(load_config(config)).run()
     StateDirectory(state).identity  # noqa: B018 - it is made when it is asked for
@@ -77,7 +77,7 @@ def test_links_in_a_state_directory_are_refused(tmp_path: Path, name: str) -> No
 
 
 @pytest.mark.parametrize("name", [".identity.draft", ".prepared-000000000001.safetensors.draft"])
-def test_links_in_the_place_of_a_draft_are_replaced(tmp_path: Path, name: str) -> None:
+def test_links_at_the_path_of_a_temporary_file_are_replaced(tmp_path: Path, name: str) -> None:
     other = tmp_path / "other"
     other.write_text("somebody else's")
     (tmp_path / "state").mkdir()
@@ -114,7 +114,7 @@ def test_a_directory_may_be_a_link_itself(tmp_path: Path) -> None:
     assert len(checkpoints(tmp_path / "disk")) == 1
 
 
-def test_a_directory_that_everybody_can_write_to_is_reported(
+def test_a_world_writable_directory_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """In the log as it is set up, which an earlier test may have done."""
@@ -123,7 +123,7 @@ def test_a_directory_that_everybody_can_write_to_is_reported(
     assert "every user of this machine can write" in capsys.readouterr().out + caplog.text
 
 
-def test_a_directory_stays_locked_whatever_is_deleted_in_it(tmp_path: Path) -> None:
+def test_deleting_files_does_not_unlock_a_directory(tmp_path: Path) -> None:
     with StateDirectory(tmp_path) as state:
         state.write({"n": 1})
         for path in tmp_path.iterdir():
@@ -153,7 +153,7 @@ def test_a_full_disk_is_reported_with_the_file(tmp_path: Path, monkeypatch: pyte
     assert not list(tmp_path.iterdir())
 
 
-def test_a_directory_that_is_read_only_is_refused_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_directory_is_rejected_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with StateDirectory(tmp_path / "state") as state:
         state.write({"n": 1})
     (tmp_path / "state").chmod(0o500)

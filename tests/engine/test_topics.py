@@ -123,7 +123,7 @@ def test_topics_are_listed_and_created(written: Write, port: int) -> None:
     assert call("run", "--check", "--connect", config).stdout == f"{config} is valid\n"
 
 
-def test_a_source_that_is_missing_is_created_too(written: Write, port: int) -> None:
+def test_a_missing_source_topic_is_created(written: Write, port: int) -> None:
     name, config = written(
         port, labels='[delayed_labels]\nkey = "id"', topics='["NAME", "NAME.y"]', source="partitions = [0, 3]"
     )
@@ -140,7 +140,7 @@ def test_a_source_that_is_missing_is_created_too(written: Write, port: int) -> N
     wait_for(lambda: min(counts(port, name, f"{name}.out").values()) > 0)
 
 
-def test_brokers_that_are_down_are_named(written: Write) -> None:
+def test_unavailable_brokers_are_named(written: Write) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     _, config = written(port, soon=True)
@@ -152,7 +152,7 @@ def test_brokers_that_are_down_are_named(written: Write) -> None:
     assert call("run", "--check", config).exit_code == 0
 
 
-def test_check_names_each_topic_and_partition_that_is_missing(written: Write, port: int) -> None:
+def test_check_reports_each_missing_topic_and_partition(written: Write, port: int) -> None:
     name, config = written(port, source="partitions = [0, 7]")
     answer = call("run", "--check", "--connect", config)
     assert (answer.exit_code, answer.stdout) == (2, "")
@@ -181,9 +181,9 @@ def test_a_wrong_password_is_reported_and_the_right_one_is_used(written: Write, 
     assert call("run", "--check", "--connect", config).stdout == f"{config} is valid\n"
 
 
-def test_topics_need_a_table_of_kafka(tmp_path: Path) -> None:
+def test_topics_require_the_kafka_table(tmp_path: Path) -> None:
     config = tmp_path / "run.toml"
     config.write_text('label = "y"\n[source]\ndataset = "Phishing"\n[model]\ntype = "KernelClassifier"\n')
     answer = call("topics", config)
     assert answer.exit_code == 2
-    assert answer.stderr == "streamkernel: kafka: it is needed for topics; expected a table, got nothing\n"
+    assert answer.stderr == "streamkernel: kafka: required for topics; expected a table, got nothing\n"

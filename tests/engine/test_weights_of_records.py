@@ -67,7 +67,7 @@ def test_a_run_learns_with_the_weights_of_a_field(tmp_path: Path) -> None:
     assert content(model_in(tmp_path)) == content(learned(rows))
 
 
-def test_a_weight_waits_with_the_features_for_the_label(tmp_path: Path) -> None:
+def test_the_weight_of_pending_features_is_kept(tmp_path: Path) -> None:
     """Also over a stop: each run reads some records."""
     records: list[dict[str, Any]] = []
     for i, (x, w) in enumerate(zip(XS, W, strict=True)):
@@ -113,7 +113,7 @@ def test_a_record_without_a_usable_weight_is_a_dead_letter(tmp_path: Path, weigh
         ("w", MODEL + "\nclass_weight = { yes = -1 }", "expected a weight from 0 to"),
     ],
 )
-def test_what_cannot_have_weights_is_refused(tmp_path: Path, field: str, model: str, reason: str) -> None:
+def test_models_without_weights_are_rejected(tmp_path: Path, field: str, model: str, reason: str) -> None:
     written(tmp_path, [])
     path = config_in(tmp_path, model=model)
     path.write_text(path.read_text().replace('weight = "w"', f'weight = "{field}"'))

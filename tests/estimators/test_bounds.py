@@ -50,7 +50,7 @@ def test_hashes_of_long_names_are_not_kept() -> None:
     assert hashes == [counter_rng._hash(name) for name in names]
 
 
-def test_records_of_long_names_count_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_long_names_count_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direction_store, "RECORD_BYTES", 1_000_000)
     model = KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=8)
     for i in range(300):
@@ -88,7 +88,7 @@ def test_one_example_alone_does_not_decide(few_values: int) -> None:
     assert model._state.first is None
 
 
-def test_a_saved_model_decides_as_the_one_that_was_not(few_values: int, tmp_path: Path) -> None:
+def test_a_loaded_model_takes_the_same_bandwidth(few_values: int, tmp_path: Path) -> None:
     stream = list(wide(8))
     one = KernelClassifier()
     for i, x in enumerate(stream):
@@ -136,7 +136,7 @@ def test_fields_of_numbers_are_remembered_up_to_a_bound(monkeypatch: pytest.Monk
     assert resumed.numbers == again.numbers == {"long", "n" * 4992, "four"}
 
 
-def test_ranges_are_learned_for_so_many_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_input_ranges_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamkernel.engine.telemetry.input_ranges.MOST", 100)
     ranges = InputRanges()
     for x in wide(3):
@@ -171,7 +171,7 @@ def test_labels_of_rivers_models_have_a_bound(make: Any, monkeypatch: pytest.Mon
     assert resumed.parts.processor.quality._labels == whole.parts.processor.quality._labels
 
 
-def test_an_engine_says_what_it_could_not_remember(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_beyond_the_bounds_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_examples, "MOST_NAMES", 50)
     engine = engine_of(KernelClassifier(max_features=16), list(examples("new names", 40)))
     engine.run()

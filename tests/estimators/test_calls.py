@@ -142,7 +142,7 @@ def test_a_dictionary_like_the_one_before_is_read_by_compiled_code():
 
 
 @pytest.mark.parametrize("options", CLASSIFIERS.values(), ids=CLASSIFIERS)
-def test_many_predictions_are_those_of_one_by_one(options):
+def test_predictions_of_tables_match_single_ones(options):
     xs, ys = examples(150, LABELS)
     model = classifier(**options)
     for i in range(0, 150, 25):
@@ -155,7 +155,7 @@ def test_many_predictions_are_those_of_one_by_one(options):
         learn(model, xs[i : i + 25], ys[i : i + 25])
 
 
-def test_regressors_predict_many_as_one_by_one():
+def test_regressors_predictions_of_tables_match_single_ones():
     xs, _ = examples(100)
     for options in ({}, {"averaging": True}, {"kernel": None, "batch_size": 3}):
         model = learn(regressor(**options), xs, targets(xs))
@@ -187,7 +187,7 @@ def test_names_of_columns_are_the_names_of_features():
         assert content(many) == content(learn(classifier(), named, ys))
 
 
-def test_a_frame_without_rows_teaches_nothing():
+def test_an_empty_frame_changes_nothing():
     xs, ys = examples(10)
     model = learn(classifier(batch_size=4), xs, ys)
     before = content(model)
@@ -225,7 +225,7 @@ def test_the_bandwidth_is_that_of_the_first_256_examples(batch_size):
     assert (model.n_steps, model.n_features, model.objective) == (told.n_steps, told.n_features, told.objective)
 
 
-def test_the_default_model_needs_nothing_but_examples():
+def test_the_default_model_needs_only_examples():
     model = KernelClassifier()
     assert model.predict_one({"a": 1.0}) is None
     assert model.predict_proba_one({"a": 1.0}) == {}
@@ -251,7 +251,7 @@ def test_one_compiled_version_serves_every_call():
     assert len(scoring.transform.signatures) == 1
 
 
-def test_what_came_before_a_refused_row_of_a_frame_is_learned_or_waits():
+def test_rows_before_a_rejected_one_are_learned_or_buffered():
     """Its value is in the kernel's domain, but its features are of no use."""
     xs, _ = examples(12)
     xs[6]["x0"] = 1e12

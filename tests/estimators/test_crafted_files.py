@@ -49,7 +49,7 @@ def check_refused(tmp_path, description, tensors):
     assert str(path) in str(caught.value)
 
 
-def test_what_is_crafted_like_a_model_is_one(parts, tmp_path):
+def test_a_correctly_crafted_file_is_accepted(parts, tmp_path):
     tensor_file.write(tmp_path / "model", "model", *parts)
     assert load(tmp_path / "model").n_steps == 10
 
@@ -107,7 +107,7 @@ def test_an_unknown_part_is_refused_and_not_run(name, part, parts, tmp_path, mon
         ("step_size", {"type": "Gaussian", "sigma": 1.0}),
     ],
 )
-def test_a_part_in_the_place_of_another_is_refused(name, part, parts, tmp_path):
+def test_a_part_of_the_wrong_kind_is_rejected(name, part, parts, tmp_path):
     description, tensors = parts
     table_of(name, description)[name] = part
     check_refused(tmp_path, description, tensors)
@@ -159,13 +159,13 @@ def test_a_parameter_out_of_place_is_refused(name, value, parts, tmp_path):
     ],
     ids=repr,
 )
-def test_a_description_that_does_not_hold_together_is_refused(change, parts, tmp_path):
+def test_an_inconsistent_description_is_rejected(change, parts, tmp_path):
     description, tensors = parts
     check_refused(tmp_path, description | change, tensors)
 
 
 @pytest.mark.parametrize("description", [[], ["class"], "model", 5, None], ids=repr)
-def test_a_description_that_is_no_table_is_refused(description, parts, tmp_path):
+def test_a_description_that_is_not_a_table_is_rejected(description, parts, tmp_path):
     check_refused(tmp_path, description, parts[1])
 
 
@@ -209,7 +209,7 @@ def test_tensors_that_do_not_fit_are_refused(change, parts, tmp_path):
 @pytest.mark.parametrize(
     "text", [None, "", "{", "[" * 100_000, '{"class": ' + "9" * 5000 + "}", "NaN"], ids=lambda t: str(t)[:12]
 )
-def test_a_description_that_is_no_json_is_refused(text, parts, tmp_path):
+def test_a_description_that_is_not_json_is_rejected(text, parts, tmp_path):
     header = {"format": tensor_file.FORMAT, "version": str(tensor_file.VERSION), "kind": "model"}
     header |= {} if text is None else {"description": text}
     header["checksum"] = tensor_file.checksum(header, parts[1])
@@ -255,7 +255,7 @@ def test_averaging_is_a_boolean_because_arrays_have_its_size(averaging, parts, t
         learners.DSG(averaging=averaging)
 
 
-def test_a_class_beyond_the_one_of_softmax_is_refused(tmp_path):
+def test_a_class_without_a_softmax_column_is_rejected(tmp_path):
     model = KernelClassifier(kernels.Gaussian(1.0), learner=learners.DSG(batch_size=4), loss="softmax")
     model.learn_one({"a": 1.0}, "yes")
     crafted(model, tmp_path, lambda _, tensors: tensors["pending.targets"].fill(1.0))
@@ -294,7 +294,7 @@ def test_another_kernel_than_the_parameter_is_refused(make, case, tmp_path):
     crafted(model, tmp_path, lambda description, _: description["state"].update(kernel=model_file._encode(found)))
 
 
-def test_more_first_examples_than_decide_are_refused(tmp_path):
+def test_too_many_first_examples_are_rejected(tmp_path):
     model = RandomFeatures(MEDIAN, n_features=8)
     for i in range(100):
         model.learn_one({"a": float(i)})
@@ -306,7 +306,7 @@ def test_more_first_examples_than_decide_are_refused(tmp_path):
     crafted(model, tmp_path, more)
 
 
-def test_a_kernel_of_too_many_terms_is_refused_before_they_are_made(parts, tmp_path):
+def test_a_kernel_of_too_many_terms_is_rejected_before_expansion(parts, tmp_path):
     description, tensors = parts
     pair = model_file._encode(kernels.Gaussian(1.0) + kernels.Gaussian(1.0))
     kernel = pair

@@ -49,7 +49,7 @@ def test_the_loss_of_q_is_the_fenchel_dual(rho, f):
 
 
 @given(st.floats(-20, 60), st.sampled_from([-2.5, -1.0, 1.0, 0.3]), st.sampled_from([None, 0.0, -1.5]))
-def test_the_derivative_is_that_of_the_value(f, y, rho):
+def test_the_derivative_matches_finite_differences(f, y, rho):
     loss = Ratio() if rho is None else TruncatedRatio(rho)
     h = 1e-5
     assume(rho is None or abs(f + rho) > 2.0 * h)
@@ -68,7 +68,7 @@ def test_scores_of_any_size_have_finite_losses(loss, f):
 
 @pytest.mark.parametrize("rho", [None, 0.0, -1.0])
 @pytest.mark.parametrize("share", [0.5, 0.2])
-def test_the_model_takes_the_printed_steps(share, rho):
+def test_steps_match_the_reference(share, rho):
     """α moves by -γw(δ_p exp f - δ_q)φ, and shrinks by 1 - γλ, with the weights that the docstring names."""
     generator = np.random.default_rng(4)
     X, of_q = generator.normal(size=(160, 3)), generator.random(160) < share
@@ -139,7 +139,7 @@ def test_the_log_ratio_of_gaussians_is_learned_whatever_the_streams_lengths(name
     assert model.divergence_ == pytest.approx(divergence, abs=0.15)
 
 
-def test_streams_that_are_alike_have_no_divergence():
+def test_equal_streams_have_no_divergence():
     generator = np.random.default_rng(3)
     X = generator.normal(size=(6000, 2))
     model = learn(
@@ -198,7 +198,7 @@ def test_a_copy_predicts_and_learns_the_same_bits(n, options, way, tmp_path):
         ("losses", np.zeros(3)),
     ],
 )
-def test_a_file_with_running_numbers_of_no_kind_is_refused(name, tensor, tmp_path):
+def test_a_file_with_invalid_running_numbers_is_rejected(name, tensor, tmp_path):
     description, tensors = model_file.describe(
         learn(KernelDensityRatio(**nested(learner="novelty", **SMALL)), *examples(5, (False, True)))
     )

@@ -112,7 +112,7 @@ def test_a_line_search_without_a_limit_stays_finite_or_is_refused():
 
 @pytest.mark.parametrize("batch_size", [1, 4])
 @pytest.mark.parametrize("kernel", [FIXED, Gaussian()], ids=["fixed", "median"])
-def test_what_is_refused_changes_nothing(kernel, batch_size):
+def test_rejected_examples_change_nothing(kernel, batch_size):
     """The examples that wait for the batch go on waiting, and a label that is new stays unknown."""
     xs, ys = examples(300)
     model = KernelRegressor(

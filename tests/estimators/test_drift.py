@@ -38,7 +38,7 @@ def small(**options):
     return KernelDriftDetector(**{"window": 20, "max_features": 32, "kernel": FIXED, **options})
 
 
-def test_the_bets_are_the_printed_ones():
+def test_the_bets_match_the_reference():
     """L = 2σ(f(x) - f(x°)), M = (M + 1)L, on a new event and the one that waited longest; then f learns both."""
     X = np.random.default_rng(0).normal(size=(400, 2))
     X[200:, 1] += 1.0
@@ -66,7 +66,7 @@ def test_the_bets_are_the_printed_ones():
     assert largest > 10.0
 
 
-def test_no_event_is_in_two_pairs(monkeypatch):
+def test_each_event_is_in_at_most_one_pair(monkeypatch):
     """Which is what makes the bets fair."""
     seen, compare = [], KernelDriftDetector._compare
 
@@ -135,7 +135,7 @@ def drifting(kind, generator, n, changed):
 
 
 @pytest.mark.parametrize("kind", ["correlation", "signs", "ring", "shift"])
-def test_a_drift_is_detected_in_time_and_only_then(kind):
+def test_a_drift_is_detected_after_it_occurs_and_in_time(kind):
     for seed in range(3):
         generator = np.random.default_rng(seed)
         X = np.concatenate([drifting(kind, generator, 2500, False), drifting(kind, generator, 1000, True)])
@@ -199,7 +199,7 @@ def test_a_copy_continues_with_the_same_bits(n, kernel, way, tmp_path):
 
 
 @pytest.mark.parametrize("statistic", [-1.0, float("nan"), float("inf"), None, "x"], ids=repr)
-def test_a_file_with_evidence_of_no_kind_is_refused(statistic, tmp_path):
+def test_a_file_with_invalid_evidence_is_rejected(statistic, tmp_path):
     description, tensors = model_file.describe(updated(small(), examples(50)[0]))
     description["state"]["statistic"] = statistic
     tensor_file.write(tmp_path / "model", "model", description, tensors)
@@ -207,7 +207,7 @@ def test_a_file_with_evidence_of_no_kind_is_refused(statistic, tmp_path):
         load(tmp_path / "model")
 
 
-def test_a_file_with_more_waiting_events_than_the_window_holds_is_refused(tmp_path):
+def test_a_file_with_more_events_than_the_window_is_rejected(tmp_path):
     description, tensors = model_file.describe(updated(small(window=40), examples(50)[0]))
     description["parameters"]["window"] = 20
     tensor_file.write(tmp_path / "model", "model", description, tensors)

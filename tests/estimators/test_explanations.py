@@ -103,7 +103,7 @@ def check_gradient(model, score, x, steps=STEPS, tolerance=3e-3, **options):
     [{}, {"a": 4.0}, {"b": 1400.0, "c": 0.0}, {"kind": "v"}, {"kind": "new"}, {"none": -10.0}],
     ids=str,
 )
-def test_gradients_are_those_of_predictions(change, grown):
+def test_gradients_match_finite_differences(change, grown):
     """With values far out, where inputs are bent, values of 0, and strings."""
     model, xs, _ = grown
     check_gradient(model, model.predict_one, xs[7] | change)
@@ -164,7 +164,7 @@ def test_gradients_of_names_that_came_late(grown):
     assert model.feature_importances_["late"] > 0.05
 
 
-def test_more_names_than_a_metric_has():
+def test_more_names_than_the_metric_holds():
     generator = np.random.default_rng(0)
     xs = [{f"x{i}": float(v) for i, v in enumerate(row)} for row in generator.normal(size=(1500, 150))]
     model = learn(KernelRegressor(**SMALL), xs, [x["x149"] + 0.5 * x["x3"] for x in xs])
@@ -174,7 +174,7 @@ def test_more_names_than_a_metric_has():
     assert len(shares) == 150
 
 
-def test_a_copy_that_only_predicts_stays_as_it_is(grown):
+def test_a_prediction_copy_is_unchanged(grown):
     model, xs, ys = copy.deepcopy(grown)
     twin, before = prediction_copy(model), model.feature_importances_
     explained = [model.explain_one(xs[0], method=method) for method in explaining.METHODS]
@@ -280,7 +280,7 @@ def test_an_example_of_many_words():
 
 
 @pytest.mark.parametrize("method", explaining.METHODS)
-def test_neither_the_order_of_fields_nor_the_way_of_learning_matters(method, grown):
+def test_the_order_of_fields_and_batches_does_not_matter(method, grown):
     model, xs, ys = grown
     wide = [x | {f"more{i}": float(i) for i in range(9)} for x in xs[:3]]  # so many that orders are drawn
     for x in [*xs[:3], *wide]:
@@ -294,7 +294,7 @@ def test_neither_the_order_of_fields_nor_the_way_of_learning_matters(method, gro
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_copy_says_the_same(way, grown, tmp_path):
+def test_a_copy_gives_the_same_explanations(way, grown, tmp_path):
     model, xs, ys = grown
     twin = WAYS[way](model, tmp_path)
     for _ in range(2):
@@ -376,7 +376,7 @@ def test_behind_a_scaler_names_stay(grown):
     check_gradient(default, default.predict_one, model["StandardScaler"].transform_one(x), dict.fromkeys(x, 3e-3))
 
 
-def test_what_is_missing_contributes_nothing(grown):
+def test_missing_fields_contribute_nothing(grown):
     model, xs, _ = grown
     for method in explaining.METHODS:
         for missing in (None, math.nan):
@@ -432,7 +432,7 @@ def test_importances_before_there_are_enough_examples():
     assert KernelClassifier().explain_one({"a": 1.0}, method="sampling") == {"a": 0.0}
 
 
-def test_a_function_that_never_moves_has_no_importances():
+def test_a_constant_function_has_no_importances():
     model = learn(KernelRegressor(**SMALL), mixed(300)[0], [1.0] * 300)
     assert {*model.feature_importances_.values()} == {0.0}
 
@@ -458,7 +458,7 @@ def test_models_without_gradients_have_no_importances(model):
 @pytest.mark.parametrize(
     "kernel", [GAUSSIAN + kernels.Matern(1.5, 1.0), kernels.Polynomial(), GAUSSIAN.of("unit")], ids=repr
 )
-def test_gradients_that_are_not_known_are_refused(kernel):
+def test_kernels_without_gradients_are_rejected(kernel):
     xs, ys = mixed(50)
     xs = [{"a": x["a"], "none": x["none"]} for x in xs]
     model = learn(KernelRegressor(kernel, learner="dsg", max_features=64), xs, ys)
@@ -577,7 +577,7 @@ def test_crafted_names_are_refused(names, grown, tmp_path):
         load(write_parts(tmp_path, (description, tensors)))
 
 
-def test_more_names_than_there_may_be_keep_the_frequent_ones():
+def test_the_most_frequent_names_are_kept_beyond_the_limit():
     tables = []
     for k in range(2):
         known = np.zeros(800, sensitivity_state.SENSITIVITY)

@@ -99,7 +99,7 @@ file.
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_model_of_0_1_predicts_and_learns_on(name, tmp_path):
+def test_a_model_of_0_1_predicts_and_continues_learning(name, tmp_path):
     model = load(FOLDER / f"{name}.safetensors")
     compare(answers(model), EXPECTED[name]["predictions"])
     model.save(tmp_path / "again")

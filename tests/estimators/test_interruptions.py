@@ -227,7 +227,7 @@ def test_new_names_and_labels_are_learned_or_not(name, some):
 
 @pytest.mark.parametrize("some", WAYS)
 @pytest.mark.parametrize("name", ["first order, labels", "second order, labels", "pruning"])
-def test_of_many_rows_the_first_are_learned(name, some):
+def test_an_interrupted_table_is_learned_up_to_a_row(name, some):
     n, rows = 30, 12
     before, y = at(name, n), pd.Series([target(at(name, 0), i) for i in range(n, n + rows)])
     possible = [repr(content(at(name, n + i))) for i in range(rows + 1)]
@@ -241,7 +241,7 @@ def test_of_many_rows_the_first_are_learned(name, some):
 
 @pytest.mark.parametrize("some", WAYS)
 @pytest.mark.parametrize("name", ["first order", "second order"])
-def test_whoever_only_looks_changes_nothing(name, some, tmp_path):
+def test_interrupted_predictions_change_nothing(name, some, tmp_path):
     model = at(name, 50)
     before, said = content(model), [model.predict_one(x) for x in [NEW, *XS[:5]]]
 
@@ -278,7 +278,7 @@ def test_models_are_merged_or_not(options, some):
 
 
 @pytest.mark.parametrize("kind", [KernelRegressor, KernelClassifier])
-def test_a_file_that_is_read_in_part_leaves_no_model(kind, tmp_path):
+def test_an_interrupted_load_leaves_no_model(kind, tmp_path):
     model = learn(kind(**nested(**SMALL)), XS[:50], [target(kind(), i) for i in range(50)])
     model.save(tmp_path / "model")
 

@@ -50,7 +50,7 @@ def test_a_label_comes_back_as_plain_python(labels):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "hinge", "squared_hinge"])
-def test_which_labels_they_are_changes_nothing_else(loss):
+def test_the_values_of_labels_change_nothing_else(loss):
     xs, _ = examples(150)
     models = []
     for labels in [("no", "yes", "maybe"), (3, 1, 2), ("no", 1, False)]:
@@ -121,7 +121,7 @@ def test_three_classes_are_learned(loss):
 @pytest.mark.parametrize(
     "label", [None, float("nan"), float("inf"), [1], {}, b"a", 1j, ("a",), ([1],), pd.NA, np.array([1])], ids=repr
 )
-def test_what_is_no_label_is_refused(label):
+def test_invalid_labels_are_rejected(label):
     xs, ys = examples(10)
     model = learn(classifier(), xs, ys)
     with pytest.raises(InputError, match="at y"):
@@ -131,7 +131,7 @@ def test_what_is_no_label_is_refused(label):
     assert set(model.labels) == {"no", "yes"}
 
 
-def test_a_label_beyond_the_most_is_refused_and_changes_nothing():
+def test_a_label_beyond_the_limit_is_rejected_and_changes_nothing():
     model = KernelClassifier(kernels.Gaussian(1.0), max_classes=3)
     for label in ("a", "b", "c", "a"):
         model.learn_one({"x": 1.0}, label)

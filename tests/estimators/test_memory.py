@@ -56,7 +56,7 @@ def test_memory_is_flat_after_the_cap(options):
     assert model.n_steps * model.learner_.batch_size > 4490
 
 
-def test_memory_is_flat_when_names_never_stop_to_come(monkeypatch):
+def test_memory_is_flat_with_an_endless_supply_of_names(monkeypatch):
     """A name is in one event and never again: the cache is full, the rest is regenerated and forgotten."""
     monkeypatch.setattr(direction_store, "RECORD_BYTES", 200_000)
     counter_rng._cached_hash.cache_clear()  # how full other tests left it decides when its table of names doubles
@@ -98,7 +98,7 @@ def test_features_never_exceed_the_cap(rule, cap):
     assert model.n_steps == 300
 
 
-def test_without_a_cap_memory_is_a_block_a_step_whatever_the_dimension():
+def test_without_a_cap_memory_grows_by_one_block_per_step_in_any_dimension():
     """O(t), independent of the dimension of the input."""
     sizes = []
     for width in (2, 200):
@@ -113,7 +113,7 @@ def test_without_a_cap_memory_is_a_block_a_step_whatever_the_dimension():
     assert sizes[0] == sizes[1]
 
 
-def test_a_linear_model_on_the_features_learns_what_rivers_sampler_cannot():
+def test_a_linear_model_on_the_features_learns_interactions_unlike_rivers_sampler():
     """Continuous XOR: the class is the sign of a product, so no sum of functions of one input tells it."""
     generator = np.random.default_rng(0)
     X = generator.uniform(-1.0, 1.0, (3000, 2))

@@ -44,7 +44,7 @@ def test_a_table_with_gaps_is_learned(dtype):
 
 
 @pytest.mark.parametrize("make", [KernelRegressor, lambda: KernelRegressor(learner="dsg")])
-def test_an_empty_example_has_the_answer_of_the_intercept(make):
+def test_an_empty_example_is_predicted_by_the_intercept(make):
     model = learn(make(), [{}] * 40, [3.0] * 40)
     assert model.predict_one({}) == pytest.approx(3.0)
     learn(model, [{"a": 1.0}, {"a": -1.0}] * 50, [4.0, 2.0] * 50)
@@ -65,7 +65,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_tables_are_taken_as_they_come(table):
+def test_tables_of_every_library_are_accepted(table):
     generator = np.random.default_rng(0)
     X, y = generator.normal(size=(50, 3)), generator.normal(size=50)
     model, twin = regressor(kernel=FIXED), regressor(kernel=FIXED)

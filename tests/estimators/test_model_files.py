@@ -68,7 +68,7 @@ def test_a_copy_of_random_features_is_the_same_map(way, tmp_path):
         assert twin.transform_one(xs[0]) == model.transform_one(xs[0])
 
 
-def test_a_clone_has_the_parameters_and_nothing_learned():
+def test_a_clone_has_the_parameters_and_is_untrained():
     xs, ys = examples(100)
     for options in CLASSIFIERS.values():
         model = learn(classifier(**options), xs, ys)
@@ -111,7 +111,7 @@ def test_parameters_may_be_numbers_of_numpy(options, tmp_path):
     assert predictions(WAYS["file"](model, tmp_path), xs) == predictions(model, xs)
 
 
-def test_saving_replaces_the_file_in_one_piece(tmp_path):
+def test_saving_replaces_the_file_atomically(tmp_path):
     xs, ys = examples(20)
     model = learn(classifier(), xs, ys)
     model.save(str(tmp_path / "model"))
@@ -179,7 +179,7 @@ def test_a_file_of_another_version_or_kind_is_refused(written, monkeypatch):
     assert "got '99'" in refused(written)
 
 
-def test_a_file_that_is_none_of_ours_is_refused(tmp_path):
+def test_foreign_files_are_rejected(tmp_path):
     path = tmp_path / "model"
     save_file({"coef": np.zeros(3)}, path)
     assert "another safetensors file" in refused(path)

@@ -61,10 +61,10 @@ def test_every_model_shows_its_parameters(model: Any, ys: Any) -> None:
         assert parameters == {name: repr(value) for name, value in model._get_params().items()}
 
 
-def test_it_says_what_runs_and_what_was_learned() -> None:
+def test_it_shows_the_learner_and_the_learned_state() -> None:
     model = KernelRegressor(max_features=512, seed=3)
     young = Table(model._repr_html_()).rows
-    assert "recent loss, regularised" not in young
+    assert "regularised loss, recent" not in young
     assert young["kernel"] == "None"  # the parameter, which comes last
     for i in range(1234):
         model.learn_one({"x": i % 10}, float(i % 10))
@@ -75,7 +75,7 @@ def test_it_says_what_runs_and_what_was_learned() -> None:
     assert facts["events learned"] == "1,234"
     assert facts["random features"] == str(model.n_features)
     assert facts["seed"] == "3"
-    assert facts["recent loss, regularised"] == f"{model.objective:.4g}"
+    assert facts["regularised loss, recent"] == f"{model.objective:.4g}"
     assert "<b>512</b>" in html  # another value than by default
     assert "<b>None</b>" not in html
     assert "provisional" in Table(KernelRegressor()._repr_html_().partition("<details>")[0] + "</div>").rows["kernel"]
@@ -83,7 +83,7 @@ def test_it_says_what_runs_and_what_was_learned() -> None:
     assert "provisional" not in fixed
 
 
-def test_labels_cannot_bring_markup_along_and_are_not_all_shown() -> None:
+def test_labels_are_escaped_and_limited() -> None:
     model = KernelClassifier(learner="dsg", class_weight={"<script>alert(1)</script>": 2.0})
     for i in range(30):
         model.learn_one({"x": float(i)}, f"<b onclick='x'>{i}</b>" if i else "<script>alert(1)</script>")

@@ -25,7 +25,7 @@ def events(X):
 
 @pytest.mark.parametrize("nu", [0.1, 0.5, 0.8])
 @pytest.mark.parametrize("cap", [9, 10_000])
-def test_the_detector_takes_the_printed_steps(nu, cap):
+def test_steps_match_the_reference(nu, cap):
     X = np.random.default_rng(3).normal(size=(200, 3))
     step = step_sizes.PowerDecay(0.7, c=0.05)
     model = KernelNoveltyDetector(
@@ -67,7 +67,7 @@ def test_a_fraction_nu_of_the_events_scores_above_0(nu):
     assert above / 4000 == pytest.approx(nu, abs=0.01)
 
 
-def test_the_steps_lead_to_the_batch_solution():
+def test_the_detector_converges_to_the_batch_solution():
     """scikit-learn minimises the same function times 1/ν, and scales what it returns by νn."""
     nu, X = 0.3, np.random.default_rng(5).normal(size=(150, 2)) * [1.0, 2.0]
     batch = OneClassSVM(nu=nu, gamma=0.5, tol=1e-6).fit(X)
@@ -87,7 +87,7 @@ def test_the_steps_lead_to_the_batch_solution():
     assert model.threshold == pytest.approx(batch.offset_[0] / (nu * len(X)), abs=0.01)
 
 
-def test_the_objective_is_the_running_value_of_what_is_minimised():
+def test_the_objective_is_the_running_value_of_the_minimised_sum():
     X = np.random.default_rng(6).normal(size=(400, 2))
     model = KernelNoveltyDetector(
         Gaussian(1.0),
@@ -104,7 +104,7 @@ def test_the_objective_is_the_running_value_of_what_is_minimised():
     assert model.objective == pytest.approx(np.mean(misses) + 0.1 * norm2 - 0.2 * model.threshold, abs=1e-9)
 
 
-def test_what_was_never_seen_scores_highest():
+def test_unseen_events_score_highest():
     """Between two clusters, where the mean of all events is."""
     X = np.random.default_rng(2).normal(size=(1000, 2)) * 0.3
     X[::2, 0] += 2.0
@@ -115,7 +115,7 @@ def test_what_was_never_seen_scores_highest():
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 7, "rule": rules.UDSG()}, {"kernel": Gaussian(2.0)}], ids=repr)
-def test_many_events_are_learned_and_scored_as_one_after_the_other(options):
+def test_tables_match_single_events(options):
     xs, _ = examples(300)
     model, twin = (
         KernelNoveltyDetector(**nested(learner="novelty", **SMALL, **options)),

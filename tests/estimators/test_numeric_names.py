@@ -65,7 +65,7 @@ def test_a_fast_event_after_a_prediction_is_noted() -> None:
         model.predict_one({"age": "NA"})
 
 
-def test_a_prediction_decides_no_kind() -> None:
+def test_a_prediction_decides_no_type() -> None:
     model = KernelClassifier(kernels.Gaussian(1.0), learner="dsg")
     model.predict_one({"age": 1.0})
     with pytest.raises(InputError):
@@ -87,7 +87,7 @@ def test_a_restored_model_refuses_the_same(model: Any, copy: Callable[..., Any],
     twin.learn_one(GOOD, 1)
 
 
-def test_a_merged_model_knows_the_kinds_of_all() -> None:
+def test_a_merged_model_knows_the_types_of_all_names() -> None:
     kernel = kernels.Gaussian(1.0)
     first, second = (KernelRegressor(kernel, learner="dsg", max_features=64) for _ in range(2))
     first.learn_one({"age": 31.0}, 1.0)
@@ -114,7 +114,7 @@ def test_tables_are_refused_as_examples_are(make: type[Any]) -> None:
         predict(pd.DataFrame({0: [1.0, "NA"]}))
 
 
-def test_an_engine_takes_numbers_after_one_junk_value() -> None:
+def test_an_engine_accepts_numbers_after_one_invalid_value() -> None:
     records = [{"age": "NA", "y": 1.0}] + [{"age": float(i), "y": 2.0} for i in range(9)] + [{"age": "NA", "y": 1.0}]
     events = [Event("records", i, b"", record) for i, record in enumerate(records)]
     engine = Engine(

@@ -104,7 +104,7 @@ def test_the_units_of_the_targets_do_not_matter(options, exponent):
 
 
 @pytest.mark.parametrize("scale", [1e4, 1e-3])
-def test_ten_thousands_and_thousandths_are_learned_alike(scale):
+def test_large_and_small_targets_are_learned_equally(scale):
     xs, ys = heteroscedastic(500)
     model, other = (
         learn(KernelRegressor(learner="dsg", loss="quantile", tau=0.9), xs, ys * unit) for unit in (1.0, scale)
@@ -113,7 +113,7 @@ def test_ten_thousands_and_thousandths_are_learned_alike(scale):
 
 
 @pytest.mark.parametrize("options", DIRECTIONAL.values(), ids=DIRECTIONAL)
-def test_rows_at_once_are_learned_as_one_after_the_other(options):
+def test_tables_match_single_rows(options):
     xs, _ = examples(300)
     ys = targets(xs)
     model, twin = regressor(**options), learn(regressor(**options), xs, ys)
@@ -134,7 +134,7 @@ def test_an_outlier_does_not_ruin_the_steps():
     assert np.abs(predictions(model, xs[:200]) - before).mean() < np.std(ys)
 
 
-def test_targets_that_become_others_by_far_are_learned_soon():
+def test_a_large_change_of_targets_is_followed_quickly():
     """In units of the error, steps grow as long as the change asks for, and shrink again."""
     xs, ys = heteroscedastic(4000)
     ys[1000:] = 1000.0 * ys[1000:] + 50_000.0
@@ -190,7 +190,7 @@ def test_the_share_of_targets_below_the_prediction_is_tau(tau):
 
 
 @pytest.mark.parametrize(("tau", "side"), [(0.05, -1.0), (0.95, 1.0)])
-def test_far_from_all_examples_a_quantile_is_not_taken_for_the_mean(tau, side):
+def test_far_from_examples_a_quantile_differs_from_the_mean(tau, side):
     xs, ys = heteroscedastic(3000)
     model = learn(KernelRegressor(learner="dsg", loss="quantile", tau=tau), xs, ys)
     far = np.random.default_rng(1).uniform(1e3, 1e4, (100, 2)).tolist()
@@ -204,7 +204,7 @@ def test_the_default_quantile_is_the_median():
     assert predictions(median, xs) == predictions(half, xs)
 
 
-def test_tau_is_refused_where_it_means_nothing():
+def test_tau_is_rejected_with_other_losses():
     for options in ({"loss": "square"}, {"loss": "absolute"}, {"loss": losses.Quantile(0.5)}, {}):
         with pytest.raises(ValueError, match=r"tau with loss=\"quantile\" only"):
             KernelRegressor(**nested(tau=0.9, **options))

@@ -55,7 +55,7 @@ def test_targets_whose_unit_changes():
 
 
 @pytest.mark.parametrize("loss", ["square", "huber"])
-def test_far_outside_no_prediction_leaves_the_range_by_more_than_a_part(loss):
+def test_extrapolations_stay_near_the_range_of_targets(loss):
     """A kernel that is given has no linear functions."""
     generator = np.random.default_rng(0)
     X = generator.uniform(-1.0, 1.0, size=(600, 2))
@@ -73,7 +73,7 @@ def test_far_outside_no_prediction_leaves_the_range_by_more_than_a_part(loss):
             assert max(far) - min(far) > high - low or i < 100  # without a bound they are beyond it
 
 
-def test_a_linear_function_has_earned_to_go_beyond():
+def test_an_accurate_linear_function_may_extrapolate():
     xs = [{"x": float(i)} for i in range(1500)]
     ys = [3.0 * x["x"] + math.sin(x["x"]) for x in xs]
     found = progressive(KernelRegressor(max_features=64), xs, ys)
@@ -92,7 +92,7 @@ def test_huber_by_name_is_as_good_in_any_unit(unit):
     assert errors[0] < errors[1]
 
 
-def test_a_huber_loss_with_a_delta_means_what_it_says():
+def test_a_huber_loss_with_a_delta_uses_it():
     xs, y = friedman(400)
     y = (100.0 * y).tolist()
     models = [KernelRegressor(loss=loss, max_features=64) for loss in (losses.Huber(), losses.Huber(1.0), "huber")]
@@ -102,7 +102,7 @@ def test_a_huber_loss_with_a_delta_means_what_it_says():
     assert models[0]._learner.numbers["loss_parameter"] == 1.0
 
 
-def test_a_file_of_a_huber_loss_learns_on_to_the_bit(tmp_path):
+def test_a_file_of_a_huber_loss_continues_with_the_same_bits(tmp_path):
     xs, y = friedman(400)
     model = KernelRegressor(loss="huber", max_features=64)
     progressive(model, xs[:300], y[:300].tolist())
@@ -111,7 +111,7 @@ def test_a_file_of_a_huber_loss_learns_on_to_the_bit(tmp_path):
     assert (progressive(again, xs[300:], y[300:].tolist()) == progressive(model, xs[300:], y[300:].tolist())).all()
 
 
-def test_a_class_that_comes_late_is_learned_soon():
+def test_a_late_class_is_learned_quickly():
     """Of its examples among the first 250 events, 0.28 were right before, 0.39 are now; mean of two streams."""
     right = []
     for seed in (1, 2):
@@ -125,7 +125,7 @@ def test_a_class_that_comes_late_is_learned_soon():
     assert np.mean(right) > 0.35
 
 
-def test_a_file_that_does_not_say_the_range_has_no_bound(tmp_path):
+def test_a_file_without_a_range_has_no_bound(tmp_path):
     xs, y = friedman(400)
     model = KernelRegressor(max_features=256)
     progressive(model, xs, y.tolist())

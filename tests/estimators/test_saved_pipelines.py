@@ -203,7 +203,7 @@ def test_every_transformer_of_river_in_front_of_a_model(name: str, tmp_path: Pat
         (lambda: compose.Pipeline(("model", Other())), r"steps.model: cannot store a .*\.Other"),
     ],
 )
-def test_what_cannot_be_stored_is_named_with_its_step(make: Any, path: str, tmp_path: Path) -> None:
+def test_unsupported_objects_are_named_with_their_step(make: Any, path: str, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=f"^at {path}$"):
         save(make(), tmp_path / "model")
     assert not (tmp_path / "model").exists()

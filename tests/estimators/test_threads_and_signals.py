@@ -55,7 +55,7 @@ def in_threads(n, work):
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("names", [1, 40])
-def test_each_thread_gets_its_own_answer(name, names):
+def test_each_thread_gets_its_own_prediction(name, names):
     """With sets of names that others do not ask with, and the same ones."""
     model = learn(MODELS[name](), XS, targets(XS))
     asked = [{f"{key}{i % names or ''}": value for key, value in x.items()} for i, x in enumerate(XS[:120])]
@@ -70,7 +70,7 @@ def test_each_thread_gets_its_own_answer(name, names):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_an_answer_while_another_thread_learns_is_that_of_some_moment(name):
+def test_predictions_during_learning_are_consistent(name):
     ys, twin, model = targets(XS), MODELS[name](), MODELS[name]()
     possible = [{twin.predict_one(x)} for x in ASKED]
     for x, y in zip(XS, ys, strict=True):
@@ -98,7 +98,7 @@ def test_an_answer_while_another_thread_learns_is_that_of_some_moment(name):
 
 
 @pytest.mark.parametrize("learner", [learners.Newton(features_per_seed=4), learners.DSG(features_per_seed=4)], ids=repr)
-def test_several_that_learn_take_turns(learner):
+def test_threads_learn_one_at_a_time(learner):
     model = KernelClassifier(learner=learner, max_features=64)
 
     def work(i):
@@ -210,7 +210,7 @@ print(refused)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
-def test_signals_at_any_time_leave_what_was_learned():
+def test_signals_at_any_time_lose_nothing_learned():
     assert int(run(SIGNALS)) > 20
 
 
@@ -219,5 +219,5 @@ def test_signals_while_code_is_compiled_are_raised_as_they_are():
     assert int(run(WHILE_COMPILING)) > 20
 
 
-def test_too_little_memory_at_any_time_leaves_what_was_learned():
+def test_memory_errors_at_any_time_lose_nothing_learned():
     assert int(run(MEMORY)) > 2

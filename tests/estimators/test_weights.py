@@ -102,7 +102,7 @@ def test_a_gradient_is_multiplied_by_the_weight():
         ({"learner": learners.DSG(batch_size=16)}, 0.1),
     ],
 )
-def test_a_weight_is_as_good_as_so_many_examples(options, most):
+def test_a_weight_is_equivalent_to_repeated_examples(options, most):
     """The difference is small beside what there is to learn, and so are the errors of both."""
     X = np.random.default_rng(0).normal(size=(2400, 2))
     y, xs = np.sin(2.0 * X[:, 0]) * X[:, 1], as_dicts(X)
@@ -120,7 +120,7 @@ def test_a_weight_is_as_good_as_so_many_examples(options, most):
 
 @pytest.mark.parametrize("w", [1e4, LARGEST_WEIGHT])
 @pytest.mark.parametrize("kind", [KernelClassifier, KernelRegressor])
-def test_a_huge_weight_breaks_nothing(kind, w):
+def test_a_huge_weight_leaves_a_finite_model(kind, w):
     """Beside it others count as nothing, and what it says is learned; what comes later is learned as well."""
     X = np.random.default_rng(1).normal(size=(600, 2))
     ys = (X[:, 0] > 0.0).tolist() if kind is KernelClassifier else X[:, 0].tolist()
@@ -148,7 +148,7 @@ def test_an_example_of_weight_0_changes_nothing(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_many_at_once_are_as_one_by_one(name):
+def test_tables_match_single_examples(name):
     (one, ys), (many, _) = model_of(name), model_of(name)
     ws = [0.0 if i % 11 == 5 else w for i, w in enumerate(W)]
     learn(one, XS, ys, ws)
@@ -217,7 +217,7 @@ def test_balanced_classes_weigh_the_same(kind):
 
 
 @pytest.mark.parametrize("learner", ["newton", "dsg"])
-def test_rare_cases_are_found_where_classes_are_balanced(learner):
+def test_balanced_weights_find_rare_cases(learner):
     X = np.random.default_rng(0).normal(size=(6000, 2))
     y = np.sin(2.0 * X[:, 0]) * X[:, 1] > 1.3
     assert 0.02 < y.mean() < 0.06
@@ -248,7 +248,7 @@ def test_coefficients_are_refitted_with_weights():
     assert new.scores(rows)[0, 0] == pytest.approx(expected, abs=0.06)
 
 
-def test_a_pruned_model_knows_weights():
+def test_pruning_uses_weights():
     model = KernelRegressor(max_features=1024, pruning=upkeep.Pruning(every=300, window=200))
     for high in HIGH.tolist():
         model.learn_one({"x": 0.5}, 4.0 * high, 1.0 + 2.0 * high)
@@ -258,7 +258,7 @@ def test_a_pruned_model_knows_weights():
 
 @pytest.mark.parametrize("w", [-1.0, math.nan, math.inf, 2.0 * LARGEST_WEIGHT, "2", None, [1.0]])
 @pytest.mark.parametrize("name", ["classifier, default", "regressor, default", "classifier, softmax", "a dictionary"])
-def test_a_weight_that_is_none_is_refused(name, w):
+def test_an_invalid_weight_is_rejected(name, w):
     model, ys = model_of(name)
     model.learn_one(XS[0], ys[0])
     before = content(model)
@@ -285,7 +285,7 @@ def test_other_lengths_of_weights_are_refused():
         ({None: 1.0}, "a label that is a string"),
     ],
 )
-def test_class_weights_that_are_none_are_refused(class_weight, message):
+def test_invalid_class_weights_are_rejected(class_weight, message):
     with pytest.raises(ValueError, match=message):
         KernelClassifier(class_weight=class_weight)
 
@@ -303,7 +303,7 @@ def test_rivers_evaluation_passes_weights_on():
     assert last[0]._learner.numbers["weight"] == pytest.approx(sum(W))
 
 
-def test_a_weighted_fit_is_that_of_rivers_linear_regression_where_it_is_exact():
+def test_a_weighted_fit_matches_rivers_linear_regression():
     """The weighted mean of constant inputs: both come near it, and nearer than to the plain one."""
     ours = KernelRegressor(max_features=16)
     theirs = compose.Pipeline(preprocessing.StandardScaler(), linear_model.LinearRegression(intercept_lr=0.02))
@@ -315,7 +315,7 @@ def test_a_weighted_fit_is_that_of_rivers_linear_regression_where_it_is_exact():
     assert theirs.predict_one({"x": 2.0}) == pytest.approx(8.0, abs=1.5)
 
 
-def test_samplers_of_river_go_around_it():
+def test_rivers_samplers_can_wrap_it():
     model = imblearn.RandomUnderSampler(KernelClassifier(max_features=64), {True: 0.5, False: 0.5}, seed=1)
     for x, label in zip(XS, LABELS, strict=True):
         model.learn_one(x, label == "a")

@@ -27,7 +27,7 @@ def client(request):
     return request.param
 
 
-def test_an_undisturbed_run(calm):
+def test_a_run_without_faults(calm):
     bad = len(range(5, N, BAD_EVERY))
     assert calm.state()["outcomes"] == {"learned": N - bad, "predicted": N - bad, "dead_letter": bad, "pending": 0}
     keys = [key for key, _ in calm.seen()]
@@ -66,7 +66,7 @@ def test_a_broker_that_is_killed_and_comes_back(calm, apache, servers, tmp_path,
     assert_same(run, calm)
 
 
-def test_a_replay_is_the_model_that_was(calm, tmp_path):
+def test_a_replay_reproduces_the_model(calm, tmp_path):
     again, part = (
         calm.replayed(tmp_path / "again"),
         calm.replayed(tmp_path / "part", "--start", "1000", "--until", "3000"),
@@ -77,7 +77,7 @@ def test_a_replay_is_the_model_that_was(calm, tmp_path):
     assert part["outcomes"]["learned"] + part["outcomes"]["dead_letter"] == 2000
 
 
-def test_brokers_and_topics_that_are_not_there_yet_are_waited_for(calm, apache, servers, tmp_path):
+def test_a_run_waits_for_brokers_and_topics(calm, apache, servers, tmp_path):
     run = Run(servers, tmp_path, "later", source=f"until = {N}")
     apache.kill()
     process = run.start()
@@ -166,7 +166,7 @@ def test_at_least_once_loses_nothing(servers, tmp_path, calm):
     assert run.state()["outcomes"]["learned"] >= calm.state()["outcomes"]["learned"]
 
 
-def test_a_member_that_joins_where_delivery_is_at_least_once(servers, tmp_path, client):
+def test_a_member_joins_with_at_least_once_delivery(servers, tmp_path, client):
     """What the first one has learnt is committed before the other one gets its share."""
     brokers.make_topics(servers, names=[topic := f"joined-{client}"], partitions=4)
     run = Run(servers, tmp_path, topic, source="", processing_guarantee="at_least_once", client=client)
@@ -185,7 +185,7 @@ def test_a_member_that_joins_where_delivery_is_at_least_once(servers, tmp_path, 
     assert sorted({int(key) for key, _ in run.seen()}) == kafka_runs.ids(N)
 
 
-def test_a_leader_that_is_gone(tmp_path, client):
+def test_loss_of_a_partition_leader(tmp_path, client):
     """Of three brokers, with three replicas of everything."""
     from kafka import KafkaAdminClient
 

@@ -53,7 +53,7 @@ def test_a_copy_of_a_state_directory(servers, calm, tmp_path):
     assert run.dead() == calm.dead()
 
 
-def test_a_group_that_was_forgotten(servers, calm, tmp_path):
+def test_a_group_with_expired_offsets(servers, calm, tmp_path):
     """Its offsets and the number of the checkpoint are gone: what the checkpoint says counts."""
     from kafka import KafkaAdminClient
 
@@ -141,7 +141,7 @@ def test_a_restart_while_brokers_are_down(servers, apache, calm, tmp_path, clien
     assert_same(run, calm)
 
 
-def test_brokers_that_never_come(tmp_path, client):
+def test_brokers_that_stay_unavailable(tmp_path, client):
     """One line each minute or so says why, and who does not want to wait for ever gets an exit code."""
     options = {"kafka-python": "bootstrap_timeout_ms = 500"}.get(client, '"socket.connection.setup.timeout.ms" = 1000')
     run = Run("127.0.0.1:1", tmp_path, "events", client=client, kafka="give_up_after = 4.0", options=options, topics=())

@@ -45,7 +45,7 @@ def test_names_always_hash_the_same(name, expected):
     assert hash64(name) == expected
 
 
-def test_names_that_are_one_dictionary_key_have_one_hash():
+def test_equal_dictionary_keys_have_equal_hashes():
     ones = [1, 1.0, True, np.int64(1), np.float32(1.0), np.bool_(True)]
     assert {_hash(one) for one in ones} == {hash64(1)}
     assert _hash(-0.0) == _hash(0)
@@ -53,7 +53,7 @@ def test_names_that_are_one_dictionary_key_have_one_hash():
     assert _hash(np.str_("a")) == hash64("a")
 
 
-def test_names_that_are_different_keys_have_different_hashes():
+def test_different_dictionary_keys_have_different_hashes():
     different = [
         "1",
         1,
@@ -113,7 +113,7 @@ def test_directions_are_splitmix_and_box_muller():
 
 
 @given(st.integers(0, 2**40), names, st.integers(1, 64), st.integers(1, 64))
-def test_an_entry_depends_on_nothing_but_its_place(block, name, n, m):
+def test_an_entry_depends_only_on_its_position(block, name, n, m):
     a, b = normals(KEY, block, name, n), normals(KEY, block, name, m)
     least = min(n, m)
     assert np.array_equal(a[:least], b[:least])
@@ -141,7 +141,7 @@ def test_directions_are_independent_normals():
             assert np.abs(correlation).max() < 6.5 / math.sqrt(distinct.shape[1])
 
 
-def test_a_seed_has_a_domain_for_each_use():
+def test_each_use_of_a_seed_has_its_own_domain():
     """A seed of the features that is the seed of the data, or of the rule's draws, gives other numbers."""
     assert domain_key(7, "features") != domain_key(7, "rule")
     for seed in (0, 1, 7, 42, 12345):

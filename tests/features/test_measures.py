@@ -100,7 +100,7 @@ def test_sizes_and_signs_and_places_are_independent(measure):
     st.integers(1, 64),
     st.integers(1, 64),
 )
-def test_an_entry_depends_on_nothing_but_its_place(measure, block, n, m):
+def test_an_entry_depends_only_on_its_position(measure, block, n, m):
     a, b = drawn(measure, n, block), drawn(measure, m, block)
     assert np.array_equal(a[: min(n, m)], b[: min(n, m)])
 
@@ -145,5 +145,5 @@ def test_exponentials_are_exact_to_float32(x):
 
 
 @given(st.floats(-(2.0**127), -104.0, width=32))
-def test_exponentials_of_the_rest_are_nothing(x):
+def test_exponentials_of_very_negative_numbers_are_zero(x):
     assert 0.0 <= exponential(np.float32(x)) < 1e-37

@@ -77,7 +77,7 @@ sparse = st.lists(st.dictionaries(st.sampled_from(NAMES), st.floats(-1e6, 1e6), 
 
 
 @given(sparse, st.floats(-1e7, 1e7))
-def test_a_value_is_scaled_by_mean_and_deviation_of_what_is_usual(xs, v):
+def test_values_are_scaled_by_robust_mean_and_deviation(xs, v):
     scales = Scales()
     scales.observe(told(xs))
     scales.use_moments()
@@ -115,7 +115,7 @@ def test_only_values_are_replaced():
     assert rows.values.tolist() == told([{"a": 5.0, "b": 1.0}, {"a": 7.0}]).values.tolist()
 
 
-def test_what_is_far_out_is_bent():
+def test_extreme_values_are_compressed():
     """A uniform column stays as it is; beyond √3 t is continuous, increasing and logarithmic."""
     uniform = np.random.default_rng(0).uniform(-3.0, 3.0, 200_001)
     scales = Scales()
@@ -154,7 +154,7 @@ def test_constants_and_names_without_a_scale():
     assert value(scales, {"late": 1e6}, "late") == pytest.approx(expected(1e6, 0.0, 0.6 * 1e6 / 0.25**0.25))
 
 
-def test_scales_change_only_when_they_are_taken():
+def test_scales_change_only_at_updates():
     scales = Scales()
     assert not scales.use_moments()
     scales.observe(column([1.0, 3.0]))
@@ -173,7 +173,7 @@ def test_a_stationary_stream_keeps_its_values_bit_for_bit():
     assert np.array_equal(in_use(scales), first)
 
 
-def test_after_the_first_examples_a_scale_moves_only_when_it_is_off():
+def test_a_scale_changes_only_if_it_is_off_after_the_first_examples():
     generator = np.random.default_rng(2)
     noise = generator.normal(size=1024)
     scales = Scales()
@@ -230,7 +230,7 @@ def test_rare_spikes_keep_their_scale(explicit):
 
 @pytest.mark.parametrize("bad", [-9999.0, 1e30, 0.0])
 @pytest.mark.parametrize("share", [5e-4, 0.05])
-def test_values_that_are_far_out_and_rare_do_not_count(bad, share):
+def test_rare_extreme_values_do_not_count(bad, share):
     generator = np.random.default_rng(9)
     values = generator.normal(50.0, 1.0, 30_000)
     values[100:][generator.uniform(size=29_900) < share] = bad
@@ -254,20 +254,20 @@ def gaps(share, n=4096):
 
 
 @pytest.mark.parametrize("share", [1.0, 0.9, 0.55])
-def test_a_number_that_is_usually_there_counts_as_its_mean_where_it_is_missing(share):
+def test_a_missing_value_of_a_common_name_counts_as_its_mean(share):
     """Rows have no entry for it then, which is what the mean is brought to."""
     scales = observed(gaps(share))
     assert value(scales, {"a": 100.0}) == pytest.approx(0.0, abs=0.1)
     assert value(scales, {"a": 102.0}) - value(scales, {"a": 100.0}) == pytest.approx(1.0, rel=0.1)
 
 
-def test_a_name_that_is_usually_missing_counts_as_0_there():
+def test_a_missing_value_of_a_rare_name_counts_as_0():
     scales = observed(gaps(0.3))
     assert value(scales, {"a": 0.0}) == 0.0
     assert 1.0 < value(scales, {"a": 100.0}) < 3.0
 
 
-def test_a_name_at_a_half_does_not_go_to_and_fro():
+def test_a_name_present_half_of_the_time_does_not_oscillate():
     scales = observed(gaps(0.6))
     before = in_use(scales)
     observed(gaps(0.4), scales)
@@ -282,7 +282,7 @@ def old_bend(z):
     return expected(z, 0.0, 1.0)
 
 
-def test_scales_of_a_file_of_before_stay_what_they_are():
+def test_scales_of_older_files_are_unchanged():
     """Of three columns of moments, with absences as zeros and t(0) = 0; they follow the stream as then."""
     scales = Scales()
     now = observed(DIRECTIONS.rows(["a", "b"], np.random.default_rng(12).normal(5.0, 2.0, (600, 2)))).tensors()
@@ -309,7 +309,7 @@ def test_an_outlier_at_the_start_is_forgotten():
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e31, -1e300])
-def test_what_is_no_usable_number_passes_and_does_not_count(bad):
+def test_unusable_numbers_pass_and_do_not_count(bad):
     scales, twin = Scales(), Scales()
     xs = [{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 1.0}]
     scales.observe(told([*xs, {"a": bad}]))
@@ -432,7 +432,7 @@ def test_crafted_tensors_are_refused(name, spoil):
     assert content(twin) == before
 
 
-def test_names_that_are_there_twice_are_refused():
+def test_duplicate_names_are_rejected():
     scales = observed(DIRECTIONS.rows(NAMES, np.ones((4, 4))))
     tensors = scales.tensors()
     tensors["scales.names"][1] = tensors["scales.names"][0]

@@ -60,7 +60,7 @@ def test_other_models_read_sparse_matrices_too() -> None:
     np.testing.assert_array_equal(sparse.score_many(sp.csr_array(X)), dense.score_many(X))
 
 
-def test_a_wide_matrix_is_learned_as_dictionaries_of_what_is_stored() -> None:
+def test_a_wide_matrix_is_learned_as_dictionaries_of_stored_entries() -> None:
     wide = sp.random_array((300, 5000), density=0.004, format="csr", rng=generator)
     y = np.asarray(wide[:, :2500].sum(axis=1)).ravel() > np.asarray(wide[:, 2500:].sum(axis=1)).ravel()
     for options in ({}, {"learner": "dsg"}):
@@ -86,7 +86,7 @@ def test_a_matrix_of_200_000_columns_does_not_become_dense(options: Any) -> None
     assert peak < 64e6
 
 
-def test_stored_zeros_and_duplicates_are_what_they_add_up_to() -> None:
+def test_stored_zeros_and_duplicates_are_summed() -> None:
     given = sp.coo_array(([1.0, 2.0, 0.0, 5.0, -5.0], ([0, 0, 0, 1, 1], [2, 2, 0, 1, 1])), shape=(2, 3))
     found = as_csr(given)
     assert found.indices.tolist() == [2]
@@ -107,7 +107,7 @@ def test_stored_zeros_and_duplicates_are_what_they_add_up_to() -> None:
     ],
     ids=["infinite", "outside of the domain", "complex", "no columns", "lengths"],
 )
-def test_what_cannot_be_used_is_refused_and_nothing_is_learned(X: Any, message: str) -> None:
+def test_unusable_matrices_are_rejected_and_nothing_is_learned(X: Any, message: str) -> None:
     for model in (KernelClassifier(SkewedChiSquared(1.0), **SMALL), KernelClassifier(**SMALL)):
         if "X" in message and X.dtype.kind == "f" and np.isfinite(X.data).all() and model.kernel is None:
             continue

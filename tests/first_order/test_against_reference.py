@@ -110,7 +110,7 @@ def examples(n, loss, seed=None):
 @pytest.mark.parametrize("automatic", [False, True])
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("rule", ["DSG", "CDSG of 1.5 γ"])
-def test_a_sum_of_products_of_kernels_is_learned_as_printed(rule, batch, automatic):
+def test_sums_of_products_of_kernels_match_the_reference(rule, batch, automatic):
     """With steps in units of 1/k(x, x), and the variance of the check taken from the features."""
     compiled_rule, plain_rule = RULES[rule]
     if automatic and rule != "DSG":
@@ -156,7 +156,7 @@ def test_a_sum_of_products_of_kernels_is_learned_as_printed(rule, batch, automat
     ("rule", "loss", "batch", "automatic"),
     pairwise(itertools.product(["DSG", "CDSG"], ["square", "logistic of 3", "hinge"], [1, 3, 40], [False, True])),
 )
-def test_the_preconditioner_is_the_printed_one(rule, loss, batch, automatic):
+def test_the_preconditioner_matches_the_reference(rule, loss, batch, automatic):
     """The compiled one solves a system of the size of the batch, the printed one of the size of the block."""
     f, reference = pair(loss, rule, batch, "averaged", epsilon=0.05, automatic=automatic)
     X, y = examples(20 * batch, loss)
@@ -213,7 +213,7 @@ def steps_of_both(f, reference, loss, batch, is_weighted):
 
 
 @pytest.mark.parametrize(("rule", "loss", "batch", "setting", "is_weighted"), pairwise(cases()))
-def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting, is_weighted):
+def test_the_compiled_algorithm_matches_the_reference(rule, loss, batch, setting, is_weighted):
     f, reference = pair(loss, rule, batch, setting)
     for t in steps_of_both(f, reference, loss, batch, is_weighted):
         assert f.n_blocks == reference.n_blocks, t
@@ -235,7 +235,7 @@ def automatic_cases():
 
 
 @pytest.mark.parametrize(("rule", "loss", "batch", "setting", "is_weighted"), pairwise(automatic_cases()))
-def test_steps_of_automatic_size_are_the_printed_ones(rule, loss, batch, setting, is_weighted):
+def test_steps_of_automatic_size_match_the_reference(rule, loss, batch, setting, is_weighted):
     f, reference = pair(loss, rule, batch, setting, automatic=True)
     for t in steps_of_both(f, reference, loss, batch, is_weighted):
         assert f.n_blocks == reference.n_blocks, t

@@ -103,7 +103,7 @@ def test_noise_is_not_learned(loss, rule, kernel, size, blocks, batch, average, 
     st.sampled_from([1, 3, 16]),
     st.integers(0, 5),
 )
-def test_no_step_moves_f_further_than_the_error(loss, rule, kernel, size, blocks, batch, seed):
+def test_no_step_overshoots_the_target(loss, rule, kernel, size, blocks, batch, seed):
     """In units of f, and at any place; for one example and the square loss a step is then a contraction."""
     f = function(loss, rule, KERNELS[kernel], size, blocks, batch, seed)
     generator = np.random.default_rng(seed)
@@ -156,7 +156,7 @@ def test_the_size_of_the_kernel_and_of_the_targets_does_not_matter(rule, batch):
 
 @pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("average", [False, True])
-def test_how_examples_are_grouped_and_a_file_in_between_change_no_bit(batch, average):
+def test_grouping_and_saving_change_no_bit(batch, average):
     X, y = noise(63, "square")
     functions = [function(rule=rules.UDSG(), batch=batch, average=average, l2=0.01) for _ in range(3)]
     given = rows(functions[0], X)

@@ -41,7 +41,7 @@ def prequential(f, X, y):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("columns", [1, 3])
-def test_the_mixture_is_that_of_plain_numpy(columns, batch, weighted):
+def test_the_mixture_matches_plain_numpy(columns, batch, weighted):
     loss, plain_loss = (losses.Square(), plain.Square()) if columns == 1 else (losses.Softmax(), plain.Softmax())
     f = function(averaging.MIXTURE, loss, batch_size=batch, l2=0.02, columns=columns)
     reference = plain.Reference(
@@ -80,7 +80,7 @@ def test_it_is_as_good_as_the_better_of_both(moves):
     assert mixture < min(last, average)
 
 
-def test_a_file_from_before_there_was_a_mixture_predicts_as_before_and_goes_on_with_one():
+def test_a_file_without_a_mixture_predicts_as_before_and_starts_one():
     X, y = examples(300)
     old, f = function(averaging.LAST, l2=0.01), function(averaging.MIXTURE, l2=0.01)
     rows = old.directions.rows(NAMES, X)

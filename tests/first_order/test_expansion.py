@@ -70,7 +70,7 @@ def test_the_order_of_keys_changes_nothing(x, random):
 
 
 @given(inputs, names, st.sampled_from([0.0, -0.0]))
-def test_a_name_that_is_zero_is_a_name_that_is_missing(x, name, zero):
+def test_zero_and_missing_values_are_equivalent(x, name, zero):
     f = learnt(function())
     with_zero = {name: zero} | {other: value for other, value in x.items() if other != name}
     without = {other: value for other, value in with_zero.items() if other != name} or {"none": 0.0}
@@ -78,7 +78,7 @@ def test_a_name_that_is_zero_is_a_name_that_is_missing(x, name, zero):
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 5_000, 1 << 22])
-def test_a_name_that_emerges_disturbs_no_other(cache_bytes):
+def test_a_new_name_does_not_affect_others(cache_bytes):
     f, twin = (learnt(function(cache_bytes=cache_bytes)) for _ in range(2))
     for i in range(30):
         score(f, {f"late {i}": 1.0})  # takes places in the cache, or finds none
@@ -130,7 +130,7 @@ def test_no_cache_holds_more_than_its_bytes(rows, cache_bytes, block_size, block
 
 @max_examples(20)
 @given(st.lists(inputs, min_size=1, max_size=8))
-def test_many_rows_score_as_one_by_one(rows):
+def test_scores_of_tables_match_single_rows(rows):
     f = learnt(function(average=True))
     stacked = type(f.row({"a": 1.0})).stack([f.row(x) for x in rows])
     assert np.array_equal(f.scores(stacked), [score(f, x) for x in rows])
@@ -171,7 +171,7 @@ def test_udsg_grows_and_reuses_in_turn():
     assert [b - a for a, b in itertools.pairwise(blocks)] == [1, 1, 1, 0, 0] * 4
 
 
-def test_a_third_class_leaves_the_binary_function_where_it_was():
+def test_a_third_class_keeps_the_binary_function():
     """The margin splits into -½f and ½f for softmax, into -f and f for each class against the rest."""
     for loss, part in [(losses.Logistic(), 0.5), (losses.Hinge(), 1.0), (losses.SquaredHinge(), 1.0)]:
         for average in (False, True):
@@ -190,7 +190,7 @@ def test_a_third_class_leaves_the_binary_function_where_it_was():
 
 @pytest.mark.parametrize("value", [float("inf"), -float("inf"), 1e39])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_a_row_that_is_refused_changes_nothing(value, batch):
+def test_a_rejected_row_changes_nothing(value, batch):
     f, twin = (learnt(function(batch_size=batch), 40) for _ in range(2))
     with pytest.raises(InputError):
         f.learn_one(f.row({"x0": 1.0, "x1": value}), 1.0)

@@ -80,7 +80,7 @@ def test_the_checked_step_is_the_longest_that_keeps_the_inequality(situation):
 
 
 @given(situations())
-def test_where_no_block_passes_the_check_there_is_no_step(situation):
+def test_without_a_passing_block_there_is_no_checked_step(situation):
     beta, scale, g, gamma, noise = situation
     k, eta = block_choice.longest_checked_step(beta, scale, g, gamma, noise)
     if k < 0:
@@ -90,7 +90,7 @@ def test_where_no_block_passes_the_check_there_is_no_step(situation):
                 assert excess(block, g, gamma, noise, step) > -1e-9
 
 
-def test_the_check_takes_the_block_that_the_gradient_undoes():
+def test_the_check_prefers_blocks_aligned_with_the_gradient():
     """β = ηḡ of an earlier step with the opposite gradient: going back is worth more than going on."""
     beta = np.array([[0.5], [-0.5], [0.2]])
     k, eta = block_choice.longest_checked_step(beta, 1.0, np.array([1.0]), 0.5, 0.0)
@@ -102,7 +102,7 @@ def test_the_check_takes_the_block_that_the_gradient_undoes():
 
 
 @given(situations(), st.sampled_from(RULES), st.booleans(), st.integers(0, 10**9))
-def test_a_choice_is_a_block_there_is_or_may_be(situation, rule, room, t):
+def test_choices_are_valid_blocks(situation, rule, room, t):
     beta, scale, g, gamma, noise = situation
     if not len(beta) and not room:
         return
@@ -134,12 +134,12 @@ def test_dsg_always_takes_a_new_block():
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 9))
-def test_udsg_takes_new_blocks_and_old_ones_in_turn(grow, reuse, n):
+def test_udsg_alternates_new_and_old_blocks(grow, reuse, n):
     pattern = [choose(rules.UDSG(grow, reuse), np.zeros((n, 1)), t=t)[0] == n for t in range(3 * (grow + reuse))]
     assert pattern == ([True] * grow + [False] * reuse) * 3
 
 
-def test_a_step_is_forced_where_the_rule_wants_a_block_and_there_is_no_room():
+def test_a_step_is_forced_if_a_new_block_has_no_room():
     away, back = np.full((2, 1), -1e3), np.array([[0.5], [-0.5]])  # the check fails; it holds
     for beta in (away, back):
         assert is_forced(rules.DSG(), beta, room=False)

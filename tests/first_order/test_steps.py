@@ -26,7 +26,7 @@ FORMULAS = [
 
 
 @pytest.mark.parametrize(("step", "formula"), list(zip(STEPS, FORMULAS, strict=True)), ids=map(repr, STEPS))
-def test_a_step_is_its_formula(step, formula):
+def test_step_sizes_match_their_formulas(step, formula):
     for t in (1, 2, 7, 1000, 10**7):
         assert step(t) == pytest.approx(formula(t), rel=1e-12)
 
@@ -46,7 +46,7 @@ def test_a_step_is_positive_and_never_grows(step):
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan")])
-def test_what_is_not_positive_is_refused(bad):
+def test_non_positive_parameters_are_rejected(bad):
     for make, name in [
         (lambda: step_sizes.Constant(bad), "gamma"),
         (lambda: step_sizes.InverseTime(bad), "theta"),

@@ -51,7 +51,7 @@ def test_a_file_is_exported_for_numpy_and_onnx(folder: Path) -> None:
         (["saved", "--to", "pickle"], "'pickle' is not one of"),
     ],
 )
-def test_what_cannot_be_exported_is_refused(words: list[str], error: str, folder: Path) -> None:
+def test_unsupported_models_are_rejected(words: list[str], error: str, folder: Path) -> None:
     found = call(*words)
     assert found.exit_code == 2
     assert error in " ".join(found.output.replace("│", " ").split())

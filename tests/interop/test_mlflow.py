@@ -56,7 +56,7 @@ def test_models_are_logged_saved_and_loaded(python: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_page_works_as_it_is_typed(python: Path, tmp_path: Path) -> None:
+def test_the_program_of_the_page_runs(python: Path, tmp_path: Path) -> None:
     program = "\n".join(re.findall(r"```py\n(.*?)```", PAGE.read_text(), re.DOTALL))
     assert "mlflow" in program
     (tmp_path / "program.py").write_text(program)
@@ -75,7 +75,7 @@ def test_rows_are_predicted_one_by_one() -> None:
     assert found["True"].tolist() == [model.predict_proba_one(x)[True] for x in rows]
 
 
-def test_what_is_no_predictor_is_refused() -> None:
+def test_models_that_do_not_predict_are_rejected() -> None:
     with pytest.raises(TypeError, match="Expected a classifier or a regressor, got a KernelNoveltyDetector"):
         mlflow.PyfuncModel(KernelNoveltyDetector(), "predict")
     with pytest.raises(ValueError, match="Expected pyfunc_predict_fn to be one of predict, predict_proba, got 'score'"):

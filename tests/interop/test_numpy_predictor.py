@@ -34,7 +34,7 @@ def exported(model: Any, path: Path, **options: Any) -> Predictor:
 
 
 @pytest.mark.parametrize("name", [*MODELS, *KERNELS])
-def test_the_file_alone_predicts_as_the_model(name: str, tmp_path: Path) -> None:
+def test_the_predictor_matches_the_model(name: str, tmp_path: Path) -> None:
     model, examples, features = learned(name)
     to_numpy(model, tmp_path / "model.npz", features if name in KERNELS or name == "some scaled" else None)
     lines = "".join(json.dumps(x) + "\n" for x, _ in examples)
@@ -84,7 +84,7 @@ def test_a_string_that_was_never_learned_is_missing(tmp_path: Path) -> None:
         ({"x0": math.inf}, "Expected rows of 5 numbers of usable size"),
     ],
 )
-def test_what_the_predictor_cannot_read_is_refused(x: Any, error: str, tmp_path: Path) -> None:
+def test_inputs_of_the_wrong_type_or_shape_are_rejected(x: Any, error: str, tmp_path: Path) -> None:
     twin = exported(learned("default")[0], tmp_path)
     with pytest.raises(ValueError, match=error):
         twin.predict_one(x)
@@ -126,7 +126,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_exported_is_refused_by_name(name: str, tmp_path: Path) -> None:
+def test_unsupported_models_are_rejected_by_name(name: str, tmp_path: Path) -> None:
     make, error = REFUSED[name]
     model = make()
     if name != "nothing learned":
@@ -138,7 +138,7 @@ def test_what_cannot_be_exported_is_refused_by_name(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", MORE_KERNELS)
-def test_kernels_that_only_onnx_has_are_refused(name: str, tmp_path: Path) -> None:
+def test_kernels_supported_only_by_onnx_are_rejected(name: str, tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"Expected a kernel that the predictor with NumPy has, got one of .*; use ONNX"
     ):
@@ -158,21 +158,21 @@ def test_features_are_checked(features: Any, error: str, tmp_path: Path) -> None
         to_numpy(learned("default")[0], tmp_path / "model.npz", features)
 
 
-def test_what_a_model_keeps_only_in_part_has_to_be_listed(tmp_path: Path) -> None:
+def test_partly_stored_names_have_to_be_listed(tmp_path: Path) -> None:
     model = KernelRegressor(kernels.Gaussian(1.0), learner="dsg", max_features=64)
     model.learn_one({f"x{i}": 0.1 for i in range(1025)}, 1.0)
     with pytest.raises(ValueError, match=r"Expected features=\[...\], the names of all inputs: the model keeps 1024"):
         to_numpy(model, tmp_path / "model.npz")
 
 
-def test_the_default_model_has_all_that_is_tested() -> None:
+def test_the_default_model_contains_every_tested_function() -> None:
     learner = learner_of(learned("default")[0])
     assert learner.arrays.metric.known.max() == 5
     assert (learner.arrays.weights[-3:] != 0.0).all()  # linear functions and neighbours
     assert len(learner.arrays.layout) > 4
 
 
-def test_exporting_changes_nothing(tmp_path: Path) -> None:
+def test_exporting_does_not_change_the_model(tmp_path: Path) -> None:
     model = preprocessing.StandardScaler() | KernelRegressor(max_features=256)
     for x, y in learned("scaled")[1]:
         model.learn_one(x, y)
@@ -181,7 +181,7 @@ def test_exporting_changes_nothing(tmp_path: Path) -> None:
     assert dict(model["StandardScaler"].means) == before
 
 
-def test_an_untrained_classifier_is_refused(tmp_path: Path) -> None:
+def test_an_untrained_classifier_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="got 0"):
         to_numpy(KernelClassifier(), tmp_path / "model.npz")
 

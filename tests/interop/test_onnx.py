@@ -38,7 +38,7 @@ def metadata(made: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", [*MODELS, *KERNELS, *MORE_KERNELS])
-def test_onnxruntime_predicts_as_the_model(name: str) -> None:
+def test_onnxruntime_matches_the_model(name: str) -> None:
     model, examples, features = learned(name)
     made = to_onnx(model, features)
     onnx.checker.check_model(made, full_check=True)
@@ -59,7 +59,7 @@ def test_unknown_names_of_columns_are_required() -> None:
             to_onnx(learned(name)[0])
 
 
-def test_labels_of_several_kinds_are_refused() -> None:
+def test_labels_of_mixed_types_are_rejected() -> None:
     model = KernelClassifier(max_features=256)
     for i in range(4):
         model.learn_one({"x": float(i)}, ["a", 1][i % 2])
@@ -67,7 +67,7 @@ def test_labels_of_several_kinds_are_refused() -> None:
         to_onnx(model)
 
 
-def test_one_row_at_a_time_and_none() -> None:
+def test_single_rows_and_empty_tables() -> None:
     model, examples, _ = learned("default")
     made = to_onnx(model)
     assert run(made, examples[:1])["variable"].shape == (1, 1)

@@ -42,7 +42,7 @@ def process(code: str, cache: Path | None) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
 
 
-def test_a_cold_process_says_once_that_it_compiles(tmp_path: Path) -> None:
+def test_a_cold_process_logs_compilation_once(tmp_path: Path) -> None:
     assert process(TWO_FUNCTIONS, tmp_path).stderr.count(MESSAGE) == 1
     assert process(TWO_FUNCTIONS, tmp_path).stderr == ""
 
@@ -56,7 +56,7 @@ def test_stored_code_that_cannot_be_read_is_compiled_again(tmp_path: Path) -> No
     assert process(TWO_FUNCTIONS, tmp_path).stderr == ""
 
 
-def test_a_process_that_can_write_nowhere_works_and_says_what_to_do() -> None:
+def test_a_process_without_a_writable_folder_works_and_warns() -> None:
     cold = process(NOTHING_CAN_BE_WRITTEN + TWO_FUNCTIONS + "print('done')", None)
     assert cold.stdout == "done\n"
     assert cold.stderr.count("set NUMBA_CACHE_DIR to a writable folder") == 1
@@ -68,7 +68,7 @@ def test_models_learn_where_nothing_can_be_written() -> None:
 
 
 @pytest.mark.slow
-def test_models_find_all_that_they_need_after_a_warm_up(tmp_path: Path) -> None:
+def test_models_compile_nothing_after_a_warm_up(tmp_path: Path) -> None:
     warm_up = process(
         "import sys; sys.argv = ['streamkernel', 'warm-up']; import streamkernel.__main__ as m; m.main()", tmp_path
     )
@@ -79,7 +79,7 @@ def test_models_find_all_that_they_need_after_a_warm_up(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == stored
 
 
-def test_importing_loads_no_package_that_only_some_need() -> None:
+def test_importing_loads_no_optional_package() -> None:
     heavy = ("pandas", "pyarrow", "matplotlib", "kafka", "ray", "sklearn", "starlette", "scipy.optimize")
     code = f"import sys, streamkernel; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -72,7 +72,7 @@ def of_constants(first, last):
     return fingerprint(names["span"])
 
 
-def test_functions_are_recompiled_when_constants_change_places():
+def test_functions_are_recompiled_when_constants_are_swapped():
     assert len({of_constants(*pair) for pair in ((8, 64), (64, 8), (8, 8), (64, 64))}) == 4
 
 
@@ -93,7 +93,7 @@ def test_functions_are_recompiled_when_code_that_they_emit_changes():
     assert len(found) == 2
 
 
-def test_numba_is_as_it_was_after_compiling_even_where_that_fails():
+def test_compiling_restores_numba_even_after_errors():
     def found():
         return [getattr(place, name) for place, name, _ in compiling._LEFT_OUT]
 

@@ -40,7 +40,7 @@ def test_the_median_is_that_of_all_pairs(n, d, seed, scale, norm):
     assert median_distance(rows(X), norm) == pytest.approx(median(X, norm), rel=1e-6)
 
 
-def test_each_part_of_a_kernel_has_the_median_of_what_it_reads():
+def test_each_part_of_a_kernel_has_the_median_of_its_inputs():
     X = np.random.default_rng(0).normal(size=(256, 3)) * [1.0, 10.0, 100.0]
     kernel = Gaussian("median").on("a") + Laplacian("median", median_factor=0.5).on("b", "c") * Gaussian(7.0)
     features = RandomFeatures(kernel, n_features=8)
@@ -68,13 +68,13 @@ def test_one_outlier_does_not_move_the_median(outlier):
 
 
 @pytest.mark.parametrize("offset", [1e3, 1e6, 1.7e9, 1e12])
-def test_where_the_origin_is_does_not_matter(offset):
+def test_translation_does_not_change_the_median(offset):
     """Times in seconds, or prices: only differences count."""
     X = 100.0 * np.random.default_rng(0).normal(size=(256, 4))
     assert median_distance(rows(X + offset)) == pytest.approx(median(X), rel=0.01)
 
 
-def test_examples_that_decide_the_bandwidth_are_learned_whatever_they_are():
+def test_all_examples_that_decide_the_bandwidth_are_learned():
     """A value that is usable with the provisional bandwidth may be none with the next; the model goes on."""
     xs, ys = examples(300)
     xs = [{name: 1e-6 * value for name, value in x.items()} for x in xs]
@@ -102,7 +102,7 @@ def test_the_bandwidth_is_a_multiple_of_the_median(multiple):
             assert features.kernel_.sigma == model.kernel_.sigma == pytest.approx(multiple * median(X[:seen]), rel=1e-9)
 
 
-def test_a_model_of_the_stream_is_its_scale():
+def test_the_model_uses_the_bandwidth_of_the_stream():
     """Inputs in other units make the same model, with the bandwidth in other units."""
     xs, ys = examples(400)
     scaled = [{name: 1024.0 * value for name, value in x.items()} for x in xs]
@@ -112,7 +112,7 @@ def test_a_model_of_the_stream_is_its_scale():
         assert other.predict_proba_one(x2) == pytest.approx(model.predict_proba_one(x), rel=1e-3)
 
 
-def test_a_refused_example_decides_nothing():
+def test_a_rejected_example_does_not_influence_the_bandwidth():
     xs, ys = examples(60)
     model, twin = classifier(kernel=Gaussian()), classifier(kernel=Gaussian())
     for x, y in zip(xs, ys, strict=True):

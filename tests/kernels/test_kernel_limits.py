@@ -43,7 +43,7 @@ def test_nu_beyond_what_float32_draws_is_refused():
 
 @pytest.mark.parametrize("value", [5e-324, 1e-300, 1e-46, 1e-40])
 @pytest.mark.parametrize("kernel", [kernels.ChiSquared(), kernels.Intersection(), kernels.JensenShannon()], ids=repr)
-def test_a_tiny_share_is_as_good_as_none(kernel, value):
+def test_a_tiny_factor_is_negligible(kernel, value):
     assert estimate(kernel, {"a": value, "b": 1.0}, {"b": 1.0}) == pytest.approx(1.0, abs=0.1)
 
 
@@ -67,21 +67,21 @@ def test_numpys_numbers_are_parameters_and_can_be_saved(number, tmp_path):
         kernels.ArcCosine(1.0)
 
 
-def test_a_tuple_as_a_name_is_no_output_of_a_transform():
+def test_a_tuple_name_is_distinct_from_a_transforms_output():
     """Inside a kernel outputs are told apart from the example's names by the number of their transform."""
     kernel = kernels.Gaussian(1.0).of("absolute") + 0.01 * kernels.Gaussian(1.0)
     x, x2 = {(1, "a"): 3.0, "a": 2.0}, {(1, "a"): 3.0, "a": 1.0}
     assert estimate(kernel, x, x2) == pytest.approx(kernel(x, x2), abs=0.05)
 
 
-def test_a_kernel_on_one_indicator_reads_the_string_that_makes_it():
+def test_a_kernel_on_an_indicator_reads_its_string():
     kernel = kernels.Gaussian(1.0).on("colour=red")
     x, x2 = {"colour": "red"}, {"colour": "blue"}
     assert kernel(x, x2) == pytest.approx(math.exp(-0.5))
     assert estimate(kernel, x, x2) == pytest.approx(kernel(x, x2), abs=0.05)
 
 
-def test_examples_that_are_alike_can_be_preconditioned_with_any_epsilon():
+def test_equal_examples_can_be_preconditioned_with_any_epsilon():
     for epsilon in (1e-300, 1e-20, 1e-16):
         model = KernelRegressor(kernels.Gaussian(1.0), learner=learners.DSG(batch_size=4, preconditioner=epsilon))
         for _ in range(40):

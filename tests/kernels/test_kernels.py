@@ -117,7 +117,7 @@ def told(values):
 
 
 @given(positive, positive)
-def test_values_are_those_of_scikit_learn(a, b):
+def test_values_match_scikit_learn(a, b):
     x, x2, A, B = told(a), told(b), [a], [b]
     distance = np.linalg.norm(np.subtract(a, b))
     known = {
@@ -213,7 +213,7 @@ def test_the_order_of_names_and_names_that_are_zero_change_nothing(name):
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != "of a function"])
-def test_a_model_of_any_kernel_learns_and_is_kept(name, tmp_path):
+def test_models_of_any_kernel_learn_and_are_saved(name, tmp_path):
     xs, ys = examples(300)
     xs = [{feature: abs(value) for feature, value in x.items()} for x in xs]
     targets = [x["x0"] * x["x1"] for x in xs]
@@ -230,7 +230,7 @@ def test_a_model_of_any_kernel_learns_and_is_kept(name, tmp_path):
         assert content(learn(twin, xs[:9], labels[:9])) == content(learn(one, xs[:9], labels[:9]))
 
 
-def test_a_kernel_of_a_function_is_pickled_but_not_written(tmp_path):
+def test_a_kernel_of_a_function_is_pickled_but_not_saved(tmp_path):
     model = learn(regressor(kernel=ALL["Gaussian"].of(_total)), [{"a": 1.0}], [1.0])
     assert predictions(pickle.loads(pickle.dumps(model)), [{"a": 2.0}]) == predictions(model, [{"a": 2.0}])
     with pytest.raises(ValueError, match="Expected a transform by its name"):
@@ -263,7 +263,7 @@ def _total(x):
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_what_is_outside_of_the_domain_is_named_and_changes_nothing(kernel, x, message):
+def test_values_outside_the_domain_are_named_and_change_nothing(kernel, x, message):
     """In a model that has learnt and in a new one, in batches and not; and by the kernel itself where it can tell."""
     good = {"a": 0.5, "b": 0.25}
     for model in (classifier(kernel=kernel), regressor(kernel=kernel, batch_size=4)):
@@ -340,7 +340,7 @@ def test_a_kernel_of_pending_bandwidth_has_no_value():
         (kernels.Hellinger() + kernels.Laplacian())({"a": 1.0}, {"a": 2.0})
 
 
-def test_strings_are_the_indicators_that_a_one_hot_encoder_makes():
+def test_strings_match_one_hot_indicators():
     xs = [{"size": float(i % 5), "colour": ("red", "green", "blue")[i % 3], ("c", 1): str(i % 2)} for i in range(200)]
     told = [{"size": x["size"], f"colour={x['colour']}": 1, f"('c', 1)={x[('c', 1)]}": True} for x in xs]
     ys = [x["colour"] == "red" and x["size"] > 2 for x in xs]

@@ -29,7 +29,7 @@ def at(kernel, multiple):
 
 @pytest.mark.parametrize("kernel", BASES, ids=repr)
 @given(x=VALUES, x2=VALUES)
-def test_it_is_the_mean_of_the_kernels_at_each_bandwidth(kernel, x, x2):
+def test_the_kernel_is_the_mean_over_its_bandwidths(kernel, x, x2):
     values = [at(kernel, m)(x, x2) for m in MULTIPLES]
     assert MultiScale(kernel, MULTIPLES)(x, x2) == pytest.approx(sum(values) / 3.0, rel=1e-9, abs=1e-12)
 
@@ -84,7 +84,7 @@ def test_one_scale_is_the_kernel():
 
 
 @pytest.mark.parametrize("base", [Gaussian("median"), Laplacian("median"), Matern(1.5, "median", median_factor=0.5)])
-def test_its_bandwidth_is_that_of_its_kernel(base):
+def test_the_bandwidth_is_that_of_the_base_kernel(base):
     xs, ys = examples(300)
     multi_scale, plain = (learn(classifier(kernel=k), xs, ys) for k in (MultiScale(base), base))
     assert multi_scale.kernel_ == MultiScale(plain.kernel_)
@@ -98,7 +98,7 @@ def test_its_bandwidth_is_that_of_its_kernel(base):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seen", [0, 5, 300])
-def test_a_model_with_several_scales_is_kept(way, seen, tmp_path):
+def test_a_model_with_several_scales_is_saved_and_loaded(way, seen, tmp_path):
     xs, ys = examples(330)
     kernel = MultiScale(Gaussian("median"), (0.25, 1.0)) + MultiScale(Laplacian("median")).on("x0")
     model = learn(classifier(kernel=kernel), xs[:seen], ys[:seen])
@@ -130,7 +130,7 @@ def test_extreme_bandwidths_and_multiples_stay_finite(scale):
     assert math.isfinite(model.predict_one({"a": 3.0 * scale}))
 
 
-def test_it_learns_what_is_smooth_and_what_is_fine():
+def test_smooth_and_fine_structure_are_learned():
     """Where one bandwidth is too wide for the one or too narrow for the other."""
     generator = np.random.default_rng(0)
     xs = [{"a": a} for a in generator.uniform(-3.0, 3.0, 6000).tolist()]

@@ -48,7 +48,7 @@ def test_the_first_row_that_cannot_be_used_is_named(learner, several):
             model.predict_many(frame(xs))
 
 
-def test_the_rows_are_shared_out(several):
+def test_rows_are_divided_among_threads(several):
     met = threading.Barrier(2, timeout=LIMIT)
     parts = []
 

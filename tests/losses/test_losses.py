@@ -57,7 +57,7 @@ def signs(y, columns):
 
 
 @given(problems())
-def test_the_derivative_is_that_of_the_value(problem):
+def test_the_derivative_matches_finite_differences(problem):
     loss, f, y = problem
     h = 1e-5
     m, r = signs(y, len(f)) * f, np.abs(f - y)
@@ -136,7 +136,7 @@ def test_the_other_losses_are_above_their_tangents(problem, data):
 
 
 @given(st.lists(st.tuples(score, st.booleans()), min_size=2, max_size=20))
-def test_binary_values_are_those_of_scikit_learn(pairs):
+def test_binary_values_match_scikit_learn(pairs):
     f, y = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs], int)
     logistic = np.mean([losses.Logistic().value(score, target) for score, target in zip(f, y, strict=True)])
     # The probability of the actual class, because scikit-learn clips what float64 rounds to 1.
@@ -152,7 +152,7 @@ def test_binary_values_are_those_of_scikit_learn(pairs):
 
 
 @given(st.lists(st.floats(-10, 10), min_size=2, max_size=6), st.data())
-def test_softmax_values_are_those_of_scikit_learn(scores, data):
+def test_softmax_values_match_scikit_learn(scores, data):
     f, y = np.array(scores), data.draw(st.integers(0, len(scores) - 1))
     expected = metrics.log_loss([y], special.softmax(f)[None], labels=range(len(f)))
     assert losses.Softmax().value(f, y) == pytest.approx(expected, rel=1e-6, abs=1e-6)
@@ -162,7 +162,7 @@ def test_softmax_values_are_those_of_scikit_learn(scores, data):
 
 
 @given(score, score, st.floats(0.01, 10))
-def test_values_for_numbers_are_those_of_scikit_learn_and_scipy(f, y, delta):
+def test_regression_values_match_scikit_learn_and_scipy(f, y, delta):
     assert losses.Square().value(f, y) == pytest.approx(0.5 * metrics.mean_squared_error([y], [f]))
     assert losses.Huber(delta).value(f, y) == pytest.approx(special.huber(delta, f - y))
     absolute = metrics.mean_absolute_error([y], [f])
@@ -175,13 +175,13 @@ def test_values_for_numbers_are_those_of_scikit_learn_and_scipy(f, y, delta):
 
 
 @given(score, st.sampled_from([-1, 1]))
-def test_the_smooth_losses_of_a_margin_are_those_of_scipy(f, y):
+def test_smooth_margin_losses_match_scipy(f, y):
     """The smooth hinge is Huber's function of the hinge; the sigmoid loss is the chance of the other class."""
     assert losses.SmoothHinge().value(f, y) == pytest.approx(special.huber(1.0, max(0.0, 1.0 - y * f)))
     assert losses.Sigmoid().value(f, y) == pytest.approx(special.expit(-y * f))
 
 
-def test_what_minimises_the_pinball_loss_is_the_quantile():
+def test_the_quantile_minimises_the_pinball_loss():
     y = np.random.default_rng(1).exponential(size=999)
     for tau in (0.05, 0.5, 0.9):
         total = [sum(losses.Quantile(tau).value(f, target) for target in y) for f in np.sort(y)]
@@ -224,7 +224,7 @@ def test_residuals_of_any_size_have_finite_losses(loss):
         assert np.isfinite(loss.derivative(f, y)).all()
 
 
-def test_names_stand_for_losses():
+def test_losses_by_name():
     assert losses.resolve_loss("logistic", True) == losses.Logistic()
     assert losses.resolve_loss(losses.Huber(2.0), False) == losses.Huber(2.0)
     for name, for_classes in [("square", True), ("hinge", False), ("none", True), (losses.Square(), True)]:

@@ -135,7 +135,7 @@ def test_replicas_grow_by_blocks_of_their_own(rule, cap):
     assert len(drawn) > 3
 
 
-def test_a_model_alone_at_its_cap_grows_no_more():
+def test_a_single_model_at_its_cap_does_not_grow():
     xs, ys = stream(300)
     model = KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL))
     rounds(model, xs, ys, 3, 20)
@@ -179,7 +179,7 @@ def test_other_kernels_of_first_order(kernel):
 
 @max_examples(20)
 @given(st.integers(1, 9), st.lists(st.integers(0, 40), min_size=2, max_size=4))
-def test_examples_that_wait_for_a_batch_are_not_lost(batch, lengths):
+def test_buffered_examples_are_not_lost(batch, lengths):
     xs, ys = stream(sum(lengths))
     models, at = [], 0
     for n in lengths:
@@ -192,7 +192,7 @@ def test_examples_that_wait_for_a_batch_are_not_lost(batch, lengths):
 
 
 @pytest.mark.parametrize("lengths", [(13, 10), (2, 1), (0, 1), (0, 0)])
-def test_examples_that_wait_in_a_base_are_learned_once(lengths):
+def test_buffered_examples_of_a_base_are_learned_once(lengths):
     xs, ys = stream(80)
     for divide in (True, False):
         model = learnt(KernelRegressor(**nested(learner="dsg", batch_size=8, **SMALL)), xs[:13], ys[:13])
@@ -220,7 +220,7 @@ def branches(lengths, n=103):
 
 
 @pytest.mark.parametrize(("lengths", "n"), [((1, 1), 2), ((5, 1, 3), 3), ((1, 0), 1), ((0, 1), 1)])
-def test_what_waited_in_a_base_and_was_learned_since_is_refused(lengths, n):
+def test_a_base_with_buffered_examples_learned_since_is_rejected(lengths, n):
     models, base = branches(lengths)
     refused(models[0], f"got 3 that {n} of {len(lengths)} models have already learned", *models[1:], base=base)
 
@@ -402,7 +402,7 @@ def larger_groups(**options):
     )
 
 
-def test_groups_that_began_after_the_base_count_in_full():
+def test_groups_newer_than_the_base_count_fully():
     """Both have begun the same larger group since; so have models that were never the same."""
     xs, ys = stream(6000)
     model = learnt(larger_groups(), xs[:600], ys[:600])
@@ -423,7 +423,7 @@ def test_groups_that_began_after_the_base_count_in_full():
         assert np.abs(both - (A + B - C)).max() < 1e-4 * np.trace(both) / len(both)
 
 
-def test_a_group_that_only_some_have():
+def test_a_group_of_only_some_models():
     xs, ys = stream(5000)
     one, other = larger_groups(), larger_groups()
     learnt(one, xs[:4500], ys[:4500])
@@ -494,7 +494,7 @@ def test_the_order_of_models_matters_little(name):
 
 @pytest.mark.parametrize("way", ["file", "pickle"])
 @pytest.mark.parametrize("name", MODELS)
-def test_merged_models_are_saved_and_learn_on(name, way, tmp_path):
+def test_merged_models_are_saved_and_continue_learning(name, way, tmp_path):
     merged = made(name, 300, 1).merge(made(name, 263, 2), made(name, 259, 3))
     twin = saved_and_loaded(merged, tmp_path) if way == "file" else pickle.loads(pickle.dumps(merged))
     assert content(twin) == content(merged)
@@ -507,7 +507,7 @@ def test_merged_models_are_saved_and_learn_on(name, way, tmp_path):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_replicas_that_were_pickled_give_the_same_bits(name):
+def test_pickled_replicas_give_the_same_bits(name):
     model = made(name, 300)
     root = model_merging.summarize(model)
     merged = []
@@ -531,7 +531,7 @@ def test_replicas_that_were_pickled_give_the_same_bits(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_that_learned_nothing_change_nothing(name):
+def test_untrained_models_change_nothing(name):
     kind, options = MODELS[name]
     model, empty = made(name, 300), kind(**nested(**options))
     model_merging.summarize(model)  # takes the step that examples wait for
@@ -548,7 +548,7 @@ def test_models_that_learned_nothing_change_nothing(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_that_learned_nothing_change_nothing_beside_a_base(name):
+def test_untrained_models_change_nothing_with_a_base(name):
     kind, options = MODELS[name]
     base, xs = made(name, 301), stream(30)[0]  # none waits for a batch of 7
     model_merging.summarize(base)
@@ -573,7 +573,7 @@ def close(told):
     return pytest.approx(told, abs=1e-6)
 
 
-def test_an_empty_model_takes_bandwidths_over():
+def test_an_untrained_model_adopts_bandwidths():
     xs, ys = stream(400)
     for options in ({}, {"learner": "dsg"}):
         model = learnt(KernelRegressor(**nested(max_features=64, **options)), xs, ys)
@@ -643,7 +643,7 @@ def test_labels_in_another_order(labels, loss, order):
     ("first", "second"),
     [("a", "b"), ("a", "a"), ("ab", "c"), ("ab", "bc"), ("abc", "cd"), ("a", "cba"), ("ab", "cdef")],
 )
-def test_labels_that_only_one_knows(first, second, loss, order):
+def test_labels_of_only_one_model(first, second, loss, order):
     one, other = halves(first, second, **SMALL, loss=loss, learner=order)
     xs = stream(60, seed=3)[0]
     scores = [dict(zip(m.labels, np.zeros(len(m.labels)), strict=True)) for m in (one, other)]
@@ -750,7 +750,7 @@ def test_moments_are_those_of_all_events(first, lists, centre):
 
 
 @pytest.mark.parametrize("n", [5000, 16_300, 40_000])
-def test_moments_that_were_halved_since(n):
+def test_moments_halved_since_the_base(n):
     """What is left of the base counts once; each replica's own events as it counts them."""
     generator = np.random.default_rng(0)
     values = generator.normal(1.7e9, 5.0, n + 3 * 9000)
@@ -772,11 +772,11 @@ def test_moments_that_were_halved_since(n):
         assert np.sqrt(squares / count) == pytest.approx(5.0, rel=0.02)
 
 
-def test_scales_of_a_file_of_before_are_merged_among_themselves():
+def test_scales_of_older_files_merge_with_each_other():
     now = [observed([{"a": v} for v in values]).tensors() for values in ([1.0, 2.0], [3.0])]
     before = [part | {"scales.moments": part["scales.moments"][:, :3]} for part in now]
     assert moments.merge_scales(before, None)["scales.moments"] == pytest.approx(np.array([[3.0, 2.0, 2.0]]))
-    with pytest.raises(MergeError, match="in another way"):
+    with pytest.raises(MergeError, match="treat missing values alike"):
         moments.merge_scales([now[0], before[1]], None)
 
 
@@ -840,7 +840,7 @@ def test_pruned_models(order):
     assert merged.n_features <= most * model._learner.block_size
 
 
-def test_models_that_were_pruned_in_their_own_ways():
+def test_models_that_were_pruned_differently():
     """First-order ones are united if there is room, all others refused."""
     one, other = pruned(600, seed=1), pruned(600, seed=2)
     xs, _ = stream(9)
@@ -850,14 +850,14 @@ def test_models_that_were_pruned_in_their_own_ways():
     found = np.array(united.predict_many(frame(xs))) - united._learner.numbers["offset"]
     assert (united.n_features, found) == (64, pytest.approx(0.5 * f[0] + 0.5 * f[1], abs=1e-9))
     model, second = pruned(2500, "newton", seed=1), pruned(2500, "newton", seed=2)
-    refused(model, "pruned in another way", second)
+    refused(model, "pruned differently", second)
     xs, ys = stream(2500)
     plain = learnt(KernelRegressor(**nested(**{**SMALL, "max_features": 256})), xs, ys)
     model_merging.summarize(plain)
-    refused(model, "pruned in another way", model, base=plain)
+    refused(model, "pruned differently", model, base=plain)
 
 
-def test_a_job_under_way_comes_to_nothing():
+def test_a_running_job_is_abandoned():
     xs, ys = stream(400)
     told = {**SMALL, "learner": "dsg", "pruning": upkeep.Pruning(every=256, window=128, keep=0.25)}
     one, other = (KernelRegressor(**nested(**told)) for _ in range(2))
@@ -924,7 +924,7 @@ def test_other_classes_are_refused():
     assert errors.MergeError is MergeError
 
 
-def test_bandwidths_that_are_not_yet_taken_are_refused():
+def test_pending_bandwidths_are_rejected():
     xs, ys = stream(300)
     for options in ({}, {"learner": "dsg"}, {"learner": "dsg", "batch_size": 200}):
         young = learnt(KernelRegressor(**nested(max_features=64, **options)), xs[:90], ys[:90])
@@ -945,7 +945,7 @@ def test_other_bandwidths_and_scales_are_refused():
     refused(model, "scale their inputs or none", given)
 
 
-def test_a_base_that_is_none_is_refused():
+def test_a_wrong_base_is_rejected():
     xs, ys = stream(400)
     for order in ("newton", "dsg"):
         one, other = (learnt(KernelRegressor(**nested(learner=order, **SMALL)), xs[:307], ys[:307]) for _ in range(2))
@@ -995,7 +995,7 @@ BRANCHES = {
 
 
 @pytest.mark.parametrize("name", BRANCHES)
-def test_models_that_went_on_from_a_base_are_never_taken_for_others(name):
+def test_models_that_continued_from_a_base_are_recognised(name):
     """Whatever waits for a step in them or in the base, however little is new, and merged before or not."""
     xs, ys = stream(1500)
     still = ([xs[0]] * 1500, ys)
@@ -1028,7 +1028,7 @@ def test_models_with_nan_are_refused():
     refused(one, "got NaN or infinity", other)
 
 
-def test_models_together_over_the_cap_are_refused():
+def test_models_over_the_cap_together_are_rejected():
     xs, ys = stream(300)
     models = []
     for i in range(2):

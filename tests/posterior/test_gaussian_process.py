@@ -67,14 +67,14 @@ def test_predictions_follow_the_units_and_the_origin_of_the_targets(a, b):
         other.learn_one(x, a * y + b)
 
 
-def test_equal_targets_are_predicted_without_a_doubt():
+def test_equal_targets_are_predicted_with_certainty():
     model = learn(gp(n_features=16), XS, [5.0] * 300)
     assert model.predict_one(XS[0]) == 5.0
     assert model.predict_one(XS[0], with_dist=True).sigma < 1e-6
 
 
 @pytest.mark.parametrize("name", ["Friedman", "Planes2D"])
-def test_intervals_hold_what_they_promise(name):
+def test_interval_coverage(name):
     """Each event is predicted before it is learnt, from the 21st on, with untuned defaults; the true σ² is 1."""
     model, inside = gp(), {0.5: 0, 0.9: 0, 0.95: 0}
     for i, (x, y) in enumerate(getattr(synth, name)(seed=1).take(2000)):
@@ -88,7 +88,7 @@ def test_intervals_hold_what_they_promise(name):
 
 
 @pytest.mark.parametrize("options", [MODELS["operator"], MODELS["points"]], ids=["operator", "points"])
-def test_the_regressor_takes_the_steps_of_its_parts(options):
+def test_the_regressor_matches_its_parts(options):
     """Whole batches, σ²/n for the n examples seen, each block new at first."""
     model = learn(gp(**options), XS[:17], YS[:17])
     phi, phi2 = (FeatureMap(Gaussian(1.5), 12, seed, 0) for seed in (0, 1))
@@ -122,7 +122,7 @@ def test_the_regressor_takes_the_steps_of_its_parts(options):
     assert len(model._seen.posterior._learned.pending) == 2
 
 
-def test_the_variance_is_known_at_the_points_alone():
+def test_the_variance_is_known_only_at_the_points():
     model = learn(gp(**MODELS["points"]), XS[:20], YS[:20])
     same = dict(reversed(XS[1].items())) | {"more": 0.0}
     assert model.predict_one(same, with_dist=True).sigma == model.predict_one(XS[1], with_dist=True).sigma
@@ -158,7 +158,7 @@ def test_a_huge_target_that_only_the_mean_refuses_changes_nothing():
     assert content(model) == before
 
 
-def test_with_dist_says_what_river_says():
+def test_with_dist_matches_river():
     model = learn(gp(n_features=16), XS, YS)
     distribution = model.predict_one(XS[0], with_dist=True)
     assert isinstance(distribution, proba.Gaussian)
@@ -170,7 +170,7 @@ def test_with_dist_says_what_river_says():
 @pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
 @max_examples(4)
 @given(sizes=st.lists(st.one_of(st.just(0), st.integers(1, 90)), max_size=20))
-def test_it_learns_the_same_in_any_grouping_and_whatever_is_predicted(options, sizes):
+def test_neither_grouping_nor_predictions_change_learning(options, sizes):
     model, done = gp(**options), 0
     for size in sizes:
         if size == 0:
@@ -265,7 +265,7 @@ def test_a_real_stream_is_learned():
     assert np.var(errors[100:]) < 0.5 * np.var(ys[100:])
 
 
-def test_the_forms_are_what_they_are_called():
+def test_the_forms_match_their_names():
     assert isinstance(gp()._seen.posterior, Recursive)
     for name in ("operator", "points"):
         assert isinstance(gp(**MODELS[name])._seen.posterior, Stochastic)

@@ -16,7 +16,7 @@ from streamkernel.posterior.stochastic import OperatorVariance, RidgeFunctions
 
 
 @pytest.mark.parametrize("nu", [0.0, 0.4])
-def test_the_operator_makes_the_printed_steps(nu):
+def test_steps_of_the_operator_match_the_paper(nu):
     """One feature a block and one example a step, as they are printed."""
     generator = np.random.default_rng(1)
     phis, phis2 = generator.normal(size=(2, 12, 12))
@@ -33,7 +33,7 @@ def test_the_operator_makes_the_printed_steps(nu):
 
 @max_examples(25)
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(0, 99))
-def test_the_operator_and_the_functions_are_those_of_the_reference_step_by_step(width, size, seed):
+def test_the_operator_and_the_functions_match_the_reference(width, size, seed):
     """Blocks and batches, with old blocks moved again."""
     generator = np.random.default_rng(seed)
     A, f = OperatorVariance(width), RidgeFunctions(width, columns=3)

@@ -31,7 +31,7 @@ def found(model):
     return np.array([(d.mu, d.sigma**2) for d in distributions])
 
 
-def test_it_is_the_process_with_the_noise_of_each_example():
+def test_weights_are_noise_variances_of_examples():
     """scikit-learn's posterior with alpha = noise/w, and the closed form for these very features."""
     X, y = frame(XS).to_numpy(), np.array(YS)
     model = learned(W, kernel=Gaussian(1.5), noise=0.05, n_features=1000)
@@ -78,7 +78,7 @@ def test_the_likelihood_of_weighted_targets_is_that_of_their_noise():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_weight_of_0_changes_nothing_and_1_is_none(name):
+def test_a_weight_of_0_changes_nothing_and_1_is_the_default(name):
     plain, with_zeros = gp(**MODELS[name]), gp(**MODELS[name])
     for i, (x, y) in enumerate(zip(XS[:N], YS[:N], strict=True)):
         plain.learn_one(x, y)
@@ -88,7 +88,7 @@ def test_a_weight_of_0_changes_nothing_and_1_is_none(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_many_are_one_after_the_other_and_files_keep_weights(name, tmp_path):
+def test_tables_match_single_examples_and_files_keep_weights(name, tmp_path):
     weights = W[:N].copy()
     weights[::7] = 0.0
     one, many = learned(weights, **MODELS[name]), gp(**MODELS[name])

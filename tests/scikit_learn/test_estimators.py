@@ -42,7 +42,7 @@ ROWS = [dict(enumerate(row)) for row in X.tolist()]
 @pytest.mark.parametrize("y", [Y, THREE], ids=["two", "three"])
 @pytest.mark.parametrize("weights", [None, W], ids=["no weights", "weights"])
 @pytest.mark.parametrize("learner", ["newton", "dsg"])
-def test_a_classifier_is_its_online_model_event_by_event(learner: str, weights: Any, y: Any) -> None:
+def test_a_classifier_equals_its_online_model(learner: str, weights: Any, y: Any) -> None:
     online = streamkernel.KernelClassifier(learner=learner, **SMALL)
     for x, label, w in zip(ROWS, y.tolist(), (np.ones(300) if weights is None else weights).tolist(), strict=True):
         online.learn_one(x, label, w)
@@ -55,7 +55,7 @@ def test_a_classifier_is_its_online_model_event_by_event(learner: str, weights: 
     assert model.model_.n_steps == online.n_steps
 
 
-def test_a_regressor_is_its_online_model_event_by_event() -> None:
+def test_a_regressor_equals_its_online_model() -> None:
     online = streamkernel.KernelRegressor(Gaussian(2.0), loss="huber", **SMALL)
     for x, target, w in zip(ROWS, X[:, 0].tolist(), W.tolist(), strict=True):
         online.learn_one(x, target, w)
@@ -63,7 +63,7 @@ def test_a_regressor_is_its_online_model_event_by_event() -> None:
     np.testing.assert_array_equal(model.predict(X), [online.predict_one(x) for x in ROWS])
 
 
-def test_a_detector_is_its_online_model_event_by_event() -> None:
+def test_a_detector_equals_its_online_model() -> None:
     online = streamkernel.KernelNoveltyDetector(nu=0.2, **SMALL)
     for x in ROWS:
         online.learn_one(x)
@@ -74,7 +74,7 @@ def test_a_detector_is_its_online_model_event_by_event() -> None:
     assert set(model.fit_predict(X)) == {-1, 1}
 
 
-def test_fit_learns_rows_in_an_order_of_its_own_and_partial_fit_in_theirs() -> None:
+def test_fit_shuffles_rows_and_partial_fit_does_not() -> None:
     order = np.random.default_rng(5).permutation(300)
     once = KernelClassifier(seed=5, **SMALL).fit(X, Y, W)
     same = KernelClassifier(seed=5, shuffle=False, **SMALL).fit(X[order], Y[order], W[order])
@@ -119,7 +119,7 @@ ERRORS = {
     "weights too large": (lambda: KernelRegressor().fit(X, X[:, 0], W * 1e12), "Expected a weight from 0 to 1e.09"),
     "one class": (lambda: KernelClassifier().fit(X, ["up"] * 300), "at least two classes in y, got one class"),
     "one class with a weight": (lambda: KernelClassifier().fit(X, Y, (Y == "up") * 1.0), "got one class: ..up"),
-    "no classes at first": (lambda: KernelClassifier().partial_fit(X, Y), "Expected classes in the first call"),
+    "no classes at first": (lambda: KernelClassifier().partial_fit(X, Y), "Expected classes, those of all later calls"),
     "one class at first": (lambda: KernelClassifier().partial_fit(X, Y, classes=["up"]), "at least two classes"),
     "another class": (lambda: KernelClassifier().partial_fit(X, Y, classes=["no", "up"]), r"\['no', 'up'\], got \['d"),
     "a later class": (lambda: KernelClassifier().fit(X, Y).partial_fit(X, THREE), "got"),

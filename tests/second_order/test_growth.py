@@ -81,7 +81,7 @@ def test_every_kernel_grows_and_any_grouping_of_events_has_the_same_bits(kernel)
 
 @max_examples(10)
 @given(st.lists(st.integers(1, 600), min_size=1, max_size=6), st.sampled_from([1, 7, 100]), st.booleans())
-def test_calls_of_any_sizes_across_looks_have_the_same_bits(sizes, batch, forgets):
+def test_calls_of_any_size_across_checks_have_the_same_bits(sizes, batch, forgets):
     xs, ys = examples(560, ("b", "a", "d"), seed=1)
     options = {"batch_size": None if batch == 1 else batch, "forgetting": 0.99 if forgets else 1.0}
     one = in_calls(classifier(**options), xs, ys, [560])
@@ -101,7 +101,7 @@ def test_the_cache_does_not_change_a_bit(kernel, cache_bytes):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kernel", [None, k.Gaussian(1.5), k.ArcCosine(1)], ids=repr)
-def test_a_copy_continues_with_the_same_bits_around_looks(kernel, way, tmp_path):
+def test_a_copy_continues_with_the_same_bits_around_checks(kernel, way, tmp_path):
     """Before, at and after those where a group begins; from 512 on examples wait that a new group has not seen."""
     xs, ys = fine(1100)
     begun, model = [], regressor(kernel=kernel)
@@ -124,7 +124,7 @@ def test_a_copy_continues_with_the_same_bits_around_looks(kernel, way, tmp_path)
 
 
 @pytest.mark.parametrize("cap", [20, 24, 36, 40, 64, 100])
-def test_features_never_exceed_the_cap_and_only_looks_change_them(cap):
+def test_features_never_exceed_the_cap_and_only_checks_change_them(cap):
     xs, ys = fine(4200, moves=2500)
     model, seen = regressor(kernel=k.Gaussian(1.5), max_features=cap), set()
     for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
@@ -139,7 +139,7 @@ def test_features_never_exceed_the_cap_and_only_looks_change_them(cap):
     assert max(seen) == {20: 4, 24: 6, 36: 6, 40: 10, 64: 16, 100: 16}[cap]
 
 
-def test_memory_is_flat_once_it_has_grown():
+def test_memory_is_flat_after_growth():
     """Where the stream moves, larger groups end and others begin, in no more room."""
     xs, ys = fine(9000, moves=5000)
     regressor().learn_one(xs[0], ys[0])
@@ -185,7 +185,7 @@ def test_a_class_that_appears_after_growth_leaves_the_scores_of_the_others(loss)
     assert np.mean(right[-500:]) > 0.75
 
 
-def test_a_larger_group_that_is_no_better_does_not_end_what_is_good():
+def test_a_larger_group_that_is_no_better_ends_no_good_group():
     """Of one bandwidth and few features: 16 blocks happen to be worse than 8, and than those by constant steps."""
     xs, y = fine(6000)
     model = regressor(kernel=k.Gaussian(1.5), max_features=256)
@@ -199,7 +199,7 @@ def test_a_larger_group_that_is_no_better_does_not_end_what_is_good():
     assert np.mean((p - y[5000:]) ** 2) < 0.05 * np.var(y)
 
 
-def test_what_is_refused_at_a_look_changes_nothing():
+def test_a_rejected_example_at_a_check_changes_nothing():
     xs, ys = fine(300)
     model, spoilt = learn(regressor(), xs[:255], ys[:255]), {**xs[0], "x1": float("inf")}
     before = content(model)
@@ -214,7 +214,7 @@ def test_what_is_refused_at_a_look_changes_nothing():
 
 
 @pytest.mark.parametrize("bad", [0, 255, 256, 257, 511, 512, 599])
-def test_rows_before_one_that_is_refused_are_learned_across_looks(bad):
+def test_rows_before_a_rejected_one_are_learned_across_checks(bad):
     xs, y = fine(600)
     X = np.array([list(x.values()) for x in xs])
     f, whole = (
@@ -247,7 +247,7 @@ def test_targets_that_are_constant_when_a_group_begins_do_no_harm():
 
 @max_examples(30)
 @given(st.integers(0, 1000), st.integers(2, 20), st.data())
-def test_the_mixture_without_functions_is_what_the_others_alone_say(seed, n, data):
+def test_the_mixture_without_some_functions_equals_that_of_the_others(seed, n, data):
     """With what those gone said as their target: (A v)_others = A_others v_others, and A as if they never were."""
     gone = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=n - 1, unique=True).map(sorted))
     generator = np.random.default_rng(seed)
@@ -286,7 +286,7 @@ DUE = {
 
 
 @pytest.mark.parametrize(("losses", "options", "stage"), DUE.values(), ids=DUE)
-def test_a_larger_group_begins_where_it_is_worth_it_and_ends_where_it_is_not(losses, options, stage):
+def test_larger_groups_start_if_useful_and_end_if_not(losses, options, stage):
     """Losses of the best single block, the largest group, and the best constant steps on a single block."""
     single, own, steady = losses
     told = {"stage": 2, "rung": 2, "seen": 4096, "last": 3, **options}

@@ -100,7 +100,7 @@ def same(f, reference, X, y, names, rtol=1e-6, w=None):
 
 @pytest.mark.parametrize(("forgetting", "l2"), [(1.0, 0.0), (0.99, 0.0), (0.995, 0.05)])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_compiled_functions_are_the_printed_ones(loss, forgetting, l2):
+def test_compiled_functions_match_the_reference(loss, forgetting, l2):
     compiled, _, columns = LOSSES[loss]
     names = names_in_order(mixture(losses.Square()), 5)
     intercept = 0 if compiled.for_classes else state.MEAN
@@ -109,7 +109,7 @@ def test_the_compiled_functions_are_the_printed_ones(loss, forgetting, l2):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_an_example_of_a_weight_counts_as_printed(loss):
+def test_weighted_examples_match_the_reference(loss):
     compiled, _, columns = LOSSES[loss]
     names = names_in_order(mixture(losses.Square()), 5)
     f, reference = both(loss, names, intercept=0 if compiled.for_classes else state.MEAN)
@@ -118,7 +118,7 @@ def test_an_example_of_a_weight_counts_as_printed(loss):
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.99])
-def test_of_more_names_than_that_only_the_diagonal_is_kept(forgetting):
+def test_only_the_diagonal_is_kept_beyond_the_dense_names(forgetting):
     names = names_in_order(mixture(losses.Square()), linear_state.DENSE + 20)
     f, reference = both("square", names, intercept=state.MEAN, forgetting=forgetting)
     same(f, reference, *examples(90, len(names), 1, False), names, rtol=1e-5)
@@ -181,7 +181,7 @@ def test_saving_and_loading_changes_no_bit(names, kind, tmp_path):
     assert content(model) == content(copy)
 
 
-def test_a_file_without_linear_functions_predicts_and_learns_on(tmp_path):
+def test_a_file_without_linear_functions_continues_learning(tmp_path):
     """One of 0.1, or of a model that has a kernel."""
     X, y = examples(500, 4, 1, False)
     xs = as_dicts(X)
@@ -226,7 +226,7 @@ def test_a_crafted_file_is_refused(name):
             linear_files.unpack(tensors, 1, None)
 
 
-def test_a_name_beyond_the_last_place_has_none():
+def test_names_beyond_the_capacity_are_ignored():
     f = mixture(losses.Square())
     row = f.row({f"x{i}": 1.0 for i in range(linear.MOST + 5)})
     for _ in range(3):
@@ -236,7 +236,7 @@ def test_a_name_beyond_the_last_place_has_none():
     assert np.isfinite(f.scores(row)).all()
 
 
-def test_a_constant_input_takes_no_place():
+def test_a_constant_input_is_not_stored():
     X, y = examples(100, 3, 1, False)
     model = learn(KernelRegressor(**SMALL), [{**x, "one": 1.0} for x in as_dicts(X)], y.tolist())
     assert model._learner.arrays.linear.counts[0] == 4
@@ -250,13 +250,13 @@ def r2_of(model, xs, ys):
     return score.get()
 
 
-def test_what_is_linear_is_so_far_out():
+def test_linear_targets_extrapolate():
     X = np.random.default_rng(0).standard_cauchy(size=(2500, 2))
     y = X[:, 0] + X[:, 1] / 2.0
     assert r2_of(KernelRegressor(max_features=64), as_dicts(X), y.tolist()) > 0.8
 
 
-def test_a_few_corrupt_values_do_not_matter_much():
+def test_a_few_corrupt_values_cost_little():
     generator = np.random.default_rng(1)
     X = generator.normal(size=(2000, 4))
     y = (X[:, 0] + 0.5 * X[:, 1] + np.sin(3.0 * X[:, 2])).tolist()
@@ -276,7 +276,7 @@ def test_many_inputs_and_a_linear_target():
     assert r2_of(model, xs[600:], y[600:].tolist()) > 0.98
 
 
-def test_a_change_is_followed():
+def test_drift_is_followed():
     """By the function that forgets."""
     generator = np.random.default_rng(4)
     X = generator.normal(size=(6000, 5))
@@ -312,7 +312,7 @@ def summary_of(names, w, seed, scales=None):
     )
 
 
-def test_names_on_another_scale_say_the_same():
+def test_rescaled_inputs_give_the_same_predictions():
     generator = np.random.default_rng(6)
     names, more = [11, 5, 9], [5, 11, 9, 2]
     part = summary_of(names, generator.normal(size=(2, 3, 4)), 1)
@@ -331,7 +331,7 @@ def test_names_on_another_scale_say_the_same():
 
 
 @pytest.mark.parametrize("has_base", [False, True])
-def test_replicas_are_one_function_of_all_events(has_base):
+def test_merged_replicas_equal_one_function_of_all_events(has_base):
     """Where all learn without clipping, and two know names that the third does not."""
     names = names_in_order(mixture(losses.Square()), 8)
     X, y = examples(900, len(names), 1, False)
@@ -383,7 +383,7 @@ def test_models_with_and_without_linear_functions_merge():
     assert r2_of(merged, xs[600:], y[600:].tolist()) > 0.5
 
 
-def test_pruning_keeps_them():
+def test_pruning_keeps_linear_functions():
     X, y = examples(1500, 4, 1, False)
     xs, ys = as_dicts(X), y.tolist()
     model = learn(KernelRegressor(max_features=64), xs[:1000], ys[:1000])
@@ -398,7 +398,7 @@ def test_pruning_keeps_them():
     assert np.array_equal(model._learner.arrays.linear.w, same._learner.arrays.linear.w)
 
 
-def test_a_file_has_only_the_places_in_use(tmp_path):
+def test_a_file_contains_only_the_used_columns(tmp_path):
     X, y = examples(50, 3, 1, False)
     learn(KernelRegressor(**SMALL), as_dicts(X), y.tolist()).save(tmp_path / "model")
     _, tensors = tensor_file.read(tmp_path / "model", "model")

@@ -42,7 +42,7 @@ def grown(n=1040, **options):
     return model, xs, ys
 
 
-def test_gradients_are_those_of_the_function():
+def test_gradients_match_finite_differences():
     """The sums after one more gradient, against differences of predictions."""
     model, xs, ys = grown(1043)
     learner, scales = model._learner, model._state.scales
@@ -89,13 +89,13 @@ def test_the_root_is_that_of_the_mean_outer_product():
 
 
 @pytest.mark.parametrize("sums", [np.zeros((3, 3)), np.full((3, 3), np.inf), np.full((3, 3), np.nan)], ids=repr)
-def test_no_metric_is_made_of_nothing(sums):
+def test_there_is_no_metric_without_gradients(sums):
     known = metric.of_names(np.arange(1, 4, dtype=np.uint64), 6)
     known.sums[:3, :3] = sums
     assert metric.root_of(known, 0.5) is None
 
 
-def test_where_few_of_many_inputs_matter_more_is_learned(monkeypatch):
+def test_a_metric_helps_with_few_relevant_inputs(monkeypatch):
     generator = np.random.default_rng(0)
     X = generator.normal(size=(3000, 12))
     y = np.tanh(3.0 * X[:, 0] * X[:, 1]) + 0.05 * generator.normal(size=3000)
@@ -110,7 +110,7 @@ def test_where_few_of_many_inputs_matter_more_is_learned(monkeypatch):
     assert learned < 0.8 * error()
 
 
-def test_many_names_are_no_error_and_have_no_metric():
+def test_too_many_names_disable_the_metric():
     generator = np.random.default_rng(0)
     xs = [{f"x{i}": float(v) for i, v in enumerate(row)} for row in generator.normal(size=(560, metric.MOST_NAMES + 9))]
     model = learn(KernelRegressor(**SMALL), xs, [x["x0"] for x in xs])
@@ -138,7 +138,7 @@ def test_the_cache_and_the_order_of_keys_change_no_bit():
     assert [other.predict_one(x) for x in xs[:50]] == [model.predict_one(x) for x in xs[:50]]
 
 
-def test_names_that_come_late_are_learned_as_they_are():
+def test_late_names_are_left_untransformed():
     model, xs, ys = grown()
     more = [x | {"late": float(i % 2)} for i, x in enumerate(xs)]
     for _ in range(2):  # its scale is taken at 2,048 examples
@@ -147,7 +147,7 @@ def test_names_that_come_late_are_learned_as_they_are():
     assert model.predict_one({"x0": 0.5}) != model.predict_one({"x0": 0.5, "new": 1.0})
 
 
-def test_classes_take_turns():
+def test_gradients_cycle_through_classes():
     xs, ys = few(1040)
     labels = [("a", "b", "c")[int(np.digitize(y, [-0.7, 0.7]))] for y in ys]
     model = learn(KernelClassifier(**SMALL), xs, labels)

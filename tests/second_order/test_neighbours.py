@@ -55,7 +55,7 @@ def near(f, rows):
 
 
 @pytest.mark.parametrize("known", [3, 400, N])
-def test_the_targets_of_the_nearest_are_averaged_as_scikit_learn_does(known):
+def test_regression_matches_scikit_learn(known):
     X, which = moving(N + 50)
     y = which + X[:, 0]
     f = mixture(losses.Square())
@@ -68,7 +68,7 @@ def test_the_targets_of_the_nearest_are_averaged_as_scikit_learn_does(known):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_classes_have_the_odds_of_their_shares_as_scikit_learn_has_them(classes):
+def test_class_odds_match_scikit_learn(classes):
     X, y = moving(N + 50, classes)
     f = mixture(losses.Logistic(), 1 if classes == 2 else classes)
     names = [f"x{j}" for j in range(X.shape[1])]
@@ -79,7 +79,7 @@ def test_classes_have_the_odds_of_their_shares_as_scikit_learn_has_them(classes)
     assert np.allclose(near(f, f.directions.rows(names, X[N:])), expected, atol=1e-3)
 
 
-def test_what_moves_is_followed():
+def test_drift_is_followed():
     X, y = moving(3000)
     models, right = [KernelClassifier(max_features=64) for _ in range(2)], []
     for i, (x, label) in enumerate(zip(as_dicts(X), y.tolist(), strict=True)):
@@ -93,7 +93,7 @@ def test_what_moves_is_followed():
     assert models[0]._learner.shares["neighbours"] > 0.5
 
 
-def test_inputs_beyond_the_first_do_not_count():
+def test_inputs_beyond_the_limit_are_ignored():
     f = mixture(losses.Square())
     for i in range(200):
         f.learn_one(f.row({f"x{i}": 1.0, "first": float(i % 3)}), float(i % 2))
@@ -104,7 +104,7 @@ def test_inputs_beyond_the_first_do_not_count():
 
 
 @pytest.mark.parametrize("kind", ["classifier", "regressor"])
-def test_a_file_in_between_changes_no_bit(kind, tmp_path):
+def test_saving_and_loading_changes_no_bit(kind, tmp_path):
     """Before and after the first examples are forgotten."""
     model, xs, ys = model_of(kind)
     other = type(model)(**SMALL)
@@ -119,7 +119,7 @@ def test_a_file_in_between_changes_no_bit(kind, tmp_path):
 
 @pytest.mark.parametrize("loss", [losses.Square(), losses.Logistic(), losses.SquaredHinge()], ids=repr)
 @pytest.mark.parametrize("columns", [1, 3])
-def test_gradients_are_those_of_what_they_say(loss, columns):
+def test_gradients_match_finite_differences(loss, columns):
     if columns > 1 and not loss.for_classes:
         return
     X, which = moving(700)
@@ -144,7 +144,7 @@ def without(f):
     return cut
 
 
-def test_an_earlier_file_continues_without_them_and_merges_with_one_that_has_them():
+def test_an_earlier_file_continues_without_neighbours_and_merges():
     _, xs, ys = model_of("regressor")
     first, second = (learn(KernelRegressor(**SMALL), xs[:600], ys[:600]) for _ in range(2))
     f = second._learner
@@ -202,7 +202,7 @@ def remembered(model):
     ]
 
 
-def test_replicas_together_remember_what_each_learned_and_what_they_had_in_common():
+def test_merged_replicas_keep_recent_examples_of_each_and_of_the_base():
     X, y = moving(900)
     xs, labels = as_dicts(X), [("a", "b", "c")[c] for c in y.tolist()]
     base = learn(KernelClassifier(**SMALL), xs[:600], labels[:600])
@@ -217,7 +217,7 @@ def test_replicas_together_remember_what_each_learned_and_what_they_had_in_commo
     assert [one for one in found if one in own[1][600:]] == own[1][600:]
 
 
-def test_what_was_merged_merges_again_with_the_same_base():
+def test_a_merged_model_merges_again_with_the_same_base():
     """Though no more examples are kept than there is room for."""
     X, _ = moving(WINDOW + 1200)
     names = names_in_order(mixture(losses.Square()), 4)
@@ -253,7 +253,7 @@ def test_what_was_merged_merges_again_with_the_same_base():
 
 @pytest.mark.parametrize("more", [["a"], ["a", "c"], []])
 @pytest.mark.parametrize("columns", [["b", "a"], ["b"], ["c", "b", "a"]])
-def test_targets_are_the_numbers_of_the_classes_of_all(columns, more):
+def test_class_numbers_are_those_of_the_merged_labels(columns, more):
     together = list(dict.fromkeys([*more, *columns]))
     for is_binary in (True, False):
         if is_binary and len(columns) > 2:

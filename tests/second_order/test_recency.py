@@ -116,7 +116,7 @@ def test_any_grouping_into_calls_has_the_same_bits(sizes):
     assert content(model) == content(one)
 
 
-def test_an_interrupted_restart_is_made_up_for(monkeypatch):
+def test_an_interrupted_restart_is_completed(monkeypatch):
     xs, ys = stream()
     whole = learn(KernelClassifier(**SMALL), xs, ys)
     at, model, real = restarted(whole), KernelClassifier(**SMALL), mixture.with_restart
@@ -165,7 +165,7 @@ def test_replicas_restart_when_they_are_merged():
     assert np.mean([whole.predict_one(x) == y for x, y in zip(xs, ys, strict=True)]) > 0.85
 
 
-def test_what_no_model_learns_is_refused(tmp_path):
+def test_crafted_states_are_rejected(tmp_path):
     model = learn(KernelClassifier(**SMALL), *stream(before=300, after=0))
     good = model._learner.tensors()
     for name, value in (
@@ -183,7 +183,7 @@ def test_what_no_model_learns_is_refused(tmp_path):
     assert predictions(model, [{"a": 1.0}])
 
 
-def test_a_model_whose_larger_groups_have_ended_is_read_again(tmp_path):
+def test_a_model_without_its_larger_groups_is_restored(tmp_path):
     X, targets = turning(7000)
     ys = targets.tolist()
     xs = [dict(zip("abc", x, strict=True)) for x in X.tolist()]
@@ -244,7 +244,7 @@ def without_forgetting(model):
     return parts
 
 
-def test_a_model_without_groups_that_forget_learns_on_and_merges_with_one_that_has_some():
+def test_models_with_and_without_forgetting_groups_merge():
     xs, ys = stream(before=1500, after=0)
     model = learn(KernelClassifier(**SMALL), xs[:800], ys[:800])
     older = without_forgetting(model)

@@ -87,7 +87,7 @@ def plain_mixture(compiled, plain, **told):
     ("loss", "joint", "forgetting", "l2", "batch", "is_weighted"),
     pairwise(itertools.product(LOSSES, [False, True], [1.0, 0.99], [0.0, 0.05], [1, 16], [False, True])),
 )
-def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, batch, is_weighted):
+def test_the_compiled_learner_matches_the_reference(loss, joint, forgetting, l2, batch, is_weighted):
     """Through the growing steps: of 8 examples, of 16 from 512 on, of 24 from 768 on."""
     compiled, plain, columns = LOSSES[loss]
     intercept = 0 if compiled.for_classes else state.MEAN
@@ -118,7 +118,7 @@ GROWN = [
 
 
 @pytest.mark.parametrize(("loss", "moves", "options", "history"), GROWN)
-def test_the_compiled_learner_grows_as_printed(loss, moves, options, history):
+def test_growth_matches_the_reference(loss, moves, options, history):
     """Where every decision is further from another than what float32 rounds."""
     compiled, plain, columns = LOSSES[loss]
     intercept = 0 if compiled.for_classes else state.MEAN

@@ -138,7 +138,7 @@ def test_the_cache_and_the_order_of_keys_do_not_change_a_bit(options):
 
 
 @pytest.mark.parametrize("way", ["newton", "joint"])
-def test_features_that_emerge_strings_and_late_labels_are_learned(way):
+def test_new_names_strings_and_late_labels_are_learned(way):
     """A column appears, then a string decides; the third class comes after 1000 examples."""
     generator = np.random.default_rng(2)
     for loss in ("logistic", "squared_hinge", "softmax"):
@@ -211,7 +211,7 @@ def test_constant_and_heavy_tailed_columns_do_little_harm():
 
 @pytest.mark.parametrize("n", [0, 5, 256, 300, 512, 1024])
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, 1e39, [1.0]], ids=repr)
-def test_what_is_refused_is_named_and_changes_nothing(bad, n):
+def test_rejected_examples_are_named_and_change_nothing(bad, n):
     X, y = regression(n)
     xs = as_dicts(X)
     for make, targets in ((regressor, y.tolist()), (classifier, ["yes", "no"] * (n // 2) + ["yes"] * (n % 2))):
@@ -224,7 +224,7 @@ def test_what_is_refused_is_named_and_changes_nothing(bad, n):
         assert content(model) == before
 
 
-def test_what_is_refused_where_scales_are_halved_changes_nothing():
+def test_a_rejected_example_at_a_halving_of_scales_changes_nothing():
     X, y = regression(16_384)
     model = regressor(features_per_seed=1, max_features=2)
     model.learn_many(pd.DataFrame(X, columns=["x0", "x1", "x2"]), pd.Series(y))
@@ -236,7 +236,7 @@ def test_what_is_refused_where_scales_are_halved_changes_nothing():
 
 @pytest.mark.parametrize("outlier", [1e4, -1e12, 1e60])
 @pytest.mark.parametrize("at", [600, 2000])
-def test_one_target_far_out_is_forgotten(at, outlier):
+def test_one_extreme_target_is_forgotten(at, outlier):
     X, y = regression(3000)
     base = progressive(regressor(), X, y)
     spoilt = y.copy()
@@ -247,7 +247,7 @@ def test_one_target_far_out_is_forgotten(at, outlier):
     assert errors[1] < 2.0 * errors[0]
 
 
-def test_targets_that_jump_by_a_thousand_sizes_are_followed():
+def test_targets_that_change_a_thousandfold_are_followed():
     X, y = regression(5000)
     y[1500:] = 1000.0 * y[1500:] + 5000.0
     found = progressive(regressor(), X, y)
@@ -257,7 +257,7 @@ def test_targets_that_jump_by_a_thousand_sizes_are_followed():
 @pytest.mark.parametrize("forgetting", [1.0, 0.9999, 0.999, 0.99, 0.9])
 @pytest.mark.parametrize("l2", [0.0, 1e-4, 0.01, 1.0])
 @pytest.mark.parametrize("way", ["newton", "joint"])
-def test_coefficients_stay_bounded_whatever_is_forgotten(way, l2, forgetting):
+def test_coefficients_stay_bounded_with_any_forgetting(way, l2, forgetting):
     """More directions than a short memory holds examples, with steps of 64."""
     X, y = regression(6000)
     model = regressor(
@@ -311,7 +311,7 @@ def test_features_never_exceed_the_cap(cap, seeds, at_once):
         assert (model.n_seeds, model.n_features) == (expected, 8 * expected)
 
 
-def test_a_cap_without_end_takes_no_room(monkeypatch):
+def test_a_huge_cap_allocates_no_memory(monkeypatch):
     """No more than 64 blocks are ever in use."""
     monkeypatch.setattr(growth, "FROM", 256)
     xs, ys = examples(300)
@@ -329,7 +329,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("options", "name"), WRONG, ids=repr)
-def test_what_does_not_go_with_second_order_is_refused(options, name):
+def test_options_of_first_order_are_rejected(options, name):
     for way in ("newton", learners.Newton(joint=True)):
         with pytest.raises(ValueError, match=rf'learner="dsg" with {name}=.* got learner='):
             KernelClassifier(learner=way, **options)

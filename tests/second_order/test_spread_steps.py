@@ -46,7 +46,7 @@ def learned(model, xs, ys, sizes):
 
 
 @pytest.mark.parametrize("options", PARTS.values(), ids=PARTS)
-def test_when_units_are_done_changes_no_bit(options):
+def test_the_schedule_of_units_changes_no_bit(options):
     xs, ys = stream()
     one = learned(KernelRegressor(**nested(**SMALL | options)), xs, ys, [1])
     for sizes in ([N], [1, 7, 100], [64]):
@@ -68,7 +68,7 @@ def test_a_copy_in_the_middle_of_a_step_continues_with_the_same_bits(way, after,
     assert content(twin) == content(model)
 
 
-def test_a_class_that_comes_in_the_middle_of_a_step():
+def test_a_new_class_during_a_step():
     xs, labels = examples(400, labels=("a", "b", "c"), seed=3)
     one, many = (KernelClassifier(**nested(**SMALL)) for _ in range(2))
     learned(one, xs, labels, [1])
@@ -77,7 +77,7 @@ def test_a_class_that_comes_in_the_middle_of_a_step():
     assert len(one.predict_proba_one(xs[0])) == 3
 
 
-def test_no_event_has_to_do_what_is_left_of_a_step():
+def test_no_event_has_to_complete_a_step():
     """All units are done before the next step is due, and some are left for the event before."""
     xs, ys = stream()
     model, left = learned(KernelRegressor(**nested(**SMALL)), xs[:512], ys[:512], [512]), []

@@ -100,7 +100,7 @@ def test_rows_of_all_sizes_at_once_are_added(dtype):
 
 
 @pytest.mark.parametrize("size", [1e-24, 1e-22, 1e-21, 1e-20, 1e-19, 1e-12])
-def test_what_is_too_small_to_count_changes_nothing(size):
+def test_negligible_rows_change_nothing(size):
     """Sines of inputs near 0 are of any size; what divides by their squares must not overflow."""
     generator = np.random.default_rng(1)
     R = upper(generator, 20, np.float32)
@@ -123,7 +123,7 @@ def test_the_order_of_the_batches_does_not_matter():
 
 
 @given(st.integers(1, 70), st.integers(0, 10**6), st.sampled_from([np.float32, np.float64]))
-def test_solve_is_that_of_numpy(n, seed, dtype):
+def test_solve_matches_numpy(n, seed, dtype):
     generator = np.random.default_rng(seed)
     R = (upper(generator, n, dtype) + 2.0 * np.eye(n)).astype(dtype)
     b = generator.normal(size=n) * 10.0 ** generator.uniform(-50.0, 50.0)
@@ -204,7 +204,7 @@ def test_ten_million_rows_in_float32():
     assert ratios(gram(R), exact)[1] < 5.0
 
 
-def test_what_is_subtracted_from_does_not_last():
+def test_downdating_is_unstable():
     """The same rows, a fiftieth of them, in the form that is usual: its error is beyond what the factor's may be."""
     exact, P, R = after(3), np.linalg.inv(start() @ start().T).astype(np.float32), start()
     _subtract(P, wide(), 3, 1.0)
@@ -261,7 +261,7 @@ def test_the_factor_that_forgets_neither_grows_nor_vanishes(batch, kept):
     assert 1.0 / 3.0 < (R[3, 3] ** 2 / PRIOR) < 3.0
 
 
-def test_the_form_that_is_subtracted_from_grows_where_nothing_is_seen():
+def test_the_downdated_form_grows_without_data():
     table = wide()
     table[:, 3] = 0.0
     P = (np.eye(WIDTH) / PRIOR).astype(np.float32)

@@ -26,7 +26,7 @@ SMALL: dict[str, Any] = {"rounds": 2, "features_per_round": 32, "max_epochs": 60
 
 @pytest.mark.parametrize("loss", ["smooth_hinge", "square", slow("logistic"), slow("sigmoid"), slow("correntropy")])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_scikit_learns_checks(loss: str) -> None:
+def test_scikit_learn_checks(loss: str) -> None:
     results = check_estimator(AsyDSSKL(loss=loss, **SMALL), on_skip=None)
     assert sum(result["status"] == "passed" for result in results) > 50
     assert {result["status"] for result in results} <= {"passed", "skipped"}  # arrays of other libraries are skipped
@@ -48,7 +48,7 @@ def waves(n: int = 600, seed: int = 0) -> tuple[Any, Any]:
     ("loss", "classes"),
     [("logistic", 2), slow("smooth_hinge", 2), ("sigmoid", 2), slow("logistic", 4), ("smooth_hinge", 4)],
 )
-def test_rings_are_distinguished_by_a_part_of_the_features(loss: str, classes: int) -> None:
+def test_rings_are_separated_with_some_of_the_features(loss: str, classes: int) -> None:
     X, y = rings(classes=classes)
     names = np.array(["a", "b", "c", "d"])[y]
     model = AsyDSSKL(loss=loss, rounds=2, features_per_round=128).fit(X, names)
@@ -91,7 +91,7 @@ def test_probabilities_are_those_of_the_scores() -> None:
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1.0 / (1.0 + np.exp(-model.decision_function(X))))
 
 
-def test_the_features_are_the_online_models() -> None:
+def test_features_match_the_online_model() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((7, 3))
     for kernel in (kernels.Gaussian(0.8), kernels.MultiScale(kernels.Laplacian(1.0)), kernels.ArcCosine(1)):
@@ -123,7 +123,7 @@ def test_data_frames_in_any_order_of_their_columns_have_the_same_features() -> N
         model.predict(frame.rename(columns={"east": "west"}))
 
 
-def test_one_thread_has_the_same_bits_and_so_has_a_pickle() -> None:
+def test_one_thread_and_pickles_have_the_same_bits() -> None:
     X, y = rings(300)
     one, again = (AsyDSSKL(**SMALL).fit(X, y) for _ in range(2))
     assert one.coef_.tobytes() == again.coef_.tobytes()
@@ -138,7 +138,7 @@ def test_two_threads_and_the_paper_form_learn_as_well() -> None:
         assert model.score(*rings(seed=1)) > 0.95
 
 
-def test_a_higher_price_keeps_fewer_and_without_refit_coefficients_are_smaller() -> None:
+def test_a_higher_penalty_keeps_fewer_features_and_refitting_undoes_shrinkage() -> None:
     X, y = waves()
     told: dict[str, Any] = {"loss": "square", "rounds": 2, "features_per_round": 64}
     few, many = (AsyDSSKL(l1=l1, **told).fit(X, y) for l1 in (0.1, 0.001))
@@ -149,7 +149,7 @@ def test_a_higher_price_keeps_fewer_and_without_refit_coefficients_are_smaller()
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_bound_costs_less_than_a_price_that_leaves_as_few(seed: int) -> None:
+def test_a_bound_on_features_is_more_accurate_than_a_penalty(seed: int) -> None:
     X, y = waves()
     told: dict[str, Any] = {"loss": "square", "rounds": 2, "features_per_round": 64, "seed": seed}
     priced = AsyDSSKL(l1=0.03, **told).fit(X, y)
@@ -158,7 +158,7 @@ def test_a_bound_costs_less_than_a_price_that_leaves_as_few(seed: int) -> None:
     assert bounded.score(*waves(seed=1)) > priced.score(*waves(seed=1)) + 0.05
 
 
-def test_a_bound_that_is_not_reached_changes_nothing() -> None:
+def test_a_bound_above_the_number_of_features_changes_nothing() -> None:
     X, y = rings()
     free, bounded = (AsyDSSKL(l1=0.01, max_features=most, **SMALL).fit(X, y) for most in (None, 64))
     assert free.features_.tolist() == bounded.features_.tolist()

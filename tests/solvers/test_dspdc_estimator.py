@@ -19,12 +19,12 @@ from streamkernel.solvers.saddle_point.saddle_point import Factorised
 
 
 @parametrize_with_checks([DSPDC("square"), DSPDC("logistic"), DSPDC("smooth_hinge")])
-def test_it_is_an_estimator(estimator, check) -> None:
+def test_scikit_learn_checks(estimator, check) -> None:
     if check.func.__name__ != "check_array_api_input":  # needs an environment variable of SciPy
         check(estimator)
 
 
-def test_what_it_is_follows_the_loss() -> None:
+def test_the_estimator_type_follows_the_loss() -> None:
     assert is_regressor(DSPDC("square"))
     assert not hasattr(DSPDC("square"), "decision_function")
     for loss in ("logistic", "smooth_hinge"):
@@ -32,7 +32,7 @@ def test_what_it_is_follows_the_loss() -> None:
         assert hasattr(DSPDC(loss), "predict_proba") == (loss == "logistic")
 
 
-def test_it_is_an_elastic_net() -> None:
+def test_square_loss_matches_elastic_net() -> None:
     X, y = load_diabetes(return_X_y=True)
     net = ElasticNet(alpha=0.3, l1_ratio=0.9, tol=1e-10, max_iter=10**5).fit(scale(X), y)
     model = DSPDC(l1=0.27, l2=0.03, tol=1e-12).fit(scale(X), y)
@@ -43,7 +43,7 @@ def test_it_is_an_elastic_net() -> None:
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, lambda X: Factorised(X, np.eye(X.shape[1]))])
-def test_it_is_a_logistic_regression(form) -> None:
+def test_logistic_loss_matches_logistic_regression(form) -> None:
     X, y = load_breast_cancer(return_X_y=True)
     X, names = scale(X), np.array(["malignant", "benign"])[y]
     other = LogisticRegression(C=1.0 / (len(y) * 0.01), tol=1e-10, max_iter=10**4).fit(X, names)
@@ -91,7 +91,7 @@ def test_interruption_leaves_a_model_and_a_warning(monkeypatch: pytest.MonkeyPat
     assert model.objective_ < 3.0 * np.log(2.0)
 
 
-def test_interruption_before_the_first_step_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interruption_before_the_first_step_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*args, **given):
         raise KeyboardInterrupt
 

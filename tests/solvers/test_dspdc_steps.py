@@ -62,7 +62,7 @@ def forms(U: np.ndarray, V: np.ndarray) -> dict[str, Factors]:
 @pytest.mark.parametrize("form", list(forms(*factorised())))
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("rows", "columns"), BLOCKS)
-def test_every_iterate_is_that_of_the_paper(form: str, loss: str, rows: int, columns: int) -> None:
+def test_iterates_match_the_paper(form: str, loss: str, rows: int, columns: int) -> None:
     U, V = factorised()
     A, b = forms(U, V)[form], targets(loss)
     sizes = step_sizes(N, P, N / rows, P / columns, 30.0, L2, 1.0 / LOSSES[loss].curvature)
@@ -82,7 +82,7 @@ def test_every_iterate_is_that_of_the_paper(form: str, loss: str, rows: int, col
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_dual_step_is_the_best_one(loss: str) -> None:
+def test_the_dual_step_is_optimal(loss: str) -> None:
     """Also from the ends of what is feasible, and with steps that are far too short or too long."""
     generator = np.random.default_rng(2)
     for _ in range(2000):
@@ -109,7 +109,7 @@ def test_chunks_of_steps_are_the_same_steps() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 23])
-def test_every_coordinate_is_drawn_as_often_as_any_other(count: int) -> None:
+def test_coordinates_are_drawn_uniformly(count: int) -> None:
     draws = 20_000
     seen = np.zeros(N)
     for t in range(draws):

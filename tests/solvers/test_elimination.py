@@ -27,7 +27,7 @@ def least(H: F64, w: F64, stays: F64) -> tuple[float, F64]:
 
 
 @given(seed=st.integers(0, 10_000), group=st.integers(1, 3), columns=st.integers(1, 3), most=st.integers(0, 6))
-def test_what_stays_follows(seed: int, group: int, columns: int, most: int) -> None:
+def test_remaining_coefficients_are_adjusted(seed: int, group: int, columns: int, most: int) -> None:
     H, w = problem(seed, 6, group, columns)
     found = eliminate(H, w, group, most)
     stays = np.flatnonzero(found.any(axis=1))
@@ -36,7 +36,7 @@ def test_what_stays_follows(seed: int, group: int, columns: int, most: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_one_that_is_missed_least_goes_each_time(seed: int) -> None:
+def test_the_least_important_group_is_dropped_each_time(seed: int) -> None:
     H, w = problem(seed, 6, 2, 2)
     stays = np.arange(len(w))
     for most in range(5, 0, -1):
@@ -45,7 +45,7 @@ def test_the_one_that_is_missed_least_goes_each_time(seed: int) -> None:
         assert np.flatnonzero(eliminate(H, w, 2, most).any(axis=1)).tolist() == stays.tolist()
 
 
-def test_few_stay_as_they_are() -> None:
+def test_a_small_number_of_groups_is_unchanged() -> None:
     H, w = problem(0, 3, 2, 1)
     before = w.copy()
     assert eliminate(H, w, 2, 3).tobytes() == w.tobytes() == before.tobytes()

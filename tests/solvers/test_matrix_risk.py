@@ -30,7 +30,7 @@ def make(n=12, p=4, d=3, seed=0, loss="smooth_hinge"):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("m", "q"), [(12, 1), (6, 2), (2, 3), (1, 1), (1, 4), (12, 4)])
-def test_a_step_is_the_papers(loss: str, m: int, q: int) -> None:
+def test_a_step_matches_the_paper(loss: str, m: int, q: int) -> None:
     D, b = make(loss=loss)
     n, p, d = D.shape[:3]
     problem = MatrixProblem(DenseBlocks(D), dual_loss(loss), b, np.full(p, 0.1), np.zeros((p, d, d)))
@@ -134,7 +134,7 @@ def test_the_same_seed_gives_the_same_bits() -> None:
     assert [mark._replace(seconds=0) for mark in a.history] == [mark._replace(seconds=0) for mark in c.history]
 
 
-def test_the_best_so_far_only_gets_better_and_work_is_counted() -> None:
+def test_the_best_bound_improves_monotonically_and_work_is_counted() -> None:
     D, b = make(40, 6, 4)
     found = matrix_risk(D, b, m=5, q=2, tol=1e-10)
     gaps = [mark.gap for mark in found.history]
@@ -175,7 +175,7 @@ def test_an_interruption_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch) 
     assert found.objective == pytest.approx(plain.objective(D, b, "smooth_hinge", 0.01, found.X), rel=1e-12)
 
 
-def test_data_without_anything_in_it_is_solved_at_once() -> None:
+def test_zero_data_is_solved_immediately() -> None:
     found = matrix_risk(np.zeros((5, 2, 3, 3)), np.ones(5))
     assert found.converged
     assert found.objective == pytest.approx(0.5)

@@ -53,7 +53,7 @@ def test_scikit_learn_accepts_it(estimator, check) -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("m", "q"), [(15, 1), (8, 2), (3, 2), (1, 3), (2, 4), (15, 4)])
-def test_a_step_is_that_of_algorithm_3(loss: str, m: int, q: int) -> None:
+def test_a_step_matches_algorithm_3(loss: str, m: int, q: int) -> None:
     data, task = triplets()
     l2 = [0.3, 0.2, 0.2, 0.2]
     problem, _ = large_margin(data, dual_loss(loss), 0.3, 0.2)
@@ -139,7 +139,7 @@ def test_it_finds_the_optimum_of_the_semidefinite_program(l2: tuple[float, float
     np.testing.assert_allclose(model.metrics_, metrics, atol=1e-3)
 
 
-def test_untuned_it_is_better_than_euclidean_on_digits() -> None:
+def test_the_default_is_better_than_euclidean_on_digits() -> None:
     X, y = load_digits(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     for seed in range(2):
@@ -175,7 +175,7 @@ def test_predictions_are_those_of_the_learned_distance() -> None:
 
 
 @given(seed=st.integers(0, 10**6), scale=st.sampled_from([1e-3, 1.0, 1e4]), shift=st.sampled_from([0.0, 10.0]))
-def test_metrics_are_semidefinite_and_inputs_have_no_unit(seed: int, scale: float, shift: float) -> None:
+def test_metrics_are_semidefinite_and_scale_invariant(seed: int, scale: float, shift: float) -> None:
     X, y, task = make(seed=seed)
     a, b = MultiTaskLMNN(tol=1e-9).fit(X, y, task), MultiTaskLMNN(tol=1e-9).fit(scale * X + shift, y, task)
     assert a.gap_ >= 0
@@ -197,7 +197,7 @@ def test_neither_the_order_of_examples_nor_names_matter(seed: int) -> None:
     np.testing.assert_allclose(a.metrics_, b.metrics_[[2, 0, 1]], atol=2e-3)
 
 
-def test_without_tasks_there_is_one() -> None:
+def test_without_tasks_there_is_a_single_one() -> None:
     X, y, _ = make()
     model, same = MultiTaskLMNN().fit(X, y), MultiTaskLMNN().fit(X, y, np.zeros(len(y)))
     assert model.tasks_ is None
@@ -212,7 +212,7 @@ def test_the_same_state_gives_the_same_bits() -> None:
     assert (a.fit_transform(X, y, task) == a.transform(X, task)).all()
 
 
-def test_a_class_with_few_examples_takes_part_and_a_class_of_one_is_only_avoided() -> None:
+def test_small_classes_take_part_and_singletons_are_only_impostors() -> None:
     X, y, task = make()
     y = y.copy()
     y[:2], y[2] = 7, 8
@@ -221,7 +221,7 @@ def test_a_class_with_few_examples_takes_part_and_a_class_of_one_is_only_avoided
     assert set(model.classes_) == {0, 1, 7, 8}
 
 
-def test_a_task_of_one_class_has_what_all_share() -> None:
+def test_a_task_of_one_class_uses_the_common_metric() -> None:
     X, y, task = make()
     model = MultiTaskLMNN().fit(X, np.where(task == 1, 5, y), task)
     of_task, common = model.metrics_[1], model.common_
@@ -230,7 +230,7 @@ def test_a_task_of_one_class_has_what_all_share() -> None:
     assert (model.predict(X[task == 1], task[task == 1]) == 5).all()
 
 
-def test_it_goes_into_pipelines_and_searches() -> None:
+def test_it_works_in_pipelines_and_searches() -> None:
     X, y, _ = make()
     X[:, 0] += 5 * y
     pipe = make_pipeline(StandardScaler(), MultiTaskLMNN())
@@ -238,7 +238,7 @@ def test_it_goes_into_pipelines_and_searches() -> None:
     assert search.best_score_ > 0.95
 
 
-def test_it_says_when_the_gap_was_not_reached() -> None:
+def test_a_missed_gap_is_reported() -> None:
     X, y, task = make()
     with pytest.warns(ConvergenceWarning, match=r"after 3 steps, more than tol=1.0e-12"):
         model = MultiTaskLMNN(tol=1e-12, max_steps=3).fit(X, y, task)
@@ -312,7 +312,7 @@ def test_unknown_and_missing_tasks_are_named() -> None:
         MultiTaskLMNN().predict(X)
 
 
-def test_nothing_is_warned_of_in_ordinary_use() -> None:
+def test_ordinary_use_gives_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         MultiTaskLMNN().fit(*make())

@@ -73,7 +73,7 @@ def test_the_gap_falls_as_theory_says_to_the_optimum(loss: str, l1: float, m: in
     assert abs(found.objective - optimum(loss, l1)) <= 1e-7
 
 
-def test_scikit_learn_finds_the_same() -> None:
+def test_solutions_match_scikit_learn() -> None:
     for l1 in (0.0, 0.02):
         A, b = data("square")
         net = ElasticNet(alpha=l1 + L2, l1_ratio=l1 / (l1 + L2), tol=1e-12, max_iter=10**6).fit(A, b)
@@ -106,7 +106,7 @@ def test_an_intercept_has_no_penalty(loss: str, l1: float, m: int | None, q: int
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("m", "q"), BLOCKS)
-def test_dense_sparse_and_factorised_are_the_same(loss: str, m: int, q: int) -> None:
+def test_dense_sparse_and_factorised_inputs_agree(loss: str, m: int, q: int) -> None:
     generator = np.random.default_rng(4)
     U, V = generator.normal(size=(90, 5)), generator.normal(size=(5, 40)) / np.sqrt(5)
     b = np.sign(generator.normal(size=90))
@@ -136,7 +136,7 @@ def test_the_product_is_never_formed_unless_that_is_cheap(monkeypatch: pytest.Mo
     assert minimise(A, b, "logistic", l2=0.1, method="factorised", tol=1e-4).gap <= 1e-4
 
 
-def test_a_start_is_continued_from() -> None:
+def test_it_continues_from_a_start() -> None:
     A, b = data("logistic")
     cold = minimise(A, b, "logistic", l2=1e-4, tol=1e-8)
     for start in ((cold.coef, cold.dual), cold.coef):
@@ -147,7 +147,7 @@ def test_a_start_is_continued_from() -> None:
     assert infeasible.objective == pytest.approx(cold.objective, abs=2e-8)
 
 
-def test_one_seed_is_one_answer() -> None:
+def test_a_seed_determines_the_solution() -> None:
     A, b = data("smooth_hinge")
     one, same, other = (minimise(A, b, "smooth_hinge", l2=L2, m=7, q=11, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.coef, same.coef)
@@ -176,7 +176,7 @@ def test_interruption_keeps_the_best_so_far(caplog: pytest.LogCaptureFixture) ->
     assert "gap" in told[0][1]
 
 
-def test_history_and_words() -> None:
+def test_history_and_description() -> None:
     A, b = data("square")
     found = minimise(A, b, "square", l2=L2, m=30, q=6)
     gaps = [at.gap for at in found.history]
@@ -187,7 +187,7 @@ def test_history_and_words() -> None:
     assert found.method == "DSPDC on A: steps on 30 of 300 rows and 6 of 60 columns"
 
 
-def test_it_ends_where_there_is_no_progress() -> None:
+def test_it_stops_without_progress() -> None:
     """At a gap below float64's precision, and at the largest number of steps."""
     A, b = data("square")
     precise = minimise(A, 1e6 * b, "square", l2=L2, tol=1e-12)

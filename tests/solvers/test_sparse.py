@@ -40,7 +40,7 @@ def objective(name: str, Z: Any, y: Any, w: Any, l1: float) -> float:
 
 
 @pytest.mark.parametrize("name", TABLE_1)
-def test_the_paper_form_takes_the_steps_of_algorithm_2(name: str) -> None:
+def test_the_paper_form_matches_algorithm_2(name: str) -> None:
     loss = TABLE_1[name]
     Z, y = task(classes=loss.for_classes is True)
     rng, n, p = np.random.default_rng(1), *Z.shape
@@ -92,7 +92,7 @@ def test_lasso_finds_the_same_optimum() -> None:
     np.testing.assert_allclose(found.coef[:, 0], theirs.coef_, atol=1e-6)
 
 
-def test_groups_columns_and_a_constant_as_cvxpy_has_them() -> None:
+def test_groups_columns_and_a_constant_match_cvxpy() -> None:
     rng = np.random.default_rng(2)
     Z = np.hstack([rng.standard_normal((200, 8)), np.ones((200, 1))]).astype(np.float32)
     y = (Z[:, :8] @ rng.standard_normal((8, 3)) * np.repeat([1, 0, 1, 0], 2)[None, :1] + [0.5, 0, -1]).argmax(axis=1)
@@ -108,7 +108,7 @@ def test_groups_columns_and_a_constant_as_cvxpy_has_them() -> None:
     np.testing.assert_allclose(found.coef[:8], w.value[:8], atol=1e-3)
 
 
-def test_smooth_hinge_as_cvxpy_has_it() -> None:
+def test_smooth_hinge_matches_cvxpy() -> None:
     Z, y = task()
     w = cp.Variable(12)
     mean = cp.sum(cp.huber(cp.pos(1 - cp.multiply(y, Z.astype(float) @ w)), 1)) / 2 / len(y)
@@ -124,7 +124,7 @@ def test_smooth_hinge_as_cvxpy_has_it() -> None:
     constant=st.booleans(),
     seed=st.integers(0, 5),
 )
-def test_what_is_found_is_stationary(
+def test_solutions_are_stationary(
     name: str, group: int, columns: int, fraction: float, constant: bool, seed: int
 ) -> None:
     loss = TABLE_1[name]
@@ -149,7 +149,7 @@ def test_what_is_found_is_stationary(
 
 
 @given(name=st.sampled_from(["logistic", "smooth_hinge", "square"]), constant=st.booleans(), seed=st.integers(0, 5))
-def test_from_the_largest_l1_on_all_is_0(name: str, constant: bool, seed: int) -> None:
+def test_coefficients_are_0_from_the_largest_l1_on(name: str, constant: bool, seed: int) -> None:
     loss = TABLE_1[name]
     Z, y = task(100, 6 + constant, seed, classes=loss.for_classes is True)
     if constant:
@@ -196,7 +196,7 @@ def test_outliers_do_not_move_correntropy() -> None:
     assert np.linalg.norm(robust.coef[:, 0] - clean) < 0.1 * np.linalg.norm(moved - clean)
 
 
-def test_the_objective_never_rises_and_a_start_is_taken() -> None:
+def test_the_objective_never_rises_and_starts_are_used() -> None:
     Z, y = task(1000, 100)
     found = minimise_sparse(Z, y, losses.Logistic(), l1=0.003, tol=1e-4)
     values = [check.objective for check in found.history]

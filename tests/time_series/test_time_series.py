@@ -41,7 +41,7 @@ class Recorder(base.Regressor):
 
 @pytest.mark.parametrize("key", [None, "shop"])
 @pytest.mark.parametrize("n_lags", [1, 3])
-def test_a_model_learns_and_predicts_with_what_was_known_before(key: str | None, n_lags: int) -> None:
+def test_learning_and_predicting_use_the_same_earlier_values(key: str | None, n_lags: int) -> None:
     model = Lags(["heat"], n_lags, key) | LastTarget(n_lags, key) | Recorder()
     for i, (x, y) in enumerate(zip(XS, YS, strict=True)):
         before = [j for j in reversed(range(i)) if key is None or XS[j]["shop"] == x["shop"]][:n_lags]
@@ -53,7 +53,7 @@ def test_a_model_learns_and_predicts_with_what_was_known_before(key: str | None,
 
 
 @pytest.mark.parametrize("delay", [1, 5])
-def test_with_late_targets_a_model_learns_with_the_inputs_it_predicted_with(delay: int) -> None:
+def test_late_targets_are_learned_with_the_inputs_of_the_prediction(delay: int) -> None:
     model = LastTarget() | Lags(["heat"]) | Recorder()
     waiting = []
     for i, (x, y) in enumerate(zip(XS, YS, strict=True)):
@@ -81,7 +81,7 @@ def test_labels_are_strings_and_numbers_are_numbers() -> None:
         assert last.transform_one({}) == {"target_lag_1": expected}
 
 
-def test_keys_beyond_the_limit_are_forgotten_the_oldest_first() -> None:
+def test_the_oldest_keys_beyond_the_limit_are_dropped() -> None:
     last = LastTarget(key="id", max_keys=3)
     for i in (1, 2, 3, 1, 4):
         last.learn_one({"id": i}, float(i))
@@ -101,7 +101,7 @@ def test_keys_beyond_the_limit_are_forgotten_the_oldest_first() -> None:
     ],
 )
 @pytest.mark.parametrize("way", ["file", "deepcopy"])
-def test_copies_go_on_as_if_nothing_had_happened(steps, way: str, tmp_path: Path) -> None:
+def test_copies_continue_identically(steps, way: str, tmp_path: Path) -> None:
     model = steps()
     for x, y in zip(XS[:40], YS[:40], strict=True):
         model.learn_one(x, y)
@@ -128,7 +128,7 @@ def test_river_check(model, check) -> None:
     check(model.clone())
 
 
-def test_places_on_the_circle() -> None:
+def test_cyclic_calendar_features() -> None:
     calendar = Calendar("at", ["hour", "weekday", "day", "month"])
     for hours in range(0, 24 * 370, 7):
         moment = dt.datetime(2024, 1, 1, tzinfo=dt.UTC) + dt.timedelta(hours=hours)
@@ -151,7 +151,7 @@ def test_places_on_the_circle() -> None:
 
 
 @pytest.mark.parametrize("bad", ["yesterday", True, [1], 1e300])
-def test_what_is_no_time_is_refused(bad) -> None:
+def test_invalid_times_are_rejected(bad) -> None:
     with pytest.raises(InputError, match=r"Expected a time in seconds or ISO 8601, got .* - at x\['at'\]"):
         Calendar("at").transform_one({"at": bad})
 
@@ -161,7 +161,7 @@ def test_what_is_no_time_is_refused(bad) -> None:
     lambda: LastTarget(max_keys=0),
     lambda: Calendar("at", ["century"]), lambda: Calendar("at", form="round"),
 ])  # fmt: skip
-def test_options_out_of_range_are_refused(make) -> None:
+def test_options_out_of_range_are_rejected(make) -> None:
     with pytest.raises(ValueError, match="Expected"):
         make()
 
@@ -215,7 +215,7 @@ def run(folder: Path, labels: str, records: list[dict[str, Any]], stops: tuple[i
 
 
 @pytest.mark.parametrize("stops", [(10**6,), (7, 23, 10**6)])
-def test_a_run_is_the_pipeline_over_stops(tmp_path: Path, stops: tuple[int, ...]) -> None:
+def test_a_stopped_and_resumed_run_equals_the_pipeline(tmp_path: Path, stops: tuple[int, ...]) -> None:
     timed = [x | {"at": f"2026-11-24T{i % 24:02}:00"} for i, x in enumerate(XS)]
     model, expected = of_config(), []
     for x, y in zip(timed, YS, strict=True):
@@ -225,7 +225,7 @@ def test_a_run_is_the_pipeline_over_stops(tmp_path: Path, stops: tuple[int, ...]
 
 
 @pytest.mark.parametrize("stops", [(10**6,), (7, 23, 10**6)])
-def test_a_run_with_late_labels_uses_those_that_were_known(tmp_path: Path, stops: tuple[int, ...]) -> None:
+def test_delayed_labels_are_used_only_once_known(tmp_path: Path, stops: tuple[int, ...]) -> None:
     timed = [x | {"at": f"2026-11-24T{i % 24:02}:00"} for i, x in enumerate(XS)]
     model, expected, records, waiting = of_config(), [], [], []
     for i, (x, y) in enumerate(zip(timed, YS, strict=True)):
@@ -239,7 +239,7 @@ def test_a_run_with_late_labels_uses_those_that_were_known(tmp_path: Path, stops
     assert run(tmp_path, '[delayed_labels]\nkey = "id"', records, stops) == expected
 
 
-def test_with_late_labels_history_comes_before_other_steps(tmp_path: Path) -> None:
+def test_history_steps_come_first_with_delayed_labels(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text('{"id": 1, "a": 1.0}\n')
     scaled = CONFIG.format(labels='[delayed_labels]\nkey = "id"').replace(
         'type = "Calendar"\nfield = "at"', 'type = "StandardScaler"'

@@ -118,7 +118,7 @@ SOON = upkeep.Pruning(every=400, window=300)
 
 
 @pytest.mark.parametrize(("kind", "classes", "options"), OPTIONS)
-def test_what_is_learned_depends_on_the_events_alone(kind, classes, options, tmp_path):
+def test_learning_depends_only_on_the_events(kind, classes, options, tmp_path):
     stream = [*events(1100, classes)]
     whole = learnt(kind(**nested(pruning=SOON, **options)), stream)
     assert whole.n_prunings >= 1
@@ -140,7 +140,7 @@ def test_what_is_learned_depends_on_the_events_alone(kind, classes, options, tmp
 
 
 @pytest.mark.parametrize(("kind", "classes", "options"), OPTIONS)
-def test_the_result_is_swapped_in_when_it_has_learned_what_came_since(kind, classes, options):
+def test_the_result_replaces_the_model_after_learning_new_events(kind, classes, options):
     first, began, until = 256, 400, 600  # the first 256 events decide the bandwidth, and do not count
     stream = [*events(first + until, classes)]
     whole = learnt(kind(**nested(pruning=SOON, **options)), stream)
@@ -168,7 +168,7 @@ def test_a_class_that_appears_while_a_job_is_under_way(tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "classes", "options"), OPTIONS)
-def test_a_smaller_model_says_nearly_the_same(kind, classes, options):
+def test_a_pruned_model_predicts_nearly_the_same(kind, classes, options):
     stream = [*events(1500, classes)]
     model = learnt(kind(**nested(**options)), stream)
     before = np.array([np.atleast_1d(model._score(x)).copy() for x, _ in stream])
@@ -179,7 +179,7 @@ def test_a_smaller_model_says_nearly_the_same(kind, classes, options):
     assert np.mean((after - before) ** 2) < 0.1 * before.var()
 
 
-def test_a_model_stays_within_what_it_may_keep():
+def test_a_pruned_model_stays_within_its_limit():
     model = KernelRegressor(learner=learners.DSG(features_per_seed=16), max_features=256, pruning=SOON)
     sizes = []
     for x, y in events(3000):
@@ -222,7 +222,7 @@ def test_refitting_in_the_stream(tmp_path):
         assert again.gap == whole.gap
 
 
-def test_both_at_different_times(tmp_path):
+def test_pruning_and_refitting_at_different_times(tmp_path):
     tasks = {"pruning": upkeep.Pruning(every=300, window=200), "refit": upkeep.Refit(every=200, window=150)}
     stream = [*events(1300, 2)]
     whole = learnt(KernelClassifier(**nested(learner="dsg", features_per_seed=4, max_features=64, **tasks)), stream)
@@ -236,7 +236,7 @@ def test_both_at_different_times(tmp_path):
         assert (again.gap, again.n_prunings, again.n_features) == (whole.gap, whole.n_prunings, whole.n_features)
 
 
-def test_the_softmax_of_several_classes_stays_as_it_is(caplog):
+def test_softmax_models_are_not_refitted(caplog):
     task = upkeep.Refit(every=400, window=300)
     model = learnt(KernelClassifier(learner="dsg", refit=task, max_features=64), events(1000, 3))
     assert math.isnan(model.gap)
@@ -260,7 +260,7 @@ def test_errors_name_the_expected_value(make, told):
         make()
 
 
-def test_what_cannot_be_done_to_a_model():
+def test_inapplicable_tasks_are_rejected():
     stream = [*events(400, 2)]
     model = learnt(KernelClassifier(max_features=64), stream)
     with pytest.raises(ValueError, match="Newton steps"):
@@ -270,7 +270,7 @@ def test_what_cannot_be_done_to_a_model():
     with pytest.raises(InputError, match="a label that the model has learned"):
         upkeep.apply(upkeep.Pruning(), model, [*stream, (stream[0][0], "other")])
     upkeep.apply(upkeep.Pruning(), model, stream)
-    with pytest.raises(ValueError, match="not made smaller before"):
+    with pytest.raises(ValueError, match="has not been pruned"):
         upkeep.apply(upkeep.Pruning(), model, stream)
 
 
@@ -283,7 +283,7 @@ def test_what_cannot_be_done_to_a_model():
         ({"learner": "newton"}, upkeep.Refit(), "Expected .*learner=.dsg."),
     ],
 )
-def test_what_a_model_refuses_in_a_stream_it_refuses_at_once(options, task, told):
+def test_invalid_examples_are_rejected_immediately_too(options, task, told):
     options, stream = {"learner": "dsg"} | options, [*events(40)]
     with pytest.raises(ValueError, match=told):
         KernelRegressor(**nested(**options, **{type(task).__name__.lower(): task}))
@@ -294,7 +294,7 @@ def test_what_a_model_refuses_in_a_stream_it_refuses_at_once(options, task, told
     assert [model.predict_one(x) for x, _ in stream] == before
 
 
-def test_a_copy_that_only_answers_takes_no_upkeep_along():
+def test_a_prediction_copy_has_no_tasks():
     from streamkernel.estimators.prediction_copy import prediction_copy
 
     stream = [*events(800)]
@@ -305,7 +305,7 @@ def test_a_copy_that_only_answers_takes_no_upkeep_along():
     assert asked.predict_one(stream[0][0]) == model.predict_one(stream[0][0])
 
 
-def test_a_task_that_fails_leaves_the_model_as_it_is(monkeypatch, caplog):
+def test_a_failed_task_does_not_change_the_model(monkeypatch, caplog):
     from streamkernel.upkeep import work
 
     def fail(*told):
@@ -316,7 +316,7 @@ def test_a_task_that_fails_leaves_the_model_as_it_is(monkeypatch, caplog):
     monkeypatch.setattr(work, "do_task", fail)
     model = KernelRegressor(learner=learners.DSG(features_per_seed=8), max_features=128, pruning=SOON)
     learnt(model, stream)
-    assert "pruning has failed; the model stays as it is" in caplog.text
+    assert "pruning has failed; the model is unchanged" in caplog.text
     assert model.predict_one(stream[0][0]) == plain.predict_one(stream[0][0])
     assert model.n_prunings == 0
 

@@ -203,4 +203,4 @@ class ConfluentConsumer(Consumer):
             return call(*words)
         except KafkaException as error:
             kind = UnavailableError if error.args[0].code() in AGAIN else OSError
-            raise kind(f"Expected an answer of Kafka, got {describe_error(error)}") from error
+            raise kind(f"Expected a response from Kafka, got {describe_error(error)}") from error

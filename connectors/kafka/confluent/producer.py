@@ -71,7 +71,7 @@ class ConfluentProducer(Producer):
     def flush(self) -> None:
         if self._kafka.flush(COMMIT_SECONDS):
             kind = CommitRefusedError if self._is_transactional else TimeoutError
-            raise kind(f"Expected the brokers to answer in {COMMIT_SECONDS:g} s, {len(self._kafka)} records wait")
+            raise kind(f"Expected the brokers to respond within {COMMIT_SECONDS:g} s, {len(self._kafka)} records wait")
         if self._error is not None:
             raise CommitRefusedError(describe_error(self._error))
 

@@ -109,10 +109,10 @@ class PythonConsumer(Consumer):
         if not answer.is_done:
             if now - since < ANSWER_SECONDS:
                 return None
-            raise UnavailableError(f"Expected a response of Kafka, got none in {now - since:.0f} s")
+            raise UnavailableError(f"Expected a response from Kafka, got none in {now - since:.0f} s")
         self._asking = None
         if isinstance(answer.exception, KafkaError) and not isinstance(answer.exception, UnknownTopicOrPartitionError):
-            raise UnavailableError(f"Expected an answer of Kafka, got {describe_error(answer.exception)}")
+            raise UnavailableError(f"Expected a response from Kafka, got {describe_error(answer.exception)}")
         known = {topic: cluster.partitions_for_topic(topic) or () for topic in topics}
         return {topic: [Partition(topic, number) for number in sorted(numbers)] for topic, numbers in known.items()}
 
@@ -181,7 +181,7 @@ class PythonConsumer(Consumer):
             return call(what, timeout_ms=int(1000 * seconds))
         except KafkaError as error:
             kind = UnavailableError if error.retriable else OSError
-            raise kind(f"Expected an answer of Kafka, got {describe_error(error)}") from error
+            raise kind(f"Expected a response from Kafka, got {describe_error(error)}") from error
 
 
 class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]

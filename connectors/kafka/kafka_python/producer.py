@@ -58,7 +58,7 @@ class PythonProducer(Producer):
         except KafkaTimeoutError as error:
             # A client whose partition's leader has gone may wait without end, and a new one does not.
             kind = CommitRefusedError if self._is_transactional else TimeoutError
-            raise kind(f"Expected the brokers to answer in {COMMIT_SECONDS:g} s: {error}") from error
+            raise kind(f"Expected the brokers to respond within {COMMIT_SECONDS:g} s: {error}") from error
         except KafkaError as error:
             raise CommitRefusedError(describe_error(error)) from error
         if self._error is not None:

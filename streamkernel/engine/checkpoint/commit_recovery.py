@@ -43,8 +43,8 @@ def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
     state.discard()
     if newest > state.newest():
         raise StateDirectoryError(
-            f"Expected checkpoint {newest}, which Kafka has as the last one, got {state.newest()} - at {state.path}; "
-            "it is a copy of a state directory that was used after"
+            f"Expected checkpoint {newest}, the last one committed in Kafka, got {state.newest()} - at {state.path}; "
+            "it is an older copy of a state directory"
         )
     if newest < state.newest():
         log.warning("Kafka has no record of the newest checkpoint; resuming from it", has=newest, number=state.newest())

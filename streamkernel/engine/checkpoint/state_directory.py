@@ -193,7 +193,7 @@ def read_newest(path: Path) -> dict[str, Any] | None:
             errors.append(str(error))
             log.error("a checkpoint is damaged; trying the one before it", file=str(file), reason=str(error))
     if files:
-        raise ModelFileError(f"Expected a whole checkpoint, got none in {path}: " + "; ".join(errors))
+        raise ModelFileError(f"Expected an intact checkpoint, found none in {path}: " + "; ".join(errors))
     return None
 
 

@@ -52,7 +52,7 @@ def rebuild(description: Mapping[str, Any], tensors: Mapping[str, Any], where: s
     try:
         return river_state.decode(description["state"], hook=rebuild_place)
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ModelFileError(f"Expected a state that can be read, got {error} - in {where}") from error
+        raise ModelFileError(f"Expected a readable state, got {error} - in {where}") from error
 
 
 def _collector(models: list[Any], arrays: dict[str, Any]) -> Any:

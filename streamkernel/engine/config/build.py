@@ -201,7 +201,7 @@ def _arguments(kind: type, given: dict[str, Any], where: str, other_keys: Sequen
                     arguments["tokenizer"] = _tokenizer(given[name], f"{where}.{name}")
             elif parameter.default is parameter.empty:
                 wanted = OBJECTS[name][0] if name in OBJECTS else expectation(parameter.annotation)
-                problems.append(f"{where}.{name}: {kind.__name__} needs it; expected {wanted}, got nothing")
+                problems.append(f"{where}.{name}: {kind.__name__} requires it; expected {wanted}, got nothing")
         except ConfigError as error:
             problems += error.problems
     if problems:

@@ -15,6 +15,8 @@ from streamkernel.engine.config.messages import ConfigError, collect_problems, d
 from streamkernel.engine.config.registered import check_registered
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.sources import build_source
+from streamkernel.engine.config.values import predictions_writer
+from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.fields import OnFields
 from streamkernel.time_series import HistoryTransformer
 from streamkernel.time_series.history import first_steps
@@ -37,7 +39,7 @@ def check_config(settings: Settings) -> None:
         lambda: _check_history(settings),
         lambda: _check_metric(settings),
         lambda: _check_baseline(settings),
-        lambda: _check_coverage(settings),
+        lambda: _check_additions(settings),
         lambda: _check_state(settings),
         lambda: _check_kafka(settings),
         lambda: _check_sink(settings),
@@ -113,10 +115,12 @@ def _check_baseline(settings: Settings) -> None:
         raise ConfigError(f"baseline: expected a {kind} like the model, got {to_toml(name)}")
 
 
-def _check_coverage(settings: Settings) -> None:
+def _check_additions(settings: Settings) -> None:
     if settings.coverage is not None and not issubclass(settings.estimator_class, (base.Classifier, base.Regressor)):
         got = build.type_of(settings.model)
         raise ConfigError(f"coverage: expected a model that predicts one label or one number, got {got}")
+    if settings.sink.explain and not is_explainable(settings.estimator_class):
+        raise ConfigError(f"sink.explain: expected a model with explain_one, got {build.type_of(settings.model)}")
 
 
 def _check_sink(settings: Settings) -> None:
@@ -127,6 +131,7 @@ def _check_sink(settings: Settings) -> None:
 def _check_kafka(settings: Settings) -> None:
     if settings.kafka is not None:
         kafka_options(settings)
+        predictions_writer(settings)
 
 
 def _check_state(settings: Settings) -> None:

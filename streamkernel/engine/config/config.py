@@ -14,6 +14,7 @@ from streamkernel.engine.config.kafka import kafka_problems
 from streamkernel.engine.config.messages import ConfigError
 from streamkernel.engine.config.settings import Settings
 from streamkernel.engine.config.validation_errors import problems_of, syntax_problem
+from streamkernel.engine.config.values import value_problems
 
 if TYPE_CHECKING:
     from connectors import Source
@@ -41,7 +42,7 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
-        problems = [*self._confusions(), *kafka_problems(self)]
+        problems = [*self._confusions(), *kafka_problems(self), *value_problems(self)]
         if problems:
             raise ConfigError(*problems)
         return self

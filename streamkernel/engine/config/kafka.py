@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamkernel.engine.config.messages import ConfigError, of_error
+from streamkernel.engine.config.values import value_decoder
 
 if TYPE_CHECKING:
     from connectors import KafkaSource, Transactions
@@ -34,7 +35,7 @@ def kafka_problems(settings: Settings) -> Iterator[str]:
     if kafka is None:
         if topics or writes:
             what = "source.topics" if topics else "topics in sink"
-            yield f"kafka: it is needed for {what}; expected a table, got nothing"
+            yield f"kafka: required for {what}; expected a table, got nothing"
         return
     if not topics and not writes:
         yield "kafka: expected topics in source or sink, got none"
@@ -49,7 +50,7 @@ def kafka_problems(settings: Settings) -> Iterator[str]:
             expected = 'expected "at_least_once", because the source is not a topic, got "exactly_once"'
             yield f"kafka.processing_guarantee: {expected}"
         elif settings.state.directory is None:
-            yield "state.directory: it is needed to learn each event exactly once; expected a directory, got nothing"
+            yield "state.directory: required to learn each event exactly once; expected a directory, got nothing"
         if 2.0 * settings.state.checkpoint_seconds > LONGEST_TRANSACTION:
             yield (
                 f"state.checkpoint_seconds: expected at most {LONGEST_TRANSACTION / 2.0:g}, since a transaction is "
@@ -92,9 +93,11 @@ def decoder_of(settings: Settings) -> Any:
     Raises
     ------
     ConfigError
-        If there is no such function.
+        If there is no such function, or what the format needs is wrong.
     """
-    return None if settings.source.decoder is None else _function(settings.source.decoder, settings.folder)
+    if settings.source.decoder is None:
+        return value_decoder(settings)
+    return _function(settings.source.decoder, settings.folder)
 
 
 def kafka_options(settings: Settings) -> Options:
@@ -108,7 +111,7 @@ def kafka_options(settings: Settings) -> Options:
     from connectors.kafka import Options
 
     if settings.kafka is None:
-        raise ConfigError("kafka: it is needed for topics; expected a table, got nothing")
+        raise ConfigError("kafka: required for topics; expected a table, got nothing")
     try:
         return Options(settings.kafka.servers, settings.kafka.options, settings.kafka.client, settings.folder)
     except ImportError as error:

@@ -6,6 +6,7 @@ import datetime as dt
 import glob
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,6 +25,7 @@ from pydantic import (
 
 from connectors.files.many_files import is_pattern, matches
 from connectors.registry import SINKS, SOURCES
+from connectors.values import VALUE_FORMATS
 from streamkernel.engine.config.messages import ConfigError
 
 STREAM = "-"
@@ -55,11 +57,18 @@ Moment = str | int | dt.datetime
 _MOMENT = '"earliest", "latest", an offset or a time with its zone'
 _TOKEN_TEXT = "text of 8 or more printable ASCII characters"
 _GO_WITH: dict[str, tuple[str, ...]] = {
-    "path": ("format", "follow"),
+    "path": ("follow",),
     "dataset": ("params", "limit"),
-    "topics": ("partitions", "start", "until", "order", "decoder", "key_as_field"),
-}
+    "topics": (
+        "partitions", "start", "until", "order", "decoder", "key_as_field",
+        "columns", "reader_schema", "envelope", "max_list_length",
+    ),
+}  # fmt: skip
 """What the keys of a source go with."""
+
+FILE_FORMATS = ("csv", "jsonl", "parquet", "svmlight")
+REGISTRY_FORMATS = VALUE_FORMATS[2:]
+"""Formats of values whose schemas are in a registry."""
 
 
 class ConfigTable(BaseModel):
@@ -83,16 +92,25 @@ class KafkaTable(ConfigTable):
     give_up_after: float | None = Field(default=None, gt=0, description="a number of seconds above 0")
 
 
+class SchemaRegistryTable(ConfigTable):
+    """Where the schemas of values are."""
+
+    url: Name = Field(description='addresses of a registry, "https://host:8081", separated by commas')
+    options: dict[str, Any] = Field(default={}, description="a table of options of confluent-kafka's registry client")
+
+
 class SourceTable(ConfigTable):
     """The source of records: a file, the files that match a pattern, a data set, or topics."""
 
     path: LocalPattern | None = Field(default=None, description='the path of a file, or "-" for standard input')
     dataset: Name | None = Field(default=None, description="the name of one of River's data sets")
-    format: Literal["csv", "jsonl", "parquet", "svmlight"] | None = Field(
-        default=None, description='"csv", "jsonl", "parquet" or "svmlight"'
+    format: Literal["csv", "jsonl", "parquet", "svmlight", "json", "avro", "protobuf", "json-schema"] | None = Field(
+        default=None,
+        description='"csv", "jsonl", "parquet" or "svmlight" of a file, "json", "csv", "avro", "protobuf" or '
+        '"json-schema" of topics',
     )
     follow: bool = Field(default=False, description="true or false")
-    params: dict[str, Any] = Field(default={}, description="a table of what to make the data set with")
+    params: dict[str, Any] = Field(default={}, description="a table with the parameters of the data set")
     limit: int | None = Field(default=None, ge=1, description="an integer of at least 1")
     topics: tuple[Name, ...] | None = Field(default=None, strict=False, min_length=1, description="a list of topics")
     partitions: tuple[int, ...] | None = Field(default=None, strict=False, description="a list of partition numbers")
@@ -101,6 +119,12 @@ class SourceTable(ConfigTable):
     order: Literal["arrival", "deterministic"] = Field(default="arrival", description='"arrival" or "deterministic"')
     decoder: Name | None = Field(default=None, description='a function from bytes to a dict, "package.module:name"')
     key_as_field: Name | None = Field(default=None, description="the name of a field for the key of a record")
+    columns: tuple[Name, ...] | None = Field(
+        default=None, strict=False, min_length=1, description="a list of the names of columns"
+    )
+    reader_schema: LocalPath | None = Field(default=None, description="the path of a schema of Avro")
+    envelope: Literal["debezium"] | None = Field(default=None, description='"debezium"')
+    max_list_length: int = Field(default=0, ge=0, le=10_000, description="an integer from 0 to 10,000")
 
     _parameters: dict[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -139,11 +163,37 @@ class SourceTable(ConfigTable):
             for key in keys
             if other not in given and key in self.model_fields_set
         ]
+        lines += self._problems_of_format()
         if self.path == Path(STREAM) and self.format is None:
-            lines.append('source.format: standard input needs it; expected "csv", "jsonl" or "svmlight", got nothing')
+            lines.append(
+                'source.format: required for standard input; expected "csv", "jsonl" or "svmlight", got nothing'
+            )
         if lines:
             raise ConfigError(*lines)
         return self
+
+    def _problems_of_format(self) -> Iterator[str]:
+        """Yield what does not go with the format."""
+        given = self.model_fields_set
+        known = VALUE_FORMATS if self.topics is not None else FILE_FORMATS
+        if self.dataset is not None and self.format is not None:
+            yield "source.format: only goes with a path or topics"
+        elif self.format is not None and self.format not in known:
+            names = ", ".join(f'"{name}"' for name in known)
+            yield f'source.format: expected one of {names}, got "{self.format}"'
+        if self.topics is None:
+            return
+        if (self.format == "csv") != (self.columns is not None):
+            got = "none" if self.columns is None else f'format = "{self.format or "json"}"'
+            yield f'source.columns: expected a list of names with format = "csv", and only there, got {got}'
+        if self.reader_schema is not None and self.format != "avro":
+            yield f'source.reader_schema: only goes with format = "avro", got "{self.format or "json"}"'
+        if self.envelope is not None and self.format == "csv":
+            yield 'source.envelope: expected a format with objects, got "csv"'
+        if self.decoder is not None:
+            for key in ("format", "envelope", "max_list_length"):
+                if key in given:
+                    yield f"source.{key}: does not go with a decoder, which returns the fields itself"
 
     def reads(self, path: Path) -> bool:
         """Return whether the pattern matches a file, existing or not."""
@@ -156,7 +206,11 @@ class SinkTable(ConfigTable):
     predictions: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard output')
     dead_letters: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard output')
     predictions_topic: Name | None = Field(default=None, description="the name of a topic")
+    predictions_format: Literal["json", "avro", "protobuf", "json-schema"] = Field(
+        default="json", description='"json", "avro", "protobuf" or "json-schema"'
+    )
     dead_letters_topic: Name | None = Field(default=None, description="the name of a topic")
+    explain: int = Field(default=0, ge=0, le=200, description="an integer from 0 to 200")
 
     _parameters: dict[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -165,12 +219,15 @@ class SinkTable(ConfigTable):
     def _by_its_class(cls, data: Any, validate: ModelWrapValidatorHandler[SinkTable]) -> SinkTable:
         """Pass the keys of a registered sink of predictions to its class as parameters."""
         given = data.get("predictions") if isinstance(data, dict) else None
-        if not isinstance(given, dict) or not given.keys() & SINKS.keys():
-            return validate(data)
-        found = validate({name: value for name, value in data.items() if name != "predictions"})
-        if found.predictions_topic:
-            raise ConfigError("sink.predictions: expected a table or a topic, got both")
-        found._parameters = given  # noqa: SLF001 - one of this class
+        if isinstance(given, dict) and given.keys() & SINKS.keys():
+            found = validate({name: value for name, value in data.items() if name != "predictions"})
+            if found.predictions_topic:
+                raise ConfigError("sink.predictions: expected a table or a topic, got both")
+            found._parameters = given  # noqa: SLF001 - one of this class
+        else:
+            found = validate(data)
+        if found.explain and not found.has_predictions:
+            raise ConfigError("sink.explain: expected predictions or predictions_topic to explain, got neither")
         return found
 
     @property
@@ -190,6 +247,8 @@ class SinkTable(ConfigTable):
         ]
         if both:
             raise ConfigError(*(f"sink.{name}: expected a path or a topic, got both" for name in both))
+        if "predictions_format" in self.model_fields_set and self.predictions_topic is None:
+            raise ConfigError("sink.predictions_format: only goes with predictions_topic; files are JSON lines")
         return self
 
 

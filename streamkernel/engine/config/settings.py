@@ -20,6 +20,7 @@ from streamkernel.engine.config.schema import (
     KafkaTable,
     LogTable,
     Name,
+    SchemaRegistryTable,
     SinkTable,
     SourceTable,
     StateTable,
@@ -44,6 +45,7 @@ class Settings(ConfigTable):
     model: build.Spec = Field(description='a table with the "type" of the model')
     baseline: build.Spec | None = Field(default=None, description="a linear model of River")
     kafka: KafkaTable | None = Field(default=None, description="a table with the servers")
+    schema_registry: SchemaRegistryTable | None = Field(default=None, description="a table with the url")
     delayed_labels: DelayedLabelsTable | None = None
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
@@ -96,7 +98,7 @@ class Settings(ConfigTable):
             if path is None:
                 continue
             if path in used:
-                problems.append(f"{key}: expected a file of its own, got that of {used[path]}")
+                problems.append(f"{key}: expected a file that is not used otherwise, got that of {used[path]}")
             elif self.source.reads(path):
                 problems.append(f"{key}: expected a file that source.path does not match, got {path}")
             used[path] = key
@@ -128,6 +130,7 @@ class Settings(ConfigTable):
     def without_secrets(self) -> dict[str, Any]:
         """Return the settings as JSON values, without secrets."""
         from connectors.kafka.options import is_secret
+        from connectors.schema_registry.registry import SECRET
 
         found = self.model_dump(mode="json", exclude_unset=True)
         found["source"] |= {name: "***" if is_secret(name) else value for name, value in self.source.parameters.items()}
@@ -137,6 +140,9 @@ class Settings(ConfigTable):
         if self.kafka is not None and self.kafka.options:
             options = self.kafka.options.items()
             found["kafka"]["options"] = {name: "***" if is_secret(name) else value for name, value in options}
+        if self.schema_registry is not None and self.schema_registry.options:
+            given = self.schema_registry.options.items()
+            found["schema_registry"]["options"] = {name: "***" if name in SECRET else value for name, value in given}
         return found
 
     def build_pipeline(self) -> base.Estimator:

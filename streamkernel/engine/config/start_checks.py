@@ -7,10 +7,12 @@ from pathlib import Path
 
 from connectors import KafkaSource
 from connectors.kafka import Writer
+from connectors.schema_registry.registry import RegistryUnavailableError
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, check_setup, read_newest
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError, of_error
+from streamkernel.engine.config.values import registry_of
 
 
 def check_state(config: Config) -> str:
@@ -56,12 +58,12 @@ def check_state(config: Config) -> str:
 
 
 def check_connections(config: Config) -> None:
-    """Connect to the brokers with the configured credentials, and check that the topics exist, without reading.
+    """Connect to brokers and registry with the configured credentials, check that topics exist, and read nothing.
 
     Raises
     ------
     ConfigError
-        If brokers are unavailable, or a topic or a partition does not exist.
+        If brokers or the registry are unavailable, or a topic or a partition does not exist.
     """
     calls: list[Callable[[], None]] = []
     if config.source.topics is not None:
@@ -69,12 +71,15 @@ def check_connections(config: Config) -> None:
     for topic in (config.sink.predictions_topic, config.sink.dead_letters_topic):
         if topic is not None:
             calls.append(lambda topic=topic: Writer(kafka_options(config)).open(topic))  # type: ignore[misc]
+    if config.schema_registry is not None:
+        calls.append(lambda: registry_of(config).check())
     problems = []
     for call in calls:
         try:
             call()
         except (OSError, ValueError) as error:
-            problems.append(of_error("kafka", error))
+            of = "schema_registry" if isinstance(error, RegistryUnavailableError) else "kafka"
+            problems.append(of_error(of, error))
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
 

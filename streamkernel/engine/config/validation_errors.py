@@ -51,7 +51,7 @@ def _problem(keys: tuple[int | str, ...], value: Any, config: type[BaseModel]) -
         path = f"{path}.{key}" if path else str(key)
         wanted = field.description or "a table"
         if key not in value:
-            return f"{path}: it is needed; expected {wanted}, got nothing"
+            return f"{path}: required; expected {wanted}, got nothing"
         table = next(filter(_is_table, (field.annotation, *get_args(field.annotation))), None)
         value = value[key]
         if table is None or not isinstance(value, dict):

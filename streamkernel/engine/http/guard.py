@@ -48,9 +48,9 @@ class Guard:
                 {"error": "Expected Authorization: Bearer and the token"}, 401, {"www-authenticate": "Bearer"}
             )
         if not is_loopback(scope["client"][0] if scope["client"] else ""):
-            return _refusal(403, "Expected a request from this machine; set a token to answer others")
+            return _refusal(403, "Expected a request from this machine; set a token to allow others")
         if any(name in _FORWARDED for name, _ in scope["headers"]):
-            return _refusal(403, "Expected a request from this machine, got one from a proxy; set a token to answer it")
+            return _refusal(403, "Expected a request from this machine, got one from a proxy; set a token to allow it")
         hosts = _values(scope["headers"], b"host")
         if len(hosts) != 1:
             return _refusal(400, f"Expected one Host header, got {len(hosts) or 'none'}")

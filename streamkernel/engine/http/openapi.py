@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamkernel.engine.http.questions import MOST_NAMES, MOST_ROWS
+from streamkernel.engine.explanations import MOST_INPUTS
+from streamkernel.engine.http.questions import MOST_EXPLAINED, MOST_NAMES, MOST_ROWS
 
 VALUE = {"type": ["number", "string", "boolean", "null"], "description": "null counts as missing"}
 RECORD = {
@@ -30,8 +31,20 @@ ANSWER = {
             "items": {"type": ["number", "string", "boolean"]},
             "description": "likely classes, the most likely first",
         },
+        "explanation": {
+            "type": "object",
+            "additionalProperties": {"type": "number"},
+            "description": "with explain=true: what each input adds to the score, compared with its mean",
+        },
     },
     "additionalProperties": False,
+}
+EXPLAIN = {
+    "name": "explain",
+    "in": "query",
+    "schema": {"type": "string", "enum": ["true", "false"], "default": "false"},
+    "description": "whether the contributions of the inputs are wanted, of a model with explain_one and of at most "
+    f"{MOST_EXPLAINED} records of {MOST_INPUTS} inputs",
 }
 ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 STATUS = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
@@ -62,17 +75,18 @@ def description(*, needs_token: bool) -> dict[str, Any]:
         "required": ["predictions"],
         "properties": {"predictions": {"type": "array", "items": ANSWER}},
     }
-    guarded = {401: "no token, or another one"} if needs_token else {403: "asked from another machine"}
+    guarded = {401: "no token, or a wrong one"} if needs_token else {403: "a request from another machine"}
     early = {503: "no model yet, or too many requests are waiting; retry later"}
     refused = {
-        400: "a part of a body",
-        408: "too slow a body",
-        413: "too long a body",
-        415: "no JSON",
-        422: "no question",
+        400: "an incomplete body",
+        408: "a body that took too long",
+        413: "a body that is too large",
+        415: "a body that is not JSON",
+        422: "an invalid request for predictions",
     }
     predict = {
         "summary": "Predict one record, or many",
+        "parameters": [EXPLAIN],
         "requestBody": {"required": True, "content": _json(question)},
         "responses": {
             "200": _answer("the prediction", {"oneOf": [ANSWER, many]}),
@@ -80,11 +94,11 @@ def description(*, needs_token: bool) -> dict[str, Any]:
         },
     }
     model = {
-        "summary": "What the model is that answers",
+        "summary": "The model that predicts",
         "responses": {"200": _answer("the model", {"type": "object"}), **_errors(guarded | early)},
     }
     status = {
-        "summary": "What the live page shows",
+        "summary": "The data of the live page",
         "responses": {"200": {"description": "the run", "content": _json({"type": "object"})}, **_errors(guarded)},
     }
     text = {"description": "Prometheus's text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
@@ -93,8 +107,8 @@ def description(*, needs_token: bool) -> dict[str, Any]:
         "/model": {"get": model},
         "/status": {"get": status},
         "/metrics": {"get": {"summary": "Metrics", "responses": {"200": text}, "security": []}},
-        "/healthz": {"get": _health("Whether the process is to be left running")},
-        "/readyz": {"get": _health("Whether questions can be answered")},
+        "/healthz": {"get": _health("Whether the process is healthy")},
+        "/readyz": {"get": _health("Whether a model can predict")},
     }
     found: dict[str, Any] = {"openapi": "3.1.0", "info": {"title": "streamkernel", "version": "1"}, "paths": paths}
     if needs_token:
@@ -119,6 +133,6 @@ def _health(summary: str) -> dict[str, Any]:
     content = _json(STATUS)
     responses = {
         "200": {"description": "yes", "content": content},
-        "503": {"description": "no, and why", "content": content},
+        "503": {"description": "no, with the reason", "content": content},
     }
     return {"summary": summary, "responses": responses, "security": []}

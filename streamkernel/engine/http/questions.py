@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
 from connectors.formats import JSON_NAMES, JsonLines
+from streamkernel.engine.explanations import is_explainable
+from streamkernel.engine.pipelines import last_step, name_of
 from streamkernel.engine.serving_copy import PublishedModel
 from streamkernel.errors import InputError
 
 MOST_ROWS = 1000
 """Records that are predicted for one request at most."""
+
+MOST_EXPLAINED = 32
+"""Records that are explained for one request at most."""
 
 MOST_NAMES = 4096
 """Fields that a record of a request may have: the first prediction for so many new names takes about 0.1 s."""
@@ -51,17 +57,51 @@ def question_in(body: bytes) -> list[dict[str, Any]] | dict[str, Any]:
     return [_record(record, f"x[{i}]") for i, record in enumerate(x)]
 
 
-def answer_to(question: list[dict[str, Any]] | dict[str, Any], published: PublishedModel) -> dict[str, Any]:
-    """Return the prediction for a record, or for each of several.
+def is_explanation_wanted(query: Mapping[str, str]) -> bool:
+    """Return whether the query of a request asks for explanations.
 
     Raises
     ------
     ValueError
-        If a record cannot be used.
+        If it has another value than true or false.
+
+    Examples
+    --------
+    >>> is_explanation_wanted({"explain": "true"}), is_explanation_wanted({})
+    (True, False)
     """
+    given = query.get("explain", "false")
+    if given not in ("true", "false"):
+        raise ValueError(f"Expected explain=true or explain=false, got {orjson.dumps(given[:60]).decode()}")
+    return given == "true"
+
+
+def answer_to(
+    question: list[dict[str, Any]] | dict[str, Any], published: PublishedModel, *, explained: bool = False
+) -> dict[str, Any]:
+    """Return the prediction for a record, or for each of several.
+
+    Parameters
+    ----------
+    question
+        A record, or several.
+    published
+        The model.
+    explained
+        Whether each prediction has the contributions of the inputs.
+
+    Raises
+    ------
+    ValueError
+        If a record cannot be used, or cannot be explained.
+    """
+    if explained and not is_explainable(type(last_step(published.model))):
+        raise ValueError(f"Expected a model with explain_one to explain, got {name_of(published.model)}")
     if isinstance(question, dict):
-        return _answer(question, published, "x")
-    return {"predictions": [_answer(record, published, f"x[{i}]") for i, record in enumerate(question)]}
+        return _answer(question, published, "x", explained)
+    if explained and len(question) > MOST_EXPLAINED:
+        raise ValueError(f"Expected at most {MOST_EXPLAINED} records to explain, got {len(question):,} - at x")
+    return {"predictions": [_answer(record, published, f"x[{i}]", explained) for i, record in enumerate(question)]}
 
 
 def _record(record: Any, where: str) -> dict[str, Any]:
@@ -72,9 +112,9 @@ def _record(record: Any, where: str) -> dict[str, Any]:
     return record
 
 
-def _answer(record: dict[str, Any], published: PublishedModel, where: str) -> dict[str, Any]:
+def _answer(record: dict[str, Any], published: PublishedModel, where: str, explained: bool) -> dict[str, Any]:
     try:
-        return published.answer(record)
+        return published.answer(record, explained=explained)
     except InputError as error:
         raise ValueError(f"{error} - in {where}") from None
     except Exception as error:  # whatever a step of the pipeline raises about this record

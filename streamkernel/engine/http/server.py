@@ -23,7 +23,7 @@ from streamkernel.engine.http import openapi
 from streamkernel.engine.http.answers import json_answer
 from streamkernel.engine.http.connections import HEAD_BYTES, IDLE_SECONDS, Connection
 from streamkernel.engine.http.guard import Guard
-from streamkernel.engine.http.questions import SHORT_BYTES, answer_to, question_in
+from streamkernel.engine.http.questions import SHORT_BYTES, answer_to, is_explanation_wanted, question_in
 from streamkernel.engine.http.worker import BusyError, Worker
 from streamkernel.engine.telemetry.description import model_rows
 from streamkernel.engine.telemetry.prometheus import EngineCollector
@@ -132,10 +132,10 @@ def application(engine: Engine, token: str | None) -> Starlette:
             raise HTTPException(415, "Expected a body of content-type application/json")
         try:
             body = await _body(request)
-            question = question_in(body)
+            question, explained = question_in(body), is_explanation_wanted(request.query_params)
             answer = await worker.run(
-                lambda: json_answer(answer_to(question, found), headers=_versions(found)),
-                is_short=isinstance(question, dict) and len(body) <= SHORT_BYTES,
+                lambda: json_answer(answer_to(question, found, explained=explained), headers=_versions(found)),
+                is_short=isinstance(question, dict) and len(body) <= SHORT_BYTES and not explained,
             )
         except ValueError as error:
             raise HTTPException(422, str(error)) from None
@@ -171,7 +171,7 @@ async def _body(request: Request) -> bytes:
     except TimeoutError:
         raise HTTPException(408, f"Expected a body within {BODY_SECONDS:g} s") from None
     except ClientDisconnect:
-        raise HTTPException(400, "Expected a body, got a part of it") from None
+        raise HTTPException(400, "Expected a complete body, got a part of it") from None
     return bytes(body)
 
 

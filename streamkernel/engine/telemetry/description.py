@@ -21,8 +21,8 @@ def model_rows(model: Any) -> list[tuple[str, str]]:
         rows += [
             ("kernel", repr(last.kernel_)),
             ("labels", ", ".join(map(repr, getattr(last, "labels", {}))) or "numbers"),
-            ("features", f"{last.n_features:,} in {last.n_seeds:,} seeds"),
-            ("steps", f"{last.n_steps:,}, of which {last.n_reused:,} reused a seed"),
+            ("features", f"{last.n_features:,} in {last.n_seeds:,} blocks"),
+            ("steps", f"{last.n_steps:,}, of which {last.n_reused:,} reused a block"),
             ("objective", f"{last.objective:.6g}"),
         ]
     return rows

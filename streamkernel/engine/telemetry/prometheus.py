@@ -78,7 +78,7 @@ def _model(model: ModelSnapshot) -> Iterator[Metric]:
     yield _gauge("seeds", "Blocks of random features in the model.", model.n_seeds)
     yield _counter("steps", "Steps taken.", model.n_steps)
     yield _counter("grown", "Steps that added a block.", model.n_steps - model.n_reused)
-    yield _counter("reused", "Steps that moved an old block.", model.n_reused)
+    yield _counter("reused", "Steps that changed an existing block.", model.n_reused)
     yield _gauge("step_size", "Size of the next step, in units of the model's step_size.", model.next_step)
     if model.last_step is not None:
         text = "Size of the last step, in units of the function."

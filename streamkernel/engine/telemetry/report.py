@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from connectors.json_text import to_json
+from streamkernel.engine.explanations import importances
 from streamkernel.engine.telemetry.description import checkpoint_rows
 from streamkernel.engine.telemetry.quality import value
 from streamkernel.engine.telemetry.status import is_mean
@@ -60,6 +61,7 @@ def _run(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         "is_mean": is_mean(metric),
         "dead_letters": list(_dead_letters(directory / "dead_letters.jsonl")),
         "about": dict(checkpoint_rows(state)),
+        "importances": importances(state["model"]),
     }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from river.metrics import Accuracy
 from river.metrics.base import MeanMetric
 
+from streamkernel.engine.explanations import importances
 from streamkernel.engine.telemetry.description import model_rows
 from streamkernel.engine.telemetry.snapshot import lag_of
 
@@ -36,10 +37,10 @@ def status_of(engine: Engine) -> dict[str, Any]:
         now |= numbers.coverage.rows()
     now |= {"learned": numbers.outcomes["learned"], "dead letters": numbers.outcomes["dead_letter"]}
     if numbers.labels:
-        now |= {"waiting for labels": numbers.pending_labels}
+        now |= {"pending labels": numbers.pending_labels}
     now |= {"lag": sum(lag_of(engine.source).values())}
     if model is not None:
-        now |= {"objective": model.objective, "features": model.n_features, "seeds": model.n_seeds}
+        now |= {"objective": model.objective, "features": model.n_features, "blocks": model.n_seeds}
     age = engine.parts.checkpointer.age
     if age is not None:
         now |= {"checkpoint, s ago": round(age)}
@@ -59,6 +60,7 @@ def status_of(engine: Engine) -> dict[str, Any]:
         "is_mean": is_mean(scores.metric),
         "dead_letters": list(engine.last_dead_letters),
         "about": {} if newest is None else dict(model_rows(newest.model)),
+        "importances": {} if newest is None else importances(newest.model),
         "version": 0 if newest is None else newest.version,
     }
 

@@ -58,7 +58,7 @@ class View:
             ("events/s", "–" if rate is None else f"{rate:,.0f}"),
         ]
         if numbers.labels:
-            rows.append(("waiting for labels", f"{numbers.pending_labels:,}"))
+            rows.append(("pending labels", f"{numbers.pending_labels:,}"))
         rows += [(scores.name, f"{scores.ours:.4f}"), (f"{scores.name}, last {WINDOW:,}", f"{scores.recent()[0]:.4f}")]
         if scores.baseline:
             rows.append((f"{scores.name} (baseline)", f"{scores.theirs:.4f}"))
@@ -68,7 +68,7 @@ class View:
             rows += [
                 ("objective", f"{model.objective:.4f}"),
                 ("features", f"{model.n_features:,}"),
-                ("seeds", f"{model.n_seeds:,}"),
+                ("blocks", f"{model.n_seeds:,}"),
                 ("reused steps", f"{model.n_reused:,}"),
             ]
         if engine.cluster is not None:

@@ -178,12 +178,22 @@ function pairs(list, rows) {
   list.querySelectorAll("dd").forEach((cell, i) => { if (cell.textContent !== rows[i][1]) cell.textContent = rows[i][1]; });
 }
 
+function drawImportances(shares) {
+  $("inputs").hidden = shares.length === 0;
+  $("importances").replaceChildren(...shares.map(([name, share]) => {
+    const item = make("li"), bar = make("meter", { value: share, "aria-hidden": "true" });
+    item.append(make("span", {}, name), bar, make("span", {}, `${(100 * share).toFixed(1)} %`));
+    return item;
+  }));
+}
+
 function show(run) {
   const rows = Object.entries(run.now).map(([name, value]) => [name, shown(value)]);
   if (earlier && run.clock > earlier.clock) rows.splice(2, 0, ["events/s", shown((run.events - earlier.events) / (run.clock - earlier.clock))]);
   pairs($("now"), rows);
   pairs($("model"), Object.entries(run.about));
   drawAll(run.history, run.is_mean);
+  drawImportances(Object.entries(run.importances));
   $("cluster").hidden = !run.cluster || run.cluster.round.length < 2;
   if (run.cluster) drawRounds(run.cluster);
   $("no-dead").hidden = run.dead_letters.length > 0;

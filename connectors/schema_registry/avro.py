@@ -1,0 +1,51 @@
+"""Avro: values read with the schema that they were written with, into another one if wanted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+import fastavro
+
+from connectors.schema_registry.registry import Registry
+
+
+def reader_of(registry: Registry, number: int, schema: Any, reader_schema: str | None) -> Callable[[bytes], Any]:
+    """Return what reads values of a schema."""
+    written = parsed(schema.schema_str, _named(registry, schema.references, {}))
+    wanted = None if reader_schema is None else parsed(reader_schema)
+
+    def read(value: bytes) -> Any:
+        stream = BytesIO(value)
+        found = fastavro.schemaless_reader(stream, written, wanted)
+        if rest := len(value) - stream.tell():
+            raise ValueError(f"{rest} bytes are left behind the record")
+        return found
+
+    return read
+
+
+def parsed(text: str, named: dict[str, Any] | None = None) -> Any:
+    """Return a schema as fastavro reads it; raise a `ValueError` if it is none.
+
+    Examples
+    --------
+    >>> parsed('{"type": "record"}')
+    Traceback (most recent call last):
+    ValueError: Expected a schema of Avro, got SchemaParseException: "name" is a required field missing ...
+    """
+    try:
+        return fastavro.parse_schema(json.loads(text), named_schemas={} if named is None else named)
+    except Exception as error:
+        raise ValueError(f"Expected a schema of Avro, got {type(error).__name__}: {error}") from error
+
+
+def _named(registry: Registry, references: Any, named: dict[str, Any]) -> dict[str, Any]:
+    """Return the schemas that another one refers to, by name."""
+    for reference in references or ():
+        if reference.name not in named:
+            other = registry.version(reference.subject, reference.version)
+            parsed(other.schema_str, _named(registry, other.references, named))
+    return named

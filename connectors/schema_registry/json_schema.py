@@ -1,0 +1,42 @@
+"""JSON that is validated against its schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from jsonschema.exceptions import best_match
+from jsonschema.validators import validator_for
+from referencing import Registry as Resources
+from referencing import Resource
+from referencing.jsonschema import DRAFT7
+
+from connectors.formats import json_object
+from connectors.schema_registry.registry import Registry
+
+
+def reader_of(registry: Registry, number: int, schema: Any, reader_schema: None) -> Callable[[bytes], Any]:
+    """Return what reads values of a schema."""
+    wanted = json.loads(schema.schema_str)
+    kind = validator_for(wanted)
+    kind.check_schema(wanted)
+    validator = kind(wanted, registry=_others(registry, schema.references, Resources()))
+
+    def read(value: bytes) -> Any:
+        found = json_object(value)
+        error = best_match(validator.iter_errors(found))
+        if error is not None:
+            raise ValueError(f"{error.message[:300]} - at {error.json_path}")
+        return found
+
+    return read
+
+
+def _others(registry: Registry, references: Any, found: Any) -> Any:
+    """Return the schemas that another one refers to."""
+    for reference in references or ():
+        other = registry.version(reference.subject, reference.version)
+        resource = Resource.from_contents(json.loads(other.schema_str), default_specification=DRAFT7)
+        found = _others(registry, other.references, found.with_resource(reference.name, resource))
+    return found

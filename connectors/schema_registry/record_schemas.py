@@ -1,0 +1,185 @@
+"""Schemas of flat records whose fields may all be missing, and functions that write records of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any, NamedTuple
+
+import orjson
+
+NAME, NAMESPACE = "Prediction", "streamkernel"
+"""The name of the record, and of what it is in."""
+
+
+class Kind(NamedTuple):
+    """How a kind of field is written."""
+
+    avro: list[Any]
+    protobuf: str
+    json: dict[str, Any]
+
+
+VALUE = ["boolean", "long", "double", "string"]
+"""The types of Avro that a value can have."""
+
+JSON_VALUE = ["boolean", "number", "string"]
+"""The types of JSON that a value can have."""
+
+KINDS = {
+    "text": Kind(["null", "string"], "optional string", {"type": ["string", "null"]}),
+    "integer": Kind(["null", "long"], "optional int64", {"type": ["integer", "null"]}),
+    "number": Kind(["null", "double"], "optional double", {"type": ["number", "null"]}),
+    "value": Kind(["null", *VALUE], "Value", {"type": [*JSON_VALUE, "null"]}),
+    "values": Kind(
+        ["null", {"type": "array", "items": VALUE}],
+        "repeated Value",
+        {"type": ["array", "null"], "items": {"type": JSON_VALUE}},
+    ),
+    "numbers": Kind(
+        ["null", {"type": "map", "values": "double"}],
+        "map<string, double>",
+        {"type": ["object", "null"], "additionalProperties": {"type": ["number", "null"]}},
+    ),
+    "json": Kind(["null", "string"], "optional string", {"type": ["string", "null"]}),
+}
+"""Kinds of fields: text, an integer, a number, a label or number, several of these, numbers by name, JSON as text."""
+
+MEMBERS = ("truth", "bool"), ("integer", "int64"), ("number", "double"), ("text", "string")
+"""What a value can be in Protobuf: the names and types of the fields of which one is set."""
+
+
+def schema_and_write(form: str, fields: Mapping[str, str]) -> tuple[str, Callable[[Mapping[str, Any]], bytes]]:
+    """Return a schema in the language of a format, and a function from a record to bytes of this schema.
+
+    Parameters
+    ----------
+    form
+        ``"avro"``, ``"protobuf"`` or ``"json-schema"``.
+    fields
+        The kinds of the fields, by name.
+    """
+    make = {"avro": _avro, "protobuf": _protobuf, "json-schema": _json_schema}[form]
+    schema, write = make(fields)
+    return schema, lambda record: write(_checked(record, fields))
+
+
+def _checked(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return a record with plain values; raise a `ValueError` if the schema lacks a field of it."""
+    found: dict[str, Any] = {}
+    for name, value in record.items():
+        kind = fields.get(name)
+        if kind is None:
+            raise ValueError(f'Expected fields of the schema, got "{name}"')
+        if value is None:
+            continue
+        if kind == "json":
+            found[name] = orjson.dumps(value).decode()
+        elif kind == "numbers":
+            found[name] = {_text(label): float(number) for label, number in value.items()}
+        elif kind == "values":
+            found[name] = list(map(_plain, value))
+        else:
+            found[name] = _plain(value)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return Python's own value for one of NumPy's."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def _text(label: Any) -> str:
+    """Return a label as the key of a JSON object."""
+    return label if isinstance(label, str) else json.dumps(_plain(label))
+
+
+def _avro(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]], bytes]]:
+    import fastavro
+
+    members = [{"name": name, "type": KINDS[kind].avro, "default": None} for name, kind in fields.items()]
+    schema = {"type": "record", "name": NAME, "namespace": NAMESPACE, "fields": members}
+    parsed = fastavro.parse_schema(schema)
+
+    def write(record: dict[str, Any]) -> bytes:
+        stream = BytesIO()
+        fastavro.schemaless_writer(stream, parsed, record)
+        return stream.getvalue()
+
+    return json.dumps(schema), write
+
+
+def _json_schema(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]], bytes]]:
+    members = {name: KINDS[kind].json for name, kind in fields.items()}
+    head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": NAME, "type": "object"}
+    return json.dumps({**head, "properties": members, "additionalProperties": False}), orjson.dumps
+
+
+def _protobuf(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]], bytes]]:
+    """Return the text of the schema, and what writes its first message."""
+    from google.protobuf import descriptor_pb2, descriptor_pool
+    from google.protobuf.message_factory import GetMessageClass
+
+    types = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name=f"{NAMESPACE}/{NAME}.proto", package=NAMESPACE, syntax="proto3")
+    record, value = file.message_type.add(name=NAME), file.message_type.add(name="Value")
+    value.oneof_decl.add(name="kind")
+    for number, (name, kind) in enumerate(MEMBERS, 1):
+        value.field.add(name=name, number=number, type=types.Type.Value(f"TYPE_{kind.upper()}"), oneof_index=0)
+    for number, (name, kind) in enumerate(fields.items(), 1):
+        if kind == "numbers":
+            entry = record.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
+            entry.options.map_entry = True
+            entry.field.add(name="key", number=1, type=types.TYPE_STRING)
+            entry.field.add(name="value", number=2, type=types.TYPE_DOUBLE)
+            of = f".{NAMESPACE}.{NAME}.{entry.name}"
+            record.field.add(
+                name=name, number=number, type=types.TYPE_MESSAGE, label=types.LABEL_REPEATED, type_name=of
+            )
+        elif kind in ("value", "values"):
+            label = types.LABEL_REPEATED if kind == "values" else types.LABEL_OPTIONAL
+            of = f".{NAMESPACE}.Value"
+            record.field.add(name=name, number=number, type=types.TYPE_MESSAGE, label=label, type_name=of)
+        else:
+            number_of = types.Type.Value(f"TYPE_{KINDS[kind].protobuf.removeprefix('optional ').upper()}")
+            at = len(record.oneof_decl)
+            record.oneof_decl.add(name=f"_{name}")
+            record.field.add(name=name, number=number, type=number_of, oneof_index=at, proto3_optional=True)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    message_class: Any = GetMessageClass(pool.FindMessageTypeByName(f"{NAMESPACE}.{NAME}"))
+
+    def write(record: dict[str, Any]) -> bytes:
+        message = message_class()
+        for name, item in record.items():
+            kind = fields[name]
+            if kind == "numbers":
+                getattr(message, name).update(item)
+            elif kind == "value":
+                setattr(getattr(message, name), _member_of(item), item)
+            elif kind == "values":
+                for one in item:
+                    setattr(getattr(message, name).add(), _member_of(one), one)
+            else:
+                setattr(message, name, item)
+        found: bytes = message.SerializeToString()
+        return b"\0" + found  # the first message of the schema
+
+    return _proto_text(fields), write
+
+
+def _member_of(value: Any) -> str:
+    kinds = {bool: "truth", int: "integer", float: "number", str: "text"}
+    return kinds[type(value)]
+
+
+def _proto_text(fields: Mapping[str, str]) -> str:
+    """Return the schema as Protobuf's own language has it."""
+    members = [f"  {KINDS[kind].protobuf} {name} = {number};" for number, (name, kind) in enumerate(fields.items(), 1)]
+    values = [f"    {kind} {name} = {number};" for number, (name, kind) in enumerate(MEMBERS, 1)]
+    lines = [
+        'syntax = "proto3";', f"package {NAMESPACE};", "", f"message {NAME} {{", *members, "}", "",
+        "message Value {", "  oneof kind {", *values, "  }", "}",
+    ]  # fmt: skip
+    return "\n".join([*lines, ""])

@@ -1,0 +1,185 @@
+"""A Schema Registry: its options, and its answers, with errors that say whether to retry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from connectors.base import UnavailableError
+from connectors.checks import unknown_name
+
+PREFIX = "STREAMKERNEL_SCHEMA_REGISTRY_"
+"""What the name of an environment variable begins with: ``STREAMKERNEL_SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO``."""
+
+PATHS = ("ssl.ca.location", "ssl.key.location", "ssl.certificate.location")
+"""Options whose value is the path of a file."""
+
+SECRET = (
+    "basic.auth.user.info",
+    "bearer.auth.client.secret",
+    "bearer.auth.token",
+    "proxy",
+    "ssl.key.password",
+)
+"""Options whose value is never shown."""
+
+OPTIONS = (
+    *PATHS,
+    *SECRET,
+    "bearer.auth.client.id",
+    "bearer.auth.credentials.source",
+    "bearer.auth.identity.pool.id",
+    "bearer.auth.issuer.endpoint.url",
+    "bearer.auth.logical.cluster",
+    "bearer.auth.scope",
+    "timeout",
+)
+"""Options of confluent-kafka's client that can be given."""
+
+TIMEOUT = 5.0
+"""Seconds that one request may take, unless the option ``timeout`` says otherwise."""
+
+NOT_FOUND = (40400, 40401, 40402, 40403)
+"""Codes of a registry that answers that it has no such subject, version or schema."""
+
+T = TypeVar("T")
+
+
+class RegistryUnavailableError(UnavailableError):
+    """The registry is unavailable, or rejects the login; the request may be retried."""
+
+
+class Registry:
+    """A Schema Registry, asked with confluent-kafka's client, which keeps what it has read.
+
+    Parameters
+    ----------
+    url : str
+        The addresses, ``"https://host:8081"``, separated by commas.
+    given : dict, default {}
+        Options of confluent-kafka's client, by name. A variable of the environment that is called
+        ``STREAMKERNEL_SCHEMA_REGISTRY_`` and an option's name in capitals, with underscores, takes precedence.
+    folder : Path, default Path()
+        What relative paths in options are relative to.
+
+    Raises
+    ------
+    ValueError
+        If there is no such option, the address is none, or a file cannot be read.
+    ImportError
+        If the extra ``schema-registry`` is not installed.
+
+    Examples
+    --------
+    >>> Registry("http://localhost:8081", {"basic.auth.user.info": "me:s3cret"})
+    Registry('http://localhost:8081', basic.auth.user.info='***')
+    >>> Registry("http://localhost:8081", {"basic.auth.userinfo": "me:s3cret"})
+    Traceback (most recent call last):
+    ValueError: Expected an option among ssl.ca.location, ..., got "basic.auth.userinfo" - did you mean
+    "basic.auth.user.info"?
+    """
+
+    def __init__(self, url: str, given: Mapping[str, Any] | None = None, folder: Path = Path()) -> None:
+        self.url, self.given = url, {**(given or {}), **_of_environment(os.environ)}
+        for one in url.split(","):
+            _check_url(one.strip())
+        for name, value in self.given.items():
+            if name not in OPTIONS:
+                raise unknown_name("an option among", name, OPTIONS)
+            if name in PATHS:
+                path = folder / str(value)
+                if not path.exists():
+                    raise ValueError(f'Expected a file that can be read as "{name}", got none - at {path}')
+                self.given[name] = str(path)
+        from confluent_kafka.schema_registry.schema_registry_client import SchemaRegistryClient
+
+        settings = {"timeout": TIMEOUT, **self.given, "url": url, "max.retries": 0}  # the engine retries
+        try:
+            self._client: Any = SchemaRegistryClient.new_client(settings)
+        except (OSError, TypeError, ValueError) as error:
+            raise ValueError(f"Expected options that can be combined, got an error: {error}") from error
+
+    def schema(self, number: int) -> Any:
+        """Return the schema with an id.
+
+        Raises
+        ------
+        ValueError
+            If the registry has none.
+        RegistryUnavailableError
+            If the registry is unavailable.
+        """
+        return self._ask(lambda: self._client.get_schema(number), f"schema {number}")
+
+    def version(self, subject: str, version: int) -> Any:
+        """Return a version of a subject, which another schema refers to; errors are those of `schema`."""
+        what = f'version {version} of subject "{subject}"'
+        return self._ask(lambda: self._client.get_version(subject, version), what).schema
+
+    def register(self, subject: str, text: str, kind: str) -> int:
+        """Register a schema under a subject, if it is not there yet, and return its id.
+
+        Raises
+        ------
+        ValueError
+            If the registry refuses it, because it is not compatible with earlier ones.
+        RegistryUnavailableError
+            If the registry is unavailable.
+        """
+        from confluent_kafka.schema_registry import Schema
+
+        number = self._ask(
+            lambda: self._client.register_schema(subject, Schema(text, kind)), f'a schema for subject "{subject}"'
+        )
+        return int(number)
+
+    def check(self) -> None:
+        """Raise a `RegistryUnavailableError` if the registry is unavailable or rejects the login."""
+        self._ask(self._client.get_subjects, "its subjects")
+
+    def _ask(self, call: Callable[[], T], what: str) -> T:
+        from confluent_kafka.schema_registry.common._httpx_compat import httpx
+        from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
+
+        where = f"of the schema registry at {self.url}"
+        try:
+            return call()
+        except SchemaRegistryError as error:
+            status, reason = error.http_status_code, error.error_message
+            if (status == 404 and error.error_code in NOT_FOUND) or status in (409, 422):
+                raise ValueError(f"Expected {what} {where}, got: {reason}") from error
+            cause = f"HTTP status {status}: {reason}"
+        except (httpx.HTTPError, OAuthTokenError, OSError) as error:
+            cause = str(error) or type(error).__name__
+            raise RegistryUnavailableError(f"Expected {what} {where}, got {cause}") from error
+        except ValueError as error:  # what answers is no registry
+            raise RegistryUnavailableError(f"Expected {what} {where}, got an answer that is not JSON") from error
+        raise RegistryUnavailableError(f"Expected {what} {where}, got {cause[:300]}")
+
+    def __repr__(self) -> str:
+        shown = (f", {name}={'***' if name in SECRET else value!r}" for name, value in self.given.items())
+        return f"Registry({self.url!r}{''.join(shown)})"
+
+
+def _check_url(url: str) -> None:
+    """Raise a `ValueError` if a text is no address, or has a password in it, which logs would show."""
+    parts = urlsplit(url)
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(
+            'Expected an address without a login, got one with it; the option "basic.auth.user.info" or the variable '
+            f"{PREFIX}BASIC_AUTH_USER_INFO is for that"
+        )
+    if parts.scheme not in ("http", "https", "mock") or not parts.netloc:
+        raise ValueError(f'Expected an address, "https://host:8081", got "{url}"')
+
+
+def _of_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that variables give."""
+    return {
+        variable.removeprefix(PREFIX).lower().replace("_", "."): text
+        for variable, text in environ.items()
+        if variable.startswith(PREFIX)
+    }

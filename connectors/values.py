@@ -1,0 +1,82 @@
+"""Decoders of values: the bytes of one record become its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from connectors.debezium import row_after
+from connectors.formats import Csv
+from connectors.nested import flatten
+from connectors.record_splitters import QuotedCutter
+
+VALUE_FORMATS = ("json", "csv", "avro", "protobuf", "json-schema")
+"""Formats of values; those after the first two have their schemas in a registry."""
+
+
+class PassedOverError(Exception):
+    """A record has nothing to learn from and is no error either: reading continues after it."""
+
+
+class ValueDecoder:
+    """Makes flat fields of what a reader returns for the bytes of a value.
+
+    Parameters
+    ----------
+    read : callable
+        From bytes to an object, or a `ValueError` that says why there is none.
+    envelope : {"debezium"} or None, default None
+        What the fields are in. Changes that leave no row raise `PassedOverError`.
+    max_list_length : int, default 0
+        The largest length of a list whose items become fields, as for :func:`~connectors.nested.flatten`.
+
+    Examples
+    --------
+    >>> from connectors.formats import json_object
+    >>> decode = ValueDecoder(json_object, envelope="debezium")
+    >>> decode(b'{"op": "u", "before": null, "after": {"id": 7, "size": {"x": 2.5}}}')
+    {'id': 7, 'size.x': 2.5}
+    """
+
+    def __init__(self, read: Callable[[bytes], Any], *, envelope: str | None = None, max_list_length: int = 0) -> None:
+        self._read, self._max_list_length = read, max_list_length
+        self.skips_deletes = envelope is not None
+
+    def __call__(self, value: bytes) -> dict[str, Any]:
+        """Return the fields of a value."""
+        found = self._read(value)
+        if not isinstance(found, dict):
+            raise ValueError(f"Expected a record with fields, got {type(found).__name__}")
+        if self.skips_deletes:
+            found = row_after(found)
+            if found is None:
+                raise PassedOverError
+        return flatten(found, self._max_list_length)
+
+
+class CsvRow:
+    r"""One row of CSV, whose columns have names that are known before.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        The names of the columns.
+
+    Examples
+    --------
+    >>> CsvRow(["age", "town"])(b'31,"Ulm, old town"\n')
+    {'age': 31, 'town': 'Ulm, old town'}
+    """
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._table = Csv(columns)
+
+    def __call__(self, value: bytes) -> dict[str, Any]:
+        """Return the fields of a row."""
+        row = value.removesuffix(b"\n").removesuffix(b"\r")
+        if b"\n" in row:
+            cutter = QuotedCutter(len(row))
+            rows = len(cutter.feed(row)) + len(cutter.end())
+            if rows != 1:
+                raise ValueError(f"Expected one row of CSV, got {rows}")
+        return self._table.parse(row) or {}

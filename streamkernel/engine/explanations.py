@@ -1,0 +1,109 @@
+"""Contributions of a model's inputs to its predictions and importances of its inputs, at a bounded cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamkernel.engine.pipelines import first_steps, last_step
+from streamkernel.errors import InputError, NotFittedError
+from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.explained import ExplainedModel
+
+MOST_INPUTS = 200
+"""Inputs of a record that is explained: twice as many evaluations of the model is the least that this takes."""
+
+EVALUATIONS = 400
+"""Evaluations of the model for one explanation, about, where it is asked for by itself."""
+
+MOST_ORDERS = 32
+"""Orders of the inputs at most, the default of `explain_one`."""
+
+SHOWN = 10
+"""Importances that are shown."""
+
+
+def is_explainable(kind: type) -> bool:
+    """Return whether models of a class explain their predictions."""
+    return issubclass(kind, ExplainedModel)
+
+
+def explain(model: Any, x: Mapping[str, Any], prediction: Any) -> dict[str, float]:
+    """Return what each input adds to the score of a prediction, compared with the mean of the input.
+
+    The inputs are those of the last step of a pipeline. They add up to the score of the prediction minus that of the
+    mean: of a regressor in units of the label, of a classifier the log-odds or the log-probability of the predicted
+    label.
+
+    Parameters
+    ----------
+    model
+        The pipeline, which ends in a model that is explainable.
+    x
+        The features of a record.
+    prediction
+        What the model predicts for it; ``None`` before the first label, where nothing contributes.
+
+    Raises
+    ------
+    InputError
+        If there are more than `MOST_INPUTS` inputs.
+
+    Examples
+    --------
+    >>> from streamkernel import KernelRegressor
+    >>> model = KernelRegressor()
+    >>> for i in range(300):
+    ...     model.learn_one({"a": i % 10, "b": i % 7}, 2.0 * (i % 10))
+    >>> found = explain(model, {"a": 9, "b": 3}, model.predict_one({"a": 9, "b": 3}))
+    >>> round(found["a"]), round(found["b"])
+    (9, 0)
+    """
+    inputs = _inputs(model, x)
+    if len(inputs) > MOST_INPUTS:
+        raise InputError(f"Expected at most {MOST_INPUTS} inputs to explain, got {len(inputs):,}")
+    n_orders = 2 * max(1, EVALUATIONS // 2 // (len(inputs) + 1))
+    return _contributions(model, inputs, prediction, min(MOST_ORDERS, n_orders))
+
+
+def explain_briefly(model: Any, x: Mapping[str, Any], prediction: Any, most: int) -> dict[str, float] | None:
+    """Return the largest contributions, of two orders only; ``None`` if there are too many inputs."""
+    inputs = _inputs(model, x)
+    return None if len(inputs) > MOST_INPUTS else largest(_contributions(model, inputs, prediction, 2), most)
+
+
+def largest(contributions: Mapping[str, float], most: int) -> dict[str, float]:
+    """Return the contributions that are largest in size, the largest first.
+
+    Examples
+    --------
+    >>> largest({"a": 0.1, "b": -2.0, "c": 1.0}, 2)
+    {'b': -2.0, 'c': 1.0}
+    """
+    return dict(sorted(contributions.items(), key=lambda item: -abs(item[1]))[:most])
+
+
+def importances(model: Any) -> dict[str, float]:
+    """Return the largest importances of the inputs of a pipeline's last step; none where it has none, or not yet."""
+    try:
+        found = last_step(model).feature_importances_
+    except (AttributeError, NotFittedError):
+        return {}
+    return {str(name): share for name, share in list(found.items())[:SHOWN]}
+
+
+def _inputs(model: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the last step of a pipeline is given for a record."""
+    for step in first_steps(model).values():
+        x = step.transform_one(x)
+    return x
+
+
+def _contributions(model: Any, inputs: Mapping[str, Any], prediction: Any, n_orders: int) -> dict[str, float]:
+    """Return the contributions to the score of a prediction by the names of the inputs."""
+    if prediction is None:
+        return dict.fromkeys(inputs, 0.0)
+    last = last_step(model)
+    label = {"label": prediction} if isinstance(last, KernelClassifier) else {}
+    found: dict[str, float] = last.explain_one(inputs, method="sampling", n_orders=n_orders, **label)
+    return found
