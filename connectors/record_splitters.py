@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 KEPT_BYTES = 1024
-"""How much is kept of a record that is too long."""
+"""Number of bytes that are kept of an oversized record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ SOURCES = {
     "dataset": "connectors.datasets:DatasetSource",
     "topics": "connectors.kafka.source:KafkaSource",
 }
-"""The sources of [source]: by key, where the class is. Its parameters are the keys of the table, and one of them is the
-key that selects it."""
+"""The module and class for each key of [source]. The class's parameters are the keys of the table, one of which selects
+it."""
 
 SINKS: dict[str, str] = {
     # files and topics have keys of [sink] instead
 }
-"""The sinks of [sink.predictions], likewise."""
+"""Those for each key of [sink.predictions], likewise."""
 
 
 def class_at(place: str) -> type:

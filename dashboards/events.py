@@ -15,7 +15,7 @@ from collections.abc import Iterator
 PER_SECOND = 200
 TURN = 600 * PER_SECOND
 BROKEN = 2000
-"""One record of so many is broken."""
+"""One record in this many is broken."""
 
 
 def values(seed: int = 0) -> Iterator[bytes]:

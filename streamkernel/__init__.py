@@ -15,6 +15,8 @@ from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.density_ratio import KernelDensityRatio
 from streamkernel.estimators.drift import KernelDriftDetector
 from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
+from streamkernel.estimators.multi_label import KernelMultiLabelClassifier
+from streamkernel.estimators.multi_target import KernelMultiTargetRegressor
 from streamkernel.estimators.novelty import KernelNoveltyDetector
 from streamkernel.estimators.random_features import RandomFeatures
 from streamkernel.estimators.regressor import KernelRegressor
@@ -37,6 +39,8 @@ __all__ = [
     "KernelClassifier",
     "KernelDensityRatio",
     "KernelDriftDetector",
+    "KernelMultiLabelClassifier",
+    "KernelMultiTargetRegressor",
     "KernelNoveltyDetector",
     "KernelRegressor",
     "Lags",

@@ -17,7 +17,7 @@ COMMANDS = (run, replay, topics, inspect, report, demo, warm_up, dashboards, pru
 """In the order in which the help lists them."""
 
 OLD_NAMES = {"compact": "prune", "polish": "refit"}
-"""Commands of version 0.1, and what they are called now."""
+"""Commands of version 0.1, and their present names."""
 
 
 class Commands(TyperGroup):

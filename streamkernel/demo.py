@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WINDOW = 5
-"""Looks of the watcher that one point of the rolling accuracy is over."""
+"""Number of progress reports per point of the rolling accuracy."""
 
 
 @dataclass

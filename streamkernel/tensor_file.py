@@ -18,7 +18,7 @@ from streamkernel.errors import ModelFileError
 FORMAT = "streamkernel"
 VERSION = 4
 READABLE = ("3", "4")
-"""Versions of files that can be read; 3 is that of release 0.1."""
+"""Readable versions of files; 3 is that of release 0.1."""
 
 Tensors = dict[str, Any]
 

@@ -17,6 +17,7 @@ from streamkernel import (
     KernelClassifier,
     KernelDensityRatio,
     KernelDriftDetector,
+    KernelMultiTargetRegressor,
     KernelNoveltyDetector,
     KernelRegressor,
     RandomFeatures,
@@ -37,6 +38,10 @@ FIRST = {**SMALL, "learner": "dsg"}
 XS = [{"a": i % 7 / 7, "b": i % 5 / 5} for i in range(70)]
 MODELS = {
     "second order": (KernelClassifier(**nested(**SMALL)), [str(i % 3) for i in range(70)]),
+    "several targets": (
+        KernelMultiTargetRegressor(max_features=16),
+        [{"a": float(i % 3), "b": float(i % 5)} for i in range(70)],
+    ),
     "first order": (
         KernelClassifier(**nested(batch_size=4, averaging=True, **FIRST)),
         [str(i % 3) for i in range(70)],

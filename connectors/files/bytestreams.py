@@ -15,7 +15,7 @@ from typing import Protocol
 
 CHUNK_BYTES = 1 << 18
 FOLLOW_SECONDS = 0.02
-"""How long a follower sleeps before it looks at the end of its file again."""
+"""Seconds between two checks for the end of a followed file."""
 
 STDIN = 0
 DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)

@@ -15,7 +15,7 @@ from connectors.files.text import HeaderError, TextReader
 from connectors.formats import TEXT_FORMATS, TextFormat
 
 LOOK_SECONDS = 0.2
-"""How long to wait at the end of a file before looking for one that came after it."""
+"""Seconds to wait at the end of a file before looking for its successor."""
 
 
 class WatchedBytes(FileBytes):

@@ -18,10 +18,10 @@ LATE = "late"
 DONE = "done"
 SIZE = "size"
 LOOK_SECONDS = 0.2
-"""How long to wait at the end of the last file before looking for new ones."""
+"""Seconds to wait at the end of the last file before looking for new ones."""
 
 LOOK_PAUSE = 10
-"""Looking for new files between two of them is left out for so many times as long as it took."""
+"""Between two files, new ones are not looked for during this multiple of the last search's duration."""
 
 _MAGIC = re.compile(r"[*?\[]")
 

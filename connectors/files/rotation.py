@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HEAD_BYTES = 1024
-"""How many bytes at its start tell a file from others."""
+"""Number of bytes at the start of a file that identify it."""
 
 _NUMBER = re.compile(r"[-_.]?(\d{1,3})")
 _DATE = re.compile(r"[-_.]?\d{4}[-_.:\dT]*")

@@ -9,7 +9,7 @@ from connectors.base import Position
 from connectors.kafka.clients import Consumer, Partition, Record
 
 FULL = 4000
-"""Records of a partition that wait at most, or a few more."""
+"""Buffered records of a partition, at most, or a few more."""
 
 
 class Buffers:

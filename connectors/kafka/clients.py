@@ -6,16 +6,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 COMMIT_SECONDS = 30.0
-"""How long the brokers may take for what a commit asks of them. A member that waits longer may be evicted."""
+"""Timeout of a commit's requests in seconds. A member that waits longer may be evicted."""
 
 ANSWER_SECONDS = 5.0
-"""How long they may take for an answer that is not needed at once."""
+"""Timeout of requests whose response is not needed immediately, in seconds."""
 
 CONNECT_SECONDS = 10.0
-"""How long one attempt to connect takes, unless an option of the client says otherwise."""
+"""Timeout of one attempt to connect in seconds, unless an option of the client sets another."""
 
 LOOK_SECONDS = 30.0
-"""Time between two looks at whether topics are there, and have more partitions."""
+"""Seconds between two checks for topics and new partitions."""
 
 
 class Partition(NamedTuple):
@@ -194,7 +194,7 @@ class Client(Protocol):
     """
 
     SEPARATOR: str
-    """What is between the words of an option's name."""
+    """The separator of words in the names of options."""
 
     PATHS: Collection[str]
     """The options whose value is the path of a file or a directory that is read."""

@@ -15,7 +15,7 @@ from connectors.values import PassedOverError
 Decoder = Callable[..., dict[str, Any]]
 
 LONGEST_PAUSE = 30.0
-"""Seconds until a decoder that is unavailable is called again, at most."""
+"""Longest pause in seconds before an unavailable decoder is called again."""
 
 
 class Events:

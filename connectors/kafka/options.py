@@ -16,16 +16,16 @@ CLIENTS = {
     "kafka-python": "connectors.kafka.kafka_python.client",
     "confluent-kafka": "connectors.kafka.confluent.client",
 }
-"""The packages that can be chosen, and the modules that know them."""
+"""The client packages, and the modules that implement them."""
 
 PREFIX = "STREAMKERNEL_KAFKA_"
-"""What the name of an environment variable begins with: ``STREAMKERNEL_KAFKA_SASL_PLAIN_PASSWORD``."""
+"""Prefix of environment variables, as in ``STREAMKERNEL_KAFKA_SASL_PLAIN_PASSWORD``."""
 
 SECRET = ("password", "secret", "token", "key")
-"""What the name of an option has in it whose value is never shown."""
+"""Parts of the names of options whose values are secret."""
 
 PROBE = "probe"
-"""What librdkafka takes in place of a path: it looks for the certificates of the system itself."""
+"""A value that librdkafka accepts in place of a path: it finds the certificates of the system."""
 
 OURS = {
     "bootstrap.servers": "servers",
@@ -51,7 +51,7 @@ OURS = {
     ),
     "processing_guarantee",
 )
-"""Options that follow from something else, by what that is called."""
+"""Options that something else decides, with its name."""
 
 
 class Options:

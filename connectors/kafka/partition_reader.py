@@ -17,10 +17,10 @@ from connectors.kafka.topic_watcher import PartitionEnds
 log = logging.getLogger(__name__)
 
 ALIVE_SECONDS = 1.0
-"""How long a consumer is left alone while records are available."""
+"""Seconds between two polls of a consumer while buffered records are available."""
 
 SLICE = 64
-"""Events that `PartitionReader.poll` returns at most, so that it is called often."""
+"""Largest number of events that `PartitionReader.poll` returns, so that it is called often."""
 
 
 class PartitionReader:

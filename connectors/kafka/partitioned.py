@@ -17,10 +17,10 @@ from connectors.kafka.options import Options
 log = logging.getLogger(__name__)
 
 SLICE = 64
-"""Events that `PartitionedTopics.read` yields at once, at most."""
+"""Largest number of events that `PartitionedTopics.read` yields at once."""
 
 WAIT_SECONDS = 0.2
-"""How long it waits for records before it yields ``[]``."""
+"""Seconds to wait for records before it yields ``[]``."""
 
 
 class PartitionedTopics:

@@ -12,16 +12,16 @@ from connectors.json_text import to_json
 from connectors.kafka.writer import Writer
 
 LONGEST = {"value": 900_000, "key": 25_000, "headers": 25_000}
-"""Bytes of a record that a dead letter keeps: together they fit into what brokers and clients accept by default."""
+"""Largest size in bytes of each part of a dead letter; together they fit into the default limits."""
 
 LONGEST_TEXT = 10_000
-"""Bytes of a header that is added."""
+"""Largest size of an added header in bytes."""
 
 CONNECT = "__connect.errors."
-"""What the names of Kafka Connect's headers of dead letters begin with."""
+"""Prefix of Kafka Connect's headers of dead letters."""
 
 OWN = "streamkernel."
-"""What the names of other headers begin with."""
+"""Prefix of the other headers."""
 
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 

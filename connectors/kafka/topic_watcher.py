@@ -11,7 +11,7 @@ from connectors.kafka.clients import ANSWER_SECONDS, LOOK_SECONDS, Consumer, Par
 from connectors.kafka.offsets import missing_topic
 
 AGAIN_SECONDS = 5.0
-"""Time between two looks while something is wrong, and between two questions where partitions end."""
+"""Seconds between two checks while something is wrong, and between two requests for end offsets."""
 
 
 class TopicWatcher:

@@ -71,8 +71,9 @@ def message_path(value: bytes) -> tuple[tuple[int, ...], int]:
 def as_dict(message: Any) -> dict[str, Any]:
     """Return the fields of a message by their names in its schema.
 
-    A field that can be unset and is has ``None``, as has an empty list; any other has the default of its type. An
-    enumeration has the name of its value, a map is an object, a time stamp and a duration are seconds.
+    A field with presence that is not set is ``None``, and so is an empty list; any other unset field has the default of
+    its type. An enumeration is the name of its value, a map is an object, and a time stamp and a duration are in
+    seconds.
     """
     found: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:

@@ -22,6 +22,7 @@ from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.several_targets import SeveralTargetsModel
 
 
 def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | None]) -> Engine:
@@ -117,7 +118,7 @@ def _problems(config: Config) -> Iterator[str]:
     """Yield the reasons why the source cannot be divided among workers, or the model cannot be merged."""
     pipeline: Any = config.build_pipeline()
     model = last_step(pipeline)
-    if not isinstance(model, KernelModel):
+    if not isinstance(model, KernelModel) or isinstance(model, SeveralTargetsModel):
         yield f"model: expected KernelClassifier or KernelRegressor on a cluster, got {type(model).__name__}"
     else:
         for name in ("pruning", "refit"):

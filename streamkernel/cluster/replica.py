@@ -19,7 +19,7 @@ from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import become_replica, learner_of
 
 MOST_REFUSED = 1 << 26
-"""Bytes of unusable events after which a worker ends its assignment, since they are kept for the driver."""
+"""Bytes of unusable events after which a worker ends its assignment, because the driver has to store them."""
 
 
 class RoundTask(NamedTuple):

@@ -10,7 +10,7 @@ from streamkernel.engine.cluster_snapshot import ClusterSnapshot, RoundSnapshot
 from streamkernel.engine.telemetry.histogram import CHECKPOINT_BOUNDS, Durations
 
 RECENT = 64
-"""Rounds that are kept one by one."""
+"""Number of recent rounds that are kept individually."""
 
 
 class RoundCounts:

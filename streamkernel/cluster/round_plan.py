@@ -15,7 +15,7 @@ from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirecto
 from streamkernel.engine.health import Health
 
 PLAN = "round.json"
-"""The file of the state directory that has the plan."""
+"""Name of the plan's file in the state directory."""
 
 log = structlog.get_logger("streamkernel")
 

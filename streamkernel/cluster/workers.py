@@ -20,22 +20,22 @@ from streamkernel.engine.retrying import error_of, pause_after
 from streamkernel.errors import InputError
 
 LOCAL = "local"
-"""The address of a cluster of this machine, made for this run alone."""
+"""The address that means a temporary cluster on this machine."""
 
 LOOK_SECONDS = 0.2
-"""Time between two looks at whether we have to stop, while a round goes on."""
+"""Seconds between two checks for a request to stop during a round."""
 
 LATE_SECONDS = 60.0
-"""How long a worker may take to be there before that is reported, again and again."""
+"""Seconds after which a worker that has not started is reported, repeatedly."""
 
 AGAIN_SECONDS = 5.0
-"""How long a worker waits before it retries unavailable brokers."""
+"""Seconds before a worker retries unavailable brokers."""
 
 KNOCK_SECONDS = 10.0
-"""How long a cluster may take to answer at all."""
+"""Timeout of a cluster's first response in seconds."""
 
 KNOCKS = 5
-"""How often a cluster is asked that is there and does not take us."""
+"""Number of attempts to connect to a cluster that is reachable but refuses."""
 
 log = structlog.get_logger("streamkernel")
 

@@ -12,7 +12,7 @@ import typer
 from connectors import OutputClosedError
 
 EXPECTED = (OSError, ValueError, RuntimeError, ImportError, MemoryError)
-"""Errors whose message is all a user needs; anything else is a bug, and shows where."""
+"""Errors whose message is sufficient for users; any other error is a bug and has a traceback."""
 
 
 def fail(error: Exception, *, as_json: bool = False, code: int = 2) -> NoReturn:

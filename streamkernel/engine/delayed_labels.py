@@ -17,7 +17,7 @@ from streamkernel.engine.pipelines import Answer
 from streamkernel.errors import JoinError
 
 LONGEST_KEY = 1000
-"""Characters of a key."""
+"""Largest number of characters of a key."""
 
 _FARTHEST = 1e15  # seconds
 

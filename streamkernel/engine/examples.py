@@ -11,7 +11,7 @@ from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators.weighting import as_weight
 
 MOST_NAMES, MOST_CHARACTERS = 100_000, 1 << 24
-"""Fields that are remembered as those of numbers, and the characters of all their names together."""
+"""Largest number of fields stored as numeric, and of characters in all their names."""
 
 
 class Examples:
@@ -110,6 +110,30 @@ class Examples:
             raise LabelError(f'Expected a number as label, got the string {shorten(y)} - at field "{label}"')
         return x, y
 
+    def split_plain(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+        """Return features and labels of the first records, up to one that `split` may refuse; numbers among the
+        features are not looked at.
+        """
+        label, ignore, numeric = self._label, self._ignore, self._numeric_label
+        xs: list[dict[str, Any]] = []
+        ys: list[Any] = []
+        for record in records:
+            if type(record) is not dict:
+                break
+            x = record.copy()
+            y = x.pop(label, None)
+            if not ((type(y) is str and not numeric) or _is_plain_number(y)):
+                break
+            if ignore and not all(self._is_plain(name, x.pop(name, None)) for name in ignore):
+                break
+            xs.append(x)
+            ys.append(y)
+        return xs, ys
+
+    def _is_plain(self, name: str, value: Any) -> bool:
+        """Return whether a field that is left out has a value that `read` takes."""
+        return value is None or _is_plain_number(value) or (type(value) is str and name not in self.numbers)
+
     def weight_of(self, record: Mapping[str, Any]) -> float:
         """Return the weight of `record`, which is 1 without a weight field.
 
@@ -169,6 +193,12 @@ class Examples:
         """Replace the known numeric fields."""
         self.numbers = set(names)
         self._characters = sum(map(len, self.numbers))
+
+
+def _is_plain_number(value: Any) -> bool:
+    """Return whether a value is a number of Python of usable size."""
+    kind = type(value)
+    return (kind is float or kind is int or kind is bool) and -LARGEST <= value <= LARGEST
 
 
 def _not_a_number(name: str, value: str) -> InputError:

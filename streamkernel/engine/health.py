@@ -11,13 +11,13 @@ from connectors import Source
 INCIDENTS = (
     "rebalance", "commit_refused", "unreachable", "topic_missing", "checkpoint_failed", "stalled", "worker_lost",
 )  # fmt: skip
-"""Kinds of incidents that a run survives."""
+"""Kinds of incidents from which a run recovers."""
 
 STALLED_SECONDS = 60.0
-"""Time without an event, though the source has some, after which that is reported."""
+"""Seconds without an event, despite a lag, after which that is reported."""
 
 ILL_SECONDS = 300.0
-"""Time without a turn of the main loop after which the process counts as ill."""
+"""Seconds without a turn of the main loop after which the process is unhealthy."""
 
 log = structlog.get_logger("streamkernel")
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 SET_BACK = 1000
-"""Events in a row, all older than the time limit, after which times are taken to have been set back."""
+"""Events in a row, all older than the time limit, after which the clock was set back."""
 
 SET_AHEAD = 100
 """Events in a row, all further ahead than the time limit, after which the clock follows them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -13,10 +13,10 @@ from connectors import DeadLetters, Event, KafkaDeadLetters, Refusal, Sink
 from streamkernel.engine.record_processor import RecordProcessor
 
 DEAD_LETTERS, RAW_SHOWN = 8, 300
-"""Dead letters that are shown, and bytes of each."""
+"""Number of dead letters that are shown, and of bytes of each."""
 
 FIRST_RECORDS = 100
-"""Dead letters after which it is reported that there was nothing else."""
+"""Number of dead letters, with no usable record, after which an error is logged."""
 
 log = structlog.get_logger("streamkernel")
 
@@ -60,6 +60,14 @@ class Outputs:
         """Write a prediction, if there is a sink for predictions."""
         if self.predictions is not None:
             self.predictions.write(line | {"member": self.member}, key)
+
+    def write_all(self, events: Iterable[Event], lines: Iterable[dict[str, Any]]) -> None:
+        """Write the predictions for events, a line for each, where predictions are written."""
+        if self.predictions is not None:
+            write, member = self.predictions.write, self.member
+            for event, line in zip(events, lines, strict=False):
+                line["member"] = member
+                write(line, event.key)
 
     def refuse(self, event: Event, refusal: Refusal) -> None:
         """Count, store and write a dead letter."""

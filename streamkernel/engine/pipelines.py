@@ -9,8 +9,7 @@ from river import compose
 from streamkernel.estimators.base import KernelModel
 
 Answer = tuple[Any, ...]
-"""A prediction, and the probabilities of the labels where they are needed; a tuple is faster than a class. Where
-coverage or explanations are asked for, the threshold of the interval and the contributions of the inputs follow."""
+"""A prediction, with the probabilities of the labels if they are needed; a pair is faster than a class."""
 
 NO_ANSWER: Answer = (None, None)
 

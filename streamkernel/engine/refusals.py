@@ -13,7 +13,7 @@ REASONS = {
     "value": InputError,
     "error": Exception,
 }
-"""Kinds of records that are refused, by the error; those that cannot be read are ``unreadable``."""
+"""Kinds of refused records by their error; unreadable ones are ``unreadable``."""
 
 KINDS = ("unreadable", *REASONS)
 """Kinds of dead letters."""

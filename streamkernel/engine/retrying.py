@@ -15,16 +15,16 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exp
 from connectors import DecoderUnavailableError, TopicMissingError, Trouble, UnavailableError
 
 FIRST_PAUSE = 0.5
-"""Seconds to wait after something was first in vain; after each further time, twice as long."""
+"""Pause in seconds after the first failed attempt, doubled after each further one."""
 
 LONGEST_PAUSE = 30.0
-"""Seconds to wait before the next try, at most."""
+"""Longest pause in seconds."""
 
 LOOK_SECONDS = 0.1
-"""Time between two looks at whether we have to stop."""
+"""Seconds between two checks for a request to stop."""
 
 REPORT_SECONDS = 60.0
-"""Time between two reports of the same trouble."""
+"""Seconds between two reports of the same problem."""
 
 log = structlog.get_logger("streamkernel")
 

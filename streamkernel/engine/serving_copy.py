@@ -16,10 +16,10 @@ from streamkernel.engine.pipelines import most_likely
 from streamkernel.estimators.prediction_copy import prediction_copy
 
 SECONDS = 1.0
-"""How old a copy becomes at least, before there is another one."""
+"""Smallest age in seconds at which a copy is replaced."""
 
 SHARE = 0.01
-"""How much of the time goes into copies at most."""
+"""Largest share of the time for copies."""
 
 
 class PublishedModel(NamedTuple):

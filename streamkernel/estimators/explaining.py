@@ -20,16 +20,16 @@ from streamkernel.second_order.sensitivity_state import WEIGHT, rows_of
 METHODS = ("gradient", "sampling")
 
 FEWEST = 256
-"""Examples that a model has learned before it has importances: then its scales and bandwidths are known."""
+"""Smallest number of learned examples for importances: then scales and bandwidths are known."""
 
 GRADIENTS = 20.0
-"""Gradients that importances are made of at least, of which older ones count less; one of every fourth example."""
+"""Smallest number of gradients for importances, with less weight of older ones; one of every fourth example."""
 
 _ENTRIES = 1 << 20
-"""Entries of rows that are evaluated in one call, about."""
+"""Approximate number of entries of the rows that one call evaluates."""
 
 Score = Callable[[Any], F64]
-"""What returns the scores to explain, shape (examples,), of those of all columns, shape (examples, columns)."""
+"""A function from the scores of all columns, shape (examples, columns), to those to explain, shape (examples,)."""
 
 
 def contributions(

@@ -93,7 +93,7 @@ class LearningModel(model_file.Serializable):
             raise
 
     @locked
-    def _learn_alone(self, row: Rows, y: float, directions: Directions, numeric: numeric_names.NumericNames) -> bool:
+    def _learn_alone(self, row: Rows, y: Any, directions: Directions, numeric: numeric_names.NumericNames) -> bool:
         """Learn from one row without a journal, if a single compiled call is enough; return whether it was."""
         found = self._state
         learner = found.learner
@@ -204,7 +204,7 @@ class LearningModel(model_file.Serializable):
             return found
         rows, y = journal.rows.part(0, learned), journal.y[:learned]
         if found.first is not None:
-            first = (*found.first, (rows, float(y[0])))
+            first = (*found.first, (rows, y[0]))
             is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
             return restart(found, first, self._wanted, type(self).__name__) if is_due else replace(found, first=first)
         if found.upkeep is not None:

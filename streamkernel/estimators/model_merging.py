@@ -208,6 +208,8 @@ def _outline(model: KernelModel) -> Summary:
     """
     if getattr(model, "_for_classes", None) is None:
         raise MergeError(f"Expected classifiers or regressors to merge, got a {type(model).__name__}")
+    if hasattr(model, "targets"):
+        raise MergeError(f"Expected models of one target to merge, got a {type(model).__name__}")
     if model._state.first:
         raise MergeError(
             f"Expected a model of {bandwidth.FIRST} examples or more, which decide its bandwidths and λ, got one that "

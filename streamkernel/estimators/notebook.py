@@ -24,10 +24,10 @@ _SHOWN = {
     "statistic": "evidence of drift",
     "drift_detected": "drift detected",
 }
-"""Attributes of models that say what they are and how well they do, and the words for them."""
+"""Attributes of models that a notebook shows, with their descriptions."""
 
 _MOST = 20
-"""Labels that are shown at most."""
+"""Largest number of labels that are shown."""
 
 _TABLE = "border-collapse:collapse;margin:2px 0;font-size:inherit;color:inherit"
 _CELL = "text-align:left;vertical-align:top;padding:1px 10px 1px 0;border:0;background:none;color:inherit"

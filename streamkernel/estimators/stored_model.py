@@ -71,7 +71,7 @@ class StoredModel(LearningModel):
         scales = None if self._state.scales is None else scaling.Scales()
         if scales is not None:
             scales.restore(tensors)
-        first = example_tensors.unpack_examples("first", tensors, learner.directions)
+        first = example_tensors.unpack_examples("first", tensors, learner.directions, learner.n_targets)
         learner.check_targets([y for _, y in first or []])
         if len(first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")

@@ -39,8 +39,8 @@ def as_label(y: Any) -> Any:
     return label
 
 
-def as_target(y: Any) -> float:
-    """Return a target as a number.
+def as_target(y: Any, where: str = "y") -> float:
+    """Return a target as a number; an error says `where` it is.
 
     Raises
     ------
@@ -49,9 +49,9 @@ def as_target(y: Any) -> float:
     LabelError
         If it is too large.
     """
-    target = number(y, "y")
+    target = number(y, where)
     if not abs(target) <= LARGEST_TARGET:
-        raise LabelError(f"Expected a finite number of usable size, got {y!r} - at y")
+        raise LabelError(f"Expected a finite number of usable size, got {y!r} - at {where}")
     return target
 
 

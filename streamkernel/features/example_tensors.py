@@ -26,8 +26,12 @@ def pack_examples(name: str, examples: Sequence[tuple[Rows, float | F64]]) -> Te
     }
 
 
-def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Directions) -> list[tuple[Rows, float]] | None:
+def unpack_examples(
+    name: str, tensors: Mapping[str, Any], directions: Directions, targets: int = 1
+) -> list[tuple[Rows, Any]] | None:
     """Return the examples that :func:`pack_examples` packed under `name`, or ``None``.
+
+    An example of several `targets` has an array of them.
 
     Raises
     ------
@@ -36,18 +40,22 @@ def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Direction
     """
     if f"{name}.targets" not in tensors:
         return None
-    targets = require_tensor(tensors, f"{name}.targets", np.float64, (None,))
-    if not len(targets):
+    y = require_tensor(tensors, f"{name}.targets", np.float64, (None,))
+    if not len(y):
         return []
-    start = require_tensor(tensors, f"{name}.start", np.int64, (len(targets) + 1,))
+    if len(y) % targets:
+        raise ValueError(f"expected {targets} targets of each example as {name}.targets, got {len(y)}")
+    n = len(y) // targets
+    start = require_tensor(tensors, f"{name}.start", np.int64, (n + 1,))
     values = require_tensor(tensors, f"{name}.values", np.float64, (None,))
     hashes = require_tensor(tensors, f"{name}.hashes", np.int64, (len(values),))
     readers = require_tensor(tensors, f"{name}.readers", np.int64, (len(values),))
     if start[0] != 0 or start[-1] != len(values) or (np.diff(start) < 0).any():
         raise ValueError(f"expected rows that follow each other as {name}.start, got {start.tolist()[:9]}")
-    weights = unpack_weights(f"{name}.weights", tensors, len(targets))
+    weights = unpack_weights(f"{name}.weights", tensors, n)
     rows = directions.restore_rows(start, hashes.view(np.uint64), readers, values, weights)
-    return [(rows.part(i, i + 1), float(target)) for i, target in enumerate(targets)]
+    each = y.tolist() if targets == 1 else [*y.reshape(n, targets)]
+    return [(rows.part(i, i + 1), target) for i, target in enumerate(each)]
 
 
 def pack_weights(name: str, weights: F64) -> Tensors:

@@ -134,6 +134,27 @@ def targets_of(y: Any, rows: int, what: str = "targets") -> list[Any]:
     return found
 
 
+def columns_of(Y: Any) -> dict[Hashable, list[Any]]:
+    """Return the columns of a table of targets by name; those of an array are called 0, 1, and so on.
+
+    Raises
+    ------
+    ValueError
+        If it is an array of another shape.
+
+    Examples
+    --------
+    >>> columns_of(np.eye(2))
+    {0: [1.0, 0.0], 1: [0.0, 1.0]}
+    """
+    if _is_array(Y):
+        if is_sparse(Y) or Y.ndim != 2:
+            raise ValueError(f"Expected y as a data frame or an array with a column for each target, got {_shape(Y)}")
+        return {t: Y[:, t].tolist() for t in range(Y.shape[1])}
+    frame = utils.dataframe.into_frame(Y)
+    return {name: frame.get_column(name).to_list() for name in frame.columns}
+
+
 def native_series(values: Any, X: Any) -> Any:
     """Return predictions in the type that matches `X`: a series of its library, or an array."""
     if _is_array(X):

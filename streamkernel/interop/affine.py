@@ -88,4 +88,4 @@ _KINDS: dict[type, tuple[str, Any]] = {
     preprocessing.MinMaxScaler: ("min", _least_to_most),
     preprocessing.MaxAbsScaler: ("abs_max", _by_largest),
 }
-"""The scalers: where they keep what they know of each name, and what they subtract and divide by."""
+"""The scalers, with the attributes that hold each name's offset and divisor."""

@@ -17,6 +17,7 @@ from streamkernel import losses
 from streamkernel.estimators import prediction_copy
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import learner_of, loss_of, names_learned_by, scales_of
+from streamkernel.estimators.several_targets import SeveralTargetsModel
 from streamkernel.features import numeric_names
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.numeric_names import NumericNames
@@ -30,7 +31,7 @@ from streamkernel.losses.compiled import SOFTMAX
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 MOST_NAMES = 1024
-"""Inputs of a frozen function at most."""
+"""Largest number of inputs of a frozen function."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
         If a step, the learner or the kernel cannot be frozen, or the inputs are not known; says which.
     """
     *steps, last = _steps(model)
-    if not isinstance(last, KernelModel):
+    if not isinstance(last, KernelModel) or isinstance(last, SeveralTargetsModel):
         raise ValueError(f"Expected a KernelClassifier or a KernelRegressor, got a {type(last).__name__}")
     affine.check(steps)
     copied = prediction_copy.prediction_copy(model)

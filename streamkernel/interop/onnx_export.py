@@ -20,7 +20,7 @@ OPSET = 17
 """The version of ONNX's operators: of 2022, so that most runtimes know it."""
 
 IR_VERSION = 8
-"""The version of the file format that goes with it."""
+"""The version of the file format that belongs to it."""
 
 
 def to_onnx(model: Any, features: Sequence[Hashable] | None = None) -> ModelProto:

@@ -100,6 +100,11 @@ class Learner:
         return int(self.numbers["columns"])
 
     @property
+    def n_targets(self) -> int:
+        """Targets, which divide the columns among them."""
+        return 1
+
+    @property
     def n_blocks(self) -> int:
         """Blocks, each with its own seed."""
         return int(self.numbers["blocks"])
@@ -182,9 +187,13 @@ class Learner:
         """
         raise NotImplementedError
 
-    def learn_alone(self, row: Rows, y: float, scales: Any = None) -> bool:
+    def learn_alone(self, row: Rows, y: float | F64, scales: Any = None) -> bool:
         """Learn from one row if that is a single change without consequences; return whether it was learned."""
         return False
+
+    def learn_events(self, xs: list[dict[Hashable, Any]], y: F64, largest: float) -> tuple[F64, F64]:
+        """Score and learn the first examples as far as one compiled call can: here none."""
+        return np.empty((0, self.columns)), np.empty((0, 0))
 
     def learn_again(self, rows: Rows, y: F64, scales: Any = None) -> None:
         """Learn from rows that a predecessor of this function has learned and the scales have observed."""
@@ -229,8 +238,8 @@ class Learner:
 
     def check_targets(self, targets: Sequence[float]) -> None:
         """Raise a ValueError if the loss is for classes and a target is not the number of a class."""
-        classes = range(max(1 if isinstance(self.loss, losses.Softmax) else 2, self.columns))
-        if self.loss.for_classes and not all(y in classes for y in targets):
+        classes = range(max(1 if isinstance(self.loss, losses.Softmax) else 2, self.columns // self.n_targets))
+        if self.loss.for_classes and not all(y in classes for y in np.ravel(targets).tolist()):
             raise ValueError(f"expected the numbers of {len(classes)} classes as targets, got {list(targets)[:9]}")
 
     def _split(self) -> F64:

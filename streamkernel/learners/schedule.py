@@ -7,7 +7,7 @@ from typing import Any
 from streamkernel.jit import inlined
 
 EVERY = 8192
-"""Examples between two looks, in the long run."""
+"""Number of examples between two checks in the long run."""
 
 
 def is_due(n: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 LEAST_ROWS = 64
-"""Rows a thread gets at least: to start one costs about as much as to predict for a few."""
+"""Smallest number of rows per thread: starting one costs about as much as predicting for a few."""
 
 _num_threads = 1
 

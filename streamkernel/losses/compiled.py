@@ -20,7 +20,7 @@ NOVELTY, RATIO, TRUNCATED_RATIO = range(11, 14)
 """The last three are losses of one estimator each, which has them built in: their y is τ, or ±w for a weight w."""
 
 LARGEST_EXPONENT = 50.0
-"""Beyond this the tangent of exp takes its place."""
+"""The score beyond which exp is replaced by its tangent."""
 
 _SCORES = types.float64[::1]
 

@@ -13,7 +13,6 @@ from streamkernel.features.rows import F32, I64
 from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import state
 from streamkernel.second_order import growth, metric, priors
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
@@ -55,9 +54,11 @@ class Arrangement(NamedTuple):
         """Return ‖w‖² of the mixed function."""
         state, columns = self.state, len(self.state.level)
         found: dict[int, Any] = {}
-        weights = state.weights[: 2 * len(state.layout)].reshape(2, -1).T
-        for (_, n, before, *_, owner), (v, u) in zip(state.layout.tolist(), weights, strict=True):
+        groups, of_targets = len(state.layout), state.weights.reshape(len(state.numbers), -1)
+        weights = np.repeat(of_targets[:, : 2 * groups], columns // len(of_targets), axis=0)
+        for g, (_, n, before, *_, owner) in enumerate(state.layout.tolist()):
             own = slice(columns * before, columns * (before + n))
+            v, u = np.repeat(weights[:, g], n), np.repeat(weights[:, groups + g], n)
             found[owner] = found.get(owner, 0.0) + v * state.newton[own] + u * state.steady[own]
         return float(sum(np.square(w).sum() for w in found.values()))
 
@@ -127,8 +128,8 @@ class Arranger:
     forgetting: tuple[float, ...] = ()
 
     def first(self, kernel: Kernel, directions: Directions, numbers: Any) -> Arrangement:
-        """Return the arrangement before the first example; `numbers` is its record."""
-        alone, columns = len(self.alone), int(numbers["columns"])
+        """Return the arrangement before the first example; `numbers` are its records."""
+        alone, columns, targets = len(self.alone), int(numbers[0]["columns"]), len(numbers)
         ordinary = alone + 2 * (self.stages > 0)
         count = ordinary + len(self.forgetting)
         table: I64 = np.zeros((count, 3), np.int64)  # blocks, bandwidth and first example of each group
@@ -141,14 +142,14 @@ class Arranger:
         single = np.where(np.arange(count) < alone, 0.5 * (1.0 - first.sum()) / alone, 0.0)
         arrays: dict[str, Any] = {
             "level": np.zeros((columns, 1)),
-            "weights": np.concatenate([np.tile(single, 2), [0.0], first]),
-            "mixer": np.zeros((functions, functions)),
-            "bounds": np.zeros(functions + 2),
+            "weights": np.tile(np.concatenate([np.tile(single, 2), [0.0], first]), targets),
+            "mixer": np.zeros((targets * functions, functions)),
+            "bounds": np.zeros(targets * (functions + 2)),
             "losses": np.zeros(functions),
             "priors": np.full(count, priors.UNKNOWN),
             "metric": metric.empty(count),
-            "linear": new_linear(self.linear, columns, self.linear_prior, window=self.window),
-            "span": np.zeros(2),
+            "linear": new_linear(self.linear, columns, self.linear_prior, window=self.window, targets=targets),
+            "span": np.zeros(2 * targets),
             "recent": np.zeros(count),
         }
         return self.arrange(kernel, directions, numbers, table, {}, arrays)
@@ -167,7 +168,7 @@ class Arranger:
         shared = table[ordinary:, 1].tolist()
         own_blocks = [*range(alone), *(growth.first_block(slot, self.stages) for slot in range(ordinary - alone))]
         firsts, blocks, owners = np.array(own_blocks + shared), table[:, 0], [*range(ordinary), *shared]
-        sizes, columns = (blocks * self.outputs).tolist(), int(numbers["columns"])
+        sizes, columns = (blocks * self.outputs).tolist(), int(numbers[0]["columns"])
         all_groups = [groups.get(g) or Group.empty(n, columns, self.room) for g, n in enumerate(sizes)]
         arranged = Groups(all_groups, (firsts * self.outputs).tolist(), owners)
         are_changed = blocks[alone:ordinary].any() or (table[:alone, 1] != np.arange(alone)).any()
@@ -180,10 +181,10 @@ class Arranger:
         arranged.layout[:, BORN] = table[:, 2]
         used = int((firsts + blocks)[blocks > 0].max())
         numbers = numbers.copy()
-        numbers["blocks"] = used if blocks[alone:ordinary].any() else min(int(numbers["blocks"]), used)
+        numbers["blocks"] = used if blocks[alone:ordinary].any() else min(int(numbers[0]["blocks"]), used)
         directions = directions.with_plan(KernelProgram(kernel, self.seed))
         directions.reserve(used)
-        kept = np.array([*[float(numbers["forgetting"])] * ordinary, *self.forgetting])
+        kept = np.array([*[float(numbers[0]["forgetting"])] * ordinary, *self.forgetting])
         flat: dict[str, Any] = arranged.flat._asdict() | dict(arrays)
-        function = MixtureState(np.array([numbers], state.NUMBERS), arranged.layout, **flat, kept=kept)
+        function = MixtureState(numbers, arranged.layout, **flat, kept=kept)
         return Arrangement(function, arranged, directions, table)

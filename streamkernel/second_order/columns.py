@@ -20,7 +20,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
     live, arranger, kernel
         The mixture.
     numbers
-        The record of the new one.
+        The records of the new one.
     split
         What the columns of three classes have of the one column of two; ``None`` if there is a column for each class.
     """

@@ -42,7 +42,7 @@ def derivatives(mixture: Arrangement, scales: ScalesState, row: Rows) -> F64:
     scaled, is_scaled = row._replace(values=np.empty_like(row.values)), len(scales.table) > 0
     scale_rows(scales, row, scaled.values)
     found = _of_groups(mixture, function, scaled)
-    if min(function.linear.counts[REMEMBERED], len(function.linear.answers)):
+    if min(function.linear.counts[REMEMBERED], len(function.linear.weights)):
         found += function.weights[-1] * _of_neighbours(function, scaled)
     if is_scaled:
         found *= slopes_of(scales, moments_of(scales, row.hashes), row.values)
@@ -93,7 +93,7 @@ def _of_neighbours(function: MixtureState, row: Rows) -> F64:
     ∂ω_i/∂x = (∂(w_i/d_i)/∂x - ω_i Σ_j ∂(w_j/d_j)/∂x)/Σ_j w_j/d_j,   ∂(w_i/d_i)/∂x = w_i (x_i - x)/d_i³
     """
     linear, numbers = function.linear, function.numbers[0]
-    places, known = _places(linear, row), min(int(linear.counts[REMEMBERED]), len(linear.answers))
+    places, known = _places(linear, row), min(int(linear.counts[REMEMBERED]), len(linear.weights))
     point = np.zeros(len(linear.points))
     counts = (places > 0) & (places < len(point))
     point[places[counts]] = row.values[counts]

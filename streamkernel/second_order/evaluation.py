@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 
 from streamkernel import vectors
-from streamkernel.features.rows import Rows
+from streamkernel.features.rows import F64, Rows
 from streamkernel.features.scale_table import ScalesState, scale_row
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.embedding import embedding_room
@@ -14,7 +16,7 @@ from streamkernel.learners.scoring import longest_row
 from streamkernel.learners.state import MEAN
 from streamkernel.second_order import linear, neighbours
 from streamkernel.second_order.gradients import embed_groups
-from streamkernel.second_order.linear_state import room_for
+from streamkernel.second_order.linear_state import LinearRoom, room_for
 from streamkernel.second_order.metric import metric_room
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MixtureState, outputs_of
 
@@ -42,20 +44,39 @@ def functions(layout, newton, steady, level, z, f):  # type: ignore[no-untyped-d
         f[2 * groups, c] = level[c, 0]
 
 
+class OthersRoom(NamedTuple):
+    """Work arrays of the functions that belong to no group: their own, the scores of the linear functions, shape
+    (functions, columns), and the offset of each target in predictions.
+    """
+
+    linear: LinearRoom
+    raw: F64
+    added: F64
+
+
+@inlined
+def _others_room(state, longest):  # type: ignore[no-untyped-def]
+    """Return work arrays for rows of at most `longest` names."""
+    added = np.empty(len(state.numbers))
+    for t in range(len(added)):
+        added[t] = state.numbers[t].predicted_offset
+    return OthersRoom(room_for(state.linear, longest), np.empty(state.linear.w.shape[:2]), added)
+
+
 @inlined(allocates=False)
-def _set_others(state, scales, rows, read, i, room, raw, out):  # type: ignore[no-untyped-def]
+def _set_others(state, scales, rows, read, i, room, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours, at
     row i, which is read as `read` by the features.
     """
-    own, numbers, near = state.linear, state.numbers, len(raw)
+    own, numbers, near = state.linear, state.numbers, len(room.raw)
     if len(out) == 0:
         return
-    linear.read_row(own, scales, rows, i, room)
-    linear.scores(own, rows.start[i + 1] - rows.start[i], room, raw)
-    linear.within_reach(own, numbers[0].error_scale, raw, out[:near])
+    linear.read_row(own, scales, rows, i, room.linear)
+    linear.scores(own, rows.start[i + 1] - rows.start[i], room.linear, room.raw)
+    linear.within_reach(own, numbers, room.raw, out[:near])
     if len(out) > near:
-        neighbours.set_point(own, read, i, room)
-        neighbours.score(own, numbers, numbers[0].predicted_offset, room, out[near])
+        neighbours.set_point(own, read, i, room.linear)
+        neighbours.score(own, numbers, room.added, room.linear, out[near])
 
 
 @compiled
@@ -63,18 +84,21 @@ def scores_of_others(state, scales, rows, read, out):  # type: ignore[no-untyped
     """Set ``out[i]``, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours,
     at row i, which is read as `read` by the features.
     """
-    room, raw = room_for(state.linear, longest_row(rows)), np.empty(state.linear.w.shape[:2])
+    room = _others_room(state, longest_row(rows))
     for i in range(len(out)):
-        _set_others(state, scales, rows, read, i, room, raw, out[i])
+        _set_others(state, scales, rows, read, i, room, out[i])
 
 
 @inlined(allocates=False)
-def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
-    """Set `out`, shape (columns,), to Σ_k v_k f_k."""
+def mix_scores(weights, targets, f, out):  # type: ignore[no-untyped-def]
+    """Set `out`, shape (columns,), to Σ_k v_k f_k, with the weights of each target."""
+    count, width = len(weights) // targets, len(out) // targets
     for c in range(len(out)):
         out[c] = 0.0
-    for k in range(len(weights)):
-        vectors.add(out, f[k], weights[k])
+    for t in range(targets):
+        first, last = t * width, (t + 1) * width
+        for k in range(count):
+            vectors.add(out[first:last], f[k, first:last], weights[t * count + k])
 
 
 @inlined(allocates=False)
@@ -82,36 +106,37 @@ def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
     """Keep a prediction, `out` and what is added to it, within the targets seen and a part of their range more, or
     what a linear function says. Those are among the functions from `base` on; neighbours are within the targets.
     """
-    low, high = span[0], span[1]
-    if numbers.intercept != MEAN or numbers.examples == 0:
+    if numbers[0].intercept != MEAN or numbers[0].examples == 0:
         return
-    more = BEYOND * (high - low)
-    low, high = low - more - added, high + more - added
-    for k in range(base, len(f)):
-        low, high = min(low, f[k, 0]), max(high, f[k, 0])
-    out[0] = min(max(out[0], low), high)
+    for t in range(len(numbers)):
+        low, high = span[2 * t], span[2 * t + 1]
+        more = BEYOND * (high - low)
+        low, high = low - more - added[t], high + more - added[t]
+        for k in range(base, len(f)):
+            low, high = min(low, f[k, t]), max(high, f[k, t])
+        out[t] = min(max(out[t], low), high)
 
 
 def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
     numbers, room, longest = state.numbers[0], embedding_room(state.numbers, kernel, rows), longest_row(rows)
-    layout, own, weights, span = state.layout, state.linear, state.weights, state.span
+    layout, weights, span = state.layout, state.weights, state.span
     newton, steady, level = state.newton, state.steady, state.level
-    changed, linear_room = metric_room(longest), room_for(own, longest)
+    changed, others = metric_room(longest), _others_room(state, longest)
     z = np.empty(outputs_of(numbers, layout, max(1, numbers.blocks)), np.float32)
-    f, base = np.empty((len(weights), numbers.columns)), 2 * len(layout) + 1
-    raw = np.empty(own.w.shape[:2])
+    targets, added, base = len(state.numbers), others.added, 2 * len(layout) + 1
+    f, width = np.empty((len(weights) // targets, numbers.columns)), numbers.columns // targets
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(rows.start) - 1):
         scale_row(scales, rows, i, read.values)
         if not embed_groups(state, kernel, read, i, max(1, numbers.blocks), z, room, changed):
             return i
         functions(layout, newton, steady, level, z, f)
-        _set_others(state, scales, rows, read, i, linear_room, raw, f[base:])
-        mix_scores(weights, f, out[i])
-        bound(numbers, span, f, base, numbers.predicted_offset, out[i])
+        _set_others(state, scales, rows, read, i, others, f[base:])
+        mix_scores(weights, targets, f, out[i])
+        bound(state.numbers, span, f, base, added, out[i])
         for c in range(len(out[i])):
-            out[i, c] += numbers.predicted_offset
+            out[i, c] += added[c // width]
     return -1
 
 

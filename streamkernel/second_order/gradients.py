@@ -27,7 +27,7 @@ from streamkernel.second_order.metric import (
     number_of,
     transform,
 )
-from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MIXTURE, MixtureState
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MIXTURE, MixtureState, first_weight, per_unit
 from streamkernel.second_order.sensitivity import observe
 
 EVERY = 4
@@ -111,11 +111,10 @@ def _set_slopes(state, kernel, z, g, block, c, room):  # type: ignore[no-untyped
     here = block * 2 * size
     first = numbers.columns * layout[g, BEFORE] + c * n + here - layout[g, FIRST]
     factor = part.table[block % part.order] if part.form == MULTI_SCALE else 1.0
-    coefficients = room.coefficients
+    newton, coefficients = first_weight(state, c) + g, room.coefficients
+    v, u = state.weights[newton], state.weights[newton + groups]
     for k in range(2 * size):
-        coefficients[k] = (
-            state.weights[g] * state.newton[first + k] + state.weights[groups + g] * state.steady[first + k]
-        )
+        coefficients[k] = v * state.newton[first + k] + u * state.steady[first + k]
     for k in range(size):
         slope = coefficients[size + k] * z[here + k] - coefficients[k] * z[here + size + k]
         room.slopes[k] = np.float32(factor * slope)
@@ -167,6 +166,7 @@ def add_gradient(state, scales, kernel, z, seen, room, changed, own):  # type: i
         metric.counts[GRADIENTS] = 0
     c, count = seen // EVERY % state.numbers[0].columns, row.counts[0]
     set_gradient(state, kernel, z, c, room, changed, own)
+    vectors.multiply(own.gradient[:count], per_unit(state, c))
     observe(state, kernel, scales, row, own.gradient, c, since)
     for j in range(count):
         own.numbers[j] = number_for(metric, row.hashes[0, j], row.slots[0, j])

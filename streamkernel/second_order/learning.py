@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streamkernel import losses, vectors
+from streamkernel import vectors
 from streamkernel.features.compiled_kernel import KERNEL
 from streamkernel.features.rows import F64, ROWS, Rows
 from streamkernel.features.scale_moments import observe_row, use_moments
@@ -37,9 +37,7 @@ from streamkernel.learners.state import (
     DIVERGED,
     DONE,
     DUE,
-    ERROR_HORIZON,
     HORIZON,
-    LARGEST_DEVIATION,
     MEAN,
     NO_PLACE,
     NO_ROOM,
@@ -61,29 +59,25 @@ from streamkernel.second_order.mixture_state import (
     MixtureState,
     rows_per_group,
 )
-
-FURTHEST = 10.0
-"""In units of the targets' size, what a target counts for in their mean and size at most, or √n of n examples if that
-is more, of a horizon at most: no value of n is further from their mean."""
-
+from streamkernel.second_order.targets import center, follow, loss_at, measure, set_derivatives
 
 LEAST_PART, LARGEST_PART = 1e-9, 0.99
 """What part of an error a constant step takes away counts as, where the weight of an example is not 1."""
 
 
 class Example(NamedTuple):
-    """The row of an example, its target, and the step size at it."""
+    """The row of an example, its targets, and the step size at it."""
 
     i: int
-    y: float
+    y: F64
     gamma: float
 
 
-_EXAMPLE = types.NamedTuple([types.int64, types.float64, types.float64], Example)
+_EXAMPLE = types.NamedTuple([types.int64, types.float64[::1], types.float64], Example)
 
 
 class LearningRows(NamedTuple):
-    """Rows, their targets, the step size at each, and room for the values as they are scaled."""
+    """Rows, their targets, shape (rows, targets), the step size at each, and room for the values as they are scaled."""
 
     rows: Rows
     y: F64
@@ -123,9 +117,10 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     z, f, g, h, raw, out, said = room.z, room.f, room.g, room.h, room.raw, room.out, room.said
     linear_room, embedding = room.linear, room.embedding
     groups, columns, per_block = len(layout), numbers.columns, numbers.components * numbers.block_size
-    base, count, height = 2 * groups + 1, len(weights), rows_per_group(numbers, state.rows, state.sums)
+    several, own_targets, width = len(state.numbers), room.targets, columns // len(state.numbers)
+    base, count, height = 2 * groups + 1, len(weights) // several, rows_per_group(numbers, state.rows, state.sums)
     near = base + len(own_linear.w)
-    code, bounded, w = numbers.loss, numbers.loss_bound < LARGEST_GRADIENT, rows.weights[i]
+    bounded, w = numbers.loss_bound < LARGEST_GRADIENT, rows.weights[i]
     blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
     if not has_room(scales, scale_row(scales, rows, i, given.values)):
         return NO_ROOM
@@ -138,45 +133,34 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
             return NO_PLACE
         neighbours.set_point(own_linear, given, i, linear_room)
     if numbers.loss_per_error > 0.0:
-        numbers.loss_parameter = numbers.gradient_bound or LARGEST_GRADIENT
-    parameter = numbers.loss_parameter
+        for t in range(several):
+            state.numbers[t].loss_parameter = state.numbers[t].gradient_bound or LARGEST_GRADIENT
     # 1. all scores and derivatives; what cannot be learned is refused before anything changes
     functions(layout, state.newton, steady, level, z, f)
     if count > base:
         linear.scores(own_linear, names, linear_room, raw)
-    target, added, furthest = y, numbers.offset, math.inf
-    if numbers.error_scale > 0.0:
-        furthest = max(FURTHEST, math.sqrt(min(float(numbers.examples), HORIZON))) * math.sqrt(numbers.error_scale)
-    if numbers.intercept == MEAN:
-        added += w * min(max(target - added, -furthest), furthest) / (numbers.weight + w)
-    target -= added
-    moved = added - numbers.offset if numbers.examples > 0 else 0.0
+    center(state.numbers, y, w, own_targets)
     if count > base:
         for k in range(near - base):
             for c in range(columns):
-                raw[k, c] -= moved
-        linear.within_reach(own_linear, numbers.error_scale, raw, f[base:near])
+                raw[k, c] -= own_targets.moved[c // width]
+        linear.within_reach(own_linear, state.numbers, raw, f[base:near])
     if count > near:
-        neighbours.score(own_linear, state.numbers, added, linear_room, f[near])
-    mix_scores(weights, f, out)
+        neighbours.score(own_linear, state.numbers, own_targets.added, linear_room, f[near])
+    mix_scores(weights, several, f, out)
     usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
     for k in range(count):
         f_k = raw[k - base] if base <= k < near else f[k]
-        losses.derivative(code, parameter, f_k, target, g[k])
-        losses.curvature(code, parameter, f_k, target, h[k])
+        set_derivatives(state.numbers, own_targets, f_k, g[k], h[k])
         usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(g[k], 1.0, LARGEST_GRADIENT)
     if not usable:
         return DIVERGED
     for c in range(columns):
         said[c] = out[c]
-    bound(numbers, span, f, base, added, said)
+    bound(state.numbers, span, f, base, own_targets.added, said)
     # 2. the sizes: of the targets, and of k(x, x)
     seen = numbers.examples + 1
-    size = 1.0
-    if numbers.intercept == MEAN:
-        deviation = min(abs(target), furthest)
-        size = numbers.error_scale + (deviation**2 - numbers.error_scale) / min(float(seen), HORIZON)
-        numbers.error_scale = size
+    measure(state.numbers, seen, own_targets)
     own = numbers.k_xx
     if own == 0.0:
         own = vectors.dot(z, z) / blocks
@@ -187,21 +171,23 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
         for j in range(groups):
             newton_step.begin(layout, state.factor, j, priors[j] * own * (layout[j, COUNT] // per_block))
     # 3. the mixture, then its functions
-    loss = losses.value(code, parameter, said, target)
+    loss = loss_at(state.numbers, own_targets, said)
     if options.has_metric and seen % EVERY == 0:
         add_gradient(state, scales, kernel, z, seen, embedding, room.metric, room.slopes)
     if options.is_new or bounds[-1] == newton_step.NEVER_EXCEEDED:
         mixer = Mixer(weights, state.mixer, bounds, room.mixing)
-        newton_step.weigh(state.numbers, layout, mixer, f, out, target, w, size)
+        newton_step.weigh(state.numbers, layout, mixer, f, out, own_targets, w)
     if not bounded:
-        for k in range(base):
-            bounds[k] = clip(g[k], bounds[k], LARGEST_GRADIENT)
+        for t in range(several):
+            for k in range(base):
+                at = t * (count + 2) + k
+                bounds[at] = clip(g[k, t * width : (t + 1) * width], bounds[at], LARGEST_GRADIENT)
     for c in range(columns):
         level[c, 0] -= options.follow * steps_of(w, options.follow * h[2 * groups, c]) * g[2 * groups, c]
     since = seen - 1 - numbers.restarted
     place, fresh = numbers.buffered, since + 1 - schedule.compiled_last_due(since)
     memory = max(w, min(max(1.0, 0.5 * fresh), HORIZON))
-    own_loss = losses.value(code, parameter, room.nothing, target)
+    own_loss = loss_at(state.numbers, own_targets, room.nothing)
     own_losses[2 * groups] += w * (own_loss - own_losses[2 * groups]) / memory
     for j in range(groups):
         n = layout[j, COUNT]
@@ -211,7 +197,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
         for c in range(columns):
             most = max(most, h[j, c])
         for k in range(j, 2 * groups, groups):
-            own_loss = losses.value(code, parameter, f[k], target)
+            own_loss = loss_at(state.numbers, own_targets, f[k])
             own_losses[k] += w * (own_loss - own_losses[k]) / memory
             if k < groups:
                 recent[k] += w * own_loss
@@ -227,49 +213,45 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
             vectors.add(steady[at : at + n], phi_j, -gain * g[groups + j, c])
     if count > base:
         linear.admit(own_linear, scales, rows, i, used, options.prior, linear_room)
-        linear.move(own_linear, -moved)
+        linear.move(own_linear, own_targets.moved)
     if count > near:
-        own_losses[near] += w * (losses.value(code, parameter, f[near], target) - own_losses[near]) / memory
+        own_losses[near] += w * (loss_at(state.numbers, own_targets, f[near]) - own_losses[near]) / memory
     for k in range(base, near):
-        own_loss = losses.value(code, parameter, f[k], target)
+        own_loss = loss_at(state.numbers, own_targets, f[k])
         own_losses[k] += w * (own_loss - own_losses[k]) / memory
-        if size > 0.0 and numbers.intercept == MEAN:
-            off = min(abs(raw[k - base, 0] - target), furthest)
-            own_linear.errors[k - base] += (off**2 - own_linear.errors[k - base]) / min(float(seen), HORIZON)
-        most, share = newton_step.FLATTEST, linear.trust(names, linear_room, seen)
+        most, trust, share = newton_step.FLATTEST, linear.trust(names, linear_room, seen), 0.0
         for c in range(columns):
             most = max(most, h[k, c])
-        if not bounded:
-            before = math.sqrt(vectors.dot(g[k], g[k]))
-            bounds[k] = clip(g[k], bounds[k], LARGEST_GRADIENT)
-            after = math.sqrt(vectors.dot(g[k], g[k]))
-            if after < before:
-                vectors.multiply(g[k], before / after)
-                share = min(share, after / before)
-        share *= w
-        vectors.multiply(g[k], share)
+        for t in range(several):
+            if own_targets.sizes[t] > 0.0 and numbers.intercept == MEAN:
+                at = (k - base) * several + t
+                off = min(abs(raw[k - base, t] - own_targets.y[t]), own_targets.furthest[t])
+                own_linear.errors[at] += (off**2 - own_linear.errors[at]) / min(float(seen), HORIZON)
+            part, counts = g[k, t * width : (t + 1) * width], trust
+            if not bounded:
+                at = t * (count + 2) + k
+                before = math.sqrt(vectors.dot(part, part))
+                bounds[at] = clip(part, bounds[at], LARGEST_GRADIENT)
+                after = math.sqrt(vectors.dot(part, part))
+                if after < before:
+                    vectors.multiply(part, before / after)
+                    counts = min(counts, after / before)
+            vectors.multiply(part, counts * w)
+            share = max(share, counts * w)
         linear.step(own_linear, k - base, names, linear_room, g[k], share * most)
         kept = linear.FORGETTING[k - base] * numbers.forgetting
         if seen % linear.TURN == 0 and not (kept == 1.0 and numbers.l2 == 0.0):
             linear.fade(own_linear, k - base, seen, kept, numbers.l2, options.prior, linear_room)
     numbers.reused_steps += blocks == numbers.blocks
     numbers.blocks = blocks
-    if numbers.loss_per_error > 0.0:
-        known, off = numbers.gradient_bound / numbers.loss_per_error, abs(said[0] - target)
-        if known > 0.0:
-            off = known + (min(off, LARGEST_DEVIATION * known) - known) / min(float(seen), ERROR_HORIZON)
-        numbers.gradient_bound = numbers.loss_per_error * off
-    if numbers.intercept == MEAN:
-        span[0] = min(span[0], y) if seen > 1 else y
-        span[1] = max(span[1], y) if seen > 1 else y
+    follow(state.numbers, span, y, said, seen, own_targets)
     numbers.examples = seen
     numbers.weight += w
     numbers.steps += 1
     numbers.buffered += 1
     numbers.running_loss += w * (loss - numbers.running_loss) / max(w, min(numbers.weight, HORIZON))
-    numbers.offset = numbers.predicted_offset = added
     if count > near:
-        neighbours.remember(own_linear, numbers, y, w, linear_room)
+        neighbours.remember(own_linear, state.numbers, y, w, linear_room)
     if options.is_new and len(scales.table) > 0:
         observe_row(scales, rows, i)
         if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):

@@ -16,6 +16,7 @@ from streamkernel.second_order.linear_state import ROOM as LINEAR_ROOM
 from streamkernel.second_order.linear_state import LinearRoom, room_for
 from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
 from streamkernel.second_order.mixture_state import outputs_of
+from streamkernel.second_order.targets import TARGETS_ROOM, TargetsRoom, targets_room
 
 
 class LearningOptions(NamedTuple):
@@ -61,7 +62,7 @@ class LearningRoom(NamedTuple):
         The scores of the linear functions as they are, shape (functions, columns).
     out, said, nothing
         The score of the mixture, the prediction, and zeros, shape (columns,).
-    mixing, linear, embedding, metric, slopes
+    mixing, linear, embedding, metric, slopes, targets
         That of the parts.
     """
 
@@ -78,6 +79,7 @@ class LearningRoom(NamedTuple):
     embedding: EmbeddingRoom
     metric: MetricRoom
     slopes: GradientRoom
+    targets: TargetsRoom
 
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
@@ -86,6 +88,7 @@ LEARNING_ROOM = types.NamedTuple(
     [
         types.float32[::1], _MATRIX, _MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _MATRIX,
         LINEAR_ROOM, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM,
+        TARGETS_ROOM,
     ],
     LearningRoom,
 )  # fmt: skip
@@ -94,7 +97,13 @@ LEARNING_ROOM = types.NamedTuple(
 @inlined
 def learning_room(state, kernel, rows, options):  # type: ignore[no-untyped-def]
     """Return work arrays to learn from rows."""
-    numbers, longest, columns, count = state.numbers[0], longest_row(rows), state.numbers[0].columns, len(state.weights)
+    numbers, longest, columns, targets = (
+        state.numbers[0],
+        longest_row(rows),
+        state.numbers[0].columns,
+        len(state.numbers),
+    )
+    count = len(state.weights) // targets
     return LearningRoom(
         z=np.empty(outputs_of(numbers, state.layout, max(numbers.blocks, options.growing)), np.float32),
         f=np.empty((count, columns)),
@@ -109,4 +118,5 @@ def learning_room(state, kernel, rows, options):  # type: ignore[no-untyped-def]
         embedding=embedding_room(state.numbers, kernel, rows),
         metric=metric_room(longest),
         slopes=gradient_room(longest, numbers.block_size),
+        targets=targets_room(targets),
     )

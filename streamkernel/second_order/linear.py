@@ -92,14 +92,15 @@ def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def reach(linear, k, size):  # type: ignore[no-untyped-def]
-    """Return the bound of function k, from the mean square of the targets, 0 for classes.
+def reach(linear, at, size):  # type: ignore[no-untyped-def]
+    """Return the bound of a function for a target, from the mean square of the target, 0 for classes; `at` is the index
+    of its error.
 
     A function that explains most of the targets may predict far beyond them, others may not.
     """
     if size == 0.0:
         return LARGEST_SCORE
-    return REACH * math.sqrt(size) / max(linear.errors[k] / size, SMALLEST_SHARE)
+    return REACH * math.sqrt(size) / max(linear.errors[at] / size, SMALLEST_SHARE)
 
 
 @unit(types.void(LINEAR, types.int64, ROOM, _MATRIX), allocates=False)
@@ -119,12 +120,14 @@ def scores(linear, n, room, f):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def within_reach(linear, size, f, out):  # type: ignore[no-untyped-def]
+def within_reach(linear, numbers, f, out):  # type: ignore[no-untyped-def]
     """Set `out` to the scores, limited by their bounds."""
+    targets, width = len(numbers), f.shape[1] // len(numbers)
     for k in range(len(f)):
-        most = reach(linear, k, size)
-        for c in range(f.shape[1]):
-            out[k, c] = min(max(f[k, c], -most), most)
+        for t in range(targets):
+            most = reach(linear, k * targets + t, numbers[t].error_scale)
+            for c in range(t * width, (t + 1) * width):
+                out[k, c] = min(max(f[k, c], -most), most)
 
 
 @unit(
@@ -157,12 +160,12 @@ def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untype
 
 
 @inlined(allocates=False)
-def move(linear, change):  # type: ignore[no-untyped-def]
-    """Add a number to all functions, because the offset of f has changed by its negative."""
-    if change != 0.0:
-        for k in range(len(linear.w)):
-            for c in range(linear.w.shape[1]):
-                linear.w[k, c, 0] += change
+def move(linear, moved):  # type: ignore[no-untyped-def]
+    """Subtract the change of each target's offset from all functions."""
+    width = linear.w.shape[1] // len(moved)
+    for k in range(len(linear.w)):
+        for c in range(linear.w.shape[1]):
+            linear.w[k, c, 0] -= moved[c // width]
 
 
 @inlined(allocates=False)

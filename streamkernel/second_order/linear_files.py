@@ -49,7 +49,7 @@ def pack(linear: Linear) -> dict[str, Any]:
     """Return the state as arrays, without unused places."""
     n, dense = int(linear.counts[PLACES]), min(int(linear.counts[PLACES]), linear.factor.shape[1])
     ring = linear.points[:n], linear.answers, linear.weights
-    near = recent(*ring, int(linear.counts[REMEMBERED])) if len(linear.answers) else {}
+    near = recent(*ring, int(linear.counts[REMEMBERED])) if len(linear.weights) else {}
     return near | {
         NAMES: linear.names[:n].view(np.int64).copy(),
         "linear.scales": linear.scales[:n].copy(),
@@ -64,12 +64,13 @@ def recent(points: F32, answers: F64, weights: F64, remembered: int) -> dict[str
     """Return recent examples as arrays, in the order of their ring, and how many were remembered in all; weights only
     where one is not 1.
     """
-    filled = min(remembered, len(answers))
-    own = pack_weights(WEIGHTS, weights[:filled].copy())
-    return own | {POINTS: points[:, :filled].copy(), ANSWERS: answers[:filled].copy(), COUNT: np.array([remembered])}
+    filled, window = min(remembered, len(weights)), len(weights)
+    own, targets = pack_weights(WEIGHTS, weights[:filled].copy()), len(answers) // max(window, 1)
+    own[ANSWERS] = answers.reshape(targets, window)[:, :filled].ravel()
+    return own | {POINTS: points[:, :filled].copy(), COUNT: np.array([remembered])}
 
 
-def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None) -> Linear:
+def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None, targets: int = 1) -> Linear:
     """Return the functions whose arrays :func:`pack` returned; none for a file of 0.1.
 
     Parameters
@@ -80,6 +81,8 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None) -> Lin
         Outputs of f.
     classes
         How many classes targets are the numbers of; ``None`` if they are any numbers.
+    targets
+        How many targets there are.
 
     Raises
     ------
@@ -100,12 +103,12 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None) -> Lin
         "w": (functions, columns, n),
         "factor": (functions, dense * (dense + 1) // 2),
         "diagonal": (functions, n - dense),
-        "errors": (functions,),
+        "errors": (functions * targets,),
     }
     parts = {
         name: tensor_file.require_tensor(tensors, f"linear.{name}", np.float64, shape) for name, shape in shapes.items()
     }
-    linear = new_linear(functions, columns, 0.0, window=window(tensors))
+    linear = new_linear(functions, columns, 0.0, window=window(tensors), targets=targets)
     while linear.w.shape[2] < n:
         linear = with_more_room(linear)
     linear.counts[PLACES], linear.names[:n] = n, names.view(np.uint64)
@@ -120,18 +123,18 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None) -> Lin
     )
     if not usable:
         raise ValueError("expected factors and scales of linear functions as linear.*, got other numbers")
-    if len(linear.answers):
-        _restore_recent(linear, tensors, classes)
+    if len(linear.weights):
+        _restore_recent(linear, tensors, classes, targets)
     return with_index(linear)
 
 
-def _restore_recent(linear: Linear, tensors: Mapping[str, Any], classes: int | None) -> None:
+def _restore_recent(linear: Linear, tensors: Mapping[str, Any], classes: int | None, targets: int) -> None:
     """Restore the recent examples of a file."""
     (remembered,) = tensor_file.require_tensor(tensors, COUNT, np.int64, (1,)).tolist()
     filled, places = min(remembered, WINDOW), min(int(linear.counts[PLACES]), NEAR)
     if not 0 <= remembered < 1 << 62:
         raise ValueError(f"expected how many examples were remembered as {COUNT}, got {remembered}")
-    answers = tensor_file.require_tensor(tensors, ANSWERS, np.float64, (filled,))
+    answers = tensor_file.require_tensor(tensors, ANSWERS, np.float64, (targets * filled,))
     if classes is not None and not np.isin(answers, range(classes)).all():
         raise ValueError(f"expected the numbers of {classes} classes as {ANSWERS}, got others")
     points = tensor_file.require_tensor(tensors, POINTS, np.float32, (places, filled))
@@ -139,4 +142,5 @@ def _restore_recent(linear: Linear, tensors: Mapping[str, Any], classes: int | N
         raise ValueError(f"expected inputs of up to {LARGEST_INPUT:g} as {POINTS}, got {np.abs(points).max():g}")
     linear.points[:places, :filled] = points
     linear.weights[:filled] = unpack_weights(WEIGHTS, tensors, filled)
-    linear.answers[:filled], linear.counts[REMEMBERED] = answers, remembered
+    linear.answers.reshape(targets, -1)[:, :filled] = answers.reshape(targets, filled)
+    linear.counts[REMEMBERED] = remembered

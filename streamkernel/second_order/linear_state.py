@@ -61,10 +61,11 @@ class Linear(NamedTuple):
     diagonal
         Of A, for the places after those, shape (functions, room).
     errors
-        The running mean squared error of each function.
+        The running mean squared error of each function for each target, shape (functions × targets,).
     points, answers, weights
         The last examples, one after the other in a ring: their inputs at the first places, shape (places, n), their
-        targets, and their weights, shape (n,); n is 0 where none are remembered.
+        targets, those of the first target before those of others, shape (targets × n,), and their weights, shape (n,);
+        n is 0 where none are remembered.
     """
 
     counts: I64
@@ -112,7 +113,9 @@ def prior(loss: Loss) -> float:
     return PRIOR * loss.curvature
 
 
-def new_linear(functions: int, columns: int, least: float, room: int = FIRST, window: int = 0) -> Linear:
+def new_linear(
+    functions: int, columns: int, least: float, room: int = FIRST, window: int = 0, targets: int = 1
+) -> Linear:
     """Return linear functions without names, with λ, room for names, and a window of recent examples."""
     dense = min(room, DENSE)
     found = Linear(
@@ -124,9 +127,9 @@ def new_linear(functions: int, columns: int, least: float, room: int = FIRST, wi
         w=np.zeros((functions, columns, room)),
         factor=np.zeros((functions, dense, dense)),
         diagonal=np.zeros((functions, room)),
-        errors=np.zeros(functions),
+        errors=np.zeros(functions * targets),
         points=np.zeros((min(room, NEAR), window), np.float32),
-        answers=np.zeros(window),
+        answers=np.zeros(targets * window),
         weights=np.zeros(window),
     )
     found.factor[:, 0, 0] = math.sqrt(CONSTANT * least)
@@ -136,7 +139,8 @@ def new_linear(functions: int, columns: int, least: float, room: int = FIRST, wi
 def with_more_room(old: Linear) -> Linear:
     """Return the same functions with room for twice as many names."""
     functions, columns, room = old.w.shape
-    new = new_linear(functions, columns, 0.0, 2 * room, len(old.answers))
+    window, targets = len(old.weights), len(old.errors) // functions if functions else 1
+    new = new_linear(functions, columns, 0.0, 2 * room, window, targets)
     dense = old.factor.shape[1]
     new.counts[:], new.points[: len(old.points)] = old.counts, old.points
     new.answers[:], new.weights[:] = old.answers, old.weights
@@ -154,7 +158,7 @@ def with_index(linear: Linear) -> Linear:
 @inlined
 def room_for(linear, longest):  # type: ignore[no-untyped-def]
     """Return work arrays for examples of at most `longest` names."""
-    dense, window = linear.factor.shape[1], len(linear.answers)
+    dense, window = linear.factor.shape[1], len(linear.weights)
     return LinearRoom(
         values=np.empty(longest),
         places=np.empty(longest, np.int64),

@@ -117,11 +117,13 @@ class MixedFunction(Learner):
                 f"Expected second-order steps whose factors have at most {LARGEST:,} numbers, got {numbers:,}; "
                 'use fewer features_per_seed or learner="dsg"'
             )
-        self._live = self._first(directions, columns, intercept)
+        self._live = self._first(directions, np.array([self._new_numbers(directions.plan, columns, intercept)]))
 
-    def _first(self, directions: Directions, columns: int, intercept: int) -> Arrangement:
-        """Return the function's state before its first example."""
-        numbers = self._new_numbers(directions.plan, columns, intercept)
+    def _first(self, directions: Directions, like: Any) -> Arrangement:
+        """Return the state, before its first example, of a function with as many records."""
+        columns, targets, intercept = int(like[0]["columns"]), len(like), int(like[0]["intercept"])
+        numbers = np.repeat(np.array([self._new_numbers(directions.plan, columns // targets, intercept)]), targets)
+        numbers["columns"] = columns
         numbers["forgetting"], numbers["loss_per_error"] = self._forgetting, self._loss_per_error
         return self._arranger.first(self._kernel, directions, numbers)
 
@@ -155,8 +157,13 @@ class MixedFunction(Learner):
 
     @property
     def numbers(self) -> Any:
-        """The scalar state."""
+        """The scalar state, of several targets that of the first one."""
         return self._live.state.numbers[0]
+
+    @property
+    def n_targets(self) -> int:
+        """Targets, which divide the columns among them."""
+        return len(self._live.state.numbers)
 
     directions: Directions = property(attrgetter("_live.directions"))  # type: ignore[assignment]  # replaced with the arrays
     """The random directions of its features."""
@@ -201,11 +208,12 @@ class MixedFunction(Learner):
     @property
     def shares(self) -> dict[str, float]:
         """The weight in f of functions that take Newton steps, of those that take constant ones, of the level, of
-        linear ones, and of the nearest neighbours.
+        linear ones, and of the nearest neighbours; of several targets the mean.
 
         Where the stream moves, the constant steps gain.
         """
-        weights, linear = self._live.state.weights, self._live.state.linear
+        state = self._live.state
+        weights, linear = state.weights.reshape(len(state.numbers), -1).mean(axis=0), state.linear
         level = 2 * len(self._live.groups)
         newton, steady = weights[:level].reshape(2, -1).sum(axis=1).tolist()
         found = {"newton": newton, "constant": steady, "level": float(weights[level])}

@@ -55,10 +55,12 @@ class SecondOrderLearner(StoredMixture):
         twin = self._twin()
         twin._kernel = kernel
         directions = self.directions.with_plan(KernelProgram(kernel, self._seed))
-        live = twin._live = twin._first(directions, self.columns, int(self.numbers["intercept"]))
+        live = twin._live = twin._first(directions, self._live.state.numbers)
         old = self._live.state
         if old.bounds[-1] < newton_step.NEVER_EXCEEDED:
-            live.state.weights[:], live.state.mixer[:], live.state.bounds[-2:] = old.weights, old.mixer, old.bounds[-2:]
+            live.state.weights[:], live.state.mixer[:] = old.weights, old.mixer
+            targets = len(old.numbers)
+            live.state.bounds.reshape(targets, -1)[:, -2:] = old.bounds.reshape(targets, -1)[:, -2:]
         else:
             live.state.bounds[-1] = old.bounds[-1]
         alone, n = len(self._arranger.alone), len(rows.start) - 1
@@ -86,14 +88,14 @@ class SecondOrderLearner(StoredMixture):
         """Learn from one row as :meth:`learn` does."""
         self.learn(row, np.array([y], np.float64))
 
-    def learn_alone(self, row: Rows, y: float, scales: Scales | None = None) -> bool:
+    def learn_alone(self, row: Rows, y: float | F64, scales: Scales | None = None) -> bool:
         """Learn from one row in one compiled call, if nothing follows from it; return whether it was learned."""
         if self.is_unfinished or self._is_private:
             return False
         live, scaling = self._live, NOT_SCALED if scales is None else scales.state
         options = self._options(is_new=True, is_alone=True)
         learning.load_for(live.state, scaling, 1, options)
-        examples = LearningRows(row, np.array([y], np.float64), self._gammas(1), np.empty_like(row.values))
+        examples = LearningRows(row, self._of_targets(y, 1), self._gammas(1), np.empty_like(row.values))
         status, _ = self._learn_directly(live.state, scaling, live.directions.kernel, examples, 0, 1, options)
         if status != state.DONE:
             return False
@@ -113,7 +115,7 @@ class SecondOrderLearner(StoredMixture):
         Parameters
         ----------
         rows, y
-            The examples and their targets.
+            The examples and their targets, shape (rows,), or (rows, targets) if there are several.
         scales
             The scales to bring the values to; ``None`` to take values as they are.
         read
@@ -129,7 +131,8 @@ class SecondOrderLearner(StoredMixture):
         self.finish()
         n, done = len(y), 0
         read = np.empty_like(rows.values) if read is None else read
-        examples, options = LearningRows(rows, y, self._gammas(n), read), self._options(is_new, is_alone=False)
+        options = self._options(is_new, is_alone=False)
+        examples = LearningRows(rows, self._of_targets(y, n), self._gammas(n), read)
         if self._is_private:
             learn: Any = learning.learn_apart
         else:
@@ -156,6 +159,10 @@ class SecondOrderLearner(StoredMixture):
                 raise self._divergence_error(y[done])
         if self._live.groups.is_spread:
             self._advance_directly(self._live.state, False)
+
+    def _of_targets(self, y: float | F64, n: int) -> F64:
+        """Return the targets of n rows as compiled code reads them, shape (rows, targets)."""
+        return np.ascontiguousarray(y, np.float64).reshape(n, len(self._live.state.numbers))
 
     def _gammas(self, n: int) -> F64:
         """Return γ of the next constant steps."""
@@ -258,10 +265,18 @@ class SecondOrderLearner(StoredMixture):
         v remembers fewer examples from then on: functions that follow what moves know the new class first.
         """
         twin = self._twin()
-        numbers = self._with_column(self.numbers)
+        numbers = np.array([self._with_column(self.numbers)])
         twin._live = with_column(
             self._live, self._arranger, self._kernel, numbers, self._split() if self._is_binary else None
         )
+        return twin
+
+    def with_targets(self, targets: int) -> SecondOrderLearner:
+        """Return a function of several targets, each of one column, that has learned nothing."""
+        twin = self._twin()
+        numbers = np.repeat(self._live.state.numbers[:1], targets)
+        numbers["columns"] = targets
+        twin._live = twin._first(self.directions, numbers)
         return twin
 
     def adopt_linear(self, other: SecondOrderLearner) -> None:

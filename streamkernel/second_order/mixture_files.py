@@ -15,7 +15,10 @@ from streamkernel.second_order import growth, linear_files, metric_files, newton
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.mixture_state import NO_SPAN, OWNER
 
-RECENCY = "recency"
+RECENCY, TARGETS = "recency", "targets"
+
+_OF_TARGETS = ("offset", "predicted_offset", "error_scale", "gradient_bound")
+"""What each of several targets has of its own, in the order of files."""
 
 _NAMES = {
     "level": "level", "weights": "weights", "mixer": "mixer", "bounds": "bounds", "standing": "losses", "priors":
@@ -52,6 +55,7 @@ def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[st
     arrays = {name: getattr(function, own).copy() for name, own in _NAMES.items()}
     return (
         state.pack_learned(function.numbers[0])
+        | _pack_targets(function.numbers)
         | arrays
         | linear_files.pack(function.linear)
         | {"table": mixture.table.copy()}
@@ -60,6 +64,11 @@ def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[st
         | mixture.groups.functions()
         | metric_files.tensors(function.metric)
     )
+
+
+def _pack_targets(numbers: Any) -> dict[str, Any]:
+    """Return what several targets have of their own; nothing of a single one."""
+    return {} if len(numbers) == 1 else {TARGETS: np.array([numbers[name] for name in _OF_TARGETS])}
 
 
 def restore(
@@ -105,11 +114,12 @@ def restore(
         raise ValueError(f"expected counters of examples as ints, got {state.pack_learned(learned)['ints'].tolist()}")
     if not ((arrays["priors"] > 0.0) & (arrays["priors"] <= 1.0)).all():
         raise ValueError(f"expected priors from 0 to 1, got {arrays['priors'].tolist()}")
-    if not ((arrays["mixer"].diagonal() > 0.0).all() or not arrays["mixer"].any()):
+    targets = len(empty.state.numbers)
+    if not all((mixer.diagonal() > 0.0).all() or not mixer.any() for mixer in np.split(arrays["mixer"], targets)):
         raise ValueError("expected a mixer with a positive diagonal")
     if min(arrays["bounds"].min(), arrays["standing"].min(), learned["error_scale"]) < 0.0:
         raise ValueError("expected bounds, losses and a spread of at least 0")
-    if arrays["span"][0] > arrays["span"][1] or np.abs(arrays["span"]).max() > NO_SPAN:
+    if (arrays["span"][0::2] > arrays["span"][1::2]).any() or np.abs(arrays["span"]).max() > NO_SPAN:
         raise ValueError(f"expected the least and the largest target as span, got {arrays['span'].tolist()}")
     table = tensor_file.require_tensor(tensors, "table", np.int64, empty.table.shape)
     ordinary, restarted, compared = len(table) - len(arranger.forgetting), 0, 0
@@ -129,9 +139,9 @@ def restore(
     own_arrays["recent"] = arrays["recent"].copy()
     own_arrays["metric"] = metric_files.restore(tensors, table, len(arranger.alone), empty.directions)
     columns = int(empty.state.numbers["columns"][0])
-    classes = None if empty.state.numbers["intercept"][0] == state.MEAN else max(columns, 2)
-    own_arrays["linear"] = linear_files.unpack(tensors, columns, classes)
-    restored = arranger.arrange(kernel, empty.directions, empty.state.numbers[0], table.copy(), {}, own_arrays)
+    classes = None if empty.state.numbers["intercept"][0] == state.MEAN else max(columns // targets, 2)
+    own_arrays["linear"] = linear_files.unpack(tensors, columns, classes, targets)
+    restored = arranger.arrange(kernel, empty.directions, empty.state.numbers, table.copy(), {}, own_arrays)
     used = max(int(restored.state.numbers["blocks"][0]), min(examples, sum(arranger.alone)))
     if learned["blocks"] != used:
         raise ValueError(f"expected {used} blocks, got {learned['blocks']}")
@@ -139,8 +149,15 @@ def restore(
     for group in restored.groups:
         if to_learn and not ((group.factor.diagonal() > 0.0).all() if examples else not group.factor.any()):
             raise ValueError("expected factors with positive diagonals")
-    state.set_learned(restored.state.numbers[0], learned)
     numbers = restored.state.numbers
+    for own in numbers:
+        state.set_learned(own, learned)
+    if targets > 1:
+        of_targets = tensor_file.require_tensor(tensors, TARGETS, np.float64, (len(_OF_TARGETS), targets))
+        if of_targets[2:].min() < 0.0:
+            raise ValueError(f"expected scales and bounds of at least 0 as {TARGETS}, got {of_targets[2:].min()}")
+        for name, values in zip(_OF_TARGETS, of_targets, strict=True):
+            numbers[name] = values
     numbers["looked_at"], numbers["compared_at"], numbers["restarted"] = examples, compared, restarted
     if to_learn and "change" in tensors:
         numbers["working"], numbers["unit"] = 1, steps.DONE

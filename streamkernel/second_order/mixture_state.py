@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +24,13 @@ NO_SPAN = 1e300
 
 
 class MixtureState(NamedTuple):
-    """The arrays of a mixture. Groups differ in size, so their arrays are concatenated.
+    """The arrays of a mixture. Groups differ in size, so their arrays are concatenated; so are those of several targets
+    (:mod:`streamkernel.second_order.targets`).
 
     Attributes
     ----------
     numbers
-        The record of :mod:`streamkernel.learners.state`.
+        A record of :mod:`streamkernel.learners.state` for each target; the first one counts for all.
     layout
         Where each group is, shape (groups, 7).
     newton, steady
@@ -36,10 +38,10 @@ class MixtureState(NamedTuple):
     level
         The constant, shape (columns, 1).
     weights, mixer
-        v, and the factor of its own A; functions by Newton steps, by constant ones, the level, linear functions, that
-        of the nearest neighbours.
+        v, and the factor of its own A, of each target; functions by Newton steps, by constant ones, the level, linear
+        functions, that of the nearest neighbours.
     bounds
-        The largest derivatives seen of the functions, and of f, and the largest size of the targets.
+        Of each target the largest derivatives seen of the functions, and of f, and the largest size of the targets.
     losses
         The running losses of the functions, since the model was last restructured; that of f = 0 for the level.
     priors
@@ -49,8 +51,8 @@ class MixtureState(NamedTuple):
     rows
         √ℓ''φ of the examples that A does not hold yet, shape (room, n) each.
     span
-        The least and the largest target seen, where f is added to their mean; of a file that does not say them, so far
-        apart that no prediction is bounded.
+        The least and the largest value seen of each target, where f is added to their mean; of a file that does not say
+        them, so far apart that no prediction is bounded.
     metric
         The metric that larger groups draw their features in.
     sums
@@ -164,6 +166,20 @@ def group_of(state, g):  # type: ignore[no-untyped-def]
         _part(state.change, layout, g, columns),
         state.panels[first : first + panels * height * WIDE].reshape(panels, height, WIDE),
     )
+
+
+@inlined(allocates=False)
+def first_weight(state, c):  # type: ignore[no-untyped-def]
+    """Return where v of the target begins that column c belongs to."""
+    targets = len(state.numbers)
+    return c // (state.numbers[0].columns // targets) * (len(state.weights) // targets)
+
+
+@inlined(allocates=False)
+def per_unit(state, c):  # type: ignore[no-untyped-def]
+    """Return 1/s of the target that column c belongs to, so that each of several counts as much; 1 of a single one."""
+    size = state.numbers[c].error_scale if len(state.numbers) > 1 else 0.0
+    return 1.0 / math.sqrt(size) if size > 0.0 else 1.0
 
 
 @inlined(allocates=False)

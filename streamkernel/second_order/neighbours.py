@@ -56,7 +56,7 @@ def set_point(linear, rows, i, room):  # type: ignore[no-untyped-def]
 @inlined(allocates=False)
 def _find_nearest(linear, room):  # type: ignore[no-untyped-def]
     """Set the work arrays to the nearest neighbours of the point, the nearest first; return their number."""
-    points, known = linear.points, min(linear.counts[REMEMBERED], len(linear.answers))
+    points, known = linear.points, min(linear.counts[REMEMBERED], len(linear.weights))
     squares, nearest, which = room.squares, room.nearest, room.which
     for i in range(known):
         squares[i] = np.float32(0.0)
@@ -77,32 +77,41 @@ def _find_nearest(linear, room):  # type: ignore[no-untyped-def]
     return found
 
 
-@unit(types.void(LINEAR, NUMBERS_TYPE, types.float64, ROOM, _VECTOR), allocates=False, error_model="numpy")
+@unit(types.void(LINEAR, NUMBERS_TYPE, _VECTOR, ROOM, _VECTOR), allocates=False, error_model="numpy")
 def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
-    """Set `out` to f at the point, without the offset of the mixture; to 0 if no example is stored."""
-    columns, found, total = len(out), _find_nearest(linear, room), 0.0
-    for c in range(columns):
+    """Set `out` to f at the point, without the offsets of the targets; to 0 if no example is stored."""
+    window, found, total = len(linear.weights), _find_nearest(linear, room), 0.0
+    for c in range(len(out)):
         out[c] = 0.0
     if found == 0:
         return
     for k in range(found):
         total += linear.weights[room.which[k]] / math.sqrt(max(room.nearest[k], LEAST_SQUARE))
-    if numbers[0].intercept == MEAN:
-        for k in range(found):
-            share = linear.weights[room.which[k]] / math.sqrt(max(room.nearest[k], LEAST_SQUARE)) / total
-            out[0] += CAUTION * share * (linear.answers[room.which[k]] - added)
-        return
-    positive = 0.0
+    width = len(out) // len(numbers)
+    for t in range(len(numbers)):
+        answers = linear.answers[t * window : (t + 1) * window]
+        if numbers[0].intercept == MEAN:
+            for k in range(found):
+                share = linear.weights[room.which[k]] / math.sqrt(max(room.nearest[k], LEAST_SQUARE)) / total
+                out[t] += CAUTION * share * (answers[room.which[k]] - added[t])
+        else:
+            _score_classes(linear, numbers[0].loss, answers, found, total, room, out[t * width : (t + 1) * width])
+
+
+@inlined(allocates=False)
+def _score_classes(linear, loss, answers, found, total, room, out):  # type: ignore[no-untyped-def]
+    """Set `out`, which is 0, to the scores of a target's classes among the neighbours found."""
+    columns, positive = len(out), 0.0
     for k in range(found):
         share = linear.weights[room.which[k]] / math.sqrt(max(room.nearest[k], LEAST_SQUARE)) / total
-        y = int(linear.answers[room.which[k]])
+        y = int(answers[room.which[k]])
         positive += share * (y > 0)
         if 0 <= y < columns and columns > 1:
             out[y] += share
     if columns == 1:
         out[0] = CAUTION * math.log((found * positive + UNSEEN) / (found * (1.0 - positive) + UNSEEN))
         return
-    mean, spread = 0.0, CAUTION if numbers[0].loss == SOFTMAX else 2.0 * CAUTION
+    mean, spread = 0.0, CAUTION if loss == SOFTMAX else 2.0 * CAUTION
     for c in range(columns):
         out[c] = spread * math.log(found * out[c] + UNSEEN)
         mean += out[c] / columns
@@ -112,12 +121,16 @@ def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def remember(linear, numbers, y, w, room):  # type: ignore[no-untyped-def]
-    """Store the point with its target and weight in place of the oldest; a remote point is moved closer."""
-    if numbers.intercept == MEAN and numbers.error_scale > 0.0:
-        most = FURTHEST * math.sqrt(numbers.error_scale)
-        y = min(max(y, numbers.offset - most), numbers.offset + most)
-    at = linear.counts[REMEMBERED] % len(linear.answers)
+    """Store the point with its targets and weight in place of the oldest; remote targets are moved closer."""
+    window = len(linear.weights)
+    at = linear.counts[REMEMBERED] % window
+    for t in range(len(numbers)):
+        answer, mean, size = y[t], numbers[t].offset, numbers[t].error_scale
+        if numbers[0].intercept == MEAN and size > 0.0:
+            most = FURTHEST * math.sqrt(size)
+            answer = min(max(answer, mean - most), mean + most)
+        linear.answers[t * window + at] = answer
     for place in range(1, min(linear.counts[PLACES], len(linear.points))):
         linear.points[place, at] = room.point[place]
-    linear.answers[at], linear.weights[at] = y, w
+    linear.weights[at] = w
     linear.counts[REMEMBERED] += 1

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from streamkernel import losses, vectors
+from streamkernel import vectors
 from streamkernel.features.rows import F64, I64
 from streamkernel.jit import inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order import square_root
-from streamkernel.second_order.mixture_state import BORN, COUNT, MIXER, SQUARES_BEFORE
+from streamkernel.second_order.mixture_state import BORN, COUNT, MIXER, SQUARES_BEFORE, Mixer
+from streamkernel.second_order.targets import TARGETS_ROOM, set_derivatives
 from streamkernel.second_order.tiles import EIGHT
 
 FLATTEST = 1e-3
@@ -68,11 +69,11 @@ def _has_settled(numbers, layout, k):  # type: ignore[no-untyped-def]
 
 
 @unit(
-    types.void(NUMBERS_TYPE, types.int64[:, ::1], MIXER, _MATRIX, _VECTOR, types.float64, types.float64, types.float64),
+    types.void(NUMBERS_TYPE, types.int64[:, ::1], MIXER, _MATRIX, _VECTOR, TARGETS_ROOM, types.float64),
     allocates=False,
 )
-def weigh(state, layout, own, f, out, target, w, size):  # type: ignore[no-untyped-def]
-    """Take a Newton step of v on wℓ(Σ_k v_k f_k, y) of an example of weight w, with the size s² of the targets.
+def weigh(state, layout, own, f, out, targets, w):  # type: ignore[no-untyped-def]
+    """Take a Newton step of each target's v on wℓ(Σ_k v_k f_k, y) of an example of weight w, with the size s² of y.
 
         A ← A + w Σ_c ℓ''_c f_c f_cᵀ,   v ← v - w A⁻¹ Σ_c ℓ'_c f_c
 
@@ -80,21 +81,31 @@ def weigh(state, layout, own, f, out, target, w, size):  # type: ignore[no-untyp
     A has as much more of λI: the first targets say little about it. f_k counts as 0 while a group is new.
     """
     count, columns = f.shape
-    numbers, weights, mixer, bounds, room = state[0], own.weights, own.mixer, own.bounds, own.room
-    if size == 0.0:
-        return
+    g, h = own.room[0, :columns], own.room[1, :columns]
+    set_derivatives(state, targets, out, g, h)
+    for t in range(len(state)):
+        if targets.sizes[t] > 0.0:
+            first, last = t * count, (t + 1) * count
+            bounds = own.bounds[first + 2 * t : last + 2 * t + 2]
+            mixer = Mixer(own.weights[first:last], own.mixer[first:last], bounds, own.room)
+            _weigh_target(state[0], layout, mixer, f, t, len(state), w, targets.sizes[t])
+
+
+@inlined(allocates=False)
+def _weigh_target(numbers, layout, own, f, t, targets, w, size):  # type: ignore[no-untyped-def]
+    """Take the step of target t, with the derivatives in the first two rows of the room."""
+    count, columns = f.shape
+    weights, mixer, bounds, room, width = own.weights, own.mixer, own.bounds, own.room, columns // targets
     g, h, row, gradient = room[0, :columns], room[1, :columns], room[2, :count], room[3, :count]
     before = bounds[count + 1] if mixer[0, 0] > 0.0 else 0.0
     if size > before:
         _add_diagonal(mixer, PULL * (size - before), row)
         bounds[count + 1] = max(bounds[count + 1], size)
-    losses.derivative(numbers.loss, numbers.loss_parameter, out, target, g)
-    losses.curvature(numbers.loss, numbers.loss_parameter, out, target, h)
     if numbers.loss_bound >= LARGEST_GRADIENT:
-        bounds[count] = clip(g, bounds[count], LARGEST_GRADIENT)
+        bounds[count] = clip(g[t * width : (t + 1) * width], bounds[count], LARGEST_GRADIENT)
     for k in range(count):
         gradient[k] = 0.0
-    for c in range(columns):
+    for c in range(t * width, (t + 1) * width):
         root = math.sqrt(w * max(h[c], FLATTEST))
         for k in range(count):
             known = f[k, c] if _has_settled(numbers, layout, k) else 0.0

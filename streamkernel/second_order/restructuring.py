@@ -98,16 +98,15 @@ def _rearrange(
     """Return the mixture with the groups that are kept, without what it knew of some that take Newton steps, and of
     some that take constant ones.
     """
-    function = now.state
-    numbers = function.numbers[0]
-    size = numbers["error_scale"] if numbers["intercept"] == state.MEAN else 1.0
+    function, numbers, targets = now.state, now.state.numbers, len(now.state.numbers)
+    sizes = numbers["error_scale"] if numbers[0]["intercept"] == state.MEAN else np.ones(targets)
     functions = np.array([*newton, *(len(now.groups) + k for k in steady)])
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in ("bounds", "losses", "mixer", "weights")}
-    arrays["bounds"][functions] = arrays["losses"][functions] = 0.0
-    if function.mixer.any():  # the targets have differed
-        arrays["mixer"], arrays["weights"] = newton_step.without(
-            arrays["mixer"], arrays["weights"], functions, newton_step.PULL * size
-        )
+    arrays["bounds"].reshape(targets, -1)[:, functions] = arrays["losses"][functions] = 0.0
+    mixers, weights = np.split(arrays["mixer"], targets), np.split(arrays["weights"], targets)
+    for mixer, v, size in zip(mixers, weights, sizes, strict=True):
+        if mixer.any():  # the targets have differed
+            mixer[:], v[:] = newton_step.without(mixer, v, functions, newton_step.PULL * size)
     arrays |= {"level": function.level, "priors": lambdas, "metric": own}
     arrays |= {"linear": function.linear, "span": function.span, "recent": np.zeros(len(table))}
     return arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)

@@ -15,7 +15,7 @@ from streamkernel.features.compiled_kernel import ENTRIES, KERNEL
 from streamkernel.features.scale_table import SCALES, place_of, unit_and_slope
 from streamkernel.jit import inlined, unit
 from streamkernel.learners import schedule
-from streamkernel.second_order.mixture_state import MIXTURE
+from streamkernel.second_order.mixture_state import MIXTURE, first_weight, per_unit
 from streamkernel.second_order.name_table import row_of
 from streamkernel.second_order.sensitivity_state import MOST_NAMES, NAMES, WEIGHT
 
@@ -30,9 +30,10 @@ def _linear_slope(state, key, c, divisor):  # type: ignore[no-untyped-def]
     place = linear.at[row]
     if linear.scales[place, 1] <= 0.0:
         return 0.0
+    base += first_weight(state, c)
     for k in range(len(linear.w)):
         total += state.weights[base + k] * linear.w[k, c, place]
-    return total * divisor / linear.scales[place, 1]
+    return per_unit(state, c) * total * divisor / linear.scales[place, 1]
 
 
 @unit(

@@ -67,7 +67,7 @@ class StoredMixture(MixedFunction):
         self._live = mixture_files.restore(
             tensors,
             learned,
-            self._first(directions, self.columns, int(self.numbers["intercept"])),
+            self._first(directions, self._live.state.numbers),
             self._arranger,
             self._kernel,
             longest_batch=max(self.batch_size, newton_step.LONGEST_BATCH),

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 log = logging.getLogger(__name__)
 
 Tell = Callable[[float, str], None]
-"""Takes how much is done, from 0 to 1, and what there is to say of it; called between compiled calls."""
+"""A function of the completed share, from 0 to 1, and a text; called between compiled calls."""
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from streamkernel.upkeep.tasks import Task
 log = logging.getLogger(__name__)
 
 LONG = 0.05
-"""Seconds that a stream may wait without a log line."""
+"""Seconds for which a stream may wait without a log line."""
 
 Examples = tuple[Rows, F64]
 

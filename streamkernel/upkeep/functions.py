@@ -10,4 +10,4 @@ from streamkernel.second_order.mixture import SecondOrderLearner
 Function = FirstOrderLearner | SecondOrderLearner
 
 Build = Callable[[int], Function]
-"""Makes a function of so many columns that has learned nothing yet."""
+"""Returns an untrained function with a number of columns."""

@@ -829,4 +829,4 @@ def test_the_label_is_looked_for_in_several_files_and_columns_of_parquet(load: L
     load(text.format("class").replace("[ab].csv", "c.parquet")).check_records()
     (folder / "b.csv").write_text("c,c\n")
     (line,) = problems(lambda: load(text.format("class").replace("[ab]", "b")).check_records())
-    assert line.startswith("source.path: expected a name of its own for every column")
+    assert line.startswith("source.path: expected distinct names of columns")

@@ -22,6 +22,7 @@ from streamkernel import (
     KernelClassifier,
     KernelDensityRatio,
     KernelDriftDetector,
+    KernelMultiTargetRegressor,
     KernelNoveltyDetector,
     KernelRegressor,
     RandomFeatures,
@@ -83,6 +84,8 @@ def interrupted(make, call, some, shift=0, errors=(KeyboardInterrupt, MemoryErro
 
 
 def target(model, i):
+    if isinstance(model, KernelMultiTargetRegressor):
+        return {"product": XS[i]["x0"] * XS[i]["x1"], "sum": 100.0 * (XS[i]["x0"] + XS[i]["x1"])}
     return YS[i] if isinstance(model, KernelClassifier) else XS[i]["x0"] * XS[i]["x1"]
 
 
@@ -125,6 +128,7 @@ MODELS = {
     "first order, bandwidth": lambda: KernelClassifier(**nested(learner="dsg", **SMALL)),
     "second order": lambda: KernelRegressor(**nested(**SMALL)),
     "second order, labels": lambda: KernelClassifier(**nested(**SMALL)),
+    "second order, targets": lambda: KernelMultiTargetRegressor(max_features=32),
     "second order, kernel": lambda: KernelRegressor(
         **nested(kernel=kernels.Matern(2.5), learner="newton", joint=True, **SMALL)
     ),
@@ -151,6 +155,7 @@ MOMENTS = {
     "first order, bandwidth": [0, 1, 3, 255],
     "second order": [0, 1, 7, 255, 258, 263, 511],
     "second order, labels": [0, 1, 7, 255, 258, 511],
+    "second order, targets": [0, 1, 255, 258],
     "second order, kernel": [0, 7, 255, 258],
     "pruning": [31, 47, 63],
     "process": [0, 1, 3, 255],

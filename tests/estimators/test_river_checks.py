@@ -16,6 +16,8 @@ from streamkernel import (
     GaussianProcessRegressor,
     KernelClassifier,
     KernelDensityRatio,
+    KernelMultiLabelClassifier,
+    KernelMultiTargetRegressor,
     KernelNoveltyDetector,
     KernelRegressor,
     RandomFeatures,
@@ -92,6 +94,9 @@ MODELS = {
     "Gaussian process, points": StochasticGaussianProcessRegressor(
         noise=0.5, variance="points", points=[{"a": 1.0}], n_features=16, batch_size=7, **FIXED
     ),
+    "several targets": KernelMultiTargetRegressor(),
+    "several targets, Huber": KernelMultiTargetRegressor(kernel=Gaussian(20.0), loss="huber", max_features=64),
+    "several labels": KernelMultiLabelClassifier(max_features=64),
     "intervals": ConformalRegressor(KernelRegressor(max_features=64)),
     "intervals around a pipeline": ConformalRegressor(
         preprocessing.StandardScaler() | linear_model.LinearRegression(), coverage=0.5
@@ -134,9 +139,16 @@ def checks():
             before = check.__name__
 
 
+class Flares(datasets.SolarFlare):
+    """Solar flares as labels: whether there was any of each class."""
+
+    def __iter__(self):
+        return ((x, {name: n > 0 for name, n in y.items()}) for x, y in super().__iter__())
+
+
 def offline():
-    """Return all checks; River's data set of anomalies is a download, the Shuttle ships with it."""
-    with mock.patch.object(datasets, "CreditCard", datasets.Shuttle):
+    """Return all checks; River's data sets of anomalies and of several labels are downloads, others ship with it."""
+    with mock.patch.object(datasets, "CreditCard", datasets.Shuttle), mock.patch.object(datasets, "Music", Flares):
         return list(checks())
 
 

@@ -940,7 +940,7 @@ def test_other_bandwidths_and_scales_are_refused():
     refused(model, "the same kernel", other)
     other = pickle.loads(pickle.dumps(model))
     learnt(other, [{k: 50.0 * v for k, v in x.items()} for x in xs * 2], ys * 2)
-    refused(model, "scale their inputs in one way, got 3 of 3", other, base=pickle.loads(pickle.dumps(model)))
+    refused(model, "equal scales of their inputs, got 3 of 3", other, base=pickle.loads(pickle.dumps(model)))
     given = learnt(KernelRegressor(model.kernel_, max_features=64), xs[:300], ys[:300])
     refused(model, "scale their inputs or none", given)
 

@@ -129,6 +129,7 @@ class Line:
         self.A = np.diag(self.priors)
         self.is_kept = (np.add.outer(np.zeros(n), np.arange(n)) < self.DENSE) & (np.arange(n) < self.DENSE)[:, None]
         self.is_kept |= np.eye(n, dtype=bool)
+        self.waiting = None  # s, αℓ' and αℓ'' of the example that is learned
 
     def scores(self, x):
         return np.r_[1.0, x] @ self.w
@@ -137,7 +138,8 @@ class Line:
         most = self.LARGEST_SCORE if size == 0.0 else self.REACH * size**1.5 / max(self.error, 1e-9 * size)
         return np.clip(f, -most, most)
 
-    def learn(self, x, y, moved, seen, size, furthest, w):
+    def see(self, x, y, moved, seen, size, furthest, w):
+        """Keep what the step is made of."""
         self.w[0] -= moved
         s, f = np.r_[1.0, x], self.scores(x)
         if size:
@@ -146,7 +148,11 @@ class Line:
         share = min(1.0, (max(self.FURTHEST, math.sqrt(seen)) / max(np.abs(x).max(), 1e-300)) ** 2)
         share = min(share, np.linalg.norm(self.bound.clipped(g)) / max(np.linalg.norm(g), 1e-300) if g.any() else 1.0)
         share *= w
-        self.add(s, share * g, share * max(FLATTEST, self.loss.curvature(f, y).max()))
+        self.waiting = s, share * g, share, max(FLATTEST, self.loss.curvature(f, y).max())
+
+    def step(self, seen):
+        s, g, share, curvature = self.waiting
+        self.add(s, g, share * curvature)
         if seen % self.TURN == 0 and (self.kept < 1.0 or self.l2):
             turn, place = self.TURN * len(s), seen // self.TURN % len(s)
             self.A *= self.kept**self.TURN
@@ -286,6 +292,11 @@ class Mixture:
         )
 
     def learn(self, x, y, w=1.0):
+        self.see(x, y, w)
+        self.step()
+
+    def see(self, x, y, w):
+        """Learn all of an example but what goes into Gram matrices."""
         phi, target = self.features(x, self.seen + 1), y
         self.lowest, self.highest = min(self.lowest, y), max(self.highest, y)
         furthest = max(10.0, math.sqrt(min(self.seen, HORIZON))) * math.sqrt(self.size) or math.inf
@@ -306,12 +317,17 @@ class Mixture:
             if group:
                 group.see(part, y, memory, w)
         for line in self.linear:
-            line.learn(x, y, moved, self.seen, self.size * bool(self.intercept), furthest, w)
+            line.see(x, y, moved, self.seen, self.size * bool(self.intercept), furthest, w)
         if self.neighbours:
             far = 5.0 * math.sqrt(self.size) if self.intercept and self.size else math.inf
             self.neighbours.learn(x, np.clip(target, self.mean - far, self.mean + far), w)
         follow = self.follow * steps_of(w, self.follow * self.loss.curvature(self.level, y))
         self.level = self.level - follow * self.level_bound.clipped(self.loss.gradient(self.level, y))
+
+    def step(self):
+        """Take the steps of the linear functions, and those of the groups where they are due."""
+        for line in self.linear:
+            line.step(self.seen)
         self.waiting += 1
         longest = int(0.1 / max(1.0 - self.forgetting, 1e-9))
         due = self.batch if self.batch > 1 else max(min(self.seen // 256 * 8, 64, longest) // 8 * 8, 8)
@@ -396,3 +412,27 @@ class Mixture:
         self.v = np.zeros(len(self.v))
         self.v[others] = np.linalg.solve(A[np.ix_(others, others)], moment)
         self.A = A
+
+
+class SeveralTargets:
+    """A mixture for each target; their Gram matrices count an example as that target does for which it counts most."""
+
+    def __init__(self, mixtures):
+        self.mixtures = mixtures
+
+    def scores(self, x):
+        return np.concatenate([mixture.scores(x) for mixture in self.mixtures])
+
+    def learn(self, x, y, w=1.0):
+        for mixture, target in zip(self.mixtures, y, strict=True):
+            mixture.see(x, target, w)
+        for groups in zip(*(mixture.groups for mixture in self.mixtures), strict=True):
+            weight = max(group.waiting[-1][2] for group in groups)
+            for group in groups:
+                group.waiting[-1] = (*group.waiting[-1][:2], weight)
+        for lines in zip(*(mixture.linear for mixture in self.mixtures), strict=True):
+            share, curvature = (max(line.waiting[k] for line in lines) for k in (2, 3))
+            for line in lines:
+                line.waiting = (*line.waiting[:2], share, curvature)
+        for mixture in self.mixtures:
+            mixture.step()

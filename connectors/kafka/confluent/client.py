@@ -29,7 +29,7 @@ PATHS = (
 Made = TypeVar("Made", bound=Consumer | Producer | None)
 
 _ALONE = {"log_level": 0, "sasl.mechanism": "PLAIN", "sasl.username": "-", "sasl.password": "-"}
-"""What a client can be made with that connects to nothing, whatever one other option is."""
+"""A configuration that connects to nothing and is valid with any other single option."""
 
 
 def check(name: str, value: Any) -> None:

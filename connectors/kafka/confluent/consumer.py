@@ -24,7 +24,7 @@ from connectors.kafka.confluent.client_mapping import AGAIN, describe_error, fro
 from connectors.kafka.timeouts import run_within
 
 AT_ONCE = 500
-"""Records that are taken at once, if they are there."""
+"""Largest number of records per poll."""
 
 
 class ConfluentConsumer(Consumer):

@@ -18,13 +18,13 @@ from connectors.kafka.confluent.client_mapping import describe_error, reach, set
 from connectors.kafka.timeouts import run_within
 
 BATCHES = {"linger.ms": 50}
-"""What is gathered before it is sent, by default; a caller that waits for it waits less long."""
+"""Default batching; a flush does not wait for a batch to fill."""
 
 HEARD_EVERY = 100
-"""Records between two looks at what became of them, until which they are kept."""
+"""Number of records between two polls for delivery reports, until which records are kept."""
 
 CLOSE_SECONDS = 2.0
-"""How long brokers may take for the last requests."""
+"""Timeout of the last requests in seconds."""
 
 
 class ConfluentProducer(Producer):

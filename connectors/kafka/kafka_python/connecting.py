@@ -17,7 +17,7 @@ from connectors.kafka.kafka_python.client_mapping import arguments
 from connectors.kafka.timeouts import Failure, describe_error, unavailable
 
 LOGGERS = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "connection", "transport", "selector")]
-"""Where kafka-python logs what happens to connections."""
+"""The logger of kafka-python's connections."""
 
 DEFAULTS = {"bootstrap_timeout_ms": int(1000 * CONNECT_SECONDS)}
 

@@ -15,7 +15,7 @@ from connectors.kafka.kafka_python.connecting import connect
 from connectors.kafka.timeouts import describe_error, run_within
 
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
-"""What is gathered before it is sent, by default; a caller that waits for it waits less long."""
+"""Default batching; a flush does not wait for a batch to fill."""
 
 
 class PythonProducer(Producer):

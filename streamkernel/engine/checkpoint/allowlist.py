@@ -120,7 +120,7 @@ COMPILED: dict[str, type] = {
     for name, kind in vars(compiled).items()
     if isinstance(kind, type) and hasattr(kind, "__setstate__")
 }
-"""River's statistics that are not written in Python; they save themselves as bytes."""
+"""River's statistics in compiled code, which serialize themselves as bytes."""
 
 
 def name_of(found: Any) -> str | None:

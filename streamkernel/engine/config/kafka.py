@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streamkernel.engine.config.settings import Settings
 
 LONGEST_TRANSACTION = 900.0
-"""Seconds that brokers let a transaction be open, by default."""
+"""Default timeout of a transaction in seconds."""
 
 
 class TopicOutput(NamedTuple):

@@ -38,7 +38,7 @@ LIMITS = {
     "GaussianProcessRegressor.n_features": Limit(1 << 14, lambda n: 8.0 * n**2),
     "PolynomialExtender.degree": Limit(8, lambda n: 8.0 * math.comb(n + 10, 10), " for a record of 10 inputs"),
 }
-"""By the name of the parameter, or of the class and the parameter where it is another one's."""
+"""Limits by parameter, or by class and parameter if it is another class's."""
 
 
 def problem_with(kind: type, name: str, value: Any) -> str | None:

@@ -26,13 +26,13 @@ KEYS: dict[str, dict[str, str]] = {
         "batch_size": "this key is now one of the learner, learner = { type = ..., batch_size = ... }",
     },
 }
-"""By the path of a table, without the numbers of its rows: old keys, and what to say of each."""
+"""Messages for old keys, by the path of their table without row numbers."""
 
 PARAMETERS = {"multiple": "this key is now median_factor", "longest": "this key is now max_step_ratio"}
-"""Old parameters of kernels and rules, in whichever table they are."""
+"""Old parameters of kernels and rules, in any table."""
 
 VALUES: dict[str, dict[str, str]] = {"source.order": {"free": 'the value "free" is now "arrival"'}}
-"""By the path of a key: old values, and what to say of each."""
+"""Messages for old values, by the path of their key."""
 
 
 def sentence_of_key(table: str, key: str) -> str | None:

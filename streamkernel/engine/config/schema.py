@@ -29,10 +29,10 @@ from connectors.values import VALUE_FORMATS
 from streamkernel.engine.config.messages import ConfigError
 
 STREAM = "-"
-"""The path that stands for standard input, or standard output."""
+"""The path that means standard input or standard output."""
 
 TOKEN = "STREAMKERNEL_HTTP_TOKEN"
-"""The variable of the environment with the token, where the file has none."""
+"""The environment variable of the token, if the file has none."""
 
 
 def _resolve_path(value: Any, info: ValidationInfo) -> Path:
@@ -64,7 +64,7 @@ _GO_WITH: dict[str, tuple[str, ...]] = {
         "columns", "reader_schema", "envelope", "max_list_length",
     ),
 }  # fmt: skip
-"""What the keys of a source go with."""
+"""The keys that are valid for only one kind of source."""
 
 FILE_FORMATS = ("csv", "jsonl", "parquet", "svmlight")
 REGISTRY_FORMATS = VALUE_FORMATS[2:]

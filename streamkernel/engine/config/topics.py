@@ -10,7 +10,7 @@ from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import kafka_options
 
 SECURITY = ("security", "sasl", "ssl")
-"""What the names of options begin with that Kafka's own tools need too."""
+"""Prefixes of options that Kafka's own tools need as well."""
 
 
 class Topic(NamedTuple):

@@ -11,25 +11,25 @@ import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS = 200
-"""Connections that are open at once."""
+"""Largest number of open connections."""
 
 HEAD_BYTES = 1 << 14
-"""Bytes that the request line and the headers may have together."""
+"""Largest size of the request line and the headers together, in bytes."""
 
 HEAD_SECONDS = 10.0
-"""Time a client has to send them, from when it connects or sends the first byte of another request."""
+"""Seconds for them, from the connection or the first byte of another request."""
 
 REQUEST_SECONDS = 60.0
-"""Time from the end of the headers until the request is answered; bodies have a shorter limit of their own."""
+"""Seconds from the end of the headers to the response; bodies have a shorter limit."""
 
 IDLE_SECONDS = 30.0
-"""Time a client has to take an answer and to begin the next request."""
+"""Seconds in which a client has to read a response and start the next request."""
 
 NEW_SECONDS = 2.0
-"""Time in which a new connection makes room only if all are new: its request may have come, and not been read yet."""
+"""Seconds in which a new connection is closed only if all are new: its request may not have been read yet."""
 
 LOG_SECONDS = 60.0
-"""Time between two log lines about too many connections, at least."""
+"""Seconds between two log lines about too many connections, at least."""
 
 log = structlog.get_logger("streamkernel")
 

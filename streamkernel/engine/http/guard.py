@@ -13,7 +13,7 @@ from starlette.responses import Response
 from streamkernel.engine.http.answers import json_answer
 
 OPEN = ("/", "/page.css", "/page.js", "/metrics", "/healthz", "/readyz", "/openapi.json")
-"""Paths that anyone who reaches the port may read."""
+"""Paths that need no token."""
 
 _HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 _FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip")

@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from streamkernel.engine.engine import Engine
 
 LARGEST_BODY = 1 << 20
-"""Bytes of a request that are read at most."""
+"""Largest size of a body in bytes."""
 
 BODY_SECONDS = 10.0
-"""How long a client may take to send them."""
+"""Seconds in which a body has to arrive."""
 
 BACKLOG = 128
-"""Connections that the system may hold until the server takes them."""
+"""Connections that the system queues for the server."""
 
 SWITCH_SECONDS = 5e-4
-"""How long one thread computes at most while another waits: learning would make each answer wait ten times as long."""
+"""Seconds for which a thread keeps the interpreter while another waits; the default would slow responses tenfold."""
 
 PAGE = {
     "/": ("index.html", "text/html"),

@@ -13,7 +13,7 @@ MAX_JOBS = 16
 """Jobs that may be queued, including the one that is running."""
 
 QUICK_SECONDS = 0.005
-"""If the last short job took no longer, the next one runs in the event loop."""
+"""Seconds up to which a short job runs in the event loop, measured by the last one."""
 
 T = TypeVar("T")
 

@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable
 
 LOGGERS = ("kafka", "librdkafka")
-"""Whose lines repeat: clients write them at every attempt, many times per second."""
+"""Loggers whose lines repeat: clients log each of many attempts per second."""
 
 SECONDS = 60.0
-"""Time between two lines that are alike."""
+"""Seconds between two similar lines."""
 
 MOST = 1000
-"""Kinds of lines that are remembered."""
+"""Largest number of distinct lines that are stored."""
 
 _CHANGES = re.compile(r"0x[0-9a-f]+|\d+")
-"""What differs between lines that are alike: addresses in memory, numbers."""
+"""Parts in which similar lines differ: addresses in memory, and numbers."""
 
 
 class Folding(logging.Filter):

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 MOST = 128
-"""Points that are kept at most: when there are so many every second one goes, and later ones are twice as far apart."""
+"""Largest number of points; then every second one is dropped, and later points are twice as far apart."""
 
 FIRST = 64
 """Events between two points at the beginning."""
 
 
 MOMENTARY = ("time", "lag")
-"""Numbers that are no part of a checkpoint: they would be others if the same events were read again."""
+"""Figures that are not stored in checkpoints, because they would differ if the events were read again."""
 
 
 class History:
@@ -40,6 +40,10 @@ class History:
 
     def __len__(self) -> int:
         return len(self._points)
+
+    def until_due(self) -> int:
+        """Return how many events there are up to the next one with a point."""
+        return self.every - self.events % self.every
 
     def is_due(self, events: int = 1) -> bool:
         """Count one or more events, and return whether a point is due."""

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any, Self
 
+import numpy as np
+
 LARGEST = 1e100
-"""The largest number that is taken: its square is finite, so that no scaler's variance becomes infinite."""
+"""The largest accepted number, whose square is finite, so that no variance becomes infinite."""
 
 WIDEST = (-LARGEST, LARGEST)
-"""The range of an input of which little is known."""
+"""The range of an input with little data."""
 
 MOST, LONGEST = 10_000, 1000
-"""Inputs whose range is learned, and characters of their names."""
+"""Largest number of inputs with a range, and of characters in their names."""
 
 FIRST, EVERY = 256, 64
 """Ranges are learned from this many examples first, and then from one in this many."""
 
 DEVIATIONS, WIDTHS = 20.0, 10.0
-"""How far beyond the mean, and beyond the least and the largest usual value, a value is far outside."""
+"""Distance beyond the mean, and beyond the usual extremes, at which a value is far outside."""
 
 MEMORY = 1000.0
 """Examples over which mean and deviation are averaged."""
@@ -80,6 +82,26 @@ class InputRanges:
         for name, value in x.items():
             if not isinstance(value, str):
                 self._learn(name, value)
+
+    def learn_many(self, xs: Sequence[Mapping[str, Any]], values: Any) -> None:
+        """Count values that are outside, and learn, as for one example after the other.
+
+        Parameters
+        ----------
+        xs, values
+            Examples of the same inputs, and their values, an array of shape (examples, inputs).
+        """
+        names, done = list(xs[0]), 0
+        while done < len(xs):
+            more = 1 if self._examples < FIRST else min(EVERY - self._examples % EVERY, len(xs) - done)
+            last = done + more
+            low, high = np.array([self.limits.get(name, WIDEST) for name in names]).reshape(-1, 2).T
+            part = values[done:last]
+            for i, j in np.argwhere((part < low) | (part > high)).tolist():
+                self.outside(names[j], xs[done + i][names[j]])
+            self._examples += more - 1
+            self.learn(xs[last - 1])
+            done = last
 
     def outside(self, name: str, value: float) -> None:
         """Count a value outside the limits."""

@@ -10,7 +10,7 @@ import structlog
 from streamkernel.engine.telemetry.folding import Folding
 
 OURS = ("streamkernel", "connectors")
-"""Loggers of which more than warnings is written."""
+"""Loggers of which lines below warnings are written too."""
 
 
 def is_json(form: str = "auto") -> bool:

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from streamkernel.engine.record_processor import RecordProcessor
 
 PUBLISH_SECONDS = 0.5
-"""Time between two snapshots, at least."""
+"""Seconds between two snapshots, at least."""
 
 FOLD_AT = 1000
-"""Events that are judged and counted together, or a few more."""
+"""Number of events that are evaluated and counted together, or a few more."""
 
 log = structlog.get_logger("streamkernel")
 

@@ -17,7 +17,7 @@ from streamkernel.engine.telemetry.quality import value
 from streamkernel.engine.telemetry.status import is_mean
 
 DEAD_LETTERS = 8
-"""Dead letters that are shown, the last ones of the file in the state directory."""
+"""Number of dead letters that are shown, the last ones of the file."""
 
 
 def report(state: Mapping[str, Any], directory: Path) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streamkernel.estimators.base import KernelModel
 
 MOST = 100
-"""Streams whose position and lag are reported one by one."""
+"""Largest number of streams whose position and lag are reported individually."""
 
 
 class ModelSnapshot(NamedTuple):

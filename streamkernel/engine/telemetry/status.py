@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streamkernel.engine.engine import Engine
 
 LINES = 6
-"""Workers that a chart shows one by one; of more it shows the fastest, the slowest, and the one between."""
+"""Largest number of workers with their own lines; beyond it, a chart shows the fastest, median and slowest."""
 
 KINDS: dict[str, Callable[[Iterable[float]], float]] = {"fastest": max, "median": statistics.median, "slowest": min}
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streamkernel.engine.engine import Engine
 
 LOG_SECONDS = 10.0
-"""Time between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress without a terminal."""
 
 log = structlog.get_logger("streamkernel")
 

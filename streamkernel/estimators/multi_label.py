@@ -1,0 +1,220 @@
+"""The kernel classifier of several labels, any number of which may be true."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from river import base
+
+from streamkernel import learners, losses
+from streamkernel.errors import LabelError
+from streamkernel.estimators.several_targets import SeveralTargetsModel
+from streamkernel.estimators.tables import row_scores
+from streamkernel.estimators.targets import sigmoid
+from streamkernel.features.frames import native_frame
+from streamkernel.kernels import Kernel
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame
+
+
+class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier):
+    """A kernel machine for several labels at once, each true or false, on one set of features.
+
+    Each label has its own coefficients and mixture weights. Features, bandwidths and Gram matrices are computed once
+    for all labels. The Gram matrices count each example with the largest second derivative of all labels' losses, so a
+    label is learned a little more slowly than by a model of its own.
+
+    The labels are those of the first example. Every later example must have the same ones, each true or false: a
+    missing label is an error, because it says neither.
+
+    Parameters
+    ----------
+    kernel : Kernel or None, default None
+        The kernel, as for :class:`~streamkernel.KernelClassifier`: by default four bandwidths on scaled inputs.
+    loss : str or losses.Loss, default "logistic"
+        ``"logistic"``, ``"squared_hinge"`` or ``"smooth_hinge"``: the loss of each label. The hinge losses have no
+        probabilities; those are then a sigmoid of the scores.
+    learner : {"newton"} or learners.Newton, default "newton"
+        The learning algorithm. ``"dsg"`` is refused.
+    max_features : int or "auto", default "auto"
+        The largest number of random features, as for :class:`~streamkernel.KernelClassifier`.
+    l2 : float, default 0.0
+        The regularisation λ of each label's objective.
+    cache_bytes : int, default 2**26
+        Memory for random directions, in bytes.
+    seed : int, default 0
+        Seed of the random features.
+
+    Attributes
+    ----------
+    targets : tuple
+        The names of the labels.
+    learner_ : learners.Newton
+        The learner in use, with the values chosen for ``"auto"``.
+    n_features, n_seeds, n_steps : int
+        Numbers of random features, of blocks and of steps.
+    objective : float
+        The running loss, the mean over the labels.
+    kernel_ : Kernel
+        The kernel in use, with its bandwidths.
+    mixture_weights : dict
+        The weights of the functions in the mixture by kind, the mean over the labels.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range or does not go with several labels; the message names it.
+
+    Examples
+    --------
+    >>> import random
+    >>> from streamkernel import KernelMultiLabelClassifier
+    >>> rng, model = random.Random(1), KernelMultiLabelClassifier(max_features=256)
+    >>> for _ in range(500):
+    ...     x = {"rain": rng.random(), "wind": rng.random()}
+    ...     model.learn_one(x, {"wet": x["rain"] > 0.5, "storm": x["rain"] * x["wind"] > 0.4})
+    >>> model.predict_one({"rain": 0.7, "wind": 0.1})
+    {'wet': True, 'storm': False}
+    >>> model.predict_proba_one({"rain": 0.9, "wind": 0.9})["storm"][True] > 0.9
+    True
+    """
+
+    _for_classes = True
+    _loss_names = ('"logistic"', '"squared_hinge"', '"smooth_hinge"')
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        loss: str | losses.Loss = "logistic",
+        learner: str | learners.Newton = "newton",
+        max_features: int | str = "auto",
+        l2: float = 0.0,
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            kernel=kernel,
+            loss=loss,
+            learner=learner,
+            max_features=max_features,
+            l2=l2,
+            cache_bytes=cache_bytes,
+            seed=seed,
+        )
+
+    def _number(self, y: Any, where: str) -> float:
+        value = y.item() if isinstance(y, np.generic) else y
+        if not isinstance(value, (bool, int, float)) or value not in (0, 1):
+            raise LabelError(f"Expected True or False, got {y!r} - at {where}")
+        return float(value)
+
+    def learn_one(self, x: Mapping[Hashable, Any], y: Mapping[Hashable, bool], w: float = 1.0) -> None:
+        """Learn from one example.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name, as for :class:`~streamkernel.KernelClassifier`.
+        y : dict
+            Whether each label is true, all of them: Booleans, or the numbers 0 and 1.
+        w : float, default 1.0
+            The weight of the example, which counts as `w` examples. With 0 it changes nothing.
+
+        Raises
+        ------
+        InputError
+            If a value, a label or `w` is invalid, or the labels are not those of the first example; the message names
+            the field. The model is unchanged.
+        """
+        self._learn_one(x, y, w)
+
+    def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Hashable, dict[bool, float]]:
+        """Return the probabilities that each label is false and true, an empty dictionary before the first example.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name, as for :meth:`learn_one`.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a finite number nor a string.
+        """
+        up = {name: sigmoid(score) for name, score in self._scores_by_target(x).items()}
+        return {name: {False: 1.0 - p, True: p} for name, p in up.items()}
+
+    def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Hashable, bool]:
+        """Return whether each label is more likely true than false, an empty dictionary before the first example.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name, as for :meth:`learn_one`.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a finite number nor a string.
+        """
+        return {name: score > 0.0 for name, score in self._scores_by_target(x).items()}
+
+    def learn_many(self, X: IntoDataFrame, y: IntoDataFrame, w: Any = None, *, verbose: bool = False) -> None:
+        """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
+
+        Parameters
+        ----------
+        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
+            The features, one row per example.
+        y : data frame or array of shape (n_examples, n_labels)
+            Whether the labels are true, one column each; the columns of an array are called 0, 1, and so on.
+        w : float or array_like of shape (n_examples,), default None
+            The weights, as for :meth:`learn_one`; 1 each by default.
+        verbose : bool, default False
+            Whether to show a progress line on standard error.
+
+        Raises
+        ------
+        InputError
+            If a value, a label or a weight is unusable; names the column and the row. Nothing is learned.
+        ValueError
+            If there are not as many labels or weights as rows.
+        """
+        self._learn_rows(X, y, w, verbose)
+
+    def predict_proba_many(self, X: IntoDataFrame) -> Any:
+        """Return the probability that each label is true for each row: a data frame with a column for each label.
+
+        Parameters
+        ----------
+        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
+            The features, one row per example. For an array the probabilities are an array.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a finite number nor a string; the message names the column and the row.
+        """
+        scores = row_scores(self, X)
+        up = 0.5 * (1.0 + np.tanh(0.5 * scores))
+        return native_frame({name: up[:, t] for t, name in enumerate(self.targets)}, X)
+
+    def predict_many(self, X: IntoDataFrame) -> Any:
+        """Return whether each label is true for each row: a data frame with a column for each label.
+
+        Parameters
+        ----------
+        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
+            The features, one row per example. For an array the predictions are an array.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a finite number nor a string; the message names the column and the row.
+        """
+        scores = row_scores(self, X)
+        return native_frame({name: scores[:, t] > 0.0 for t, name in enumerate(self.targets)}, X)

@@ -1,0 +1,171 @@
+"""The common part of estimators whose y is a dictionary: several targets on one set of features."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from streamkernel import losses
+from streamkernel.errors import InputError, LabelError
+from streamkernel.estimators.base import Choice, KernelModel
+from streamkernel.estimators.model_state import State
+from streamkernel.estimators.tables import learn_table
+from streamkernel.estimators.targets import as_label
+from streamkernel.estimators.weighting import as_weight, weights_of
+from streamkernel.features.frames import columns_of, n_rows
+from streamkernel.features.rows import F64
+from streamkernel.kernels import Kernel
+from streamkernel.learners.options import Newton
+from streamkernel.second_order.mixture import SecondOrderLearner
+
+
+class SeveralTargetsModel(KernelModel):
+    """A kernel model of several targets, which are those of the first example that it learns.
+
+    Each target has its own coefficients, mixture weights, range and scale. All have the features, bandwidths and Gram
+    matrices in common, which are most of the cost of an event.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel | None,
+        loss: str | losses.Loss,
+        learner: Choice,
+        max_features: int | str | None,
+        l2: float,
+        cache_bytes: int,
+        seed: int,
+    ) -> None:
+        found = losses.resolve_loss(loss, self._for_classes)
+        if not found.is_curved or isinstance(found, losses.Softmax):
+            raise ValueError(f"Expected loss as one of {', '.join(self._loss_names)} for several targets, got {loss!r}")
+        super().__init__(
+            kernel=kernel,
+            loss=loss,
+            learner=learner,
+            max_features=max_features,
+            l2=l2,
+            cache_bytes=cache_bytes,
+            seed=seed,
+        )
+        if not isinstance(self._options, Newton):
+            raise ValueError(f'Expected learner="newton" or learners.Newton for several targets, got {learner!r}')
+
+    _loss_names: tuple[str, ...]
+    """The losses that several targets can have."""
+
+    @property
+    def targets(self) -> tuple[Hashable, ...]:
+        """The names of the targets, in the order of the first example; empty before."""
+        return tuple(self._state.labels)
+
+    def run_task(self, task: Any, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Any = None) -> Any:
+        """Raise an error: models of several targets are neither pruned nor refitted.
+
+        Raises
+        ------
+        ValueError
+            Always.
+        """
+        raise ValueError(f"Expected a model of one target for {task!r}, got a {type(self).__name__}")
+
+    def _number(self, y: Any, where: str) -> float:
+        """Return one target as a number; an error says `where` it is."""
+        raise NotImplementedError
+
+    def _numbers(self, y: Any) -> tuple[tuple[Hashable, ...], F64]:
+        """Return the names of the targets of an example, and their numbers.
+
+        Raises
+        ------
+        InputError
+            If they are not those of the first example, or one is unusable.
+        """
+        if not isinstance(y, Mapping):
+            raise TypeError(f"Expected y as a dictionary of targets by name, got {type(y).__name__}")
+        names = self.targets or tuple(as_label(name) for name in y)
+        _check_names(names, tuple(y))
+        return names, np.array([self._number(y[name], f"y[{name!r}]") for name in names])
+
+    def _learn_one(self, x: Mapping[Hashable, Any], y: Any, w: float) -> None:
+        """Learn from one example of the weight w."""
+        names, numbers = self._numbers(y)
+        w = as_weight(w) if w != 1.0 else w
+        if w == 0.0:
+            self._check(x)
+            return
+        found = self._state
+        try:
+            directions = found.learner.directions
+            row, numeric = directions.learnable_row(x, found.numeric, w)
+            if not found.labels or not self._learn_alone(row, numbers, directions, numeric):
+                self._learn(row, numbers[None], directions, numeric, [names])
+        except (InputError, TypeError, AttributeError):
+            self._check(x)
+            raise
+
+    def _learn_rows(self, X: Any, Y: Any, w: Any, verbose: bool) -> None:
+        """Learn from the rows of a table in order, with the columns of another one as targets."""
+        rows, columns = n_rows(X), columns_of(Y)
+        names = self.targets or tuple(as_label(name) for name in columns)
+        _check_names(names, tuple(columns))
+        numbers = np.empty((rows, len(names)))
+        for t, name in enumerate(names):
+            if len(columns[name]) != rows:
+                raise ValueError(f"Expected as many targets as rows, got {len(columns[name])} and {rows} rows")
+            numbers[:, t] = [self._number(y, f"y[{name!r}], row {i}") for i, y in enumerate(columns[name])]
+        learn_table(self, X, numbers, weights_of(w, rows), [names] * rows, verbose=verbose)
+
+    def _scores_by_target(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
+        """Return f(x) of each target; empty before the first example."""
+        names, scores = self.targets, self._score(x)
+        return dict(zip(names, np.atleast_1d(scores).tolist(), strict=True)) if names else {}
+
+    def _check_labels(self, labels: Sequence[Any]) -> None:
+        for names in labels:
+            if names != (self.targets or labels[0]):
+                _check_names(self.targets, names)
+                raise InputError(f"Expected targets in the order {list(self.targets)}, got {list(names)} - at y")
+
+    def _number_labels(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
+        """Return that all rows are usable, and the state with room for their targets."""
+        if not found.labels and isinstance(found.learner, SecondOrderLearner):
+            names = labels[first]
+            learner = found.learner.with_targets(len(names))
+            found = replace(found, learner=learner, labels={name: i for i, name in enumerate(names)})
+        return last, found
+
+    def _new_learner(self, kernel: Kernel, columns: int) -> Any:
+        found = super()._new_learner(kernel, 1)
+        return found.with_targets(columns) if isinstance(found, SecondOrderLearner) else found
+
+    def _columns(self, labels: int) -> int:
+        return max(1, labels)
+
+    def _description(self) -> dict[str, Any]:
+        return super()._description() | {"targets": list(self.targets)}
+
+    def _labels_in(self, description: Mapping[str, Any]) -> dict[Hashable, int]:
+        found = {as_label(name): i for i, name in enumerate(description["targets"])}
+        if len(found) != len(description["targets"]):
+            raise ValueError(f"expected targets that differ, got {description['targets']!r}")
+        return found
+
+
+def _check_names(names: Sequence[Hashable], given: Sequence[Hashable]) -> None:
+    """Raise an error if the targets given are others than those of the model.
+
+    Examples
+    --------
+    >>> _check_names(("a", "b"), ("b",))
+    Traceback (most recent call last):
+    streamkernel.errors.LabelError: Expected the targets ['a', 'b'], got ['b'] - at y
+    """
+    if not given:
+        raise LabelError("Expected at least one target, got none - at y")
+    if len(names) != len(given) or set(names) != set(given):
+        raise LabelError(f"Expected the targets {list(names)}, got {list(given)} - at y")

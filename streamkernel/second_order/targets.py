@@ -1,0 +1,123 @@
+"""The targets of a mixture, compiled: what each adds to f, how large it is, and the loss of all of them.
+
+A mixture has one target or several; one record of :mod:`streamkernel.learners.state` belongs to each. The first record
+counts examples and features for all of them. The columns of f are divided among the targets in order: all columns
+belong to a single one, such as the number of a class, and one column to each of several. What a target's columns learn
+is independent of other targets, except for the features, the Gram matrices and the groups, which they share.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from streamkernel import losses
+from streamkernel.features.rows import F64
+from streamkernel.jit import inlined
+from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION, MEAN
+
+FURTHEST = 10.0
+"""In units of the targets' size, what a target counts for in their mean and size at most, or √n of n examples if that
+is more, of a horizon at most: no value of n is further from their mean."""
+
+
+class TargetsRoom(NamedTuple):
+    """Room for the targets of an example, shape (targets,) each.
+
+    Attributes
+    ----------
+    y
+        Without what is added to f.
+    added, moved
+        What is added to f after the example, and by how much that has changed.
+    furthest, sizes
+        How far a target counts, and the mean square s² of all so far.
+    shares
+        The part of an example that counts, between 0 and 1.
+    """
+
+    y: F64
+    added: F64
+    moved: F64
+    furthest: F64
+    sizes: F64
+    shares: F64
+
+
+TARGETS_ROOM = types.NamedUniTuple(types.float64[::1], 6, TargetsRoom)
+
+
+@inlined
+def targets_room(targets):  # type: ignore[no-untyped-def]
+    """Return room for a number of targets."""
+    return TargetsRoom(
+        np.empty(targets), np.empty(targets), np.empty(targets), np.empty(targets), np.ones(targets), np.empty(targets)
+    )
+
+
+@inlined(allocates=False)
+def center(numbers, y, w, room):  # type: ignore[no-untyped-def]
+    """Set the room to the targets of an example of weight w, without what is added to f, which follows them."""
+    first = numbers[0]
+    for t in range(len(numbers)):
+        target, added, furthest, size = y[t], numbers[t].offset, math.inf, numbers[t].error_scale
+        if size > 0.0:
+            furthest = max(FURTHEST, math.sqrt(min(float(first.examples), HORIZON))) * math.sqrt(size)
+        if first.intercept == MEAN:
+            added += w * min(max(target - added, -furthest), furthest) / (first.weight + w)
+        room.y[t], room.added[t], room.furthest[t] = target - added, added, furthest
+        room.moved[t] = added - numbers[t].offset if first.examples > 0 else 0.0
+
+
+@inlined(allocates=False)
+def measure(numbers, seen, room):  # type: ignore[no-untyped-def]
+    """Let the mean squares of the targets follow those of the example number `seen`."""
+    if numbers[0].intercept != MEAN:
+        return
+    for t in range(len(numbers)):
+        deviation, size = min(abs(room.y[t]), room.furthest[t]), numbers[t].error_scale
+        size += (deviation**2 - size) / min(float(seen), HORIZON)
+        room.sizes[t] = numbers[t].error_scale = size
+
+
+@inlined(allocates=False)
+def loss_at(numbers, room, f):  # type: ignore[no-untyped-def]
+    """Return ℓ(f, y); of several targets the mean of ℓ/s², so that each counts as much."""
+    targets = len(numbers)
+    if targets == 1:
+        return losses.value(numbers[0].loss, numbers[0].loss_parameter, f, room.y[0])
+    total = 0.0
+    for t in range(targets):
+        own = losses.value(numbers[t].loss, numbers[t].loss_parameter, f[t : t + 1], room.y[t])
+        total += own / room.sizes[t] if room.sizes[t] > 0.0 else 0.0
+    return total / targets
+
+
+@inlined(allocates=False)
+def set_derivatives(numbers, room, f, g, h):  # type: ignore[no-untyped-def]
+    """Set `g` and `h`, shape (columns,), to the derivatives of each target's loss by its columns."""
+    width = len(f) // len(numbers)
+    for t in range(len(numbers)):
+        code, parameter, first, last = numbers[t].loss, numbers[t].loss_parameter, t * width, (t + 1) * width
+        losses.derivative(code, parameter, f[first:last], room.y[t], g[first:last])
+        losses.curvature(code, parameter, f[first:last], room.y[t], h[first:last])
+
+
+@inlined(allocates=False)
+def follow(numbers, span, y, predictions, seen, room):  # type: ignore[no-untyped-def]
+    """Let what is added to f, the range of the targets and the unit of the loss follow the example number `seen`."""
+    first = numbers[0]
+    for t in range(len(numbers)):
+        own = numbers[t]
+        if first.loss_per_error > 0.0:
+            known, off = own.gradient_bound / first.loss_per_error, abs(predictions[t] - room.y[t])
+            if known > 0.0:
+                off = known + (min(off, LARGEST_DEVIATION * known) - known) / min(float(seen), ERROR_HORIZON)
+            own.gradient_bound = first.loss_per_error * off
+        if first.intercept == MEAN:
+            span[2 * t] = min(span[2 * t], y[t]) if seen > 1 else y[t]
+            span[2 * t + 1] = max(span[2 * t + 1], y[t]) if seen > 1 else y[t]
+        own.offset = own.predicted_offset = room.added[t]
