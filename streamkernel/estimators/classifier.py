@@ -46,16 +46,16 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``,
         ``"smooth_hinge"``, ``"sigmoid"`` (each class against the rest with more than two), or one of
         :mod:`streamkernel.losses`. ``"hinge"`` and ``"sigmoid"`` need ``learner="dsg"``.
-    learner : {"newton", "dsg"}, learners.Newton or learners.DSG, default "newton"
+    learner : "newton" or "dsg" or learners.Newton or learners.DSG, default "newton"
         The learning algorithm, by name or with its options. :class:`~learners.Newton` takes second-order steps.
         :class:`~learners.DSG` takes doubly stochastic gradient steps, in constant and shorter time per event.
-    max_features : int, "auto" or None, default "auto"
+    max_features : int or "auto" or None, default "auto"
         The largest number of random features; ``"auto"`` is 4,096, or 1,024 with ``learner="dsg"``. ``None`` is no
         limit and needs ``learner="dsg"``. Memory and time of Newton steps grow with the square of the largest group,
         which has at most half of the features.
     l2 : float, default 0.0
         The regularisation λ of the objective (λ/2)‖f‖² + E[ℓ(f(x), y)].
-    class_weight : dict, "balanced" or None, default None
+    class_weight : dict or "balanced" or None, default None
         Factors of the weights of examples, by label; 1 for other labels. ``"balanced"`` is m/n, where n is the number
         of examples of the label so far and m that of the rarest label, so that all labels have the same total
         weight. Predicted probabilities are those of the weighted classes. Prefer weights up to 1 to large weights of
@@ -156,7 +156,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
             or NaN, counts as 0; where no `kernel` is given, a number that most examples have counts as its mean. A
             string where a number was learned is refused.
-        y : bool, int or str
+        y : bool or int or str
             The label.
         w : float, default 1.0
             The weight of the example, which counts as `w` examples. With 0 it changes nothing, and a new label is not
@@ -237,7 +237,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         ----------
         x : dict
             The features by name, as for :meth:`predict_one`.
-        label : bool, int, str or None, default None
+        label : bool or int or str or None, default None
             The label; by default the predicted one, or of two labels the larger one: ``True``, 1, ``"yes"``.
         method : {"gradient", "sampling"}, default "gradient"
             As for :meth:`KernelRegressor.explain_one <streamkernel.KernelRegressor.explain_one>`.

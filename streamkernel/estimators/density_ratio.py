@@ -77,7 +77,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         The divergence: Kullback-Leibler, or its truncation, as above.
     rho : float, default 0.0
         With ``"novelty"``, ρ ≤ 0: ratios q/p below exp(-ρ) are not distinguished.
-    learner : str, learners.DSG or None, default None
+    learner : str or learners.DSG or None, default None
         ``"dsg"``, or :class:`~streamkernel.learners.DSG` with its options. The default is `DSG` with
         ``rule=rules.DSG()``: a new block at each step, up to the cap. (The steps of `rules.CDSG` depend on the
         derivative, whose size differs between p and q, so the result is biased.) ``step_size="auto"`` is the constant

@@ -37,7 +37,7 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
     loss : str or losses.Loss, default "logistic"
         ``"logistic"``, ``"squared_hinge"`` or ``"smooth_hinge"``: the loss of each label. The hinge losses have no
         probabilities; those are then a sigmoid of the scores.
-    learner : {"newton"} or learners.Newton, default "newton"
+    learner : "newton" or learners.Newton, default "newton"
         The learning algorithm. ``"dsg"`` is refused.
     max_features : int or "auto", default "auto"
         The largest number of random features, as for :class:`~streamkernel.KernelClassifier`.

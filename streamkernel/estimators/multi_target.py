@@ -37,7 +37,7 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
     loss : str or losses.Loss, default "square"
         ``"square"`` or ``"huber"``, or one of :mod:`streamkernel.losses` that has a second derivative: the loss of each
         target. δ of ``"huber"`` is twice the recent mean error of the target.
-    learner : {"newton"} or learners.Newton, default "newton"
+    learner : "newton" or learners.Newton, default "newton"
         The learning algorithm. ``"dsg"`` is refused.
     max_features : int or "auto", default "auto"
         The largest number of random features, as for :class:`~streamkernel.KernelClassifier`.

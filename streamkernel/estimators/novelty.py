@@ -52,7 +52,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     nu : float, default 0.5
         The fraction ν of events with a score above 0, strictly between 0 and 1. It is also the regularisation: with a
         small value, f depends on few events and ranks less well.
-    learner : str, learners.DSG or None, default None
+    learner : str or learners.DSG or None, default None
         ``"dsg"``, or :class:`~streamkernel.learners.DSG` with its options. The default is `DSG` with
         ``rule=rules.DSG()``: a new block at each step, up to the cap. (The derivative has one sign, so `rules.CDSG`
         never finds an old block with a longer step.) With ``step_size="auto"`` the step is the constant 1/(500 ν), so

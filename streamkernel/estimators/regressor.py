@@ -42,10 +42,10 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         ``learner="dsg"``.
     tau : float or None, default None
         The quantile of ``loss="quantile"``, between 0 and 1; the median if it is ``None``.
-    learner : {"newton", "dsg"}, learners.Newton or learners.DSG, default "newton"
+    learner : "newton" or "dsg" or learners.Newton or learners.DSG, default "newton"
         As for :class:`~streamkernel.KernelClassifier`. The absolute, ε-insensitive, quantile and correntropy losses
         need ``"dsg"``.
-    max_features : int, "auto" or None, default "auto"
+    max_features : int or "auto" or None, default "auto"
         The largest number of random features, as for :class:`~streamkernel.KernelClassifier`.
     l2 : float, default 0.0
         The regularisation λ of the objective (λ/2)‖f‖² + E[ℓ(f(x), y)].
