@@ -100,7 +100,8 @@ def test_a_variable_sets_any_key(
         (
             "KAFKA__GROUP",
             "7",
-            "kafka.group: expected the name of a consumer group, got 7; the variable STREAMKERNEL__KAFKA__GROUP sets it",
+            "kafka.group: expected the name of a consumer group, got 7; "
+            "the variable STREAMKERNEL__KAFKA__GROUP sets it",
         ),
         (
             "LABEL__X",

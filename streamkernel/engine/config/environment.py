@@ -84,7 +84,7 @@ class Resolved:
         """Return the line of a problem without the values of references, and with the variable that it comes from."""
         path = problem.partition(":")[0]
         variable = self.variables.get(path)
-        return self.hide(problem) + (f"; the variable {variable} sets it" if variable else "")
+        return f"{self.hide(problem)}; the variable {variable} sets it" if variable else str(self.hide(problem))
 
     def _resolve(self, value: Any, path: str) -> Any:
         """Return a value with what its references refer to."""
