@@ -52,7 +52,7 @@ class _Topic:
         self._writer.close()
 
 
-class ValueWriter(Protocol):
+class Serializer(Protocol):
     """Writes the values of records in another format than JSON."""
 
     def open(self) -> None:
@@ -77,7 +77,7 @@ class KafkaSink(_Topic):
         What makes bytes of records, and has a method ``open`` that is called before; JSON by default.
     """
 
-    def __init__(self, writer: Writer, topic: str, values: ValueWriter | None = None) -> None:
+    def __init__(self, writer: Writer, topic: str, values: Serializer | None = None) -> None:
         super().__init__(writer, topic)
         self._values = values
 
