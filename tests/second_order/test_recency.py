@@ -239,7 +239,7 @@ def without_forgetting(model):
     tensors["bounds"] = np.append(tensors["bounds"][functions], tensors["bounds"][-2:])
     for name in ("priors", "table", "metric.known"):
         tensors[name] = tensors[name][:kept]
-    del tensors["recency"], tensors["recent"]
+    del tensors["recency"], tensors["recent"], tensors["sketch"], tensors["sketched_at"]
     learner.restore(tensors)
     return parts
 
