@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 LIMIT = 240.0
-"""Seconds: more than anything waited for takes on a busy machine, and little where it never comes, as an old message."""
+"""Seconds: more than anything takes that is waited for on a busy machine, and little where it never comes."""
 
 
 def wait_for(condition: Callable[[], T], seconds: float = LIMIT, what: Callable[[], object] = lambda: "") -> T:
