@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
 from streams import nested
-from waiting import LIMIT
+from waiting import wait_for
 
 from streamkernel import (
     InputError,
@@ -373,6 +373,9 @@ def test_the_thread_of_a_model_that_is_dropped_ends():
     (thread,) = set(threading.enumerate()) - before
     assert thread.name == "streamkernel upkeep"
     del model
-    gc.collect()
-    thread.join(LIMIT)
-    assert not thread.is_alive()
+
+    def has_ended():
+        gc.collect()  # the model refers to itself, and the thread to it until the tasks are done
+        return not thread.is_alive()
+
+    wait_for(has_ended)
