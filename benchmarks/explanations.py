@@ -6,8 +6,10 @@ of what f changes by when one input is drawn again). The distance is half the su
 * ``feature_importances_`` of the model, made of gradients that it gathers while it learns.
 * mean squares of ``explain_one(x, method="sampling")`` over some of the last rows.
 * scikit-learn's ``permutation_importance`` of the same model on rows held out, five permutations.
-* incremental permutation importance (Fumagalli et al. 2023): at each event, one prediction for each input with the
-  value of another event, from a reservoir of 100, smoothed over about a thousand events.
+* incremental permutation importance (Fumagalli et al. 2023), plainly and by the authors' package ixai where that is
+  installed: `benchmarks/incremental_permutation.py`.
+
+Costs are processor time over that of learning the same events in the same run.
 
 *Contributions*: Shapley values of the known function with the mean as background, all sets of inputs, against those
 that ``explain_one`` says of the model. What is not explained is their squared difference over their squares, summed
@@ -17,7 +19,6 @@ over all inputs and rows; the model's own error is in it.
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,10 +28,10 @@ import pandas as pd
 from sklearn.inspection import permutation_importance
 
 from benchmarks.common import arguments, seconds, show
+from benchmarks.incremental_permutation import PEERS
 from streamkernel import KernelClassifier, KernelRegressor
 
 EFFECTS = np.array([-1.5, -0.5, 0.0, 0.5, 1.5])
-RESERVOIR, SMOOTH = 100, 0.001
 
 
 class Known(NamedTuple):
@@ -101,42 +102,6 @@ def as_examples(known: Known, X: Any) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-class Incremental:
-    """Incremental permutation importance, beside a model that learns."""
-
-    def __init__(self, model: Any, names: list[str], is_class: bool) -> None:
-        self.model, self.is_class = model, is_class
-        self.sums, self.seconds = dict.fromkeys(names, 0.0), 0.0
-        self.reservoir: list[dict[str, Any]] = []
-        self.random, self.n = random.Random(0), 0
-
-    def loss(self, x: dict[str, Any], y: Any) -> float:
-        """Return the squared error, or the log loss of the label."""
-        if self.is_class:
-            return -math.log(max(self.model.predict_proba_one(x).get(y, 0.0), 1e-9))
-        return float((self.model.predict_one(x) - y) ** 2)
-
-    def update(self, x: dict[str, Any], y: Any) -> None:
-        """Take in an event before it is learned."""
-        began = time.perf_counter()
-        if self.reservoir:
-            own = self.loss(x, y)
-            for name in x:
-                other = self.loss({**x, name: self.random.choice(self.reservoir)[name]}, y)
-                self.sums[name] += SMOOTH * (other - own - self.sums[name])
-        self.n += 1
-        if len(self.reservoir) < RESERVOIR:
-            self.reservoir.append(x)
-        elif (place := self.random.randrange(self.n)) < RESERVOIR:
-            self.reservoir[place] = x
-        self.seconds += time.perf_counter() - began
-
-    def shares(self) -> Any:
-        """Return the shares of the inputs."""
-        found = np.maximum([*self.sums.values()], 0.0)
-        return found / max(found.sum(), 1e-300)
-
-
 class Fitted:
     """A model as scikit-learn's functions take it."""
 
@@ -173,13 +138,14 @@ def main() -> None:
         ys: list[Any] = (f + noise > 0.0).tolist() if known.is_class else (f + noise).tolist()
         xs = as_examples(known, X)
         model: Any = KernelClassifier() if known.is_class else KernelRegressor()
-        peer = Incremental(model, list(xs[0]), known.is_class)
+        peers = {name: peer(model, list(xs[0]), known.is_class) for name, peer in PEERS.items()}
         learning = 0.0
         for x, y in zip(xs[: options.events], ys, strict=False):
-            peer.update(x, y)
-            began = time.perf_counter()
+            for peer in peers.values():
+                peer.update(x, y)
+            began = time.process_time()
             model.learn_one(x, y)
-            learning += time.perf_counter() - began
+            learning += time.process_time() - began
         model.explain_one(xs[0]), model.explain_one(xs[0], method="sampling")  # compiles
         reading = seconds(lambda model=model: model.feature_importances_)
         ours = np.array([model.feature_importances_[f"x{j}"] for j in range(X.shape[1])])
@@ -191,21 +157,21 @@ def main() -> None:
             ("2 orders", {"method": "sampling", "n_orders": 2}),
             ("256 orders", {"method": "sampling", "n_orders": 256}),
         ):
-            began = time.perf_counter()
+            began = time.process_time()
             found[method] = np.array([[*model.explain_one(xs[i], **given).values()] for i in rows])
-            took[method] = (time.perf_counter() - began) / len(rows)
+            took[method] = (time.process_time() - began) / len(rows)
         squares = np.square(found["sampling"]).mean(axis=0)
         frame, y = pd.DataFrame(xs[options.events :]), np.array(ys[options.events :])
-        began = time.perf_counter()
+        began = time.process_time()
         permuted = permutation_importance(Fitted(model, known.is_class), frame, y, n_repeats=5, random_state=0)
-        permuting, held = time.perf_counter() - began, np.maximum(permuted.importances_mean, 0.0)
+        permuting, held = time.process_time() - began, np.maximum(permuted.importances_mean, 0.0)
         importances.append(
             [
                 name,
-                f"{distance(ours, truth)}, {1e3 * reading:.1f} ms",
-                f"{distance(squares / squares.sum(), truth)}, {took['sampling'] * len(rows):.1f} s",
-                f"{distance(held / held.sum(), truth)}, {permuting:.1f} s",
-                f"{distance(peer.shares(), truth)}, {peer.seconds:.1f} s",
+                f"{distance(ours, truth)}, {reading / learning:.4f}",
+                f"{distance(squares / squares.sum(), truth)}, {took['sampling'] * len(rows) / learning:.2f}",
+                f"{distance(held / held.sum(), truth)}, {permuting / learning:.2f}",
+                *(f"{distance(peer.shares(), truth)}, {peer.seconds / learning:.2f}" for peer in peers.values()),
                 f"{learning:.1f} s",
             ]
         )
@@ -218,8 +184,9 @@ def main() -> None:
             ]
         )
     show(
-        f"importances after {options.events} events: distance from total effects (share of inputs without any), time",
-        ["function", "feature_importances_", "explain_one", "permutation", "incremental", "learning"],
+        f"importances after {options.events} events: distance from total effects (share of inputs without any), "
+        "processor time over that of learning",
+        ["function", "feature_importances_", "explain_one", "permutation", *PEERS, "learning"],
         importances,
     )
     show(

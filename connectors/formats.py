@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import orjson
 
 from connectors.checks import unknown_name
-from connectors.csv_cells import check_names, number
+from connectors.csv_cells import check_names, number, numbers
 from connectors.nested import flatten
 from connectors.record_splitters import LineCutter, QuotedCutter
 
@@ -119,6 +119,23 @@ class Csv:
     def names(self) -> Sequence[str]:
         """The names in the header."""
         return self._names
+
+    def parse_all(self, rows: Sequence[bytes]) -> list[Fields] | None:
+        """Return the fields of rows as :meth:`parse` does for each, faster; ``None`` if one of them needs a look."""
+        names, joined = self._names, b",".join(rows)
+        if not names or b'"' in joined or b"\r" in joined or {row.count(b",") for row in rows} != {len(names) - 1}:
+            return None
+        try:
+            cells = joined.decode().split(",")
+        except UnicodeDecodeError:
+            return None
+        columns = [numbers(cells[i :: len(names)]) for i in range(len(names))]
+        if "" not in cells:
+            return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        return [
+            {name: cell for name, cell in zip(names, row, strict=True) if cell != ""}
+            for row in zip(*columns, strict=True)
+        ]
 
     def parse(self, raw: bytes) -> Fields | None:
         """Return the fields of one row, or ``None`` for the header, which is the first row."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice, repeat
+from typing import cast
 
 from connectors.base import Event, Position
 from connectors.checks import BROKEN, is_count
@@ -128,9 +130,33 @@ class TextReader:
 
     def _events(self) -> list[Event]:
         """Return the next events of the available records."""
+        form = self._form
+        if not isinstance(form, Csv) or not form.ready:
+            return self._parse(self._records)
+        while rows := list(islice(self._records, BATCH_EVENTS)):
+            if events := self._parse_together(form, rows) or self._parse(rows):
+                return events
+        return []
+
+    def _parse_together(self, form: Csv, rows: list[Raw]) -> list[Event]:
+        """Return the events of rows of a table, none if one of them needs a look of its own."""
+        whole = cast(list[bytes], rows)
+        if {*map(type, rows)} != {bytes} or not all(rows) or any(map(bytes.isspace, whole)):
+            return []
+        records = form.parse_all(whole)
+        if records is None:
+            return []
+        line, ends = self._line + 1, list(accumulate((len(row) + 1 for row in whole), initial=self._offset))[1:]
+        ends[-1] = min(ends[-1], self._read)  # The last line may have no newline to count.
+        self._offset, self._line = ends[-1], self._line + len(rows)
+        positions = [[end, number] for number, end in enumerate(ends, line)]
+        return list(map(Event, repeat(self._name), positions, whole, records))
+
+    def _parse(self, records: Iterable[Raw]) -> list[Event]:
+        """Return the events of records, one after the other."""
         events: list[Event] = []
         name, parse, offset, line = self._name, self._form.parse, self._offset, self._line
-        for raw in self._records:
+        for raw in records:
             number = line + 1
             if isinstance(raw, OversizedRecord):
                 line = number + raw.newlines
@@ -138,7 +164,7 @@ class TextReader:
                 events.append(self._unreadable(raw.head, self._too_long(raw), number, [offset, line]))
             else:
                 line = number + raw.count(b"\n")
-                offset = min(offset + len(raw) + 1, self._read)  # The last line may have no newline to count.
+                offset = min(offset + len(raw) + 1, self._read)
                 if not raw or raw.isspace():
                     continue
                 try:

@@ -62,7 +62,8 @@ class Engine:
     setup : dict or None, default None
         The configuration of the run, as JSON values; a state directory of another configuration is refused.
     runner : callable, default StreamRunner
-        Creates the loop from the components of the run: one event after the other, or rounds on a cluster.
+        Creates the loop from the components of the run: events in their order, or rounds on a cluster.
+        ``partial(StreamRunner, at_once=1)`` processes no events together.
 
     Attributes
     ----------
@@ -143,10 +144,10 @@ class Engine:
         Parameters
         ----------
         stopping : callable
-            Called after every event. Once it has returned true it must keep returning true; the rest of the poll is not
-            processed.
+            Called after every event, and after events that were processed together, at most 512 or as many as the
+            runner says. Once it has returned true it must keep returning true; the rest of the poll is not processed.
         watch : callable or None, default None
-            Called after every hundredth event, and once at the end.
+            Called after every hundredth event, or after those processed together with it, and once at the end.
 
         Raises
         ------

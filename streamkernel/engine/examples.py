@@ -32,6 +32,8 @@ class Examples:
 
     Attributes
     ----------
+    is_several : bool
+        Whether there are several labels.
     numbers : set of str
         Fields that were numbers in an example that was learned; a string there is refused.
     n_refused : int
@@ -58,7 +60,7 @@ class Examples:
         numeric_label: bool,
         weight: str | None = None,
     ) -> None:
-        self._labels, self._is_several = ((label,), False) if isinstance(label, str) else (label, True)
+        self._labels, self.is_several = ((label,), False) if isinstance(label, str) else (label, True)
         self.weight = weight
         self._ignore = frozenset(ignore) | ({weight} if weight is not None else set())
         self._numeric_label = numeric_label
@@ -114,7 +116,7 @@ class Examples:
         y = x.pop(labels[0], None)
         if self._numeric_label and isinstance(y, str):
             raise LabelError(f'Expected a number as label, got the string {shorten(y)} - at field "{labels[0]}"')
-        return x, (self._rest(x, y, record) if self._is_several else y)
+        return x, (self._rest(x, y, record) if self.is_several else y)
 
     def _rest(self, x: dict[str, Any], first: Any, record: Mapping[str, Any]) -> dict[str, Any] | None:
         """Take the other labels out of the features; return all of them, or ``None`` if there is none.
@@ -136,6 +138,30 @@ class Examples:
             if self._numeric_label and isinstance(value, str):
                 raise LabelError(f'Expected a number as label, got the string {shorten(value)} - at field "{name}"')
         return y
+
+    def split_plain(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+        """Return features and labels of the first records, up to one that `split` may refuse; numbers among the
+        features are not looked at.
+        """
+        label, ignore, numeric = self._labels[0], self._ignore, self._numeric_label
+        xs: list[dict[str, Any]] = []
+        ys: list[Any] = []
+        for record in records:
+            if type(record) is not dict:
+                break
+            x = record.copy()
+            y = x.pop(label, None)
+            if not ((type(y) is str and not numeric) or _is_plain_number(y)):
+                break
+            if ignore and not all(self._is_plain(name, x.pop(name, None)) for name in ignore):
+                break
+            xs.append(x)
+            ys.append(y)
+        return xs, ys
+
+    def _is_plain(self, name: str, value: Any) -> bool:
+        """Return whether a field that is left out has a value that `read` takes."""
+        return value is None or _is_plain_number(value) or (type(value) is str and name not in self.numbers)
 
     def weight_of(self, record: Mapping[str, Any]) -> float:
         """Return the weight of `record`, which is 1 without a weight field.
@@ -196,6 +222,12 @@ class Examples:
         """Replace the known numeric fields."""
         self.numbers = set(names)
         self._characters = sum(map(len, self.numbers))
+
+
+def _is_plain_number(value: Any) -> bool:
+    """Return whether a value is a number of Python of usable size."""
+    kind = type(value)
+    return (kind is float or kind is int or kind is bool) and -LARGEST <= value <= LARGEST
 
 
 def _not_a_number(name: str, value: str) -> InputError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -60,6 +60,14 @@ class Outputs:
         """Write a prediction, if there is a sink for predictions."""
         if self.predictions is not None:
             self.predictions.write(line | {"member": self.member}, key)
+
+    def write_all(self, events: Iterable[Event], lines: Iterable[dict[str, Any]]) -> None:
+        """Write the predictions for events, a line for each, where predictions are written."""
+        if self.predictions is not None:
+            write, member = self.predictions.write, self.member
+            for event, line in zip(events, lines, strict=False):
+                line["member"] = member
+                write(line, event.key)
 
     def refuse(self, event: Event, refusal: Refusal) -> None:
         """Count, store and write a dead letter."""

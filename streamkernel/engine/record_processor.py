@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -112,7 +112,7 @@ class RecordProcessor:
         self.refused = dict.fromkeys(KINDS, 0)
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
         needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
-        self._probabilities = needs_probabilities and isinstance(model, base.Classifier)
+        self.with_probabilities = needs_probabilities and isinstance(model, base.Classifier)
         self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
         self._explain = explain
         self._learned_before = learned_before
@@ -126,6 +126,25 @@ class RecordProcessor:
     def kernel_model(self) -> KernelModel | None:
         """The kernel model at the end of the pipeline, if there is one."""
         return kernel_model_of(self.model)
+
+    @property
+    def learned_alone(self) -> KernelModel | None:
+        """The model if it is one of ours and all that a record with a label is for."""
+        examples = self.examples
+        others = (
+            self.labels,
+            self.baseline,
+            examples.weight,
+            self.coverage,
+            self._explain or examples.is_several or None,
+        )
+        return self.model if others == (None,) * 5 and isinstance(self.model, KernelModel) else None
+
+    def count_known(self, ys: Sequence[Any]) -> int:
+        """Return how many of these labels there are before one that has to be checked first."""
+        if not isinstance(self.model, base.Classifier) or self._classes.issuperset(ys):
+            return len(ys)
+        return next(i for i, y in enumerate(ys) if y not in self._classes)
 
     def process(self, event: Event) -> Step | None:
         """Predict the features of a record, and learn them if their label is known.
@@ -190,16 +209,28 @@ class RecordProcessor:
             except Exception as error:
                 self._drop_baseline(error)
 
-    def line(self, event: Event, y: Any, answer: Answer) -> dict[str, Any]:
+    def judge_all(
+        self, xs: Sequence[dict[str, Any]], values: Any, ys: Sequence[Any], answers: Sequence[Answer]
+    ) -> None:
+        """Evaluate predicted and learned examples as `judge` does each; `values` has the shape (examples, fields)."""
+        self.outcomes["predicted"] += len(ys)
+        self.outcomes["learned"] += len(ys)
+        self.examples.ranges.learn_many(xs, values)
+        kind = self._kind
+        self._pairs += zip(ys, [answer[kind] for answer in answers], strict=True)
+
+    def line(self, event: Event, y: Any, answer: Answer, before: int = 0) -> dict[str, Any]:
         """Return a prediction as a record for a sink; call it before the step is evaluated.
 
         Parameters
         ----------
         event, y, answer
             The record, its label if it is known, and what the model answered.
+        before
+            Learned events before this one that are not evaluated yet.
         """
         prediction, probabilities, *_ = answer
-        version = self._learned_before + self.outcomes["learned"]
+        version = self._learned_before + self.outcomes["learned"] + before
         line = {**event.location, "model_version": version, "label": y, "prediction": prediction}
         if self.labels is not None and event.record is not None:
             line["key"] = event.record.get(self.labels.key)
@@ -275,7 +306,7 @@ class RecordProcessor:
         return ours, theirs
 
     def _predict(self, model: Any, x: dict[str, Any]) -> Answer:
-        if not self._probabilities:
+        if not self.with_probabilities:
             return model.predict_one(x), None
         return most_likely(model, x)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from connectors import CommitRefusedError, Event, KafkaSource
 from streamkernel.engine.parts import EngineParts
+from streamkernel.engine.record_batches import MOST, RecordBatches
 from streamkernel.engine.refusals import refusal_of
 
 POLL_SECONDS = 0.2
@@ -36,18 +37,21 @@ class Runner(Protocol):
 
 
 class StreamRunner:
-    """Processes events one at a time.
+    """Processes one event after the other, or several together where the results are the same.
 
     Parameters
     ----------
     parts
         The parts of the run.
+    at_once
+        Events that may be processed together, before it is asked whether the run has to stop.
     """
 
-    def __init__(self, parts: EngineParts) -> None:
+    def __init__(self, parts: EngineParts, at_once: int = MOST) -> None:
         self._source, self._processor, self._outputs = parts.source, parts.processor, parts.outputs
         self._checkpointer, self._monitor, self._history = parts.checkpointer, parts.monitor, parts.monitor.history
         self._health, self._retries = parts.health, parts.retries
+        self._batches, self._at_once = RecordBatches(parts.processor, parts.outputs), at_once
         self._next_look = 0.0
 
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
@@ -65,28 +69,34 @@ class StreamRunner:
             elif self._checkpointer.try_to_commit(last=True):
                 return
 
-    def process_all(self, events: Iterable[Event], stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
+    def process_all(self, events: Sequence[Event], stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
         """Process the events of one poll."""
         checkpointer, monitor = self._checkpointer, self._monitor
         clock, seconds = time.perf_counter, monitor.event_seconds.new
-        began = clock()
-        for event in events:
+        began, done = clock(), 0
+        while done < len(events):
             if checkpointer.is_uncertain:
                 return  # it is read again
+            event, n = events[done], 1
             if event.is_position_only:
                 checkpointer.advance(event.stream, event.resume)
+                done += 1
                 continue
             try:
-                self.process(event)
+                n = self.process_together(events, done) if self._at_once > 1 else 0
+                if n == 0:
+                    self.process(event)
             except CommitRefusedError as error:
                 checkpointer.mark_refused(error)
                 return
             except MemoryError as error:
                 raise _out_of_memory(event) from error
+            n = max(n, 1)
             now = clock()
-            seconds.append(now - began)
-            monitor.n_events += 1
-            if monitor.n_events % WATCH_EVERY == 0:
+            seconds += [(now - began) / n] * n
+            done += n
+            monitor.n_events += n
+            if monitor.n_events // WATCH_EVERY > (monitor.n_events - n) // WATCH_EVERY:
                 watch()
                 now = clock()
             if now >= self._next_look:
@@ -96,6 +106,15 @@ class StreamRunner:
             if stopping():
                 return
         monitor.fold()
+
+    def process_together(self, events: Sequence[Event], first: int) -> int:
+        """Predict, learn and write the next events in one compiled call, up to one that needs more; return how many."""
+        n = self._batches.process(events, first, min(self._at_once, self._history.until_due()))
+        if n:
+            self._checkpointer.advance_all({event.stream: event.resume for event in events[first : first + n]})
+            if self._history.is_due(n):
+                self._monitor.add_point()
+        return n
 
     def process(self, event: Event) -> None:
         """Predict, learn and write one event."""

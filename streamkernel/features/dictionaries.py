@@ -157,6 +157,7 @@ _next_item = types.ExternalFunction("PyDict_Next", types.int32(*4 * [types.voidp
 _of_float = types.ExternalFunction("PyFloat_AsDouble", types.float64(types.voidptr))
 _of_int = types.ExternalFunction("PyLong_AsDouble", types.float64(types.voidptr))
 _error = types.ExternalFunction("PyErr_Occurred", types.int64())
+_item_in_list = types.ExternalFunction("PyList_GetItem", types.int64(types.voidptr, types.int64))
 _forget_error = types.ExternalFunction("PyErr_Clear", types.void())
 
 
@@ -227,6 +228,12 @@ def read(record, x):  # type: ignore[no-untyped-def]
         if given[j] != given[j]:  # it is missing
             return False
     return not _next_item(_object(x), position, name, value)
+
+
+@inlined(allocates=False)
+def item_of(xs, i):  # type: ignore[no-untyped-def]
+    """Return the address of item i of the list at address `xs`; there has to be one."""
+    return _item_in_list(_object(xs), i)
 
 
 @inlined(allocates=False)

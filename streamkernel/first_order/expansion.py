@@ -11,7 +11,7 @@ from streamkernel.features import example_tensors, kept_features
 from streamkernel.features.dictionaries import FAST
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, I64, Rows
-from streamkernel.first_order import coefficients, sgd_step, single_event
+from streamkernel.first_order import coefficients, several_events, sgd_step, single_event
 from streamkernel.first_order.expanded_function import function_in
 from streamkernel.first_order.stored_expansion import StoredExpansion
 from streamkernel.kernels import Kernel
@@ -75,6 +75,30 @@ class FirstOrderLearner(StoredExpansion):
             return False
         status = single_event.learn_event.call(memory, directions.store.table, record.memory, id(plain), y, w, gamma)
         return bool(status == state.DONE)
+
+    def learn_events(self, xs: list[dict[Hashable, Any]], y: F64, largest: float) -> tuple[F64, F64]:
+        """Score and learn examples of the weight 1 in order, with the same bits as one after the other, in one compiled
+        call.
+
+        It ends before the first one that needs more than this call, or has a value beyond ±`largest`.
+
+        Returns
+        -------
+        scores : ndarray of shape (learned, columns)
+            The scores of each example before it was learned.
+        values : ndarray of shape (learned, names)
+            Its values as they were given.
+        """
+        directions, memory = self.directions, self._arena.memory
+        record, t, done = directions.last, int(self.numbers["steps"]), 0
+        scores, values = np.empty((len(xs), self._columns)), np.empty((len(xs), len(record.names)))
+        if self._learns_events and record.is_numeric and {*map(type, xs)} == {FAST}:
+            steps = np.empty((len(xs), 2))
+            steps[:, 0] = y
+            steps[:, 1] = self._gamma or self.step(np.arange(t + 1, t + len(xs) + 1, dtype=np.float64))
+            learn, table = several_events.score_and_learn.call, directions.store.table
+            done = learn(memory, table, record.memory, id(xs), largest, steps, values, scores)
+        return scores[:done], values[:done]
 
     def learn_one(self, row: Rows, y: float) -> None:
         """Learn from one row as :meth:`learn` does."""

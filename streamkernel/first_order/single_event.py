@@ -74,7 +74,7 @@ def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: 
 
 
 @inlined(allocates=False)
-def _open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
+def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
     """Return the function, kernel, row and work arrays of an arena and a record, and the last row's scores."""
     at = array_at(memory, 0, (len(_ARRAYS),), np.int64)
     numbers = array_at(memory, at[_NUMBERS], (1,), NUMBERS)
@@ -121,7 +121,7 @@ def _open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
 @inlined(allocates=False)
 def _score_record(memory, cache, record):  # type: ignore[no-untyped-def]
     """Return the scores of the values in a record, and whether the values are usable."""
-    function, kernel, rows, room, scores, _ = _open_arena(memory, cache, record)
+    function, kernel, rows, room, scores, _ = open_arena(memory, cache, record)
     numbers = function.numbers[0]
     if not (sort(record) and numbers.last_example == record[0]):
         numbers.last_example = 0
@@ -166,7 +166,7 @@ def learn_event(memory, cache, record, x, y, w, gamma):  # type: ignore[no-untyp
     """
     if not read(record, x):
         return UNREAD
-    function, kernel, rows, room, scores, target = _open_arena(memory, cache, record)
+    function, kernel, rows, room, scores, target = open_arena(memory, cache, record)
     numbers = function.numbers[0]
     if numbers.closed:
         return CLOSED

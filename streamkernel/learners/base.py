@@ -191,6 +191,10 @@ class Learner:
         """Learn from one row if that is a single change without consequences; return whether it was learned."""
         return False
 
+    def learn_events(self, xs: list[dict[Hashable, Any]], y: F64, largest: float) -> tuple[F64, F64]:
+        """Score and learn the first examples as far as one compiled call can: here none."""
+        return np.empty((0, self.columns)), np.empty((0, 0))
+
     def learn_again(self, rows: Rows, y: F64, scales: Any = None) -> None:
         """Learn from rows that a predecessor of this function has learned and the scales have observed."""
         self.learn(rows, y)

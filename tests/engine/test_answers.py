@@ -142,3 +142,12 @@ def test_a_model_without_explanations_says_so() -> None:
     assert served.ask({"x": X}, "?explain=true") == (422, expected)
     assert served.ask({"x": X})[0] == 200
     assert status_of(served.engine)["importances"] == {}
+
+
+def test_nested_fields_are_read_as_in_a_run() -> None:
+    told = [{"in.a": one["a"], "in.b": one["b"], "y": one["y"]} for one in records(lambda z: z)]
+    served = Served(KernelRegressor(**SMALL), told, metrics.MAE())
+    expected = served.engine.model.predict_one({"in.a": 0.3, "in.b": -0.4})
+    assert served.ask({"x": {"in": X}}) == (200, {"prediction": expected})
+    refused = {"error": 'Expected one value for each field, got two - at field "in.a" - in x[1]'}
+    assert served.ask({"x": [X, {"in": X, "in.a": 1.0}]}) == (422, refused)

@@ -228,22 +228,20 @@ def test_a_process_that_is_killed_leaves_no_trace(tmp_path: Path) -> None:
     assert flat(one["coverage"]) == flat(other["coverage"])
 
 
-def test_another_coverage_begins_anew_in_the_same_state_directory(tmp_path: Path) -> None:
-    rows = examples("regressor")
-    path = prepared(tmp_path, "regressor", [x | {"y": y} for x, y in rows])
-    calls = itertools.count()
-    ran(path, lambda: next(calls) >= 500)
+def test_another_coverage_starts_again_in_the_same_state_directory(tmp_path: Path) -> None:
+    rows = [json.dumps(x | {"y": y}) + "\n" for x, y in examples("regressor")]
+    path = prepared(tmp_path, "regressor", [])
     text = path.read_text()
-    path.write_text(text.replace("coverage = 0.9\n", ""))
-    calls = itertools.count()
-    ran(path, lambda: next(calls) >= 100)
-    path.write_text(text.replace("coverage = 0.9", "coverage = 0.5"))
-    engine = ran(path)
+    for first, last, coverage in ((0, 500, "coverage = 0.9"), (500, 600, ""), (600, N, "coverage = 0.5")):
+        with (tmp_path / "events.jsonl").open("a") as file:
+            file.writelines(rows[first:last])
+        path.write_text(text.replace("coverage = 0.9", coverage))
+        engine = ran(path)
     assert ["lower" in line for line in lines(tmp_path)] == [True] * 500 + [False] * 100 + [True] * 300
-    coverage = engine.parts.processor.coverage
-    assert coverage is not None
-    assert coverage.judged == 300
-    assert abs(coverage.inside / 300 - 0.5) < 0.05
+    found = engine.parts.processor.coverage
+    assert found is not None
+    assert found.judged == 300
+    assert abs(found.inside / 300 - 0.5) < 0.05
 
 
 def test_a_label_of_features_from_before_coverage_is_not_judged(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-from connectors.formats import JSON_NAMES, JsonLines
+from connectors.formats import JSON_NAMES, json_object
+from connectors.nested import flatten
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.pipelines import last_step, name_of
 from streamkernel.engine.serving_copy import PublishedModel
@@ -43,7 +44,7 @@ def question_in(body: bytes) -> list[dict[str, Any]] | dict[str, Any]:
     ValueError: Expected a field "x" and no other, got "xs"
     """
     try:
-        found = JsonLines().parse(body)
+        found = json_object(body)
     except UnicodeDecodeError:
         raise ValueError("Expected UTF-8, got other bytes") from None
     if list(found) != ["x"]:
@@ -105,11 +106,16 @@ def answer_to(
 
 
 def _record(record: Any, where: str) -> dict[str, Any]:
+    """Return a record with its nested fields as a run reads them."""
     if not isinstance(record, dict):
         raise ValueError(f"Expected an object, got {JSON_NAMES[type(record)]} - at {where}")
-    if len(record) > MOST_NAMES:
-        raise ValueError(f"Expected at most {MOST_NAMES:,} fields, got {len(record):,} - at {where}")
-    return record
+    try:
+        fields = flatten(record)
+    except ValueError as error:
+        raise ValueError(f"{error} - in {where}") from None
+    if len(fields) > MOST_NAMES:
+        raise ValueError(f"Expected at most {MOST_NAMES:,} fields, got {len(fields):,} - at {where}")
+    return fields
 
 
 def _answer(record: dict[str, Any], published: PublishedModel, where: str, explained: bool) -> dict[str, Any]:

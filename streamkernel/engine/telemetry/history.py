@@ -41,6 +41,10 @@ class History:
     def __len__(self) -> int:
         return len(self._points)
 
+    def until_due(self) -> int:
+        """Return how many events there are up to the next one with a point."""
+        return self.every - self.events % self.every
+
     def is_due(self, events: int = 1) -> bool:
         """Count one or more events, and return whether a point is due."""
         before, self.events = self.events, self.events + events

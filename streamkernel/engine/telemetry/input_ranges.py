@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any, Self
+
+import numpy as np
 
 LARGEST = 1e100
 """The largest accepted number, whose square is finite, so that no variance becomes infinite."""
@@ -80,6 +82,26 @@ class InputRanges:
         for name, value in x.items():
             if not isinstance(value, str):
                 self._learn(name, value)
+
+    def learn_many(self, xs: Sequence[Mapping[str, Any]], values: Any) -> None:
+        """Count values that are outside, and learn, as for one example after the other.
+
+        Parameters
+        ----------
+        xs, values
+            Examples of the same inputs, and their values, an array of shape (examples, inputs).
+        """
+        names, done = list(xs[0]), 0
+        while done < len(xs):
+            more = 1 if self._examples < FIRST else min(EVERY - self._examples % EVERY, len(xs) - done)
+            last = done + more
+            low, high = np.array([self.limits.get(name, WIDEST) for name in names]).reshape(-1, 2).T
+            part = values[done:last]
+            for i, j in np.argwhere((part < low) | (part > high)).tolist():
+                self.outside(names[j], xs[done + i][names[j]])
+            self._examples += more - 1
+            self.learn(xs[last - 1])
+            done = last
 
     def outside(self, name: str, value: float) -> None:
         """Count a value outside the limits."""

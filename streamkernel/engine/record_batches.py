@@ -1,0 +1,68 @@
+"""Records that are predicted and learned together, with the results of one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from connectors import Event
+from streamkernel.engine.outputs import Outputs
+from streamkernel.engine.record_processor import RecordProcessor
+from streamkernel.engine.telemetry.input_ranges import LARGEST
+from streamkernel.estimators.together import answers_of, predict_and_learn
+
+FEWEST, MOST = 8, 512
+"""Records in a batch, at first and at most."""
+
+
+class RecordBatches:
+    """Predicts, learns, writes and evaluates the next records in one compiled call, up to one that needs more.
+
+    Such are dead letters, records with a new label or a new field, and all records of a model that is not learned from
+    in one compiled call; they are processed one by one. Where a batch ends early the next ones are shorter, and where
+    none is possible many records pass before the next attempt, so that attempts cost next to nothing.
+
+    Parameters
+    ----------
+    processor, outputs
+        The model with its quality, and the sinks.
+    """
+
+    def __init__(self, processor: RecordProcessor, outputs: Outputs) -> None:
+        self._processor, self._outputs = processor, outputs
+        self._size, self._pause, self._to_pass = FEWEST, 1, 0
+
+    def process(self, events: Sequence[Event], first: int, most: int) -> int:
+        """Process events from `first` on, `most` at most; return how many, which may be none."""
+        if self._to_pass > 0:
+            self._to_pass -= 1
+            return 0
+        batch = events[first : first + min(self._size, most)]
+        done = self._process(batch)
+        if done == len(batch):
+            self._size = min(max(self._size, 2 * done), MOST)
+        else:  # the next one needs more
+            self._size = max(FEWEST, done)
+            self._pause = 1 if done >= FEWEST else min(2 * self._pause, MOST)
+            self._to_pass = self._pause
+        return done
+
+    def _process(self, events: Sequence[Event]) -> int:
+        processor = self._processor
+        model, examples = processor.learned_alone, processor.examples
+        if model is None:
+            return 0
+        xs, ys = examples.split_plain(event.record for event in events)
+        if not xs or not xs[0] or not xs[0].keys() <= examples.numbers:
+            return 0
+        ys = ys[: processor.count_known(ys)]
+        scores, values = predict_and_learn(model, xs[: len(ys)], ys, LARGEST)
+        done = len(scores)
+        if done:
+            answers = answers_of(model, scores, with_probabilities=processor.with_probabilities)
+            ys = ys[:done]
+            if self._outputs.predictions is not None:
+                found = enumerate(zip(events, ys, answers, strict=False))
+                lines = [processor.line(event, y, answer, i) for i, (event, y, answer) in found]
+                self._outputs.write_all(events, lines)
+            processor.judge_all(xs[:done], values, ys, answers)
+        return done

@@ -1,0 +1,75 @@
+"""Examples that a model predicts and then learns, one after the other, in one compiled call where that is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.targets import LARGEST_TARGET, probabilities, sigmoid
+from streamkernel.features.rows import F64
+
+
+def predict_and_learn(
+    model: KernelModel, xs: list[dict[Any, Any]], ys: Sequence[Any], largest: float
+) -> tuple[F64, F64]:
+    """Score and learn the first examples, as long as one compiled call is all that it takes.
+
+    The bits are those of `predict_one` and `learn_one` for one example after the other. An example that needs more, as
+    one with a new label, a new name or a string, ends it before it.
+
+    Parameters
+    ----------
+    model
+        The model.
+    xs, ys
+        The examples, which have a name each at least, and their labels or targets: strings, or numbers of Python.
+    largest
+        A larger value ends it, too.
+
+    Returns
+    -------
+    scores : ndarray of shape (learned, columns)
+        The scores of each example before it was learned.
+    values : ndarray of shape (learned, names)
+        The values of its features.
+    """
+    found, targets = model._state, []
+    if found.is_direct and not (isinstance(model, KernelClassifier) and model._has_class_weights):
+        if isinstance(model, KernelClassifier):
+            for number in map(found.labels.get, ys):
+                if number is None:
+                    break
+                targets.append(number)
+        else:
+            for y in ys:
+                if isinstance(y, str) or not -LARGEST_TARGET <= y <= LARGEST_TARGET:
+                    break
+                targets.append(y)
+    return found.learner.learn_events(xs[: len(targets)], np.array(targets, np.float64), largest)
+
+
+def answers_of(model: KernelModel, scores: F64, *, with_probabilities: bool) -> list[tuple[Any, Any]]:
+    """Return the prediction for each of these scores, and the probabilities of all labels, or ``None`` without.
+
+    They are what `predict_one` and `predict_proba_one` return; with probabilities, the prediction is the label of the
+    largest one.
+    """
+    if not isinstance(model, KernelClassifier):
+        return [(score, None) for score in scores[:, 0].tolist()]
+    labels = tuple(model.labels)
+    if scores.shape[1] == 1 and len(labels) == 2:
+        first, second = labels
+        if not with_probabilities:
+            return [(second if score > 0.0 else first, None) for score in scores[:, 0].tolist()]
+        ups = map(sigmoid, scores[:, 0].tolist())
+        return [(second if up > 1.0 - up else first, {first: 1.0 - up, second: up}) for up in ups]
+    if not with_probabilities:
+        best = scores.argmax(axis=1) if scores.shape[1] > 1 else np.zeros(len(scores), np.int64)
+        return [(labels[i], None) for i in best.tolist()]
+    shares = probabilities(model._loss, scores, len(labels))
+    answers = [dict(zip(labels, row, strict=True)) for row in shares.tolist()]
+    return [(max(answer, key=answer.__getitem__), answer) for answer in answers]

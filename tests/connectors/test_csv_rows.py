@@ -1,0 +1,71 @@
+"""Rows of a table that are read together: what reading one after the other gives."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from reading import check_every_resume, errors, records, write
+
+from connectors.csv_cells import number, numbers
+from connectors.formats import Csv
+
+CELLS = [
+    "1", "0", "-0", "-0.0", "007", "-01", "+1", "1.", ".5", "1e3", "1E+3", "-1e-400", "1e400", "1_000", " 12", "12 ",
+    "\t7", "nan", "NaN", "inf", "-inf", "Infinity", "true", "null", "True", "[1]", "{}", "[1", "2]", "x", "3 km", "٣",
+    "9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9999999999999999999", "9" * 18, "9" * 19,
+    "10000000000000000000", "18446744073709551615", "18446744073709551616", "9" * 30, "-" + "9" * 30, "0.1", "5.0",
+    "2.2250738585072014e-308", "5e-324", "1.7976931348623157e308", "0.30000000000000004", "123456789012345678",
+]  # fmt: skip
+
+
+def same(found: object, expected: object) -> bool:
+    return type(found) is type(expected) and repr(found) == repr(expected)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_column_has_the_values_of_its_cells(cell: str) -> None:
+    for column in ([cell], ["1.5", cell], [cell, "2"], ["", cell, "3"], [cell, cell]):
+        assert all(map(same, numbers(column), [number(text) if text else text for text in column])), column
+
+
+def test_columns_of_any_cells_have_their_values() -> None:
+    rng = random.Random(1)
+    for _ in range(500):
+        some = [*rng.choices(CELLS, k=3), *(repr(rng.gauss(0, 10.0 ** rng.randrange(-20, 20))) for _ in range(5))]
+        column = rng.choices(some, k=rng.randrange(1, 9))
+        assert all(map(same, numbers(column), map(number, column))), column
+
+
+def test_rows_are_read_as_one_after_the_other() -> None:
+    rng = random.Random(2)
+    for _ in range(300):
+        one, other = Csv(), Csv()
+        for table in (one, other):
+            table.parse(b"a,b,c")
+        cells = [*rng.choices([*CELLS, ""], k=4), "1.5", "2"]
+        rows = [",".join(rng.choices(cells, k=3)).encode() for _ in range(rng.randrange(1, 9))]
+        found = other.parse_all(rows)
+        assert found is not None
+        assert repr(found) == repr([one.parse(row) for row in rows])
+
+
+@pytest.mark.parametrize("row", [b"1,2", b"1,2,3,4", b'1,"2",3', b"1,2,3\r", b"1,\xff,3"])
+def test_rows_are_not_read_together_if_one_needs_a_look(row: bytes) -> None:
+    table = Csv()
+    assert table.parse_all([b"a,b,c"]) is None
+    table.parse(b"a,b,c")
+    assert table.parse_all([b"1,2,3"]) == [{"a": 1, "b": 2, "c": 3}]
+    assert table.parse_all([b"1,2,3", row]) is None
+
+
+def test_positions_of_rows_are_those_of_one_after_the_other(tmp_path: Path) -> None:
+    lines = [f"{i},{i / 8}" for i in range(40)]
+    lines[7], lines[9], lines[20] = "1,2,3", "", '5,"6"'
+    data = "\n".join(["a,b", *lines, *[""] * 700, "1,2", "3,"]).encode()
+    events = check_every_resume(write(tmp_path / "rows.csv", data))
+    assert len(events) == 41
+    assert [error for error in errors(events) if error] == ["Expected 2 fields, got 3 - at line 9"]
+    assert records(events)[-2:] == [{"a": 1, "b": 2}, {"a": 3}]
+    assert events[-1].resume == [len(data), 743]
