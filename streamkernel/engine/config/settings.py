@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Settings(ConfigTable):
     """The settings of a configuration, each checked alone, and the pipeline that they describe."""
 
-    label: Name | Names = Field(description="the name of the field to predict, or a list of names for several targets")
+    label: Name | Names = Field(description="the name of the field to predict")
     ignore: tuple[Name, ...] = Field(default=(), strict=False, description="a list of field names")
     weight: Name | None = Field(default=None, description="the name of the field with the weight of an event")
     coverage: float | None = Field(default=None, gt=0, le=0.996, description="a share above 0, at most 0.996")
