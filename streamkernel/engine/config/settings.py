@@ -142,6 +142,9 @@ class Settings(ConfigTable):
 
         found = self.model_dump(mode="json", exclude_unset=True)
         found["source"] |= {name: "***" if is_secret(name) else value for name, value in self.source.parameters.items()}
+        if self.sink.parameters:
+            parameters = self.sink.parameters.items()
+            found["sink"]["predictions"] = {name: "***" if is_secret(name) else value for name, value in parameters}
         if self.kafka is not None and self.kafka.options:
             options = self.kafka.options.items()
             found["kafka"]["options"] = {name: "***" if is_secret(name) else value for name, value in options}

@@ -12,6 +12,14 @@ from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import parameters_of
 from streamkernel.estimators.several_targets import SeveralTargetsModel
 
+OUTCOMES = {
+    "learned": "events learned",
+    "predicted": "events predicted",
+    "dead_letter": "dead letters",
+    "pending": "events pending",
+}
+"""Outcomes of events, as text."""
+
 
 def model_rows(model: Any) -> list[tuple[str, str]]:
     """Return the description of a pipeline, as pairs of a name and a text."""
@@ -36,7 +44,7 @@ def checkpoint_rows(state: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = model_rows(state["model"])
     rows += [(name_of_metric(state["metric"]), f"{state['metric'].get():.6g}")]
     rows += [(f"of {target}", f"{score:.6g}") for target, score in values_by_target(state["metric"]).items()]
-    rows += [(f"events {outcome.replace('_', ' ')}", f"{count:,}") for outcome, count in state["outcomes"].items()]
+    rows += [(OUTCOMES.get(outcome, outcome), f"{count:,}") for outcome, count in state["outcomes"].items()]
     if state.get("labels") is not None:
         rows += [(f"labels {outcome}", f"{count:,}") for outcome, count in state["labels"]["counts"].items()]
     rows += [(f"position in {stream}", str(position)) for stream, position in state["positions"].items()]
