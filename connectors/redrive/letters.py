@@ -176,7 +176,7 @@ def _for_another_time(headers: Sequence[tuple[str, bytes]]) -> tuple[tuple[str, 
 
 
 def _bytes(content: Any) -> bytes | None:
-    """Return what a file has as text, or as base64 where it is not text."""
+    """Return the content of a file as text, or as base64 if it is not text."""
     if isinstance(content, dict):
         return base64.b64decode(content["base64"])
     return None if content is None else str(content).encode(errors="surrogateescape")

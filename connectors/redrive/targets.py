@@ -51,7 +51,7 @@ class TopicTarget:
         self._producer: Producer | None = None
 
     def read(self, streams: list[str]) -> dict[str, Driven]:
-        """Return what was driven back of some streams, and shut out other processes."""
+        """Return the driven-back positions of some streams, and fence other processes."""
         self._producer = self._options.producer(self._name, TRANSACTION_SECONDS)
         asked = self._options.consumer(self._name)
         try:
@@ -94,7 +94,7 @@ class TopicTarget:
             write(self._copy, {**kept, self._name: {**kept.get(self._name, {}), **notes}})
 
     def close(self) -> None:
-        """Abort what was not committed."""
+        """Abort uncommitted records."""
         if self._producer is not None:
             self._producer.close()
 
@@ -117,7 +117,7 @@ class FileTarget:
         self._entries: dict[str, Any] = {}
 
     def read(self, streams: list[str]) -> dict[str, Driven]:
-        """Return what was driven back of some streams.
+        """Return the driven-back positions of some streams.
 
         Raises
         ------
@@ -171,7 +171,7 @@ class FileTarget:
         self._entries = entries
 
     def close(self) -> None:
-        """Do nothing: what was not committed was not written."""
+        """Do nothing, because uncommitted lines have not been written."""
 
 
 def check_file(path: Path) -> None:

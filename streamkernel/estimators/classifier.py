@@ -228,7 +228,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
     def explain_one(
         self, x: Mapping[Hashable, Any], *, label: Label | None = None, method: str = "gradient", n_orders: int = 32
     ) -> dict[Hashable, float]:
-        """Return what each field of an example contributes to the score of a label.
+        """Return the contribution of each field of an example to the score of a label.
 
         With two labels the score is the log-odds of the label; with more, its log-probability minus the mean over all
         labels. With the hinge losses and the sigmoid loss it is the raw score, which is not a log-probability.

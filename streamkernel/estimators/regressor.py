@@ -192,7 +192,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
     def explain_one(
         self, x: Mapping[Hashable, Any], *, method: str = "gradient", n_orders: int = 32
     ) -> dict[Hashable, float]:
-        """Return what each field of an example contributes to its prediction, in units of the target.
+        """Return the contribution of each field of an example to its prediction, in units of the target.
 
         Each field is compared with its running mean: the mean of its numbers, or for a string the frequencies of its
         values. Models with a `kernel` or ``learner="dsg"`` have no running means and compare with 0, as if the field

@@ -101,7 +101,7 @@ class ChosenFeatures:
         self._kernel = kernel._replace(parts=parts)
 
     def __reduce__(self) -> tuple[type[ChosenFeatures], tuple[KernelProgram, Sequence[Hashable], I64]]:
-        """Return what it is made of: a file needs no directions."""
+        """Return the constructor's arguments: a file needs no directions."""
         return ChosenFeatures, (self._plan, self._names, self._places)
 
     def __call__(self, X: F64) -> F32:
