@@ -35,7 +35,9 @@ class Separate:
     def learn_one(self, x: dict[str, Any], y: dict[str, Any]) -> None:
         """Let each model learn its target."""
         for name, target in y.items():
-            self._models.setdefault(name, self._make()).learn_one(x, target)
+            if name not in self._models:
+                self._models[name] = self._make()
+            self._models[name].learn_one(x, target)
 
 
 def scaled(model: Any) -> Any:
@@ -66,8 +68,8 @@ def stream(n: int) -> Rows:
     """Return inputs and eight numbers."""
     generator = np.random.default_rng(1)
     X, curved, straight = (generator.normal(size=size) for size in ((n, INPUTS), (INPUTS, TARGETS), (INPUTS, TARGETS)))
-    Y = np.sin(X @ curved) + 0.2 * X @ straight + 0.1 * generator.normal(size=(n, TARGETS))
-    Y *= np.logspace(-3.0, 4.0, TARGETS)
+    Y = np.sin(0.4 * X @ curved) + 0.2 * X @ straight + 0.1 * generator.normal(size=(n, TARGETS))
+    Y *= np.logspace(-0.5, 0.5, TARGETS)
     return [*map(named, X.tolist())], [*map(named, Y.tolist())]
 
 
