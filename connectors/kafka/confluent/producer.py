@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -54,9 +54,7 @@ class ConfluentProducer(Producer):
 
     def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
         try:
-            if self._is_transactional and not self._open:
-                self._kafka.begin_transaction()
-                self._open = True
+            self._begin()
             try:
                 self._kafka.produce(topic, value, key, headers=list(headers) or None)
             except BufferError:
@@ -65,6 +63,20 @@ class ConfluentProducer(Producer):
             self._sent += 1
             if self._sent % HEARD_EVERY == 0:
                 self._kafka.poll(0)
+        except KafkaException as error:
+            raise CommitRefusedError(describe_error(error)) from error
+
+    def send_all(self, topic: str, values: Iterable[bytes], keys: Iterable[bytes | None]) -> None:
+        produce = self._kafka.produce
+        try:
+            self._begin()
+            for value, key in zip(values, keys, strict=True):
+                try:
+                    produce(topic, value, key)
+                except BufferError:
+                    self.flush()
+                    produce(topic, value, key)
+            self._kafka.poll(0)
         except KafkaException as error:
             raise CommitRefusedError(describe_error(error)) from error
 
@@ -99,6 +111,11 @@ class ConfluentProducer(Producer):
             self._kafka.flush(CLOSE_SECONDS)
         self._kafka.purge()
         self._kafka = None  # its own close waits for brokers without end
+
+    def _begin(self) -> None:
+        if self._is_transactional and not self._open:
+            self._kafka.begin_transaction()
+            self._open = True
 
     def _keep_error(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
