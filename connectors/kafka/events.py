@@ -95,13 +95,16 @@ class Events:
             found = list(map(json_fields, values))
         except Exception:  # `of` says what is wrong
             return None
-        streams, events = {partition: str(partition) for partition, _, _ in taken}, []
+        events: list[Event] = []
+        last, stream = None, ""
         for (partition, record, position), value, fields in zip(taken, values, found, strict=True):
+            if partition is not last:
+                last, stream = partition, str(partition)
             origin, timestamp = _origin(partition, record.offset), record.timestamp
             if timestamp is not None and timestamp >= 0:
                 origin["timestamp"] = timestamp
             headers = tuple(record.headers)
-            events.append(Event(streams[partition], position, value, fields, None, record.key, headers, origin))
+            events.append(Event(stream, position, value, fields, None, record.key, headers, origin))
         return events
 
 
