@@ -53,7 +53,12 @@ class DeadLetters:
         member : str or None, default None
             The permanent name of the process.
         """
-        self._sink.write({**refusal._asdict(), **event.location, "member": member, "raw": _raw(event)})
+        line = {**refusal._asdict(), **event.location, "member": member, "raw": _raw(event)}
+        if event.key is not None:
+            line["record_key"] = _as_json(event.key)
+        if event.headers:
+            line["record_headers"] = [[name, _as_json(content or b"")] for name, content in event.headers]
+        self._sink.write(line)
 
     def flush(self) -> Position:
         """Make all written records durable and return the position after them."""
@@ -76,11 +81,16 @@ class DeadLetters:
 
 def _raw(event: Event) -> str | dict[str, str]:
     if event.raw:
-        try:
-            return event.raw.decode()
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(event.raw).decode()}
+        return _as_json(event.raw)
     return "" if event.record is None else _as_text(event.record)
+
+
+def _as_json(content: bytes) -> str | dict[str, str]:
+    """Return bytes as text, or in base64 if they are not text."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode()}
 
 
 def _as_text(record: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The sources that the table [source] of a configuration can name, each by the key that selects it."""
+"""The sources and sinks that a configuration can name, each by the key that selects it."""
 
 from importlib import import_module
 
@@ -7,11 +7,17 @@ SOURCES = {
     "dataset": "connectors.datasets:DatasetSource",
     "topics": "connectors.kafka.source:KafkaSource",
 }
-"""The module and class for each key. The class's parameters are the keys of the table, one of which selects it."""
+"""The module and class for each key of [source]. The class's parameters are the keys of the table, one of which selects
+it."""
+
+SINKS: dict[str, str] = {
+    # files and topics have keys of [sink] instead
+}
+"""Those for each key of [sink.predictions], likewise."""
 
 
-def source_class(key: str) -> type:
-    """Return the class of a source; its module, and any library that it needs, is imported now.
+def class_at(place: str) -> type:
+    """Return the class of a source or a sink; its module, and any library that it needs, is imported now.
 
     Raises
     ------
@@ -20,9 +26,9 @@ def source_class(key: str) -> type:
 
     Examples
     --------
-    >>> source_class("dataset").__name__
+    >>> class_at(SOURCES["dataset"]).__name__
     'DatasetSource'
     """
-    module, _, name = SOURCES[key].partition(":")
+    module, _, name = place.partition(":")
     kind: type = getattr(import_module(module), name)
     return kind

@@ -209,7 +209,7 @@ def interval_band(
 
     Parameters
     ----------
-    x : array_like, shape (events,)
+    x : array_like of shape (events,)
         Where: a feature, or the number of the event; in any order.
     lower, upper : array_like of float, shape (events,)
         The intervals.

@@ -16,6 +16,7 @@ MODULES = {
 }
 MOST_ARGUMENTS = 8
 OF_ONE_NAME = {"DSG": ["streamkernel.learners.options", "streamkernel.rules"]}
+POSITIONAL = ("ints", "reals")
 KERNELS = "streamkernel.kernels."
 SKLEARN = "streamkernel.sklearn."
 """Scikit-learn's estimators have the names of River's, as their users expect."""
@@ -44,6 +45,17 @@ def test_no_call_and_no_function_has_more_than_eight_positional_arguments():
             if count > MOST_ARGUMENTS:
                 found.append(f"{name}:{node.lineno}")
     assert found == []
+
+
+def test_arrays_of_model_files_are_indexed_by_position_in_one_module_alone():
+    """Everywhere else the state has names."""
+    found = {
+        name
+        for name, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value).split(".")[-1] in POSITIONAL
+    }
+    assert found == {"streamkernel.learners.state"}
 
 
 def imports_of(tree, own=""):

@@ -60,7 +60,7 @@ class FileSource:
     ----------
     path : str or PathLike
         The file, a pattern, or ``"-"`` for standard input. The name of an existing file is not a pattern.
-    format : {"csv", "jsonl", "svmlight", "parquet"} or None, default None
+    format : "csv" or "jsonl" or "svmlight" or "parquet" or None, default None
         The format, by default from the suffix of the file; required for standard input.
     follow : bool, default False
         Whether to wait for more lines at the end of the last file, and for more files that match. A line is read

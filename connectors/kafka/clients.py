@@ -112,6 +112,9 @@ class Consumer(Protocol):
     def committed(self, partition: Partition) -> int | None:
         """Return the offset that the group has committed."""
 
+    def committed_with_note(self, partition: Partition) -> tuple[int, str] | None:
+        """Return the committed offset and the note beside it."""
+
     def partitions_of(self, topic: str) -> list[Partition]:
         """Return the partitions of a topic, or ``[]`` if there is no such topic."""
 
@@ -148,7 +151,14 @@ class Consumer(Protocol):
 class Producer(Protocol):
     """Writes each record once; in a transaction, records become visible at `commit`, together with offsets."""
 
-    def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        headers: Sequence[tuple[str, bytes]],
+        partition: int | None = None,
+    ) -> None:
         """Write a record asynchronously.
 
         Raises

@@ -42,10 +42,10 @@ class PartitionedTopics:
         The names of one or more topics.
     partitions : sequence of int or None, default None
         The numbers of the partitions to read of each topic; by default all, and new ones within minutes.
-    start : str, int or datetime, default "earliest"
+    start : str or int or datetime, default "earliest"
         Where to begin, as for :class:`~connectors.kafka.source.KafkaSource`. A partition without a position is read
         from its first record, not from the latest, if other partitions of its topic have positions: it was added later.
-    until : str, int, datetime or None, default None
+    until : str or int or datetime or None, default None
         Where to end, as for :class:`~connectors.kafka.source.KafkaSource`.
     decoder : callable or None, default None
         The decoder of values, as for :class:`~connectors.kafka.source.KafkaSource`.

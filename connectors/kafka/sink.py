@@ -20,6 +20,9 @@ LONGEST_TEXT = 10_000
 CONNECT = "__connect.errors."
 """Prefix of Kafka Connect's headers of dead letters."""
 
+STREAMS = "__streams.errors."
+"""How the names of Kafka Streams' headers of dead letters begin (KIP-1034)."""
+
 OWN = "streamkernel."
 """Prefix of the other headers."""
 
@@ -49,7 +52,7 @@ class _Topic:
         self._writer.close()
 
 
-class ValueWriter(Protocol):
+class Serializer(Protocol):
     """Writes the values of records in another format than JSON."""
 
     def open(self) -> None:
@@ -74,7 +77,7 @@ class KafkaSink(_Topic):
         What makes bytes of records, and has a method ``open`` that is called before; JSON by default.
     """
 
-    def __init__(self, writer: Writer, topic: str, values: ValueWriter | None = None) -> None:
+    def __init__(self, writer: Writer, topic: str, values: Serializer | None = None) -> None:
         super().__init__(writer, topic)
         self._values = values
 
@@ -135,6 +138,11 @@ def _headers(event: Event, refusal: Refusal, member: str | None) -> dict[str, st
         (f"{CONNECT}{name}" if name in ("topic", "partition", "offset") else f"{OWN}{name}"): _text(value)
         for name, value in event.location.items()
     }
+    for name in ("topic", "partition", "offset"):
+        if f"{CONNECT}{name}" in found:
+            found[f"{STREAMS}{name}"] = found[f"{CONNECT}{name}"]
+    found[f"{STREAMS}exception"], found[f"{STREAMS}message"] = refusal.exception, refusal.reason
+    found[f"{CONNECT}connector.name"] = "streamkernel"
     found[f"{CONNECT}stage"] = "VALUE_CONVERTER" if event.record is None else "TASK_PUT"
     found[f"{CONNECT}exception.class.name"] = refusal.exception
     found[f"{CONNECT}exception.message"] = refusal.reason

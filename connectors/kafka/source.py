@@ -46,10 +46,10 @@ class KafkaSource:
         partitions back.
     partitions : sequence of int or None, default None
         The numbers of the partitions to read of each topic; by default those that the group assigns, or all.
-    start : str, int or datetime, default "earliest"
+    start : str or int or datetime, default "earliest"
         The start in a partition that was never read: ``"earliest"``, ``"latest"``, an offset, or a time with a time
         zone.
-    until : str, int, datetime or None, default None
+    until : str or int or datetime or None, default None
         The end; ``"latest"`` is the end at the start of the run. Without it, the source has no end.
     order : {"arrival", "deterministic"}, default "arrival"
         The order of events over partitions. ``"deterministic"`` takes one event of each partition in turn and waits for

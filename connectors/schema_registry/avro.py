@@ -13,7 +13,7 @@ from connectors.schema_registry.registry import Registry
 
 
 def reader_of(registry: Registry, number: int, schema: Any, reader_schema: str | None) -> Callable[[bytes], Any]:
-    """Return what reads values of a schema."""
+    """Return the decoder of values with a schema."""
     written = parsed(schema.schema_str, _named(registry, schema.references, {}))
     wanted = None if reader_schema is None else parsed(reader_schema)
 

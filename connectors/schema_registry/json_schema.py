@@ -17,7 +17,7 @@ from connectors.schema_registry.registry import Registry
 
 
 def reader_of(registry: Registry, number: int, schema: Any, reader_schema: None) -> Callable[[bytes], Any]:
-    """Return what reads values of a schema."""
+    """Return the decoder of values with a schema."""
     wanted = json.loads(schema.schema_str)
     kind = validator_for(wanted)
     kind.check_schema(wanted)

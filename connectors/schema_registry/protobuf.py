@@ -23,7 +23,7 @@ KNOWN = (duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 
 
 def reader_of(registry: Registry, number: int, schema: Any, reader_schema: None) -> Callable[[bytes], Any]:
-    """Return what reads values of a schema: any of its messages."""
+    """Return the decoder of values with a schema, for any of its messages."""
     pool = descriptor_pool.DescriptorPool()
     name = f"schema-{number}.proto"
     _add(_files(registry, schema, name), pool)

@@ -1,4 +1,4 @@
-"""A Schema Registry: its options, and its answers, with errors that say whether to retry."""
+"""A Schema Registry: its options and responses, with errors that distinguish temporary failures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RegistryUnavailableError(UnavailableError):
 
 
 class Registry:
-    """A Schema Registry, asked with confluent-kafka's client, which keeps what it has read.
+    """A Schema Registry behind confluent-kafka's client, which caches schemas.
 
     Parameters
     ----------

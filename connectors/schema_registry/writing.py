@@ -54,7 +54,7 @@ class ValueWriter:
 
 
 def record_writer(registry: Registry, topic: str, form: str, fields: Mapping[str, str]) -> ValueWriter:
-    """Return what writes records with fields of some kinds to a topic.
+    """Return the writer of records with the given fields to a topic.
 
     Parameters
     ----------

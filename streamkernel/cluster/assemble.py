@@ -79,7 +79,7 @@ def replica_of(config: Config) -> Replica:
     return Replica(
         lambda: partitioned_source(config),
         metric=config.build_metric(),
-        writes=bool(config.sink.predictions or config.sink.predictions_topic),
+        writes=config.sink.has_predictions,
         label=config.label,
         ignore=config.ignore,
         weight=config.weight,

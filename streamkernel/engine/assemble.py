@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink
+from connectors.registry import SINKS
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import outlet
+from streamkernel.engine.config.registered import build_registered
 from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels
 
@@ -53,6 +55,8 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
         predictions = FileSink(sink.predictions)
     elif writes and sink.predictions_topic is not None:
         predictions = KafkaSink(writes.writer, sink.predictions_topic, predictions_writer(config))
+    elif sink.parameters:
+        predictions = build_registered(SINKS, sink.parameters, "sink.predictions", config.folder)
     if writes and sink.dead_letters_topic is not None:
         dead_letters = KafkaDeadLetters(writes.writer, sink.dead_letters_topic)
     else:

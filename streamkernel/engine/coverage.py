@@ -42,7 +42,7 @@ class CoverageSnapshot(NamedTuple):
     labels: float
 
     def rows(self) -> dict[str, float]:
-        """Return what is finite of recent predictions, by name."""
+        """Return the finite figures of recent predictions, by name."""
         named = {
             "coverage": self.recent,
             "coverage target": self.target,
@@ -93,11 +93,11 @@ class Coverage:
         self._is_of_labels = False
 
     def threshold(self) -> float:
-        """Return how far a label may be from an answer that is given now to be inside."""
+        """Return the largest score of a label inside the interval or set of a current answer."""
         return self._scores.threshold()
 
     def judge(self, y: Any, answer: Answer) -> None:
-        """Learn from a label, and the answer that was given with its threshold.
+        """Update with a label and the answer that was given for it.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class Coverage:
         self._scores.update(score)
 
     def snapshot(self) -> CoverageSnapshot:
-        """Return what there is to tell."""
+        """Return the current figures."""
         nan, recent, sizes = math.nan, [hit for hit, _ in self._recent], [size for _, size in self._recent]
         if not recent:
             return CoverageSnapshot(self.target, nan, nan, nan, nan)

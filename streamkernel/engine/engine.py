@@ -37,7 +37,7 @@ class Engine:
         A River metric of the prequential predictions, which are made before the event is learned.
     sink : Sink or None, default None
         The sink of predictions.
-    dead_letters : DeadLetters, KafkaDeadLetters or None, default None
+    dead_letters : DeadLetters or KafkaDeadLetters or None, default None
         The sink of events that cannot be learned; without it they are only counted and logged.
     baseline : river.base.Estimator or None, default None
         Another River model that learns the same events, for comparison.

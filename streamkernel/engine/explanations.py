@@ -29,7 +29,7 @@ def is_explainable(kind: type) -> bool:
 
 
 def explain(model: Any, x: Mapping[str, Any], prediction: Any) -> dict[str, float]:
-    """Return what each input adds to the score of a prediction, compared with the mean of the input.
+    """Return the contribution of each input to the score of a prediction, compared with the input's mean.
 
     The inputs are those of the last step of a pipeline. They add up to the score of the prediction minus that of the
     mean: of a regressor in units of the label, of a classifier the log-odds or the log-probability of the predicted
@@ -73,7 +73,7 @@ def explain_briefly(model: Any, x: Mapping[str, Any], prediction: Any, most: int
 
 
 def largest(contributions: Mapping[str, float], most: int) -> dict[str, float]:
-    """Return the contributions that are largest in size, the largest first.
+    """Return the contributions of largest size, in descending order.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def importances(model: Any) -> dict[str, float]:
 
 
 def _inputs(model: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what the last step of a pipeline is given for a record."""
+    """Return the input of a pipeline's last step for a record."""
     for step in first_steps(model).values():
         x = step.transform_one(x)
     return x

@@ -7,15 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.tables import row_scores
 from streamkernel.estimators.targets import label_scores, probabilities
 from streamkernel.features.rows import F64
-
-
-def row_scores(model: KernelModel, X: Any) -> F64:
-    """Return f of each row of a table, shape (rows, columns)."""
-    return model._scores_in(X)
 
 
 def class_probabilities(model: KernelClassifier, X: Any, classes: Sequence[Any]) -> F64:

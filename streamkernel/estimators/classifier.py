@@ -9,9 +9,10 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
-from streamkernel.errors import InputError, LabelError
+from streamkernel.errors import LabelError
 from streamkernel.estimators.classes import ClassModel
 from streamkernel.estimators.parameters import require_at_least
+from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import Label, as_label, label_array, label_scores, larger, probabilities, sigmoid
 from streamkernel.estimators.weighting import ClassWeight, as_weight, check_class_weight, weights_of
 from streamkernel.features.frames import n_rows, native_frame, native_series, targets_of
@@ -45,16 +46,16 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``,
         ``"smooth_hinge"``, ``"sigmoid"`` (each class against the rest with more than two), or one of
         :mod:`streamkernel.losses`. ``"hinge"`` and ``"sigmoid"`` need ``learner="dsg"``.
-    learner : {"newton", "dsg"}, learners.Newton or learners.DSG, default "newton"
+    learner : "newton" or "dsg" or learners.Newton or learners.DSG, default "newton"
         The learning algorithm, by name or with its options. :class:`~learners.Newton` takes second-order steps.
         :class:`~learners.DSG` takes doubly stochastic gradient steps, in constant and shorter time per event.
-    max_features : int, "auto" or None, default "auto"
+    max_features : int or "auto" or None, default "auto"
         The largest number of random features; ``"auto"`` is 4,096, or 1,024 with ``learner="dsg"``. ``None`` is no
         limit and needs ``learner="dsg"``. Memory and time of Newton steps grow with the square of the largest group,
         which has at most half of the features.
     l2 : float, default 0.0
         The regularisation λ of the objective (λ/2)‖f‖² + E[ℓ(f(x), y)].
-    class_weight : dict, "balanced" or None, default None
+    class_weight : dict or "balanced" or None, default None
         Factors of the weights of examples, by label; 1 for other labels. ``"balanced"`` is m/n, where n is the number
         of examples of the label so far and m that of the rarest label, so that all labels have the same total
         weight. Predicted probabilities are those of the weighted classes. Prefer weights up to 1 to large weights of
@@ -155,7 +156,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
             or NaN, counts as 0; where no `kernel` is given, a number that most examples have counts as its mean. A
             string where a number was learned is refused.
-        y : bool, int or str
+        y : bool or int or str
             The label.
         w : float, default 1.0
             The weight of the example, which counts as `w` examples. With 0 it changes nothing, and a new label is not
@@ -173,20 +174,12 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
                 as_label(y)
                 self._check(x)
                 return
-        found = self._state
         try:
-            number = found.labels.get(y)
-            if number is not None and found.is_direct and found.learner.learn_event(x, number, w, found.numeric):
-                return
-            label, directions = as_label(y), found.learner.directions
-            row = directions.row(x, found.numeric).with_weight(w)
-            numeric = directions.with_numeric(x, found.numeric)
-            if number is None or not self._learn_alone(row, number, directions, numeric):
-                self._learn(row, np.empty(1), directions, numeric, [label])
-        except (InputError, TypeError, AttributeError):
+            number = self._state.labels.get(y)
+        except TypeError:  # it has no hash
             as_label(y)
-            self._check(x)
             raise
+        self._learn_event(x, number, w, (y,) if number is not None else (as_label(y),))
 
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
         """Return the probability of each label learned so far.
@@ -235,7 +228,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
     def explain_one(
         self, x: Mapping[Hashable, Any], *, label: Label | None = None, method: str = "gradient", n_orders: int = 32
     ) -> dict[Hashable, float]:
-        """Return what each field of an example contributes to the score of a label.
+        """Return the contribution of each field of an example to the score of a label.
 
         With two labels the score is the log-odds of the label; with more, its log-probability minus the mean over all
         labels. With the hinge losses and the sigmoid loss it is the raw score, which is not a log-probability.
@@ -244,7 +237,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         ----------
         x : dict
             The features by name, as for :meth:`predict_one`.
-        label : bool, int, str or None, default None
+        label : bool or int or str or None, default None
             The label; by default the predicted one, or of two labels the larger one: ``True``, 1, ``"yes"``.
         method : {"gradient", "sampling"}, default "gradient"
             As for :meth:`KernelRegressor.explain_one <streamkernel.KernelRegressor.explain_one>`.
@@ -311,7 +304,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         weights = weights_of(w, rows)
         if self._has_class_weights:
             weights = weights * [self._weight_of(label) for label in labels]
-        self._learn_table(X, np.empty(rows), weights, labels, verbose=verbose)
+        learn_table(self, X, np.empty(rows), weights, labels, verbose=verbose)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Return the probabilities of the labels for each row of a data frame.
@@ -326,7 +319,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, labels = self._scores_in(X), self._state.labels
+        scores, labels = row_scores(self, X), self._state.labels
         found = probabilities(self._loss, scores, len(labels))
         return native_frame({label: found[:, i] for label, i in labels.items()}, X)
 
@@ -343,7 +336,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, labels = self._scores_in(X), self._state.labels
+        scores, labels = row_scores(self, X), self._state.labels
         if not labels:
             return native_series(np.full(len(scores), None, object), X)
         best = probabilities(self._loss, scores, len(labels)).argmax(axis=1)

@@ -77,7 +77,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         The divergence: Kullback-Leibler, or its truncation, as above.
     rho : float, default 0.0
         With ``"novelty"``, ρ ≤ 0: ratios q/p below exp(-ρ) are not distinguished.
-    learner : str, learners.DSG or None, default None
+    learner : str or learners.DSG or None, default None
         ``"dsg"``, or :class:`~streamkernel.learners.DSG` with its options. The default is `DSG` with
         ``rule=rules.DSG()``: a new block at each step, up to the cap. (The steps of `rules.CDSG` depend on the
         derivative, whose size differs between p and q, so the result is biased.) ``step_size="auto"`` is the constant
@@ -190,8 +190,8 @@ class KernelDensityRatio(KernelModel, base.Estimator):
             raise InputError(f"Expected True for an event of q or False for one of p, got {y!r} - at y")
         try:
             directions = self._learner.directions
-            row = directions.row(x, numeric := self._state.numeric)
-            self._learn_side(row, int(y), directions.with_numeric(x, numeric))
+            row, numeric = directions.learnable_row(x, self._state.numeric)
+            self._learn_side(row, int(y), numeric)
         except (InputError, TypeError, AttributeError):
             self._check(x)
             raise
@@ -201,7 +201,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         """Learn from one event of p, side 0, or of q, side 1."""
         self._recover()
         found, sign = self._state, 1.0 if side else -1.0
-        f = float(found.scores(row)[0, 0])
+        f = float(found.learner.scores(row, found.scales)[0, 0])
         counts, running = (part.copy() for part in found.own)
         counts[side] += 1
         rarer, own = counts.min() + 1, counts[side] + 1

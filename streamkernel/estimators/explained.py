@@ -39,7 +39,7 @@ class ExplainedModel(KernelModel):
     def _explain(
         self, x: Mapping[Hashable, Any], score: explaining.Score, method: str, n_orders: int
     ) -> dict[Hashable, float]:
-        """Return what each field of an example contributes to a score."""
+        """Return the contribution of each field of an example to a score."""
         try:
             return explaining.contributions(self._complete(), x, score, method, n_orders, self.seed)
         except (InputError, TypeError, AttributeError):

@@ -77,7 +77,7 @@ def contributions(
 def _by_gradient(found: State, compared: Comparison, score: Score) -> F64:
     """Return the gradient of the score times the difference from the mean, summed over the names of each field."""
     row = compared.row(found.learner.directions)
-    found.scores(row)  # what cannot be used is refused
+    found.learner.scores(row, found.scales)  # what cannot be used is refused
     gradient = score(found.learner.derivatives(row, found.scales).T)
     terms = gradient * (compared.values - compared.means)
     return np.asarray(np.bincount(compared.field_of, terms, len(compared.fields)), np.float64)
@@ -90,7 +90,9 @@ def _by_sampling(found: State, compared: Comparison, score: Score, n_orders: int
 
     def value(sets: Any) -> F64:
         parts = [sets[first : first + step] for first in range(0, len(sets), step)]
-        return np.concatenate([score(found.scores(compared.rows(directions, part))) for part in parts])
+        return np.concatenate(
+            [score(found.learner.scores(compared.rows(directions, part), found.scales)) for part in parts]
+        )
 
     return _over_sets(value, k) if 1 << min(k, 62) <= k * n_orders else _over_orders(value, k, n_orders, seed)
 

@@ -15,7 +15,7 @@ from streamkernel.kernels import Kernel, bandwidth
 log = logging.getLogger(__name__)
 
 
-def learned_again(found: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel, name: str) -> State:
+def restart(found: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel, name: str) -> State:
     """Return the state with scales and bandwidths from the first examples, which are learned again.
 
     Parameters

@@ -12,23 +12,18 @@ import numpy as np
 
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
-from streamkernel.estimators.first_examples import learned_again
+from streamkernel.estimators.first_examples import restart
 from streamkernel.estimators.model_state import Journal, State
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
-from streamkernel.features.frames import table_blocks
 from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Kernel, bandwidth
 from streamkernel.learners import schedule
 from streamkernel.locking import locked
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.solvers.progress import progress_line
 
 log = logging.getLogger(__name__)
-
-SHOWN = 256
-"""Number of rows between two updates of a progress line."""
 
 
 class LearningModel(model_file.Serializable):
@@ -50,18 +45,17 @@ class LearningModel(model_file.Serializable):
         """Return f(x): a float, or an array of shape (columns,) if there are several."""
         found = self._state
         try:
-            if found.is_direct:
-                return found.learner.score_event(x, found.numeric)
-            found = self._complete()
-            scores = found.scores(found.learner.directions.row(x, found.numeric))[0]
+            if found.journal is not None or found.learner.is_unfinished:
+                found = self._complete()
+            return found.learner.score_event(x, found.numeric, found.scales)
         except (InputError, TypeError, AttributeError):
             self._check(x)
             raise
-        return float(scores[0]) if len(scores) == 1 else scores
 
     def _scores_of(self, rows: Rows) -> F64:
         """Return f of each row, shape (rows, columns)."""
-        return self._complete().scores(rows)
+        found = self._complete()
+        return found.learner.scores(rows, found.scales)
 
     def _check(self, x: Any) -> None:
         """Raise the most specific error for an example that cannot be used."""
@@ -82,16 +76,18 @@ class LearningModel(model_file.Serializable):
         self._recover()
         return self._state
 
-    def _learn_event(self, x: Mapping[Hashable, Any], y: float, w: float = 1.0) -> None:
-        """Learn from one example of weight w."""
+    def _learn_event(
+        self, x: Mapping[Hashable, Any], y: float | None, w: float = 1.0, labels: Sequence[Any] = ()
+    ) -> None:
+        """Learn from one example of weight w; `y` is ``None`` if its label is new."""
         found = self._state
         try:
-            if not (found.is_direct and found.learner.learn_event(x, y, w, found.numeric)):
-                directions = found.learner.directions
-                row = directions.row(x, found.numeric).with_weight(w)
-                numeric = directions.with_numeric(x, found.numeric)
-                if not self._learn_alone(row, y, directions, numeric):
-                    self._learn(row, np.array([y], np.float64), directions, numeric)
+            if y is not None and found.is_direct and found.learner.learn_event(x, y, w, found.numeric):
+                return
+            directions = found.learner.directions
+            row, numeric = directions.learnable_row(x, found.numeric, w)
+            if y is None or not self._learn_alone(row, y, directions, numeric):
+                self._learn(row, np.array([y], np.float64), directions, numeric, labels)
         except (InputError, TypeError, AttributeError):
             self._check(x)
             raise
@@ -148,31 +144,6 @@ class LearningModel(model_file.Serializable):
                 found = replace(found, numeric=numeric_names.join_names(found.numeric, numeric))
             self._offer(self._weigh_rows(rows.part(done, last), y[done:last], found), y[done:last], found)
             done = last
-
-    def _learn_table(self, X: Any, y: F64, weights: F64, labels: Sequence[Any] = (), *, verbose: bool = False) -> None:
-        """Learn the rows of a table in order, except those of weight 0."""
-        directions, done = self._learner.directions, 0
-        self._check_labels([label for label, w in zip(labels, weights.tolist(), strict=False) if w > 0.0])
-        with progress_line("Learning", show=verbose) as tell:
-            for block, numeric in table_blocks(directions, X, self._state.numeric):
-                size = len(block.start) - 1
-                for first in range(0, size, SHOWN if verbose else max(1, size)):
-                    rows = block.part(first, min(first + SHOWN, size) if verbose else size)
-                    last = done + len(rows.start) - 1
-                    rows = rows._replace(weights=weights[done:last])
-                    self._learn_weighted(rows, y[done:last], directions, numeric, labels[done:last])
-                    done = last
-                    tell(done / len(y), f"{done:,} of {len(y):,} rows")
-
-    def _learn_weighted(
-        self, rows: Rows, y: F64, directions: Directions, numeric: numeric_names.NumericNames, labels: Sequence[Any]
-    ) -> None:
-        """Learn `rows` as :meth:`_learn` does, except those of weight 0."""
-        chosen = rows.weights > 0.0
-        if not chosen.all():
-            labels = [label for label, is_one in zip(labels, chosen, strict=True) if is_one] if labels else ()
-            rows, y = rows.where(chosen), y[chosen]
-        self._learn(rows, y, directions, numeric, labels)
 
     def _weigh_rows(self, rows: Rows, y: F64, found: State) -> Rows:
         """Return rows, which come after `found`, with the weights of their classes."""
@@ -235,22 +206,12 @@ class LearningModel(model_file.Serializable):
         if found.first is not None:
             first = (*found.first, (rows, y[0]))
             is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
-            return (
-                learned_again(found, first, self._wanted, type(self).__name__)
-                if is_due
-                else replace(found, first=first)
-            )
+            return restart(found, first, self._wanted, type(self).__name__) if is_due else replace(found, first=first)
         if found.upkeep is not None:
             read = journal.rows._replace(values=journal.read).part(0, learned)
             learner, upkeep = found.upkeep.observe(found.learner, read, y)
             return replace(found, learner=learner, upkeep=upkeep)
         return found
-
-    def _scores_in(self, X: Any) -> F64:
-        """Return f of each row of a table, shape (rows, columns)."""
-        found = self._complete()
-        blocks = table_blocks(found.learner.directions, X, found.numeric)
-        return np.concatenate([found.scores(rows) for rows, _ in blocks])
 
     @locked
     def _to_predict(self) -> Self:

@@ -64,10 +64,6 @@ class State:
         """Return the state with another journal; each event needs two, and `dataclasses.replace` is slow."""
         return State(self.learner, self.scales, self.first, self.labels, self.upkeep, self.numeric, own, journal)
 
-    def scores(self, rows: Rows) -> F64:
-        """Return f of each row, shape (rows, columns)."""
-        return self.learner.scores(rows, self.scales)
-
 
 class Journal(NamedTuple):
     """The examples of a step in progress: after an interruption it decides what to complete or to undo.

@@ -11,6 +11,7 @@ from river import base
 from streamkernel import learners, losses
 from streamkernel.errors import LabelError
 from streamkernel.estimators.several_targets import SeveralTargetsModel
+from streamkernel.estimators.tables import row_scores
 from streamkernel.estimators.targets import sigmoid
 from streamkernel.features.frames import native_frame
 from streamkernel.kernels import Kernel
@@ -36,7 +37,7 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
     loss : str or losses.Loss, default "logistic"
         ``"logistic"``, ``"squared_hinge"`` or ``"smooth_hinge"``: the loss of each label. The hinge losses have no
         probabilities; those are then a sigmoid of the scores.
-    learner : {"newton"} or learners.Newton, default "newton"
+    learner : "newton" or learners.Newton, default "newton"
         The learning algorithm. ``"dsg"`` is refused.
     max_features : int or "auto", default "auto"
         The largest number of random features, as for :class:`~streamkernel.KernelClassifier`.
@@ -198,7 +199,7 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores = self._scores_in(X)
+        scores = row_scores(self, X)
         up = 0.5 * (1.0 + np.tanh(0.5 * scores))
         return native_frame({name: up[:, t] for t, name in enumerate(self.targets)}, X)
 
@@ -215,5 +216,5 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores = self._scores_in(X)
+        scores = row_scores(self, X)
         return native_frame({name: scores[:, t] > 0.0 for t, name in enumerate(self.targets)}, X)

@@ -9,6 +9,7 @@ from river import base
 
 from streamkernel import learners, losses
 from streamkernel.estimators.several_targets import SeveralTargetsModel
+from streamkernel.estimators.tables import row_scores
 from streamkernel.estimators.targets import as_target
 from streamkernel.features.frames import native_frame
 from streamkernel.kernels import Kernel
@@ -36,7 +37,7 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
     loss : str or losses.Loss, default "square"
         ``"square"`` or ``"huber"``, or one of :mod:`streamkernel.losses` that has a second derivative: the loss of each
         target. δ of ``"huber"`` is twice the recent mean error of the target.
-    learner : {"newton"} or learners.Newton, default "newton"
+    learner : "newton" or learners.Newton, default "newton"
         The learning algorithm. ``"dsg"`` is refused.
     max_features : int or "auto", default "auto"
         The largest number of random features, as for :class:`~streamkernel.KernelClassifier`.
@@ -183,5 +184,5 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores = self._scores_in(X)
+        scores = row_scores(self, X)
         return native_frame({name: scores[:, t] for t, name in enumerate(self.targets)}, X)

@@ -12,6 +12,7 @@ from river import base
 from streamkernel import learners, losses, rules, step_sizes
 from streamkernel.errors import is_real
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.features.frames import n_rows, native_series
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
@@ -51,7 +52,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     nu : float, default 0.5
         The fraction ν of events with a score above 0, strictly between 0 and 1. It is also the regularisation: with a
         small value, f depends on few events and ranks less well.
-    learner : str, learners.DSG or None, default None
+    learner : str or learners.DSG or None, default None
         ``"dsg"``, or :class:`~streamkernel.learners.DSG` with its options. The default is `DSG` with
         ``rule=rules.DSG()``: a new block at each step, up to the cap. (The derivative has one sign, so `rules.CDSG`
         never finds an old block with a longer step.) With ``step_size="auto"`` the step is the constant 1/(500 ν), so
@@ -182,7 +183,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
             learned.
         """
         rows = n_rows(X)
-        self._learn_table(X, np.zeros(rows), np.ones(rows), verbose=verbose)
+        learn_table(self, X, np.zeros(rows), np.ones(rows), verbose=verbose)
 
     def score_many(self, X: IntoDataFrame) -> Any:
         """Return the score of each row of a data frame.
@@ -197,7 +198,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        return native_series(-self._scores_in(X)[:, 0], X)
+        return native_series(-row_scores(self, X)[:, 0], X)
 
     def _default_step(self) -> step_sizes.Step:
         return step_sizes.Constant(1.0 / (MEMORY * self.nu))

@@ -10,6 +10,7 @@ from river import base
 
 from streamkernel import learners, losses
 from streamkernel.estimators.explained import ExplainedModel
+from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import as_target
 from streamkernel.estimators.weighting import as_weight, weights_of
 from streamkernel.features.frames import n_rows, native_series, targets_of
@@ -41,10 +42,10 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         ``learner="dsg"``.
     tau : float or None, default None
         The quantile of ``loss="quantile"``, between 0 and 1; the median if it is ``None``.
-    learner : {"newton", "dsg"}, learners.Newton or learners.DSG, default "newton"
+    learner : "newton" or "dsg" or learners.Newton or learners.DSG, default "newton"
         As for :class:`~streamkernel.KernelClassifier`. The absolute, ε-insensitive, quantile and correntropy losses
         need ``"dsg"``.
-    max_features : int, "auto" or None, default "auto"
+    max_features : int or "auto" or None, default "auto"
         The largest number of random features, as for :class:`~streamkernel.KernelClassifier`.
     l2 : float, default 0.0
         The regularisation λ of the objective (λ/2)‖f‖² + E[ℓ(f(x), y)].
@@ -191,7 +192,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
     def explain_one(
         self, x: Mapping[Hashable, Any], *, method: str = "gradient", n_orders: int = 32
     ) -> dict[Hashable, float]:
-        """Return what each field of an example contributes to its prediction, in units of the target.
+        """Return the contribution of each field of an example to its prediction, in units of the target.
 
         Each field is compared with its running mean: the mean of its numbers, or for a string the frequencies of its
         values. Models with a `kernel` or ``learner="dsg"`` have no running means and compare with 0, as if the field
@@ -269,7 +270,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         """
         rows = n_rows(X)
         targets = np.array([as_target(target) for target in targets_of(y, rows)], np.float64)
-        self._learn_table(X, targets, weights_of(w, rows), verbose=verbose)
+        learn_table(self, X, targets, weights_of(w, rows), verbose=verbose)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the prediction for each row of a data frame.
@@ -284,7 +285,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        return native_series(self._scores_in(X)[:, 0], X)
+        return native_series(row_scores(self, X)[:, 0], X)
 
 
 def _loss(loss: str | losses.Loss, tau: float | None) -> str | losses.Loss:

@@ -12,6 +12,7 @@ from streamkernel import losses
 from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators.base import Choice, KernelModel
 from streamkernel.estimators.model_state import State
+from streamkernel.estimators.tables import learn_table
 from streamkernel.estimators.targets import as_label
 from streamkernel.estimators.weighting import as_weight, weights_of
 from streamkernel.features.frames import columns_of, n_rows
@@ -100,8 +101,7 @@ class SeveralTargetsModel(KernelModel):
         found = self._state
         try:
             directions = found.learner.directions
-            row = directions.row(x, found.numeric).with_weight(w)
-            numeric = directions.with_numeric(x, found.numeric)
+            row, numeric = directions.learnable_row(x, found.numeric, w)
             if not found.labels or not self._learn_alone(row, numbers, directions, numeric):
                 self._learn(row, numbers[None], directions, numeric, [names])
         except (InputError, TypeError, AttributeError):
@@ -118,7 +118,7 @@ class SeveralTargetsModel(KernelModel):
             if len(columns[name]) != rows:
                 raise ValueError(f"Expected as many targets as rows, got {len(columns[name])} and {rows} rows")
             numbers[:, t] = [self._number(y, f"y[{name!r}], row {i}") for i, y in enumerate(columns[name])]
-        self._learn_table(X, numbers, weights_of(w, rows), [names] * rows, verbose=verbose)
+        learn_table(self, X, numbers, weights_of(w, rows), [names] * rows, verbose=verbose)
 
     def _scores_by_target(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
         """Return f(x) of each target; empty before the first example."""

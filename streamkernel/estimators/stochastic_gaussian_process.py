@@ -38,7 +38,7 @@ class StochasticGaussianProcessRegressor(GaussianProcessRegressor):
         Number of random features in a block. ``"auto"`` is a quarter of `n_features`.
     batch_size : int, default 64
         Number of examples in a step.
-    step_size : float, step_sizes.Step or "auto", default "auto"
+    step_size : float or step_sizes.Step or "auto", default "auto"
         The step γ; ``"auto"`` is 1.
     cache_bytes : int, default 2**26
         Memory for cached directions, in bytes; it changes no prediction.

@@ -28,7 +28,7 @@ from numba.np.arrayobj import make_array
 
 from streamkernel.features.counter_rng import size_of
 from streamkernel.features.rows import I64
-from streamkernel.jit import inlined
+from streamkernel.jit import compiled, inlined, of_one_signature
 from streamkernel.jit.arena import array_at
 
 _TYPE = 8
@@ -123,8 +123,6 @@ class NameRecord:
 
     def has_moved(self, names: Sequence[Hashable]) -> bool:
         """Return whether equal names have come as other objects so often that the record should use these."""
-        if names[-1] is self.names[-1]:
-            return False
         if names[-1] is not self._strange[-1]:
             self._strange, self._times = names[-1:], 0
         self._times += 1
@@ -246,3 +244,17 @@ def sort(record):  # type: ignore[no-untyped-def]
         same &= columns[SORTED, j] == bits
         columns[SORTED, j] = bits
     return same
+
+
+@of_one_signature
+@compiled(allocates=False)
+def read_values(record, x, out):  # type: ignore[no-untyped-def]
+    """Set `out` to the values of the dictionary at address `x`, sorted by the hashes of its names; return whether it
+    could be read.
+    """
+    if not read(record, x):
+        return False
+    columns = parts_of(record)[0]
+    for j in range(record[_N]):
+        out[j] = columns[GIVEN].view(np.float64)[columns[ORDER, j]]
+    return True

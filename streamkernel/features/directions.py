@@ -18,7 +18,7 @@ import numpy as np
 from streamkernel.features import numeric_names
 from streamkernel.features.compiled_kernel import CompiledKernel
 from streamkernel.features.counter_rng import hash64
-from streamkernel.features.dictionaries import NameRecord
+from streamkernel.features.dictionaries import FAST, NameRecord, read_values
 from streamkernel.features.direction_store import Store, fill
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, I64, Rows, is_missing
@@ -63,7 +63,8 @@ class Directions:
     def __init__(self, plan: KernelProgram, block_size: int, cache_bytes: int, kept: I64 | None = None) -> None:
         self.plan, self.block_size, self.cache_bytes = plan, block_size, cache_bytes
         self.kept: I64 = np.zeros((1, 3), np.int64) if kept is None else np.ascontiguousarray(kept, np.int64)
-        plan.load(len(self.kept) > 1)
+        self.is_packed = len(self.kept) > 1
+        plan.load(self.is_packed)
         self.width = block_size * max(1, LANES // block_size)
         self._budget = cache_bytes // (4 * self.width * len(plan.parts))  # in (panel, name) pairs
         self.store = Store((0, 0, len(plan.parts), self.width))
@@ -73,7 +74,7 @@ class Directions:
         """Return the same directions, with a shared cache, for a kernel with other bandwidths."""
         twin: Directions = object.__new__(Directions)
         vars(twin).update(vars(self), plan=plan)
-        plan.load(len(self.kept) > 1)
+        plan.load(self.is_packed)
         return twin
 
     def apart(self) -> Directions:
@@ -95,18 +96,34 @@ class Directions:
     @property
     def kernel(self) -> CompiledKernel:
         """The compiled kernel with the cache; read the indices of names before it."""
-        return self.plan.compiled_kernel(self.store.table, self.kept)
+        return CompiledKernel(*self.plan.arrays, self.store.table, self.kept)
 
-    def row(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None) -> Rows:
-        """Return one example, sorted by the hashes of its names.
+    def row(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None, w: float = 1.0) -> Rows:
+        """Return one example of weight w, sorted by the hashes of its names.
 
         Raises
         ------
         InputError
             If a value is neither a number, a string nor missing, or a string where a number was learned.
         """
-        record, values = self._read(x, numeric)
-        return Rows(record.start, record.slots, record.hashes, record.readers, np.array(values), _ONE)
+        record = self.last
+        values = np.empty(len(record.names))
+        if type(x) is not FAST or not record.names or not read_values.call(record.memory, id(x), values):
+            record, given = self._read(x, numeric)
+            values = np.array(given)
+        weights = _ONE if w == 1.0 else np.array([w])
+        return Rows(record.start, record.slots, record.hashes, record.readers, values, weights)
+
+    def learnable_row(
+        self, x: Mapping[Hashable, Any], numeric: NumericNames, w: float = 1.0
+    ) -> tuple[Rows, NumericNames]:
+        """Return one example as :meth:`row` does, and the names that are known with it; `numeric` itself if there is no
+        new one.
+        """
+        record = self.last
+        row = self.row(x, numeric, w)
+        is_known = record.is_numeric and row.hashes is record.hashes
+        return row, numeric if is_known else self.with_numeric(x, numeric)
 
     def example(
         self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None
@@ -150,7 +167,7 @@ class Directions:
             x = self.plan.expand(x)
             record = self._record(tuple(x))
             values = array("d", record.get(x))
-        elif names and record.has_moved(names):
+        elif names and names[-1] is not record.names[-1] and record.has_moved(names):
             record = self.store.keep(names, record.with_names(names))
         if not self.plan.transforms:
             self.last = record
@@ -259,6 +276,12 @@ class Directions:
         table[: len(old), : old.shape[1]] = old
         hashes = np.zeros(names, np.uint64)
         hashes[: len(store.hashes)] = store.hashes
-        fill(self.plan.compiled_kernel(table, self.kept), self.block_size, hashes[: len(store.places)], len(old), 0)
+        fill(
+            CompiledKernel(*self.plan.arrays, table, self.kept),
+            self.block_size,
+            hashes[: len(store.places)],
+            len(old),
+            0,
+        )
         store.hashes = hashes
         store.table = table

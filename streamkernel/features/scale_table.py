@@ -87,9 +87,9 @@ def place_of(table, key):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False, error_model="numpy")
 def _newness(counts):  # type: ignore[no-untyped-def]
-    """Return what a name without a scale is divided by: it is as rare as what one example has had.
+    """Return the divisor of a name without a scale, which is that of a name in a single example.
 
-    Of the examples when the scales were taken, so that models that continue from one divide by the same.
+    The number of examples is that when the scales were taken, so models that continue from one divide by the same.
     """
     return max(1.0, LIGHT * math.sqrt(math.sqrt(counts.taken))) if counts.edition == BY_COUNTS else 1.0
 
@@ -125,7 +125,7 @@ def has_room(scales, new):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False, error_model="numpy")
 def unit_of(c, s):  # type: ignore[no-untyped-def]
-    """Return what values are divided by."""
+    """Return the divisor of values."""
     if s > 0.0:
         return s
     return abs(c) if abs(c) >= LEAST_SPREAD else 1.0
@@ -175,7 +175,7 @@ def centre_and_unit(scales, key):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False, error_model="numpy")
 def unit_and_slope(scales, key, t):  # type: ignore[no-untyped-def]
-    """Return what values of a name are divided by, and the derivative of the bend where a value comes to t.
+    """Return the divisor of a name's values, and the derivative of the bend where a value comes to t.
 
     Both are 1 where nothing is scaled, and 0 where the name has no scale or does not vary.
     """

@@ -189,7 +189,7 @@ class ExpandedFunction(Learner):
         """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
         return embed_rows(self.numbers, self.directions, rows, self.n_blocks)
 
-    def score_event(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None) -> Any:
+    def score_event(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None, scales: Any = None) -> Any:
         """Return f at one example, a float, or an array of shape (columns,) if there are several.
 
         Raises

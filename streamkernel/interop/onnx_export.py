@@ -36,7 +36,7 @@ def to_onnx(model: Any, features: Sequence[Hashable] | None = None) -> ModelProt
 
     Parameters
     ----------
-    model : KernelClassifier, KernelRegressor or Pipeline
+    model : KernelClassifier or KernelRegressor or Pipeline
         A model, which does not change. A pipeline may have River's ``StandardScaler``, ``MinMaxScaler`` or
         ``MaxAbsScaler`` in front of it.
     features : list of str or None, default None

@@ -18,12 +18,11 @@ from streamkernel.features.compiled_kernel import (
     PHASE,
     SKETCH,
     TABLE_SIZE,
-    CompiledKernel,
 )
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.features.evaluate import combine
 from streamkernel.features.feature_maps import form
-from streamkernel.features.rows import F32, F64, I64, DerivedName, Rows, numbers
+from streamkernel.features.rows import F64, I64, DerivedName, Rows, numbers
 
 if TYPE_CHECKING:
     from streamkernel.kernels.base import Kernel, SimpleKernel, X
@@ -114,6 +113,8 @@ class KernelProgram:
             )  # fmt: skip
         self.weights: F64 = np.sqrt([term.weight for term in self.terms])
         self.factors = np.array([[i in term.parts for i in range(len(found))] for term in self.terms], np.uint8)
+        self.arrays = self.parts_compiled, self.weights, self.factors  # the first three of a CompiledKernel
+        self.transforms = bool(self._spaces)  # whether examples have to be expanded before they are read
         self._made_of = self.kernel, seed, in_blocks
 
     def __reduce__(self) -> tuple[type[KernelProgram], tuple[Kernel, int, bool]]:
@@ -132,10 +133,6 @@ class KernelProgram:
             form.require(part.part.form)
         if len(self.parts) > 1:
             combine.require(0)
-
-    def compiled_kernel(self, cache: F32, kept: I64) -> CompiledKernel:
-        """Return the kernel as compiled code reads it."""
-        return CompiledKernel(self.parts_compiled, self.weights, self.factors, cache, kept)
 
     def add(self, part: SimpleKernel, view: PartView) -> list[Term]:
         """Add a part that reads `view`, and return its one term."""
@@ -159,11 +156,6 @@ class KernelProgram:
     def is_plain(self) -> bool:
         """Whether it is one stationary kernel: phases of projections of the example as it is."""
         return len(self.parts) == 1 and not self._spaces and self.parts[0][0].part.form in (PHASE, MULTI_SCALE)
-
-    @property
-    def transforms(self) -> bool:
-        """Whether examples have to be expanded before they are read."""
-        return bool(self._spaces)
 
     @property
     def is_sketch(self) -> bool:

@@ -221,7 +221,7 @@ class Learner:
     @property
     def is_packed(self) -> bool:
         """Whether the first blocks contain features that were kept by pruning."""
-        return len(self.directions.kept) > 1
+        return self.directions.is_packed
 
     def features_at(self, positions: I64) -> I64:
         """Return block, index and scale of the features at these positions, as `features.compiled_kernel` does."""

@@ -34,7 +34,7 @@ class Newton:
         that is less.
     joint : bool, default False
         Take one Newton step over all blocks from the first example.
-    step_size : float, step_sizes.Step or "auto", default "auto"
+    step_size : float or step_sizes.Step or "auto", default "auto"
         The step γ of the constant steps, in units of 1/k(x, x). ``"auto"`` is 0.75 divided by the bound on the second
         derivative of the loss.
 
@@ -82,7 +82,7 @@ class DSG:
     rule : rules.Rule, default rules.CDSG()
         The choice of a new block or an old block at each step. `CDSG` adds a block only where no old block reduces
         the loss as much.
-    step_size : float, step_sizes.Step or "auto", default "auto"
+    step_size : float or step_sizes.Step or "auto", default "auto"
         The step γ, by which a step moves one block, used unchanged for every kernel. With ``"auto"`` a step
         moves all blocks, the rule only decides whether a block is added, and the step size follows from the gradients
         so far (distance over gradients; Ivgi, Hinder and Carmon 2023). It adapts to the number and size of blocks, the

@@ -17,7 +17,7 @@ from streamkernel.merging.numbers import add_parts
 
 
 def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what :class:`~streamkernel.features.scaling.Scales` is restored from.
+    """Return the tensors of the merged :class:`~streamkernel.features.scaling.Scales`.
 
     With k presences of mean m and sum of squares M, taken about one c for all parts of a name (Chan, Golub and LeVeque
     1983), s = k(m - c) and q = M + k(m - c)² of the parts add up, as counts do; what they have of the base counts once.

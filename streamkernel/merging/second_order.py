@@ -81,12 +81,12 @@ def summarize(f: SecondOrderLearner, before: int | None = None) -> SecondOrderSu
 def merge(
     fresh: SecondOrderLearner, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64
 ) -> dict[str, Any]:
-    """Return what `fresh`, which has learned nothing, is to be restored from.
+    """Return the tensors from which the untrained function `fresh` is restored.
 
     With A = RᵀR and the part ρ_i of A_0 that is left in A_i, since each forgets on its own, and λ that came for it,
     and the part ρ of A_0 that one model would have left that forgets by γ an example,
 
-        A = ρA_0 + (1 - ρ)λI + Σ (A_i - ρ_iA_0 - (1 - ρ_i)λI),   ρ = γⁿ
+    A = ρA_0 + (1 - ρ)λI + Σ (A_i - ρ_iA_0 - (1 - ρ_i)λI),   ρ = γⁿ
         w = A⁻¹(ρA_0w_0 + Σ (A_iw_i - ρ_iA_0w_0))
 
     A group that was not yet in the function 0 has ρ = ρ_i = 0. The weights v of the mixture, which forget soon, are
@@ -156,7 +156,7 @@ def merge(
 
 
 def _recency(parts: Sequence[SecondOrderSummary]) -> dict[str, Any]:
-    """Return what is known together of how groups that forget do."""
+    """Return the merged recent losses of forgetting groups, as tensors."""
     restarted, compared = zip(*[part.numbers[["restarted", "compared_at"]].item() for part in parts], strict=True)
     return mixture_files.recency_tensors(max(restarted), min(compared), np.sum([part.recent for part in parts], axis=0))
 
@@ -244,7 +244,7 @@ def _gram(factor: Any) -> F64:
 
 
 def _prior_left(f: SecondOrderLearner, before: int, g: int) -> float:
-    """Return what part of A_0 is left in the factor of a group."""
+    """Return the remaining share of A_0 in the factor of a group."""
     kept = float(f.arrays.kept[g])
     if kept == 1.0:
         return 1.0

@@ -35,7 +35,7 @@ class Posterior(Protocol):
         """Return the variance of f(x) for each row."""
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learned."""
+        """Return the learned state."""
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Take over what has been learned; raises a ValueError if it does not fit."""
@@ -50,7 +50,7 @@ def pieces(rows: Rows) -> Iterator[tuple[slice, Rows]]:
 
 
 def join(parts: Iterator[F64]) -> F64:
-    """Return what was computed for parts of rows as one array."""
+    """Return the results for parts of rows as one array."""
     return np.concatenate([np.zeros(0), *parts])
 
 

@@ -64,7 +64,7 @@ class Recursive:
         return self.noise * join(self.linear.spread(self.features(piece)) for _, piece in pieces(rows))
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learned."""
+        """Return the learned state."""
         return self.linear.tensors() | {"count": np.array([self.examples], np.int64)}
 
     def restore(self, tensors: Mapping[str, Any]) -> None:

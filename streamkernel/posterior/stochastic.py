@@ -77,7 +77,7 @@ class RidgeFunctions:
         return found
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learned, as arrays that share nothing with this."""
+        """Return the learned state as arrays that share nothing with this object."""
         return {"alpha": self.alpha.copy()}
 
     def restore(self, tensors: Mapping[str, Any], blocks: int) -> None:
@@ -170,7 +170,7 @@ class OperatorVariance:
         return a
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learned, as arrays that share nothing with this."""
+        """Return the learned state as arrays that share nothing with this object."""
         stacked = np.concatenate([np.zeros((0, self.width)), *self.theta])
         return {"theta": stacked, "theta.rows": np.array([len(column) for column in self.theta], np.int64)}
 

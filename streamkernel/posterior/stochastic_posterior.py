@@ -86,7 +86,7 @@ class Stochastic:
                 self._learned = self._after_step(batch, np.array([[target] for _, target in pending]))
 
     def _after_step(self, rows: Rows, y: F64) -> _Learned:
-        """Return what is known after a step on a batch."""
+        """Return the state after a step on a batch."""
         f, A, steps_taken, _ = self._learned
         n = (steps_taken + 1) * self._batch
         gamma, nu = float(self._step(steps_taken + 1)), self.noise / n
@@ -137,7 +137,7 @@ class Stochastic:
         return math.sqrt(self._blocks) * self._phis[1](self._phis[1].directions.adopt_rows(rows))
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learned."""
+        """Return the learned state."""
         f, A, steps_taken, pending = self._learned
         learned = {f"mean.{name}": tensor for name, tensor in f.tensors().items()} | A.tensors()
         counters = {"count": np.array([steps_taken], np.int64)}

@@ -13,7 +13,7 @@ from streamkernel.features.rows import F32, I64
 from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.second_order import growth, metric, priors, steps
+from streamkernel.second_order import growth, metric, priors
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear_state import new_linear, with_more_room
@@ -49,11 +49,6 @@ class Arrangement(NamedTuple):
         numbers = self.state.numbers[0]
         own = numbers["k_xx"] or numbers["mean_square"] or 1.0
         return float(self.state.priors[g] * own * self.table[g, 0])
-
-    @property
-    def is_spread(self) -> bool:
-        """Whether steps are spread over the events after them."""
-        return self.groups.squares > steps.SPREAD
 
     def squared_norm(self) -> float:
         """Return ‖w‖² of the mixed function."""

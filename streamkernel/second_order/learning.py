@@ -104,7 +104,7 @@ def steps_of(w, a):  # type: ignore[no-untyped-def]
     error_model="numpy",
 )
 def _learn_row(state, scales, kernel, rows, given, example, options, room):  # type: ignore[no-untyped-def]
-    """Learn an example, and return what came of it.
+    """Learn an example, and return a status.
 
     An example of the weight w counts as w ones: it has wℓ' and wℓ'' where a Newton step is taken.
 

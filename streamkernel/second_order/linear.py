@@ -251,7 +251,7 @@ def fade(linear, k, seen, kept, l2, least, room):  # type: ignore[no-untyped-def
 
 @inlined(allocates=False)
 def _solve(factor, x):  # type: ignore[no-untyped-def]
-    """Set x to (RᵀR)⁻¹x for the first entries of R, and return what xᵀ(RᵀR)⁻¹x was."""
+    """Set x to (RᵀR)⁻¹x for the first entries of R, and return xᵀ(RᵀR)⁻¹x of the old x."""
     n = len(x)
     for i in range(n):
         if x[i] != 0.0:

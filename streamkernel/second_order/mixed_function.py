@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from streamkernel import losses, step_sizes
-from streamkernel.features import kept_features
 from streamkernel.features.directions import Directions
-from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.features.scale_table import COUNTS, SCALE, ScalesState
 from streamkernel.features.scaling import Scales
@@ -20,7 +18,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import state
 from streamkernel.learners.base import Learner
-from streamkernel.second_order import evaluation, growth, learning, mixture_files, newton_step, recency, steps
+from streamkernel.second_order import evaluation, growth, learning, newton_step, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.derivatives import derivatives
 from streamkernel.second_order.gradients import embed_rows
@@ -167,10 +165,8 @@ class MixedFunction(Learner):
         """Targets, which divide the columns among them."""
         return len(self._live.state.numbers)
 
-    @property
-    def directions(self) -> Directions:  # type: ignore[override]  # it is replaced together with the arrays
-        """The random directions of its features."""
-        return self._live.directions
+    directions: Directions = property(attrgetter("_live.directions"))  # type: ignore[assignment]  # replaced with the arrays
+    """The random directions of its features."""
 
     @property
     def arrays(self) -> MixtureState:
@@ -186,11 +182,6 @@ class MixedFunction(Learner):
     def table(self) -> I64:
         """Blocks, bandwidth and first example of each group."""
         return self._live.table
-
-    @property
-    def has_metric(self) -> bool:
-        """Whether gradients are collected for a metric; a pruned function only keeps its metrics."""
-        return self._arranger.has_metric and not self.is_packed
 
     @property
     def kernel(self) -> Kernel:
@@ -243,11 +234,6 @@ class MixedFunction(Learner):
         """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
         return embed_rows(self._live.state, self.directions, rows, self.n_positions)
 
-    def score_event(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None) -> Any:
-        """Return f at one example, a float, or an array of shape (columns,) if there are several."""
-        scores = self.scores(self.directions.row(x, numeric))[0]
-        return float(scores[0]) if len(scores) == 1 else scores
-
     def scores(self, rows: Rows, scales: Scales | None = None) -> F64:
         """Return f at each of `rows`, shape (rows, columns).
 
@@ -292,16 +278,6 @@ class MixedFunction(Learner):
         out = np.empty((len(rows.start) - 1, others, len(function.level)))
         evaluation.scores_of_others(function, NOT_SCALED, rows, rows, out)
         return out
-
-    def tensors(self) -> dict[str, Any]:
-        """Return the learned state as arrays that share nothing with this function."""
-        steps.advance(self._live.state, True)
-        numbers = self.numbers
-        return self.to_predict() | self.groups.tensors(int(numbers["buffered"]), bool(numbers["working"]))
-
-    def to_predict(self) -> dict[str, Any]:
-        """Return the part of :meth:`tensors` needed for predictions, which is small."""
-        return mixture_files.tensors_to_predict(self._live, kept_features.pack(self.directions.kept))
 
     @property
     def outputs(self) -> int:

@@ -4,36 +4,33 @@ mixture.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
 from streamkernel import step_sizes
-from streamkernel.features import kept_features
-from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import NumericNames
-from streamkernel.features.rows import F64, I64, Rows
+from streamkernel.features.rows import F64, Rows
 from streamkernel.features.scaling import Scales
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
-from streamkernel.second_order import learning, linear_files, mixture_files, newton_step, priors, recency, steps
+from streamkernel.second_order import learning, newton_step, priors, recency, steps
 from streamkernel.second_order.columns import with_column
-from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.learning import LearningRows
 from streamkernel.second_order.learning_room import LearningOptions
-from streamkernel.second_order.mixed_function import NOT_SCALED, MixedFunction
-from streamkernel.second_order.mixture_state import OWNER, Group
+from streamkernel.second_order.mixed_function import NOT_SCALED
+from streamkernel.second_order.mixture_state import OWNER
 from streamkernel.second_order.restructuring import with_new_groups, with_restart
+from streamkernel.second_order.stored_mixture import StoredMixture
 
 FOLLOW = 0.075
 """The step of the level, over the loss's curvature."""
 
 
-class SecondOrderLearner(MixedFunction):
+class SecondOrderLearner(StoredMixture):
     """A mixture that learns, as `streamkernel.second_order.learning` explains.
 
     Parameters are those of :class:`~streamkernel.second_order.mixed_function.MixedFunction`.
@@ -73,6 +70,16 @@ class SecondOrderLearner(MixedFunction):
         live.state.priors[:] = live.state.priors[owners]
         return twin
 
+    @property
+    def has_metric(self) -> bool:
+        """Whether gradients are gathered for a metric; a function that was pruned only keeps those it has."""
+        return self._arranger.has_metric and not self._live.directions.is_packed
+
+    def score_event(self, x: Mapping[Hashable, Any], numeric: NumericNames, scales: Scales | None) -> Any:
+        """Return f at one example, a float, or an array of shape (columns,) if there are several."""
+        found = self.scores(self._live.directions.row(x, numeric), scales)
+        return found.item() if found.size == 1 else found[0]
+
     def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: NumericNames) -> bool:
         """Return false: learning an example takes more than one call."""
         return False
@@ -92,7 +99,7 @@ class SecondOrderLearner(MixedFunction):
         status, _ = self._learn_directly(live.state, scaling, live.directions.kernel, examples, 0, 1, options)
         if status != state.DONE:
             return False
-        if live.is_spread:
+        if live.groups.is_spread:
             self._advance_directly(live.state, False)
         return True
 
@@ -150,12 +157,12 @@ class SecondOrderLearner(MixedFunction):
                 )
             if status == state.DIVERGED:
                 raise self._divergence_error(y[done])
-        if self._live.is_spread:
+        if self._live.groups.is_spread:
             self._advance_directly(self._live.state, False)
 
     def _of_targets(self, y: float | F64, n: int) -> F64:
         """Return the targets of n rows as compiled code reads them, shape (rows, targets)."""
-        return np.ascontiguousarray(y, np.float64).reshape(n, self.n_targets)
+        return np.ascontiguousarray(y, np.float64).reshape(n, len(self._live.state.numbers))
 
     def _gammas(self, n: int) -> F64:
         """Return γ of the next constant steps."""
@@ -183,7 +190,7 @@ class SecondOrderLearner(MixedFunction):
         numbers = self.numbers
         batch, seen = int(numbers["buffered"]), int(numbers["examples"])
         due = newton_step.due(seen, self.batch_size, self._forgetting)
-        is_due, is_spread = batch >= max(due, 1), self._live.is_spread
+        is_due, is_spread = batch >= max(due, 1), self._live.groups.is_spread
         if is_due or not is_spread:
             self._complete()
         if is_due:
@@ -276,45 +283,3 @@ class SecondOrderLearner(MixedFunction):
         """Take over the linear functions of another function, which must not be used any more."""
         live = self._live
         self._live = live._replace(state=live.state._replace(linear=other.arrays.linear))
-
-    def with_groups(self, kept: I64, groups: Sequence[Group]) -> dict[str, Any]:
-        """Return the tensors for :meth:`restore` with groups of the kept features instead of the present groups."""
-        numbers = self.numbers.copy()
-        numbers["buffered"] = 0
-        learned = self.to_predict() | state.pack_learned(numbers)
-        return learned | {"kept": kept} | Groups(groups, [0] * len(groups)).tensors(0)
-
-    def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:
-        """Restore the state that :meth:`tensors` of a function with the same parameters returned.
-
-        Without `to_learn`, the result of :meth:`to_predict` is enough.
-
-        Raises
-        ------
-        ValueError
-            If a tensor is missing, does not fit, or holds what no function learns.
-        """
-        learned = self._read_learned(tensors)
-        forgetting = self._arranger.forgetting if mixture_files.has_forgetting(tensors) else ()
-        self._arranger = replace(
-            self._arranger,
-            linear=linear_files.count(tensors),
-            window=linear_files.window(tensors),
-            forgetting=forgetting,
-        )
-        features, directions = kept_features.unpack(tensors), self.directions
-        if features is not None:
-            self.block_size, rest = divmod(len(features) - 1, self.most_blocks)
-            if rest or not self.block_size:
-                raise ValueError(f"expected features of {self.most_blocks} blocks as kept, got {len(features) - 1}")
-            self._arranger = replace(self._arranger, outputs=self.block_size * directions.plan.outputs)
-            directions = Directions(directions.plan, self.block_size, directions.cache_bytes, features)
-        self._live = mixture_files.restore(
-            tensors,
-            learned,
-            self._first(directions, self._live.state.numbers),
-            self._arranger,
-            self._kernel,
-            longest_batch=max(self.batch_size, newton_step.LONGEST_BATCH),
-            to_learn=to_learn,
-        )

@@ -67,7 +67,7 @@ def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[st
 
 
 def _pack_targets(numbers: Any) -> dict[str, Any]:
-    """Return what several targets have of their own; nothing of a single one."""
+    """Return the state of each target, or nothing for a single target."""
     return {} if len(numbers) == 1 else {TARGETS: np.array([numbers[name] for name in _OF_TARGETS])}
 
 

@@ -38,13 +38,13 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
     loss : str or losses.Loss, default "logistic"
         As for :class:`streamkernel.KernelClassifier`, like all parameters except `shuffle` and `verbose`.
         With ``"logistic"`` and ``"softmax"`` there is `predict_proba`.
-    learner : str, learners.Newton or learners.DSG, default "newton"
+    learner : str or learners.Newton or learners.DSG, default "newton"
         What learns: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
-    max_features : int, "auto" or None, default "auto"
+    max_features : int or "auto" or None, default "auto"
         Cap on the number of random features.
     l2 : float, default 0.0
         Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
-    class_weight : dict, "balanced" or None, default None
+    class_weight : dict or "balanced" or None, default None
         Weights by class; ``"balanced"`` weighs by the examples of each class so far, in the order of the rows.
     pruning : upkeep.Pruning or None, default None
         Prune the model from time to time.

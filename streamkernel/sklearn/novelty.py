@@ -9,7 +9,7 @@ from sklearn.base import OutlierMixin
 
 from streamkernel import learners
 from streamkernel.estimators import novelty
-from streamkernel.estimators.batches import row_scores
+from streamkernel.estimators.tables import row_scores
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
 from streamkernel.sklearn.online import OnlineEstimator

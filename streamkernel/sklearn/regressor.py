@@ -31,9 +31,9 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
         As for :class:`streamkernel.KernelRegressor`, like all parameters except `shuffle` and `verbose`.
     tau : float or None, default None
         The quantile that ``loss="quantile"`` learns.
-    learner : str, learners.Newton or learners.DSG, default "newton"
+    learner : str or learners.Newton or learners.DSG, default "newton"
         What learns: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
-    max_features : int, "auto" or None, default "auto"
+    max_features : int or "auto" or None, default "auto"
         Cap on the number of random features.
     l2 : float, default 0.0
         Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].

@@ -143,7 +143,7 @@ class DSPDC(BaseEstimator):
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
-        """Return what kind of estimator this is: a regressor for the square loss, otherwise a classifier."""
+        """Return the kind of estimator: a regressor for the square loss, otherwise a classifier."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.required = True

@@ -59,7 +59,7 @@ class LastTarget(HistoryTransformer):
         ----------
         x : dict
             The features by name.
-        y : float, label or None, default None
+        y : float or label or None, default None
             The target.
         """
         if y is None:

@@ -317,9 +317,12 @@ def test_a_transaction_shows_nothing_before_it_is_committed(servers, options):
         "a": b"1",
         "streamkernel.stream": b"s",
         "streamkernel.position": b"[3,1]",
+        "__connect.errors.connector.name": b"streamkernel",
         "__connect.errors.stage": b"VALUE_CONVERTER",
         "__connect.errors.exception.class.name": b"streamkernel.errors.InputError",
         "__connect.errors.exception.message": b"Expected more",
+        "__streams.errors.exception": b"streamkernel.errors.InputError",
+        "__streams.errors.message": b"Expected more",
         "streamkernel.kind": b"unreadable",
         "streamkernel.member": b"me",
     }

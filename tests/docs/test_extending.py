@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how_to" / "extending.md").read_text()
 BLOCK = re.compile(r'```(python|diff) title="([\w./]+)"\n(.*?)```', re.DOTALL)
-CHANGES = {"loss": "LogCosh", "kernel": "hyperbolic", "source": "test_sqlite"}
+CHANGES = {"loss": "LogCosh", "kernel": "hyperbolic", "source": "test_sqlite", "sink": "test_sqlite_sink"}
 
 
 def blocks(change: str) -> list[tuple[str, str, str]]:

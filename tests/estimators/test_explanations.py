@@ -218,11 +218,16 @@ def test_more_labels_have_log_probabilities():
         assert sum(found["a"] for found in each) == pytest.approx(0.0, abs=1e-9)
 
 
+def scores(model, rows):
+    """Return f of each row."""
+    return model._learner.scores(rows, model._state.scales)[:, 0]
+
+
 def mean_score(model, x):
     """Return f at the mean of the fields of x."""
     compared = compare(model._state, x)
     nothing = np.zeros((1, len(x)), bool)
-    return float(model._state.scores(compared.rows(model._learner.directions, nothing))[0, 0])
+    return float(scores(model, compared.rows(model._learner.directions, nothing))[0])
 
 
 @pytest.mark.parametrize("n_orders", [1, 2, 3, 32], ids=str)
@@ -255,7 +260,7 @@ def test_all_sets_and_many_orders_agree(grown):
         compared = compare(model._state, x)
         directions = model._learner.directions
         found = explaining._over_orders(
-            lambda sets, own=compared, its=directions: model._state.scores(own.rows(its, sets))[:, 0], len(x), 4000, 0
+            lambda sets, own=compared, its=directions: scores(model, own.rows(its, sets)), len(x), 4000, 0
         )
         np.testing.assert_allclose(found, [exact[name] for name in compared.fields], atol=0.05)
 

@@ -125,6 +125,10 @@ class ConfluentConsumer(Consumer):
         (found,) = self._ask(self._kafka.committed, [TopicPartition(*partition)], COMMIT_SECONDS)
         return int(found.offset) if found.offset >= 0 else None
 
+    def committed_with_note(self, partition: Partition) -> tuple[int, str] | None:
+        (found,) = self._ask(self._kafka.committed, [TopicPartition(*partition)], COMMIT_SECONDS)
+        return (int(found.offset), found.metadata or "") if found.offset >= 0 else None
+
     def partitions_of(self, topic: str) -> list[Partition]:
         found = self._ask(self._kafka.list_topics, topic, COMMIT_SECONDS).topics
         return [Partition(topic, number) for number in sorted(found[topic].partitions)]

@@ -52,14 +52,22 @@ class ConfluentProducer(Producer):
         if self._is_transactional:
             self._kafka.init_transactions(COMMIT_SECONDS)
 
-    def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        headers: Sequence[tuple[str, bytes]],
+        partition: int | None = None,
+    ) -> None:
+        number = -1 if partition is None else partition
         try:
             self._begin()
             try:
-                self._kafka.produce(topic, value, key, headers=list(headers) or None)
+                self._kafka.produce(topic, value, key, number, headers=list(headers) or None)
             except BufferError:
                 self.flush()
-                self._kafka.produce(topic, value, key, headers=list(headers) or None)
+                self._kafka.produce(topic, value, key, number, headers=list(headers) or None)
             self._sent += 1
             if self._sent % HEARD_EVERY == 0:
                 self._kafka.poll(0)

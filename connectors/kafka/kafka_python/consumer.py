@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer
@@ -97,6 +98,10 @@ class PythonConsumer(Consumer):
     def committed(self, partition: Partition) -> int | None:
         found = self._ask(self._kafka.committed, to_client([partition])[0])
         return None if found is None or found < 0 else int(found)
+
+    def committed_with_note(self, partition: Partition) -> tuple[int, str] | None:
+        found = self._ask(partial(self._kafka.committed, metadata=True), to_client([partition])[0])
+        return None if found is None or found.offset < 0 else (int(found.offset), found.metadata or "")
 
     def partitions_of(self, topic: str) -> list[Partition]:
         return [Partition(topic, number) for number in sorted(self._kafka.partitions_for_topic(topic))]

@@ -47,12 +47,19 @@ class PythonProducer(Producer):
                 reason = describe_error(error)
                 raise UnavailableError(f"Expected Kafka to accept this client as {name}, got {reason}") from error
 
-    def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        headers: Sequence[tuple[str, bytes]],
+        partition: int | None = None,
+    ) -> None:
         try:
             if self._is_transactional and not self._open:
                 self._kafka.begin_transaction()
                 self._open = True
-            self._last = self._kafka.send(topic, value, key=key, headers=list(headers))
+            self._last = self._kafka.send(topic, value, key=key, headers=list(headers), partition=partition)
             self._last.add_errback(self._keep_error)
         except KafkaError as error:
             raise CommitRefusedError(describe_error(error)) from error

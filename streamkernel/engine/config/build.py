@@ -38,6 +38,7 @@ __all__ = [
     "build",
     "build_step",
     "build_step_at",
+    "check",
     "datasets",
     "find_kind",
     "metrics",
@@ -84,6 +85,11 @@ def build(spec: Spec, catalogue: Catalogue, where: str) -> Any:
     got "StandardScalr"; did you mean "StandardScaler"?
     """
     return _make(*_kind_and_parameters(spec, catalogue, where), where)
+
+
+def check(spec: Spec, catalogue: Catalogue, where: str) -> None:
+    """Raise the ConfigError of :func:`build` for a table whose parameters are wrong, without making the object."""
+    _arguments(*_kind_and_parameters(spec, catalogue, where), where)
 
 
 def build_step(spec: Spec, where: str) -> base.Transformer:
@@ -171,6 +177,14 @@ def _kind_and_parameters(spec: Any, catalogue: Catalogue, where: str) -> tuple[t
 
 
 def _make(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[str] = ()) -> Any:
+    arguments = _arguments(kind, given, where, other_keys)
+    try:
+        return kind(**arguments)
+    except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
+        raise ConfigError(of_error(where, error)) from error
+
+
+def _arguments(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[str] = ()) -> dict[str, Any]:
     parameters = settable(kind)
     known = [*parameters, *other_keys]
     problems = [unknown_key(where, key, known) for key in given if key not in parameters]
@@ -192,10 +206,7 @@ def _make(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[st
             problems += error.problems
     if problems:
         raise ConfigError(*problems)
-    try:
-        return kind(**arguments)
-    except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
-        raise ConfigError(of_error(where, error)) from error
+    return arguments
 
 
 def by_label(value: Any) -> Any:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from river import base, compose
 
+from connectors.registry import SINKS
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.config import build
 from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_toml
+from streamkernel.engine.config.registered import check_registered
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.sources import build_source
 from streamkernel.engine.config.values import predictions_writer
@@ -40,6 +42,7 @@ def check_config(settings: Settings) -> None:
         lambda: _check_additions(settings),
         lambda: _check_state(settings),
         lambda: _check_kafka(settings),
+        lambda: _check_sink(settings),
         lambda: build_source(settings).close(),
     )
 
@@ -118,6 +121,11 @@ def _check_additions(settings: Settings) -> None:
         raise ConfigError(f"coverage: expected a model that predicts one label or one number, got {got}")
     if settings.sink.explain and not is_explainable(settings.estimator_class):
         raise ConfigError(f"sink.explain: expected a model with explain_one, got {build.type_of(settings.model)}")
+
+
+def _check_sink(settings: Settings) -> None:
+    if settings.sink.parameters:
+        check_registered(SINKS, settings.sink.parameters, "sink.predictions", settings.folder)
 
 
 def _check_kafka(settings: Settings) -> None:

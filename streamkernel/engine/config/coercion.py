@@ -6,6 +6,7 @@ import collections.abc
 import datetime as dt
 import inspect
 import json
+import os
 import types
 import typing
 from pathlib import Path
@@ -112,10 +113,11 @@ def takes_paths(annotation: Any) -> bool:
 
     Examples
     --------
-    >>> takes_paths(str | Path), takes_paths(str | None)
-    (True, False)
+    >>> takes_paths(str | Path), takes_paths(str | os.PathLike[str]), takes_paths(str | None)
+    (True, True, False)
     """
-    return annotation is Path or any(map(takes_paths, get_args(annotation)))
+    is_path = annotation is Path or get_origin(annotation) is os.PathLike
+    return is_path or any(map(takes_paths, get_args(annotation)))
 
 
 def fit_value(value: Any, annotation: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from pydantic import ValidationError, model_validator
 
 from streamkernel.engine.config import sources
 from streamkernel.engine.config.checks import check_config, check_label
+from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.kafka import kafka_problems
 from streamkernel.engine.config.messages import ConfigError
 from streamkernel.engine.config.settings import Settings
@@ -81,6 +83,9 @@ class Config(Settings):
 def load_config(path: str | Path) -> Config:
     """Return the configuration in a TOML file; relative paths in it are relative to its folder.
 
+    Texts may refer to variables of the environment and to files, and variables may set keys, as in
+    :class:`~streamkernel.engine.config.environment.Resolved`.
+
     Raises
     ------
     ConfigError
@@ -96,8 +101,8 @@ def load_config(path: str | Path) -> Config:
     try:
         content = path.read_bytes()
         text = content.decode("utf-8-sig")
-        data = tomllib.loads(text)
-        return Config.model_validate(data, context={"folder": path.absolute().parent})
+        resolved = Resolved(tomllib.loads(text), os.environ, path.absolute().parent)
+        return Config.model_validate(resolved.data, context={"folder": path.absolute().parent, "resolved": resolved})
     except OSError as error:
         raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     except UnicodeDecodeError as error:
@@ -106,4 +111,5 @@ def load_config(path: str | Path) -> Config:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(syntax_problem(path, text, str(error))) from error
     except ValidationError as error:
-        raise ConfigError(*dict.fromkeys(problems_of(error, data, Config))) from error
+        problems = dict.fromkeys(problems_of(error, resolved.data, Config))
+        raise ConfigError(*map(resolved.explain, problems)) from error

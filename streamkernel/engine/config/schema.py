@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from connectors.files.many_files import is_pattern, matches
-from connectors.registry import SOURCES
+from connectors.registry import SINKS, SOURCES
 from connectors.values import VALUE_FORMATS
 from streamkernel.engine.config.messages import ConfigError
 
@@ -212,6 +212,34 @@ class SinkTable(ConfigTable):
     dead_letters_topic: Name | None = Field(default=None, description="the name of a topic")
     explain: int = Field(default=0, ge=0, le=200, description="an integer from 0 to 200")
 
+    _parameters: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _by_its_class(cls, data: Any, validate: ModelWrapValidatorHandler[SinkTable]) -> SinkTable:
+        """Pass the keys of a registered sink of predictions to its class as parameters."""
+        given = data.get("predictions") if isinstance(data, dict) else None
+        if isinstance(given, dict) and given.keys() & SINKS.keys():
+            found = validate({name: value for name, value in data.items() if name != "predictions"})
+            if found.predictions_topic:
+                raise ConfigError("sink.predictions: expected a table or a topic, got both")
+            found._parameters = given  # noqa: SLF001 - one of this class
+        else:
+            found = validate(data)
+        if found.explain and not found.has_predictions:
+            raise ConfigError("sink.explain: expected predictions or predictions_topic to explain, got neither")
+        return found
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of a registered sink of predictions."""
+        return self._parameters
+
+    @property
+    def has_predictions(self) -> bool:
+        """Whether predictions are written."""
+        return bool(self.predictions or self.predictions_topic or self._parameters)
+
     @model_validator(mode="after")
     def _one_each(self) -> SinkTable:
         both = [
@@ -221,8 +249,6 @@ class SinkTable(ConfigTable):
             raise ConfigError(*(f"sink.{name}: expected a path or a topic, got both" for name in both))
         if "predictions_format" in self.model_fields_set and self.predictions_topic is None:
             raise ConfigError("sink.predictions_format: only goes with predictions_topic; files are JSON lines")
-        if self.explain and not (self.predictions or self.predictions_topic):
-            raise ConfigError("sink.explain: expected predictions or predictions_topic to explain, got neither")
         return self
 
 

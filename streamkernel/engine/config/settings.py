@@ -10,6 +10,7 @@ from river import base, compose, multiclass, preprocessing
 
 from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.config import build
+from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.messages import collect_problems, to_toml
 from streamkernel.engine.config.schema import (
     STREAM,
@@ -54,10 +55,12 @@ class Settings(ConfigTable):
     log: LogTable = LogTable()
 
     _folder: Path = PrivateAttr(Path())
+    _resolved: Resolved | None = PrivateAttr(None)
 
     def model_post_init(self, context: Any) -> None:
         """Store the folder of the file."""
         self._folder = (context or {}).get("folder", Path())
+        self._resolved = (context or {}).get("resolved")
 
     @property
     def folder(self) -> Path:
@@ -134,12 +137,17 @@ class Settings(ConfigTable):
 
         found = self.model_dump(mode="json", exclude_unset=True)
         found["source"] |= {name: "***" if is_secret(name) else value for name, value in self.source.parameters.items()}
+        if self.sink.parameters:
+            parameters = self.sink.parameters.items()
+            found["sink"]["predictions"] = {name: "***" if is_secret(name) else value for name, value in parameters}
         if self.kafka is not None and self.kafka.options:
             options = self.kafka.options.items()
             found["kafka"]["options"] = {name: "***" if is_secret(name) else value for name, value in options}
         if self.schema_registry is not None and self.schema_registry.options:
             given = self.schema_registry.options.items()
             found["schema_registry"]["options"] = {name: "***" if name in SECRET else value for name, value in given}
+        if self._resolved is not None:
+            found = self._resolved.hide(found)
         return found
 
     def build_pipeline(self) -> base.Estimator:

@@ -52,7 +52,7 @@ def value_problems(settings: Settings) -> Iterator[str]:
 
 
 def value_decoder(settings: Settings) -> ValueDecoder | None:
-    """Return what makes fields of a value, ``None`` for JSON objects alone.
+    """Return the decoder of values, or ``None`` for JSON objects.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def value_decoder(settings: Settings) -> ValueDecoder | None:
 
 
 def predictions_writer(settings: Settings) -> ValueWriter | None:
-    """Return what makes bytes of predictions in a topic, ``None`` for JSON.
+    """Return the encoder of predictions for a topic, or ``None`` for JSON.
 
     Raises
     ------

@@ -10,6 +10,14 @@ from river import compose
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import parameters_of
 
+OUTCOMES = {
+    "learned": "events learned",
+    "predicted": "events predicted",
+    "dead_letter": "dead letters",
+    "pending": "events pending",
+}
+"""Outcomes of events, as text."""
+
 
 def model_rows(model: Any) -> list[tuple[str, str]]:
     """Return the description of a pipeline, as pairs of a name and a text."""
@@ -32,7 +40,7 @@ def checkpoint_rows(state: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the description of a checkpoint, as pairs of a name and a text."""
     rows = model_rows(state["model"])
     rows += [(type(state["metric"]).__name__, f"{state['metric'].get():.6g}")]
-    rows += [(f"events {outcome.replace('_', ' ')}", f"{count:,}") for outcome, count in state["outcomes"].items()]
+    rows += [(OUTCOMES.get(outcome, outcome), f"{count:,}") for outcome, count in state["outcomes"].items()]
     if state.get("labels") is not None:
         rows += [(f"labels {outcome}", f"{count:,}") for outcome, count in state["labels"]["counts"].items()]
     rows += [(f"position in {stream}", str(position)) for stream, position in state["positions"].items()]

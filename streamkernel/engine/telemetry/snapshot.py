@@ -24,7 +24,7 @@ MOST = 100
 
 
 class ModelSnapshot(NamedTuple):
-    """Of a kernel model: what its attributes of these names say, and more.
+    """The state of a kernel model: its attributes of these names, and more.
 
     `n_forced` are the steps among `n_reused` that would have added a block if there had been room. `next_step` is γ of
     the next step, and `last_step` the last step η that the rule's check has chosen. `shares` are the weights of

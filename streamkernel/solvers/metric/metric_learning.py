@@ -44,13 +44,13 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
         to zero with a gradient of 1/d on average, so with a much smaller λ_0, X_0 vanishes where classes overlap.
     l2_task : float or None, default None
         The regularisation λ_j > 0 of each X_j towards zero; 6/d by default.
-    loss : {"smooth_hinge", "logistic"} or losses.Loss, default "smooth_hinge"
+    loss : "smooth_hinge" or "logistic" or losses.Loss, default "smooth_hinge"
         The loss of the margin.
     tol : float, default 0.001
         The gap between the primal and the dual objective at which the solver stops.
     max_steps : int, default 100000
         The maximum number of steps.
-    random_state : int, numpy.random.RandomState or None, default 0
+    random_state : int or numpy.random.RandomState or None, default 0
         The seed or generator of random choices.
     verbose : bool, default False
         Whether to show a progress line.

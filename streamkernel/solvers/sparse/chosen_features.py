@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.features.compiled_kernel import MULTI_SCALE, PHASE, SIGN_PRODUCTS, SKETCH, Span
+from streamkernel.features.compiled_kernel import MULTI_SCALE, PHASE, SIGN_PRODUCTS, SKETCH, CompiledKernel, Span
 from streamkernel.features.directions import Directions
 from streamkernel.features.distributions import draw_some
 from streamkernel.features.evaluate import features, power, prepare
@@ -93,7 +93,7 @@ class ChosenFeatures:
         for kind in set(plan.parts_compiled["distribution"].tolist()):
             draw_some.require(kind)
         cache = np.empty((1, len(names), len(plan.parts), len(places)), np.float32)
-        kernel = plan.compiled_kernel(cache, np.zeros((1, 3), np.int64))
+        kernel = CompiledKernel(*plan.arrays, cache, np.zeros((1, 3), np.int64))
         _fill(kernel, self._row.hashes, PER_BLOCK, np.ascontiguousarray(places))
         parts = plan.parts_compiled.copy()
         parts["form"][parts["form"] == MULTI_SCALE] = PHASE
@@ -101,7 +101,7 @@ class ChosenFeatures:
         self._kernel = kernel._replace(parts=parts)
 
     def __reduce__(self) -> tuple[type[ChosenFeatures], tuple[KernelProgram, Sequence[Hashable], I64]]:
-        """Return what it is made of: a file needs no directions."""
+        """Return the constructor's arguments: a file needs no directions."""
         return ChosenFeatures, (self._plan, self._names, self._places)
 
     def __call__(self, X: F64) -> F32:

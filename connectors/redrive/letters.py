@@ -1,0 +1,182 @@
+"""Dead letters read from a file or a topic, with what is needed to drive their records back."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from connectors.kafka.clients import OffsetGoneError, Partition, Record
+from connectors.kafka.offsets import find_partitions
+from connectors.kafka.options import Options
+from connectors.kafka.sink import CONNECT, OWN, STREAMS
+from connectors.redrive.driven import Driven
+
+TIMES = f"{OWN}redriven"
+"""The header that counts how often a record was driven back."""
+
+
+class Letter(NamedTuple):
+    """A dead letter.
+
+    Parameters
+    ----------
+    stream, number
+        Where it is: the path of the file and the line, or the partition and the offset.
+    kind, reason
+        Why it became one.
+    value, key, headers
+        The record.
+    topic, partition
+        Where the record is, if that is a topic.
+    path
+        The file of the record, if that is a file.
+    hindrance
+        Why it cannot go back, or nothing.
+    """
+
+    stream: str
+    number: int
+    kind: str
+    reason: str
+    value: bytes
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    topic: str | None = None
+    partition: int | None = None
+    path: str | None = None
+    hindrance: str = ""
+
+
+def file_letters(path: Path, driven: Mapping[str, Driven] | None = None) -> Iterator[Letter]:
+    """Yield the letters of a file that were not driven back yet.
+
+    Parameters
+    ----------
+    path
+        The file, of JSON lines.
+    driven
+        What was driven back, by stream.
+
+    Raises
+    ------
+    ValueError
+        If a line is not a dead letter.
+    """
+    stream = str(path)
+    before = (driven or {}).get(stream, Driven())
+    with path.open("rb") as file:
+        for number, line in enumerate(file):
+            if number in before or not line.endswith(b"\n"):  # the last one is still being written
+                continue
+            try:
+                fields = orjson.loads(line)
+                value = _bytes(fields["raw"]) or b""
+                headers = [(name, _bytes(content) or b"") for name, content in fields.get("record_headers", ())]
+                letter = Letter(
+                    stream, number, fields["kind"], fields["reason"], value, _bytes(fields.get("record_key")),
+                    _for_another_time(headers), fields.get("topic"), fields.get("partition"), fields.get("stream"),
+                    "" if value else "it has no value",
+                )  # fmt: skip
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(f"Expected a dead letter, got {error!r} - at {path}, line {number + 1}") from error
+            yield letter
+
+
+def topic_letters(options: Options, topic: str, driven: Mapping[str, Driven] | None = None) -> Iterator[Letter]:
+    """Yield the letters of a topic, up to its present end, that were not driven back yet.
+
+    Offsets without a record, such as markers of transactions, are added to `driven` on the way.
+
+    Parameters
+    ----------
+    options
+        How brokers are connected to.
+    topic
+        The topic. Letters of Kafka Connect and Kafka Streams can be read, too.
+    driven
+        What was driven back, by stream.
+
+    Raises
+    ------
+    UnavailableError
+        If brokers are unavailable, or there is no such topic.
+    """
+    client = options.consumer()
+    try:
+        partitions = find_partitions(client, topic, None, options.servers)
+        ends = client.ends(partitions)
+        for partition in partitions:
+            before = (driven or {}).get(str(partition), Driven())
+            begin = max(before.base, client.first(partition))
+            yield from _letters_of(client, partition, begin, ends[partition], before)
+    finally:
+        client.close()
+
+
+def _letters_of(client: Any, partition: Partition, begin: int, end: int, before: Driven) -> Iterator[Letter]:
+    """Yield the letters of a partition between two offsets."""
+    if begin >= end:
+        return
+    before.add(before.base, begin)
+    client.start({partition: begin})
+    expected = begin
+    while expected < end:
+        try:
+            records: Sequence[Record] = client.poll(0.2).get(partition, ())
+        except OffsetGoneError:
+            client.start({partition: client.first(partition)})
+            continue
+        for record in records:
+            if record.offset >= end:
+                break
+            if record.offset > expected:
+                before.add(expected, record.offset)
+            expected = record.offset + 1
+            if record.offset not in before:
+                yield _letter(partition, record)
+        if not records and client.position(partition) > expected:
+            position = min(client.position(partition), end)
+            before.add(expected, position)
+            expected = position
+    client.pause([partition])
+
+
+def _letter(partition: Partition, record: Record) -> Letter:
+    headers = dict(record.headers)
+
+    def text(*names: str) -> str | None:
+        return next((headers[name].decode(errors="replace") for name in names if name in headers), None)
+
+    number = text(f"{CONNECT}partition", f"{STREAMS}partition")
+    cut, value = text(f"{OWN}truncated"), record.value or b""
+    return Letter(
+        str(partition),
+        record.offset,
+        text(f"{OWN}kind") or "error",
+        text(f"{CONNECT}exception.message", f"{STREAMS}message") or "",
+        value,
+        record.key,
+        _for_another_time(record.headers),
+        text(f"{CONNECT}topic", f"{STREAMS}topic"),
+        None if number is None else int(number),
+        text(f"{OWN}stream"),
+        f"its {cut} is cut" if cut else "" if value else "it has no value",
+    )
+
+
+def _for_another_time(headers: Sequence[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:
+    """Return the headers of a record without those of the letter, and with how often it is driven back now."""
+    times = next((content for name, content in reversed(headers) if name == TIMES), b"0")
+    kept = [(name, content or b"") for name, content in headers if not name.startswith((CONNECT, STREAMS, OWN))]
+    return (*kept, (TIMES, b"%d" % (1 + int(times) if times.isdigit() else 1)))
+
+
+def _bytes(content: Any) -> bytes | None:
+    """Return the content of a file as text, or as base64 if it is not text."""
+    if isinstance(content, dict):
+        return base64.b64decode(content["base64"])
+    return None if content is None else str(content).encode(errors="surrogateescape")

@@ -1,0 +1,45 @@
+"""The rows of a table: learning from them in order, and the scores of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from streamkernel.estimators.learning import LearningModel
+from streamkernel.features.frames import table_blocks
+from streamkernel.features.rows import F64
+from streamkernel.solvers.progress import progress_line
+
+SHOWN = 256
+"""Rows between two moves of a progress line."""
+
+
+def learn_table(
+    model: LearningModel, X: Any, y: F64, weights: F64, labels: Sequence[Any] = (), *, verbose: bool = False
+) -> None:
+    """Learn the rows of a table in order, except those of weight 0."""
+    directions, done = model._learner.directions, 0
+    model._check_labels([label for label, w in zip(labels, weights.tolist(), strict=False) if w > 0.0])
+    with progress_line("Learning", show=verbose) as tell:
+        for block, numeric in table_blocks(directions, X, model._state.numeric):
+            size = len(block.start) - 1
+            for first in range(0, size, SHOWN if verbose else max(1, size)):
+                rows = block.part(first, min(first + SHOWN, size) if verbose else size)
+                last = done + len(rows.start) - 1
+                rows, own, targets = rows._replace(weights=weights[done:last]), labels[done:last], y[done:last]
+                chosen = rows.weights > 0.0
+                if not chosen.all():
+                    own = [label for label, is_one in zip(own, chosen, strict=True) if is_one] if own else ()
+                    rows, targets = rows.where(chosen), targets[chosen]
+                model._learn(rows, targets, directions, numeric, own)
+                done = last
+                tell(done / len(y), f"{done:,} of {len(y):,} rows")
+
+
+def row_scores(model: LearningModel, X: Any) -> F64:
+    """Return f of each row of a table, shape (rows, columns)."""
+    found = model._complete()
+    blocks = table_blocks(found.learner.directions, X, found.numeric)
+    return np.concatenate([found.learner.scores(rows, found.scales) for rows, _ in blocks])
