@@ -2,14 +2,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
-QUICK := not java and not ray and not prometheus and not browser and not slow
+QUICK := not java and not ray and not prometheus and not browser and not slow and not helm
 PYTEST := $(BIN)/pytest -n auto
 ESTIMATORS := $(patsubst %,tests/estimators/test_%.py,calls river_checks labels bad_input missing_values numeric_names \
 	threads_and_signals files_of_0_1)
 
 PACKAGE := build/package
 
-.PHONY: demo demo-kafka test test-all regressions coverage lint docs package actionlint lock clean
+.PHONY: demo demo-kafka test test-all regressions coverage lint docs package chart chart-manifest actionlint lock clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
@@ -22,7 +22,7 @@ test: .venv/test-installed lint ## the tests that need only Python: for every ch
 	$(PYTEST) --dist worksteal -m "$(QUICK)" --hypothesis-profile quick
 
 test-all: .venv/test-installed lint ## also with Kafka, Ray, Prometheus and a browser, and with more examples: what CI runs
-	$(PYTEST) --dist loadgroup
+	$(PYTEST) --dist loadgroup -m "not helm"
 	STREAMKERNEL_FAST_PATH=0 $(PYTEST) -m "$(QUICK)" --hypothesis-profile quick $(ESTIMATORS) # dictionaries read by Python
 
 regressions: .venv/test-installed ## accuracy and speed of a small set beside the last release; fails if they are worse
@@ -55,6 +55,16 @@ package: .venv/test-installed ## sdist and wheel: built, checked, installed into
 	$(PACKAGE)/venv/bin/pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/run.txt
 	$(PACKAGE)/venv/bin/pip --disable-pip-version-check --quiet install --no-index --no-deps $(PACKAGE)/*.whl
 	cd $(PACKAGE) && venv/bin/python -I ../../tests/try_installed.py
+
+chart: export STREAMKERNEL_NO_SKIPS = 1
+chart: .venv/test-installed ## the Helm chart; Go compiles Helm, at the version named here
+	GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.19.2
+	$(PIP) install kubernetes-validate==1.37.0
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -m helm tests/deploy
+
+chart-manifest: ## deploy/kubernetes.yaml: what the chart makes of its default values
+	(echo "# What the chart makes of its default values; \`make chart-manifest\` writes it."; \
+	$(BIN)/helm template --kube-version 1.31 streamkernel deploy/helm/streamkernel) > deploy/kubernetes.yaml
 
 actionlint: ## the workflows; Go compiles the program, at the version named here
 	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12

@@ -67,7 +67,7 @@ def names(scenario: str) -> list[str]:
 def once(
     scenario: str, name: str, events: Sequence[Event], folder: Path, jar: Path | None, budget: float, tick: Tick
 ) -> Found:
-    """Return what a model reaches on the events of a scenario."""
+    """Return the result of a model on the events of a scenario."""
     one = SCENARIOS[scenario]
     if name in MODELS[one.task]:
         given, limit = (events, np.inf) if name == OURS[one.task] else (filled(events), budget)
@@ -136,7 +136,7 @@ def chosen(given: str, known: Iterable[str], also: dict[str, Iterable[str]]) -> 
 
 
 def main() -> None:
-    """Run what is asked for and not known yet, store it after every model, and print all that is known of it."""
+    """Run the requested models without a result, store each result, and print all of them."""
     options = arguments(
         __doc__, data=True, moa=Path(), scenarios="all", models="all", budget=180.0, again=False, results=store.path()
     )

@@ -19,7 +19,7 @@ FAR = 0.5
 
 
 def cell(result: Result | None, scenario: Scenario) -> str:
-    """Return what the table says of a result."""
+    """Return a result as text for the table."""
     if result is None:
         return "-"
     score = "overflow" if result.score is None else f"{result.score:.4f}" if result.score > -10.0 else "< -10"

@@ -18,7 +18,7 @@ def quoted(text: str) -> str:
 
 
 def cells(line: str) -> list[str]:
-    """Return what stands between the commas of a line."""
+    """Return the values between the commas of a line."""
     return next(csv.reader([line.strip().rstrip(",")], quotechar="'", escapechar="\\", skipinitialspace=True))
 
 

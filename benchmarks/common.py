@@ -39,7 +39,7 @@ def arguments(text: str | None, *, data: bool = False, **options: Any) -> argpar
 
 
 def interleaved(runs: int, *jobs: Callable[[], T]) -> list[list[T]]:
-    """Return what each of `jobs` returned in `runs` rounds; the jobs of a round come one after the other."""
+    """Return the results of each of `jobs` in `runs` rounds; the jobs of a round run one after the other."""
     return [list(results) for results in zip(*([job() for job in jobs] for _ in range(runs)), strict=True)]
 
 

@@ -30,7 +30,7 @@ class Jackknife(conf.RegressionJackknife[Any]):
 
 
 class Found(NamedTuple):
-    """What came of a stream: the shares inside, in all and at worst, the size, how many are infinite or empty."""
+    """Result of a stream: the coverage, overall and worst, the size, and the number of infinite or empty sets."""
 
     share: float
     worst: float
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def makers(task: str, coverage: float) -> dict[str, Callable[[], Any]]:
-    """Return what makes each model."""
+    """Return a constructor for each model."""
     scaler = preprocessing.StandardScaler
     if task == NUMBERS:
         linear: Callable[[], Any] = lambda: (  # noqa: E731

@@ -23,7 +23,7 @@ COLORS = {"DSPDC": "#0b6e99", "SPDC": "#b4532a", "SDCA": "#4c8c4a"}
 
 
 def curves(A: Any, b: Any, case: Any, patience: float) -> tuple[dict[str, list[Measurement]], float]:
-    """Return what each method measured, and the least objective."""
+    """Return the measurements of each method, and the least objective."""
     run = methods(A, b, case, case.tol, 1)
     found = {"DSPDC": run["DSPDC"](600.0)}
     for name in ("SPDC", "SDCA"):

@@ -47,7 +47,7 @@ def solved(problem: MatrixProblem, sampling: Sampling, name: str, tol: float, bu
 def runs(
     make: Callable[[int], MatrixProblem], samplings: Sequence[Sampling], seeds: int, tol: float, budget: int
 ) -> dict[Sampling, Runs]:
-    """Return what each method found, for each sampling and seed, one after the other in one thread."""
+    """Return the result of each method for each sampling and seed, computed one after the other in one thread."""
     found: dict[Sampling, Runs] = {sampling: {name: [] for name in METHODS} for sampling in samplings}
     with threadpool_limits(1):
         small = Sampling(1, 1)

@@ -54,7 +54,7 @@ def data(case: Case, seed: int) -> tuple[Factorised, F64]:
 
 
 def methods(A: Factorised, b: F64, case: Any, tol: float, seed: int) -> dict[str, Run]:
-    """Return what takes part, each to be given the seconds that it may take."""
+    """Return the compared methods as functions of a time limit in seconds."""
     p = A.V.shape[1]
     given: dict[str, Any] = {"l1": case.l1, "l2": case.l2, "tol": tol, "seed": seed, "max_epochs": 1e6}
 

@@ -48,7 +48,7 @@ class OneByOne:
 
 
 def methods(seed: int) -> dict[str, Any]:
-    """Return what is compared."""
+    """Return the compared methods."""
     components = NeighborhoodComponentsAnalysis(random_state=seed)
     return {
         "Euclidean": OneByOne(lambda: KNeighborsClassifier(NEIGHBOURS)),

@@ -25,7 +25,7 @@ class Found(NamedTuple):
 
 
 def metric(task: str) -> Any:
-    """Return what scores of a task are counted with."""
+    """Return the counter of a task's scores."""
     return metrics.Accuracy() if task == CLASSES else metrics.R2()
 
 
@@ -74,7 +74,7 @@ def stepped(events: Sequence[Event], budget: float, job: Callable[[Event], None]
 
 
 def stream(make: Callable[[], Any], scenario: Scenario, events: Sequence[Event], budget: float, tick: Tick) -> Found:
-    """Return what a model reaches that goes through the events once.
+    """Return the result of a model after one pass over the events.
 
     Another model goes through the first of them before, so that what has to be compiled is compiled.
     """

@@ -52,7 +52,7 @@ class Repeated(InMemory):
 
 
 def measured(name: str, d: int, n: int) -> dict[str, float]:
-    """Return what one model needs, in this process."""
+    """Return the memory and time of one model, measured in this process."""
     options = MODELS[name]
     model = linear_model.LogisticRegression() if options is None else KernelClassifier(**options)
     events = [Event("memory", i, b"", {**x, "y": y}) for i, (x, y) in enumerate(stream(d, 4096))]

@@ -28,7 +28,7 @@ def best(
 
 
 def svm(X: np.ndarray, y: np.ndarray) -> Callable[[], Callable[[np.ndarray], np.ndarray]]:
-    """Return what fits LIBSVM's support vector machine, the best of three settings, and returns how to predict."""
+    """Return a function that fits the best of three settings of LIBSVM, and returns its predictor."""
 
     def fit(X: np.ndarray, y: np.ndarray, setting: tuple[float, float]) -> Callable[[np.ndarray], np.ndarray]:
         C, gamma = setting
@@ -40,7 +40,7 @@ def svm(X: np.ndarray, y: np.ndarray) -> Callable[[], Callable[[np.ndarray], np.
 
 
 def ridge(X: np.ndarray, y: np.ndarray) -> Callable[[], Callable[[np.ndarray], np.ndarray]]:
-    """Return what solves kernel ridge regression by Cholesky, and returns how to predict."""
+    """Return a function that solves kernel ridge regression by Cholesky, and returns its predictor."""
     X, y = X[:RIDGE_ROWS], y[:RIDGE_ROWS]
     mean, spread, middle, scale = X.mean(axis=0), X.std(axis=0), y.mean(), y.std()
 

@@ -47,7 +47,7 @@ def _best(g, x, l1, l2, n):  # type: ignore[no-untyped-def]
 
 
 def sdca(problem: SaddlePointProblem, *, tol: float, seconds: float, seed: int = 0) -> list[Measurement]:
-    """Return what was known after every second pass, until the gap is at most `tol` or the time is over."""
+    """Return the progress after every second pass, until the gap is at most `tol` or the time is over."""
     began, n, (U, V) = time.perf_counter(), len(problem.b), problem.A
     l1, l2 = float(problem.l1[0]), float(problem.l2[0])
     norms = np.einsum("ij,ij->i", U, U) if V is None else np.einsum("ij,ij->i", U @ (V.T @ V), U)

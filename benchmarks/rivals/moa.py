@@ -126,7 +126,7 @@ def run(
     budget: float,
     tick: Tick,
 ) -> Found:
-    """Return what a learner reaches that goes through the events once.
+    """Return the result of a learner after one pass over the events.
 
     Parameters
     ----------

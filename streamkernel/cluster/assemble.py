@@ -83,6 +83,7 @@ def replica_of(config: Config) -> Replica:
         label=config.label,
         ignore=config.ignore,
         weight=config.weight,
+        coverage=config.coverage,
         explain=config.sink.explain,
     )
 
@@ -138,7 +139,5 @@ def _problems(config: Config) -> Iterator[str]:
         yield "source.follow: expected false on a cluster, got true"
     if config.delayed_labels is not None:
         yield "delayed_labels: expected none on a cluster, where each record needs its label, got a table"
-    if config.coverage is not None:
-        yield "coverage: expected none on a cluster, where each worker predicts separately, got one"
     if config.baseline is not None:
         yield "baseline: expected none on a cluster, where it would have to be merged, got one"

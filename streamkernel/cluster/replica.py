@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from river import base, metrics
 
 from connectors import Event, PartitionedSource, Refusal, WorkAssignment
+from streamkernel.engine.coverage import Judgement, RoundCoverage
 from streamkernel.engine.pipelines import first_steps, kernel_model_of
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.refusals import refusal_of
@@ -37,6 +38,8 @@ class RoundTask(NamedTuple):
         Whether it is the only one, and its model is the one to continue with, as at the beginning.
     learned
         How many events the model had learned when the round began.
+    threshold
+        How far labels may be from predictions to be inside, ``None`` without coverage.
     """
 
     assignment: WorkAssignment
@@ -45,6 +48,7 @@ class RoundTask(NamedTuple):
     replicas: int
     is_alone: bool = False
     learned: int = 0
+    threshold: float | None = None
 
 
 class Report(NamedTuple):
@@ -62,6 +66,8 @@ class Report(NamedTuple):
         The positions of its streams.
     labels, answers
         To be judged: apart, since lists of plain values are packed much faster than lists of pairs.
+    judgements
+        Labels compared with their intervals or sets, if there are some.
     lines
         What is to be written of predictions, and the keys of their records.
     letters
@@ -82,6 +88,7 @@ class Report(NamedTuple):
     positions: dict[str, Any]
     labels: list[Any]
     answers: list[Any]
+    judgements: list[Judgement]
     lines: list[tuple[dict[str, Any], bytes | None]]
     letters: list[tuple[Event, Refusal]]
     outcomes: dict[str, int]
@@ -147,6 +154,9 @@ class Replica:
             **self._options,
         )
         processor.examples.restore(numbers)
+        judgements: list[Judgement] = []
+        if processor.coverage is not None and task.threshold is not None:
+            processor.coverage = RoundCoverage(processor.coverage.target, task.threshold, judgements)
         positions: dict[str, Any] = {}
         lines: list[tuple[dict[str, Any], bytes | None]] = []
         letters: list[tuple[Event, Refusal]] = []
@@ -182,6 +192,7 @@ class Replica:
             positions=positions,
             labels=[y for y, _ in processor.quality.pairs],
             answers=[answer for _, answer in processor.quality.pairs],
+            judgements=judgements,
             lines=lines,
             letters=letters,
             outcomes=processor.outcomes,

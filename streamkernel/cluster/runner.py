@@ -167,9 +167,10 @@ class ClusterRunner:
         is_alone, self._n_shares = is_young(model), len(assignments)
         flush(model)
         busy = [(number, assignment) for number, assignment in enumerate(assignments) if assignment.events]
-        learned = self._processor.outcomes["learned"]
+        learned, coverage = self._processor.outcomes["learned"], self._processor.coverage
+        threshold = None if coverage is None else coverage.threshold()
         tasks = [
-            RoundTask(assignment, number, place, len(busy), is_alone, learned)
+            RoundTask(assignment, number, place, len(busy), is_alone, learned, threshold)
             for place, (number, assignment) in enumerate(busy)
         ]
 
@@ -212,6 +213,9 @@ class ClusterRunner:
         processor.examples.know(sorted(report.numbers - processor.examples.numbers))
         processor.quality.pairs.extend(zip(report.labels, report.answers, strict=True))
         processor.quality.fold()
+        if processor.coverage is not None:
+            for judgement in report.judgements:
+                processor.coverage.add(judgement)
         for outcome, count in report.outcomes.items():
             processor.outcomes[outcome] += count
         for line, key in report.lines:

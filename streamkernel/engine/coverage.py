@@ -20,6 +20,10 @@ SCORES = 250
 """Scores of recent predictions that decide how wide intervals are: the default of the wrappers of the library."""
 
 
+Judgement = tuple[bool, float, float, bool]
+"""Whether a label was inside, the size of its interval or set, its score, and whether it was a set."""
+
+
 class CoverageSnapshot(NamedTuple):
     """Coverage at one moment, which any thread may read.
 
@@ -107,16 +111,13 @@ class Coverage:
             The prediction, the probabilities of a classifier, and the threshold. Nothing is learned from an answer
             without a threshold: it was given before coverage was asked for.
         """
-        prediction, probabilities, threshold, *_ = (*answer, None)
-        if threshold is None:
-            return
-        if probabilities is None:
-            interval = interval_around(prediction, threshold)
-            is_inside, size, score = y in interval, interval.width, absolute_error(float(y), prediction)
-        else:
-            labels = labels_within(probabilities, threshold)
-            is_inside, size, score = y in labels, float(len(labels)), improbability(y, probabilities)
-        self._is_of_labels = probabilities is not None
+        found = judgement(y, answer)
+        if found is not None:
+            self.add(found)
+
+    def add(self, found: Judgement) -> None:
+        """Learn from a label that was compared with its answer."""
+        is_inside, size, score, self._is_of_labels = found
         self.judged += 1
         self.inside += is_inside
         self._recent.append((is_inside, size))
@@ -158,6 +159,44 @@ class Coverage:
         found._recent.extend(zip(hits, sizes, strict=True))
         found._scores.restore(state["scores"])
         return found
+
+
+class RoundCoverage(Coverage):
+    """The threshold of a worker, which is that of the run when the round began; the run learns when the round ends.
+
+    Parameters
+    ----------
+    target
+        The share of labels that is to be inside.
+    threshold
+        The threshold.
+    judgements
+        Where that is added which the run is to learn.
+    """
+
+    def __init__(self, target: float, threshold: float, judgements: list[Judgement]) -> None:
+        super().__init__(target)
+        self._threshold, self._judgements = threshold, judgements
+
+    def threshold(self) -> float:
+        """Return the threshold of the round."""
+        return self._threshold
+
+    def add(self, found: Judgement) -> None:
+        """Keep what the run is to learn."""
+        self._judgements.append(found)
+
+
+def judgement(y: Any, answer: Answer) -> Judgement | None:
+    """Compare a label with an answer and its threshold; return ``None`` if there is no threshold."""
+    prediction, probabilities, threshold, *_ = (*answer, None)
+    if threshold is None:
+        return None
+    if probabilities is None:
+        interval = interval_around(prediction, threshold)
+        return y in interval, interval.width, absolute_error(float(y), prediction), False
+    labels = labels_within(probabilities, threshold)
+    return y in labels, float(len(labels)), improbability(y, probabilities), True
 
 
 def region(answer: Answer, threshold: float) -> dict[str, Any]:

@@ -24,12 +24,11 @@ from streamkernel.merging.factors import factor_of
 from streamkernel.merging.groups import groups_together, is_of_base, merge_group
 from streamkernel.merging.numbers import merge_numbers
 from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary
-from streamkernel.second_order import metric, metric_files, mixture_files, newton_step, steps
+from streamkernel.second_order import metric, metric_files, mixture_files, newton_step, sampling, steps
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import prior
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.second_order.mixture_state import Group
 
 _ROUNDING = 1e-3
 """What rounding may take of a sum of squares, of its size."""
@@ -186,28 +185,29 @@ def check(parts: Sequence[PrunableSummary]) -> None:
 def check_base(parts: Sequence[SecondOrderLearner], base: SecondOrderLearner) -> None:
     """Raise an error if functions have not continued from a base: without forgetting, no sum of squares shrinks.
 
-    Buffered examples count; it may also add l2 for as many examples as there are outputs, or wait.
+    Buffered examples count as they will; it may also add l2 for as many examples as there are outputs, or wait.
     """
     if base.numbers["forgetting"] < 1.0:
         return
     learned = [f for f in parts if f.examples]
     for f in (base, *learned):
         steps.advance(f.arrays, True)
-    for g, group in enumerate(base.groups):
-        least = (1.0 - _ROUNDING) * _diagonal(group)
+    for g in range(len(base.groups)):
+        least = (1.0 - _ROUNDING) * _diagonal(base, g)
         for f in learned:
             more = f.l2 * (len(least) + int(f.numbers["buffered"]))
             is_same = base.arrays.kept[g] == 1.0 and (f.table[g] == base.table[g]).all()
-            if is_same and (_diagonal(f.groups[g]) + more < least).any():
+            if is_same and (_diagonal(f, g) + more < least).any():
                 raise MergeError(
                     "Expected models that continued from the base, got one whose Gram matrix is smaller than the base's"
                 )
 
 
-def _diagonal(group: Group) -> F64:
-    """Return the diagonal of the Gram matrix of a group, with the buffered examples."""
-    factor, rows = (np.einsum("ij,ij->j", part, part, dtype=np.float64) for part in (group.factor, group.rows))
-    return np.asarray(factor + rows)
+def _diagonal(f: SecondOrderLearner, g: int) -> F64:
+    """Return the diagonal of the Gram matrix of a group, with the buffered examples as they will count."""
+    group, shares = f.groups[g], sampling.waiting_shares(f.arrays, g)
+    factor = np.einsum("ij,ij->j", group.factor, group.factor, dtype=np.float64)
+    return np.asarray(factor + shares @ np.square(group.rows[: len(shares)], dtype=np.float64))
 
 
 def _linear(

@@ -76,9 +76,9 @@ class Arrangement(NamedTuple):
         """Return a copy that shares no changing state and lacks the factors, most of a large model."""
         nothing: F32 = np.zeros(0, np.float32)
         copy, _ = copy_for_prediction(self.state, scales)
-        copy = copy._replace(rows=nothing, factor=nothing, panels=nothing)
+        copy = copy._replace(rows=nothing, factor=nothing, panels=nothing, sketch=nothing)
         groups = self.groups.with_flat(
-            newton=copy.newton, steady=copy.steady, rows=nothing, factor=nothing, panels=nothing
+            newton=copy.newton, steady=copy.steady, rows=nothing, factor=nothing, panels=nothing, sketch=nothing
         )
         directions = self.directions.apart()
         sensitivities, totals = copy.metric.sensitivities.copy(), copy.metric.totals.copy()
@@ -151,6 +151,7 @@ class Arranger:
             "linear": new_linear(self.linear, columns, self.linear_prior, window=self.window, targets=targets),
             "span": np.zeros(2 * targets),
             "recent": np.zeros(count),
+            "sampled": np.zeros((count, 2)),
         }
         return self.arrange(kernel, directions, numbers, table, {}, arrays)
 

@@ -33,7 +33,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
         for g, old in enumerate(live.groups)
     }
     function = live.state
-    names = ("weights", "mixer", "bounds", "losses", "priors", "span", "recent")
+    names = ("weights", "mixer", "bounds", "losses", "priors", "span", "recent", "sampled")
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
     arrays |= {"level": more(function.level), "metric": function.metric}
     arrays["mixer"] = newton_step.less_certain(function.mixer, int(function.numbers[0]["examples"]))

@@ -75,7 +75,8 @@ class Groups:
             part(values, self._columns) for values in (flat.newton, flat.steady, flat.sums, flat.change)
         )
         own = flat.panels.reshape(-1, room, WIDE)[panels : panels + panels_of(n)]
-        return Group(factor, newton, steady, sums, part(flat.rows, room), change, own)
+        sketch = part(flat.sketch, mixture_state.SKETCHES)
+        return Group(factor, newton, steady, sums, part(flat.rows, room), change, own, sketch)
 
     def tensors(self, waiting: int, is_working: bool = False) -> dict[str, Any]:
         """Return all of it, with the upper triangles of the factors, and of the rows those that wait; with what a step
@@ -84,7 +85,8 @@ class Groups:
         factors = [group.factor[_upper(len(group.factor))] for group in self]
         rows = [group.rows[:waiting].ravel() for group in self]
         change = {"change": self.flat.change.copy()} if is_working else {}
-        return self.functions() | change | {"factor": np.concatenate(factors), "rows": np.concatenate(rows)}
+        to_step = {"factor": np.concatenate(factors), "rows": np.concatenate(rows), "sketch": self.flat.sketch.copy()}
+        return self.functions() | change | to_step
 
     def functions(self) -> dict[str, Any]:
         """Return the functions."""
@@ -107,6 +109,9 @@ class Groups:
             self.flat.change[:] = tensor_file.require_tensor(tensors, "change", np.float64, (self._columns * n,))
         factor = tensor_file.require_tensor(tensors, "factor", np.float32, (triangles,))
         rows = tensor_file.require_tensor(tensors, "rows", np.float32, (waiting * n,))
+        if "sketch" in tensors:
+            shape = (mixture_state.SKETCHES * n,)
+            self.flat.sketch[:] = tensor_file.require_tensor(tensors, "sketch", np.float32, shape)
         for group in self:
             count = len(group.factor)
             size = count * (count + 1) // 2

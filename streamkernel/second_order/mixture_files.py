@@ -13,9 +13,9 @@ from streamkernel.kernels import Kernel
 from streamkernel.learners import state
 from streamkernel.second_order import growth, linear_files, metric_files, newton_step, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
-from streamkernel.second_order.mixture_state import NO_SPAN, OWNER
+from streamkernel.second_order.mixture_state import NO_SPAN, OWNER, SKETCHED_AT
 
-RECENCY, TARGETS = "recency", "targets"
+RECENCY, TARGETS, SKETCHED = "recency", "targets", "sketched_at"
 
 _OF_TARGETS = ("offset", "predicted_offset", "error_scale", "gradient_bound")
 """What each of several targets has of its own, in the order of files."""
@@ -136,7 +136,7 @@ def restore(
     if not are_possible:
         raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
     own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _NAMES.items()}
-    own_arrays["recent"] = arrays["recent"].copy()
+    own_arrays |= {"recent": arrays["recent"].copy(), "sampled": np.zeros((len(table), 2))}
     own_arrays["metric"] = metric_files.restore(tensors, table, len(arranger.alone), empty.directions)
     columns = int(empty.state.numbers["columns"][0])
     classes = None if empty.state.numbers["intercept"][0] == state.MEAN else max(columns // targets, 2)
@@ -149,6 +149,11 @@ def restore(
     for group in restored.groups:
         if to_learn and not ((group.factor.diagonal() > 0.0).all() if examples else not group.factor.any()):
             raise ValueError("expected factors with positive diagonals")
+    if to_learn and SKETCHED in tensors:  # without it all rows are added until the next sketch
+        at = tensor_file.require_tensor(tensors, SKETCHED, np.float64, (len(table),))
+        if not ((at >= 0.0) & (at <= examples)).all():
+            raise ValueError(f"expected numbers of examples as {SKETCHED}, got {at.tolist()}")
+        restored.state.sampled[:, SKETCHED_AT] = at
     numbers = restored.state.numbers
     for own in numbers:
         state.set_learned(own, learned)

@@ -19,6 +19,13 @@ FIRST, COUNT, BEFORE, SQUARES_BEFORE, PANELS_BEFORE, BORN, OWNER = range(7)
 """Columns of `layout`: the first output of a group, its outputs n; outputs, squares of them, and panels, of the groups
 before; how many examples there were when it began; and the group that it shares its features with, mostly itself."""
 
+SKETCHED_AT, TAKEN = range(2)
+"""Columns of `sampled`: the number of examples when the sketch of a group was computed, 0 if there is none, and the
+number of rows in its panels (:mod:`streamkernel.second_order.sampling`)."""
+
+SKETCHES = 8
+"""Random vectors in the sketch of a factor."""
+
 NO_SPAN = 1e300
 """So large are the least and the largest target where they are not known."""
 
@@ -67,6 +74,10 @@ class MixtureState(NamedTuple):
         What the Newton steps of each group keep of the past at each example, shape (groups,).
     recent
         Sums of the losses of the functions by Newton steps since groups were compared, and half of those before.
+    sketch
+        R⁻¹ times random signs, shape (8, n) for each group.
+    sampled
+        When the sketch was computed, and the number of rows in the panels, shape (groups, 2).
     """
 
     numbers: Any
@@ -89,6 +100,8 @@ class MixtureState(NamedTuple):
     linear: Linear
     kept: F64
     recent: F64
+    sketch: F32
+    sampled: F64
 
 
 class Mixer(NamedTuple):
@@ -114,13 +127,15 @@ class Group(NamedTuple):
     rows: F32
     change: F64
     panels: F32
+    sketch: F32
 
     @classmethod
     def empty(cls, n: int, columns: int, room: int) -> Group:
         """Return a group before its first example."""
         newton, steady, sums, change = np.zeros((4, columns, n))
         rows, panels = np.zeros((room, n), np.float32), np.zeros((panels_of(n), room, WIDE), np.float32)
-        return cls(np.zeros((n, n), np.float32), newton, steady, sums, rows, change, panels)
+        factor, sketch = np.zeros((n, n), np.float32), np.zeros((SKETCHES, n), np.float32)
+        return cls(factor, newton, steady, sums, rows, change, panels, sketch)
 
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
@@ -128,13 +143,15 @@ MIXTURE = types.NamedTuple(
     [
         NUMBERS_TYPE, types.int64[:, ::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR, _VECTOR, _VECTOR,
         types.float32[::1], types.float32[::1], _VECTOR, _VECTOR, types.float32[::1], _VECTOR, METRIC, LINEAR,
-        _VECTOR, _VECTOR,
+        _VECTOR, _VECTOR, types.float32[::1], _MATRIX,
     ],
     MixtureState,
 )  # fmt: skip
 MIXER = types.NamedTuple([_VECTOR, _MATRIX, _VECTOR, _MATRIX], Mixer)
 _SINGLES = types.float32[:, ::1]
-GROUP = types.NamedTuple([_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX, types.float32[:, :, ::1]], Group)
+GROUP = types.NamedTuple(
+    [_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX, types.float32[:, :, ::1], _SINGLES], Group
+)
 
 
 @inlined(allocates=False)
@@ -165,6 +182,7 @@ def group_of(state, g):  # type: ignore[no-untyped-def]
         _part(state.rows, layout, g, height),
         _part(state.change, layout, g, columns),
         state.panels[first : first + panels * height * WIDE].reshape(panels, height, WIDE),
+        _part(state.sketch, layout, g, SKETCHES),
     )
 
 

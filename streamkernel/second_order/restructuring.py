@@ -101,7 +101,9 @@ def _rearrange(
     function, numbers, targets = now.state, now.state.numbers, len(now.state.numbers)
     sizes = numbers["error_scale"] if numbers[0]["intercept"] == state.MEAN else np.ones(targets)
     functions = np.array([*newton, *(len(now.groups) + k for k in steady)])
-    arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in ("bounds", "losses", "mixer", "weights")}
+    names = "bounds", "losses", "mixer", "weights", "sampled"
+    arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
+    arrays["sampled"][list(newton)] = 0.0
     arrays["bounds"].reshape(targets, -1)[:, functions] = arrays["losses"][functions] = 0.0
     mixers, weights = np.split(arrays["mixer"], targets), np.split(arrays["weights"], targets)
     for mixer, v, size in zip(mixers, weights, sizes, strict=True):

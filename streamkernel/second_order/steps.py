@@ -19,8 +19,8 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT
-from streamkernel.second_order import newton_step, square_root
-from streamkernel.second_order.mixture_state import COUNT, GROUP, group_of
+from streamkernel.second_order import newton_step, sampling, square_root
+from streamkernel.second_order.mixture_state import COUNT, GROUP, SKETCHED_AT, SKETCHES, TAKEN, group_of
 from streamkernel.second_order.tiles import whole_eights
 
 SPREAD = 1 << 22
@@ -29,9 +29,9 @@ SPREAD = 1 << 22
 STRIP = 64
 """Columns of R that a unit works on."""
 
-FADE, FORWARD, BACKWARD, PHASES = range(4)
+FADE, FORWARD, BACKWARD, SKETCH, PHASES = range(5)
 """The phases of a step: some of the past is forgotten; rows are added to R, and Rᵀy = b is solved by the rows of R that
-are complete, while they are in the cache; and Rx = y is solved."""
+are complete, while they are in the cache; Rx = y is solved; and a sketch of R is renewed where it is due."""
 
 SOLVING = 10.0
 """What a product costs when Rx = y is solved, which reads R from memory, in units of one when rows are added."""
@@ -63,7 +63,8 @@ def begin_step(state):  # type: ignore[no-untyped-def]
                 group.sums[c] = 0.0
                 if pull > 0.0:
                     vectors.add(group.change[c], group.newton[c], pull)
-            square_root.gather(group.rows, whole_eights(numbers.working), group.panels)
+            sampling.gather(state, group, g)
+            sampling.begin_sketch(state, group, g)
             group.rows[: numbers.working] = 0.0
 
 
@@ -81,13 +82,15 @@ def _fading(state, g):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _cost(n, phase, first, rows, columns, is_fading):  # type: ignore[no-untyped-def]
+def _cost(n, phase, first, rows, columns, is_fading, is_sketched):  # type: ignore[no-untyped-def]
     """Return the approximate cost of a unit, in multiplications."""
     left = float(n - first)
     if phase == FADE:
         return left * left * STRIP if is_fading else 0.0
     if phase == FORWARD:
         return (2.0 * rows + columns) * STRIP * left
+    if phase == SKETCH:
+        columns = SKETCHES if is_sketched else 0
     return SOLVING * columns * STRIP * float(first + STRIP)
 
 
@@ -107,16 +110,17 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
             due = newton_step.compiled_due(numbers.examples, numbers.batch_size, numbers.forgetting)
             goal, done = done * numbers.buffered / max(due - 1, 1), 0.0
         for g in range(len(layout)):
-            n, (kept, own, more), rows = layout[g, COUNT], _fading(state, g), whole_eights(numbers.working)
+            n, (kept, own, more), rows = layout[g, COUNT], _fading(state, g), int(state.sampled[g, TAKEN])
+            is_fading, is_sketched = kept < 1.0 or more > 0.0, state.sampled[g, SKETCHED_AT] == numbers.worked_at
             for phase in range(PHASES):
                 for first in range(0, n, STRIP):
                     place += 1
-                    done += _cost(n, phase, first, rows, numbers.columns, kept < 1.0 or more > 0.0)
+                    done += _cost(n, phase, first, rows, numbers.columns, is_fading, is_sketched)
                     if is_counted or place <= numbers.unit:
                         continue
                     if done > goal:
                         return
-                    if phase != FADE or kept < 1.0 or more > 0.0:
+                    if (phase != FADE or is_fading) and (phase != SKETCH or is_sketched):
                         _work(group_of(state, g), rows, phase, first, kept, own + more, room)
                     numbers.unit = place
     numbers.unit = DONE
@@ -133,10 +137,13 @@ def _work(group, rows, phase, first, kept, back, room):  # type: ignore[no-untyp
         for c in range(len(group.change)):
             square_root.solve_forward(group.factor, group.change[c], first, last)
     else:
-        for c in range(len(group.change)):
-            square_root.solve_backward(
-                group.factor, group.change[c], len(group.factor) - last, len(group.factor) - first
-            )
+        n = len(group.factor)
+        if phase == BACKWARD:
+            for c in range(len(group.change)):
+                square_root.solve_backward(group.factor, group.change[c], n - last, n - first)
+        else:
+            for c in range(SKETCHES):
+                square_root.solve_backward(group.factor, group.sketch[c], n - last, n - first)
 
 
 @compiled

@@ -112,6 +112,7 @@ def engine(
     is_fresh: bool = False,
     metric: Any = None,
     has_towns: bool = False,
+    **options: Any,
 ) -> Engine:
     """Return an engine over the files of a folder."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -120,7 +121,7 @@ def engine(
     def divided() -> PartitionedFiles:
         return PartitionedFiles(data / "part-*.jsonl")
 
-    own = {"label": "y", "ignore": ["id"] if has_towns else ["id", "town"]}
+    own = {"label": "y", "ignore": ["id"] if has_towns else ["id", "town"], **options}
     source = CheckpointOnlySource(divided())
     runner = partial(
         ClusterRunner,

@@ -19,7 +19,15 @@ from states import named
 from streams import content
 from waiting import LIMIT, wait_for
 
-from streamkernel import ConformalClassifier, ConformalRegressor, KernelClassifier, KernelRegressor
+from streamkernel import (
+    ConformalClassifier,
+    ConformalRegressor,
+    KernelClassifier,
+    KernelMultiLabelClassifier,
+    KernelMultiTargetRegressor,
+    KernelNoveltyDetector,
+    KernelRegressor,
+)
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import read_newest
@@ -262,10 +270,13 @@ def test_what_is_no_share_is_refused(tmp_path: Path, coverage: str) -> None:
         load_config(prepared(tmp_path, "regressor", [], coverage=coverage))
 
 
-def test_a_model_of_another_kind_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [KernelMultiTargetRegressor, KernelMultiLabelClassifier, KernelNoveltyDetector])
+def test_a_model_of_several_targets_or_of_none_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type
+) -> None:
     config = load_config(prepared(tmp_path, "regressor", []))
     config.check()
-    monkeypatch.setattr(Settings, "estimator_class", property(lambda _: object))
+    monkeypatch.setattr(Settings, "estimator_class", property(lambda _: kind))
     monkeypatch.setattr(Settings, "metric_spec", "MAE")
-    with pytest.raises(ConfigError, match=r"^coverage: expected a model that predicts one label or one number, got"):
+    with pytest.raises(ConfigError, match="coverage: expected a model that predicts one label or one number, got"):
         config.check()

@@ -997,9 +997,9 @@ BRANCHES = {
 @pytest.mark.parametrize("name", BRANCHES)
 def test_models_that_continued_from_a_base_are_recognised(name):
     """Whatever waits for a step in them or in the base, however little is new, and merged before or not."""
-    xs, ys = stream(1500)
-    still = ([xs[0]] * 1500, ys)
-    for n in (300, 1003):
+    xs, ys = stream(3100)
+    still = ([xs[0]] * 3100, ys)
+    for n in (300, 1003, 2603):  # in the last one rows are sampled
         told = pickle.dumps(learnt(KernelRegressor(**nested(**{**SMALL, **BRANCHES[name]})), xs[:n], ys[:n]))
         for more, (us, vs), which in (
             (1, still, 0),

@@ -13,8 +13,10 @@ from reference import algorithms as plain
 
 FLATTEST, MEMORY, PULL, PRIOR, HORIZON, BEYOND = 1e-3, 0.9995, 10.0, 0.03, 1000, 0.05
 ALONE, GAIN, MATURE, LEAST_UNEXPLAINED, FOLLOW = 4, 0.03, 4, 0.01, 0.075
+GOLDEN = 0x9E3779B97F4A7C15
 FROM = 256
 """A quarter of what the package has: tests set that to this."""
+CAUTION, MOST, SKETCHED_FROM, SKETCHES = 4.0, 4.0, 1024, 8
 
 
 class Logistic(plain.Logistic):
@@ -72,6 +74,26 @@ class Bound:
         return g
 
 
+def random_bits(key, counter):
+    """Return 64 random bits (SplitMix64, Steele et al. 2014)."""
+    most = (1 << 64) - 1
+    z = (key + (counter + 1) * GOLDEN) & most
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & most
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & most
+    return z ^ (z >> 31)
+
+
+def draw(g, example):
+    """Return the number between 0 and 1 of an example in a group."""
+    return ((random_bits(g, example >> 6) + example * GOLDEN) % (1 << 64) >> 11) / (1 << 53)
+
+
+def signs(seen, n):
+    """Return the random signs of a sketch, shape (n, 8)."""
+    bits = [random_bits(seen, i) for i in range(n)]
+    return np.array([[1.0 if b >> k & 1 else -1.0 for k in range(SKETCHES)] for b in bits]) / math.sqrt(SKETCHES)
+
+
 class Group:
     """The functions φᵀw of some blocks, by Newton steps and by constant steps."""
 
@@ -83,6 +105,7 @@ class Group:
         self.bounds = Bound(loss), Bound(loss)
         self.standing = np.zeros(2)  # the running losses of both, since the last look
         self.waiting = []  # φ, ℓ' and ℓ'' of examples
+        self.sketch, self.sketched = None, 0
 
     def scores(self, phi):
         return phi @ self.newton, phi @ self.steady
@@ -97,7 +120,18 @@ class Group:
         gamma = gamma * steps_of(w, gamma * phi @ phi * self.loss.curvature(steady, y))
         self.steady -= np.outer(phi, gamma * self.bounds[1].clipped(self.loss.gradient(steady, y)))
 
-    def step(self, seen, batch):
+    def share(self, number, example, row):
+        """Return what the row of an example counts for in A."""
+        p = 1.0 if self.sketch is None else max(CAUTION * np.square(row @ self.sketch).sum(), 1.0 / MOST)
+        return 1.0 if p >= 1.0 else (draw(number, example) < p) / p
+
+    def renew_sketch(self, seen):
+        held = min(seen - self.born, 1.0 / max(1.0 - self.forgetting, 1e-18))
+        if held >= max(SKETCHED_FROM, len(self.A)) and seen - self.sketched >= held / 4:
+            upper = np.linalg.cholesky(self.A).T
+            self.sketch, self.sketched = np.linalg.solve(upper, signs(seen, len(self.A))), seen
+
+    def step(self, seen, batch, number):
         n = len(self.A)
         gradient = batch * self.l2 * self.newton
         if self.forgetting < 1.0 or self.l2:
@@ -107,9 +141,10 @@ class Group:
                 faded = (1.0 - kept) * self.prior * self.own
                 self.A = kept * self.A + (faded + turn * self.l2) * np.eye(n)
                 gradient += faded * self.newton
-        for phi, g, weight in self.waiting:
-            self.A += weight * np.outer(phi, phi)
+        for example, (phi, g, weight) in enumerate(self.waiting, seen - batch + 1):
+            self.A += self.share(number, example, math.sqrt(weight) * phi) * weight * np.outer(phi, phi)
             gradient += np.outer(phi, g)
+        self.renew_sketch(seen)
         self.newton -= np.linalg.solve(self.A, gradient)
         self.waiting = []
 
@@ -332,9 +367,9 @@ class Mixture:
         longest = int(0.1 / max(1.0 - self.forgetting, 1e-9))
         due = self.batch if self.batch > 1 else max(min(self.seen // 256 * 8, 64, longest) // 8 * 8, 8)
         if self.waiting >= due:
-            for group in self.groups:
+            for number, group in enumerate(self.groups):
                 if group:
-                    group.step(self.seen, self.waiting)
+                    group.step(self.seen, self.waiting, number)
             self.waiting = 0
         if self.seen >= 2 and (math.log2(self.seen).is_integer() or self.seen % 8192 == 0):
             self.look()

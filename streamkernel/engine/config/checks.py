@@ -15,6 +15,7 @@ from streamkernel.engine.config.messages import ConfigError, collect_problems, d
 from streamkernel.engine.config.registered import check_registered
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.sources import build_source
+from streamkernel.engine.config.targets import are_as_many, check_targets
 from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.fields import OnFields
@@ -37,6 +38,7 @@ def check_config(settings: Settings) -> None:
     """
     collect_problems(
         lambda: _check_history(settings),
+        lambda: check_targets(settings),
         lambda: _check_metric(settings),
         lambda: _check_baseline(settings),
         lambda: _check_additions(settings),
@@ -64,9 +66,11 @@ def check_label(settings: Settings) -> None:
         names = field_names(path, settings.source.format)
     except (OSError, ValueError) as error:
         raise ConfigError(of_error("source.path", error)) from error
-    if names and settings.label not in names:
+    for label in settings.labels if names else ():
+        if label in names:
+            continue
         more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
-        got = f"{to_toml(settings.label)}{did_you_mean(settings.label, names)}"
+        got = f"{to_toml(label)}{did_you_mean(label, names)}"
         raise ConfigError(
             f"label: expected a field of the records, got {got}; "
             f"{path} has {', '.join(map(to_toml, names[:_NAMES_SHOWN]))}{more}"
@@ -84,7 +88,8 @@ def check_storable(where: str, part: Any) -> None:
 
 
 def _kind_of_model(settings: Settings) -> str:
-    return "regressor" if issubclass(settings.estimator_class, base.Regressor) else "classifier"
+    is_numeric = issubclass(settings.estimator_class, (base.Regressor, base.MultiTargetRegressor))
+    return "regressor" if is_numeric else "classifier"
 
 
 def _check_history(settings: Settings) -> None:
@@ -101,7 +106,7 @@ def _check_history(settings: Settings) -> None:
 
 
 def _check_metric(settings: Settings) -> None:
-    if not settings.build_metric().works_with(settings.build_model()):
+    if are_as_many(settings) and not settings.build_metric().works_with(settings.build_model()):
         wanted = f"a metric for a {_kind_of_model(settings)}, which {build.type_of(settings.model)} is"
         raise ConfigError(f"metric: expected {wanted}, got {to_toml(build.type_of(settings.metric))}")
 

@@ -30,9 +30,9 @@ def status_of(engine: Engine) -> dict[str, Any]:
     newest, numbers = engine.publisher.newest, engine.snapshot
     scores, model = numbers.scores, numbers.model
     recent, baseline = scores.recent()
-    now = {scores.name: scores.ours, "of the last 1,000": recent}
+    now = {scores.name: scores.ours, f"{scores.name}, last 1,000": recent}
     if scores.baseline:
-        now |= {scores.baseline: scores.theirs, f"{scores.baseline}, the last 1,000": baseline}
+        now |= {scores.baseline: scores.theirs, f"{scores.baseline}, last 1,000": baseline}
     if numbers.coverage is not None:
         now |= numbers.coverage.rows()
     now |= {"learned": numbers.outcomes["learned"], "dead letters": numbers.outcomes["dead_letter"]}
@@ -43,7 +43,7 @@ def status_of(engine: Engine) -> dict[str, Any]:
         now |= {"objective": model.objective, "features": model.n_features, "blocks": model.n_seeds}
     age = engine.parts.checkpointer.age
     if age is not None:
-        now |= {"checkpoint, s ago": round(age)}
+        now |= {"age of the checkpoint, s": round(age)}
     cluster = engine.cluster
     if cluster is not None:
         last = cluster.last
