@@ -39,19 +39,35 @@ def warm_up(model: Any, *, explains: bool = False) -> None:
     explains
         Whether to compile what explanations need, too.
     """
-    classes, model = isinstance(model, base.Classifier), _small(model)
+    model = _small(model)
     with _quiet():
         for i in range(growth.FROM):  # the second decides scales and bandwidth, the last begins a larger group
             x, n_classes = {"a": i % 7 / 7.0, "b": i % 5 / 5.0}, 2 if i < growth.FROM // 2 else 3
             with suppress(ValueError):  # it is not for these examples, or diverges: its run will say so
-                model.learn_one(x, i % n_classes if classes else i % 7 / 7.0)
+                model.learn_one(x, _target(model, i, n_classes))
                 model.predict_one(x)
         with suppress(ValueError):
             model.predict_many(np.ones((_ROWS, 2)))
-            model.learn_many(np.ones((_ROWS, 2)), np.zeros(_ROWS, int) if classes else np.zeros(_ROWS))
+            model.learn_many(np.ones((_ROWS, 2)), _targets_of_rows(model))
         with suppress(ValueError, AttributeError):  # not every model can
             if explains:
                 model.explain_one({"a": 0.5, "b": 0.5})
+
+
+def _target(model: Any, i: int, n_classes: int) -> Any:
+    """Return the target of an example, of the kind that a model learns."""
+    if isinstance(model, base.Classifier):
+        return i % n_classes
+    if isinstance(model, base.MultiLabelClassifier):
+        return {0: i % 2 == 0, 1: i % 3 == 0}
+    return {0: i % 7 / 7.0, 1: i % 3 / 3.0} if isinstance(model, base.MultiTargetRegressor) else i % 7 / 7.0
+
+
+def _targets_of_rows(model: Any) -> Any:
+    """Return the targets of some rows."""
+    if isinstance(model, (base.MultiLabelClassifier, base.MultiTargetRegressor)):
+        return np.zeros((_ROWS, 2))
+    return np.zeros(_ROWS, int if isinstance(model, base.Classifier) else float)
 
 
 def _small(model: Any) -> Any:

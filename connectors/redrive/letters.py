@@ -77,10 +77,18 @@ def file_letters(path: Path, driven: Mapping[str, Driven] | None = None) -> Iter
                 value = _bytes(fields["raw"]) or b""
                 headers = [(name, _bytes(content) or b"") for name, content in fields.get("record_headers", ())]
                 letter = Letter(
-                    stream, number, fields["kind"], fields["reason"], value, _bytes(fields.get("record_key")),
-                    _for_another_time(headers), fields.get("topic"), fields.get("partition"), fields.get("stream"),
-                    "" if value else "it has no value",
-                )  # fmt: skip
+                    stream=stream,
+                    number=number,
+                    kind=fields["kind"],
+                    reason=fields["reason"],
+                    value=value,
+                    key=_bytes(fields.get("record_key")),
+                    headers=_for_another_time(headers),
+                    topic=fields.get("topic"),
+                    partition=fields.get("partition"),
+                    path=fields.get("stream"),
+                    hindrance="" if value else "it has no value",
+                )
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"Expected a dead letter, got {error!r} - at {path}, line {number + 1}") from error
             yield letter
@@ -154,17 +162,17 @@ def _letter(partition: Partition, record: Record) -> Letter:
     number = text(f"{CONNECT}partition", f"{STREAMS}partition")
     cut, value = text(f"{OWN}truncated"), record.value or b""
     return Letter(
-        str(partition),
-        record.offset,
-        text(f"{OWN}kind") or "error",
-        text(f"{CONNECT}exception.message", f"{STREAMS}message") or "",
-        value,
-        record.key,
-        _for_another_time(record.headers),
-        text(f"{CONNECT}topic", f"{STREAMS}topic"),
-        None if number is None else int(number),
-        text(f"{OWN}stream"),
-        f"its {cut} is cut" if cut else "" if value else "it has no value",
+        stream=str(partition),
+        number=record.offset,
+        kind=text(f"{OWN}kind") or "error",
+        reason=text(f"{CONNECT}exception.message", f"{STREAMS}message") or "",
+        value=value,
+        key=record.key,
+        headers=_for_another_time(record.headers),
+        topic=text(f"{CONNECT}topic", f"{STREAMS}topic"),
+        partition=None if number is None else int(number),
+        path=text(f"{OWN}stream"),
+        hindrance=f"its {cut} is cut" if cut else "" if value else "it has no value",
     )
 
 

@@ -22,7 +22,7 @@ class Examples:
     Parameters
     ----------
     label
-        The field to predict.
+        The field to predict, or several, whose labels are then a dictionary.
     ignore
         Fields to leave out.
     numeric_label
@@ -32,6 +32,8 @@ class Examples:
 
     Attributes
     ----------
+    is_several : bool
+        Whether there are several labels.
     numbers : set of str
         Fields that were numbers in an example that was learned; a string there is refused.
     n_refused : int
@@ -51,9 +53,14 @@ class Examples:
     """
 
     def __init__(
-        self, label: str, ignore: Collection[str] = (), *, numeric_label: bool, weight: str | None = None
+        self,
+        label: str | tuple[str, ...],
+        ignore: Collection[str] = (),
+        *,
+        numeric_label: bool,
+        weight: str | None = None,
     ) -> None:
-        self._label = label
+        self._labels, self.is_several = ((label,), False) if isinstance(label, str) else (label, True)
         self.weight = weight
         self._ignore = frozenset(ignore) | ({weight} if weight is not None else set())
         self._numeric_label = numeric_label
@@ -71,8 +78,9 @@ class Examples:
         """
         x, y = self.read(record)
         if y is None:
-            found = "null" if self._label in record else "no such field"
-            raise LabelError(f'Expected a label, got {found} - at field "{self._label}"')
+            label = self._labels[0]
+            found = "null" if label in record else "no such field"
+            raise LabelError(f'Expected a label, got {found} - at field "{label}"')
         if not x:
             raise InputError("Expected at least one feature besides the label, got none")
         return x, y
@@ -86,7 +94,7 @@ class Examples:
             If the label is unusable, or a value is no finite number and no string.
         """
         x = {}
-        numbers, ignore, label, limits = self.numbers, self._ignore, self._label, self.ranges.limits
+        numbers, ignore, labels, limits = self.numbers, self._ignore, self._labels, self.ranges.limits
         for name, value in record.items():
             kind = type(value)
             if kind is float or kind is int or kind is bool:
@@ -101,20 +109,41 @@ class Examples:
                 raise InputError(
                     f'Expected a number or a string, got {kind.__name__} {shorten(value)} - at field "{name}"'
                 )
-            elif name in numbers and name != label:
+            elif name in numbers and name not in labels:
                 raise _not_a_number(name, value)
             if name not in ignore:
                 x[name] = value
-        y = x.pop(label, None)
+        y = x.pop(labels[0], None)
         if self._numeric_label and isinstance(y, str):
-            raise LabelError(f'Expected a number as label, got the string {shorten(y)} - at field "{label}"')
-        return x, y
+            raise LabelError(f'Expected a number as label, got the string {shorten(y)} - at field "{labels[0]}"')
+        return x, (self._rest(x, y, record) if self.is_several else y)
+
+    def _rest(self, x: dict[str, Any], first: Any, record: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Take the other labels out of the features; return all of them, or ``None`` if there is none.
+
+        Raises
+        ------
+        LabelError
+            If some are missing, or one is unusable.
+        """
+        found = {name: x.pop(name, None) for name in self._labels[1:]}
+        y = {self._labels[0]: first, **found}
+        missing = [name for name, value in y.items() if value is None]
+        if len(missing) == len(y):
+            return None
+        for name in missing:
+            got = "null" if name in record else "no such field"
+            raise LabelError(f'Expected all {len(y)} labels, got {got} - at field "{name}"')
+        for name, value in y.items():
+            if self._numeric_label and isinstance(value, str):
+                raise LabelError(f'Expected a number as label, got the string {shorten(value)} - at field "{name}"')
+        return y
 
     def split_plain(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
         """Return features and labels of the first records, up to one that `split` may refuse; numbers among the
         features are not looked at.
         """
-        label, ignore, numeric = self._label, self._ignore, self._numeric_label
+        label, ignore, numeric = self._labels[0], self._ignore, self._numeric_label
         xs: list[dict[str, Any]] = []
         ys: list[Any] = []
         for record in records:

@@ -38,9 +38,9 @@ class RecordProcessor:
     Parameters
     ----------
     model
-        A River classifier or regressor, or a pipeline that ends in one.
+        A River classifier or regressor, or a pipeline that ends in one; of one target or several.
     label
-        The field to predict.
+        The field to predict, or several, whose labels and predictions are then dictionaries.
     ignore
         Fields to leave out.
     metric
@@ -94,7 +94,7 @@ class RecordProcessor:
         self,
         model: base.Estimator,
         *,
-        label: str,
+        label: str | tuple[str, ...],
         ignore: Collection[str] = (),
         metric: metrics.base.Metric,
         baseline: base.Estimator | None = None,
@@ -117,8 +117,10 @@ class RecordProcessor:
         self._explain = explain
         self._learned_before = learned_before
         self._classes: set[Any] = set()  # labels that the model is known to take
+        self._has_classes = isinstance(model, base.Classifier)
         unseen = {*ignore, *(labels.fields if labels is not None else ())}
-        self.examples = Examples(label, unseen, numeric_label=isinstance(model, base.Regressor), weight=weight)
+        is_numeric = isinstance(model, (base.Regressor, base.MultiTargetRegressor))
+        self.examples = Examples(label, unseen, numeric_label=is_numeric, weight=weight)
 
     @property
     def kernel_model(self) -> KernelModel | None:
@@ -128,7 +130,14 @@ class RecordProcessor:
     @property
     def learned_alone(self) -> KernelModel | None:
         """The model if it is one of ours and all that a record with a label is for."""
-        others = self.labels, self.baseline, self.examples.weight, self.coverage, self._explain or None
+        examples = self.examples
+        others = (
+            self.labels,
+            self.baseline,
+            examples.weight,
+            self.coverage,
+            self._explain or examples.is_several or None,
+        )
         return self.model if others == (None,) * 5 and isinstance(self.model, KernelModel) else None
 
     def count_known(self, ys: Sequence[Any]) -> int:
@@ -173,7 +182,7 @@ class RecordProcessor:
         else:
             raise InputError("Expected features or a label besides the key, got neither")
         if w > 0.0:
-            if y not in self._classes:
+            if self._has_classes and y not in self._classes:
                 self._check_class(y)
             self.model.learn_one(x, y, **({} if w == 1.0 else {"w": w}))
         if labels is not None and key is not None:
@@ -271,8 +280,6 @@ class RecordProcessor:
         last = self.kernel_model
         if isinstance(last, KernelClassifier):
             check_label(last, y)
-        elif not isinstance(self.model, base.Classifier):
-            return
         elif len(self._classes) >= MOST_CLASSES:
             raise TooManyClassesError(f"Expected at most {MOST_CLASSES:,} labels, got one more, {shorten(y)}")
         self._classes.add(y)

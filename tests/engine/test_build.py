@@ -15,6 +15,8 @@ from river import base, compose, feature_extraction, linear_model, preprocessing
 from streamkernel import (
     GaussianProcessRegressor,
     KernelClassifier,
+    KernelMultiLabelClassifier,
+    KernelMultiTargetRegressor,
     KernelRegressor,
     RandomFeatures,
     kernels,
@@ -380,7 +382,8 @@ CATALOGUES = [models(), transformers(), metrics()]
 
 
 def test_the_catalogues() -> None:
-    known = KernelClassifier, KernelRegressor, GaussianProcessRegressor
+    one = KernelClassifier, KernelRegressor, GaussianProcessRegressor
+    known = *one, KernelMultiTargetRegressor, KernelMultiLabelClassifier
     assert dict(models().classes) == {model.__name__: model for model in known}
     known = transformers().classes
     assert known["StandardScaler"] is preprocessing.StandardScaler

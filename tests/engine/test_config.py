@@ -245,7 +245,8 @@ WRONG: dict[str, tuple[str, list[str]]] = {
         [
             "source: expected a table with a path, a dataset or topics, got 3",
             "preprocessing: expected one table [[preprocessing]] per step, got 5",
-            "model: expected a model (KernelClassifier, KernelRegressor, GaussianProcessRegressor), got 4",
+            "model: expected a model (KernelClassifier, KernelRegressor, GaussianProcessRegressor, "
+            "KernelMultiTargetRegressor, KernelMultiLabelClassifier), got 4",
             "sink: expected a table, got []",
             "state: expected a table, got 1",
             "http: expected a table, got true",

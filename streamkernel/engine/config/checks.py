@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from streamkernel.engine.config.messages import ConfigError, collect_problems, d
 from streamkernel.engine.config.registered import check_registered
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.sources import build_source
+from streamkernel.engine.config.targets import are_as_many, check_targets
 from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.fields import OnFields
@@ -35,16 +37,18 @@ def check_config(settings: Settings) -> None:
     ConfigError
         If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
     """
-    collect_problems(
-        lambda: _check_history(settings),
-        lambda: _check_metric(settings),
-        lambda: _check_baseline(settings),
-        lambda: _check_additions(settings),
-        lambda: _check_state(settings),
-        lambda: _check_kafka(settings),
-        lambda: _check_sink(settings),
-        lambda: build_source(settings).close(),
+    checks = (
+        _check_history,
+        check_targets,
+        _check_metric,
+        _check_baseline,
+        _check_additions,
+        _check_state,
+        _check_kafka,
+        _check_sink,
+        _check_source,
     )
+    collect_problems(*(partial(check, settings) for check in checks))
 
 
 def check_label(settings: Settings) -> None:
@@ -64,9 +68,11 @@ def check_label(settings: Settings) -> None:
         names = field_names(path, settings.source.format)
     except (OSError, ValueError) as error:
         raise ConfigError(of_error("source.path", error)) from error
-    if names and settings.label not in names:
+    for label in settings.labels if names else ():
+        if label in names:
+            continue
         more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
-        got = f"{to_toml(settings.label)}{did_you_mean(settings.label, names)}"
+        got = f"{to_toml(label)}{did_you_mean(label, names)}"
         raise ConfigError(
             f"label: expected a field of the records, got {got}; "
             f"{path} has {', '.join(map(to_toml, names[:_NAMES_SHOWN]))}{more}"
@@ -84,7 +90,8 @@ def check_storable(where: str, part: Any) -> None:
 
 
 def _kind_of_model(settings: Settings) -> str:
-    return "regressor" if issubclass(settings.estimator_class, base.Regressor) else "classifier"
+    is_numeric = issubclass(settings.estimator_class, (base.Regressor, base.MultiTargetRegressor))
+    return "regressor" if is_numeric else "classifier"
 
 
 def _check_history(settings: Settings) -> None:
@@ -101,7 +108,7 @@ def _check_history(settings: Settings) -> None:
 
 
 def _check_metric(settings: Settings) -> None:
-    if not settings.build_metric().works_with(settings.build_model()):
+    if are_as_many(settings) and not settings.build_metric().works_with(settings.build_model()):
         wanted = f"a metric for a {_kind_of_model(settings)}, which {build.type_of(settings.model)} is"
         raise ConfigError(f"metric: expected {wanted}, got {to_toml(build.type_of(settings.metric))}")
 
@@ -126,6 +133,10 @@ def _check_additions(settings: Settings) -> None:
 def _check_sink(settings: Settings) -> None:
     if settings.sink.parameters:
         check_registered(SINKS, settings.sink.parameters, "sink.predictions", settings.folder)
+
+
+def _check_source(settings: Settings) -> None:
+    build_source(settings).close()
 
 
 def _check_kafka(settings: Settings) -> None:

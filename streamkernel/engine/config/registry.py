@@ -55,9 +55,12 @@ def models() -> Catalogue:
     """Return the models that a run can use."""
     from streamkernel.estimators.classifier import KernelClassifier
     from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
+    from streamkernel.estimators.multi_label import KernelMultiLabelClassifier
+    from streamkernel.estimators.multi_target import KernelMultiTargetRegressor
     from streamkernel.estimators.regressor import KernelRegressor
 
-    known = KernelClassifier, KernelRegressor, GaussianProcessRegressor
+    one = KernelClassifier, KernelRegressor, GaussianProcessRegressor
+    known = *one, KernelMultiTargetRegressor, KernelMultiLabelClassifier
     return Catalogue("a model", {model.__name__: model for model in known})
 
 

@@ -51,6 +51,7 @@ def _resolve_pattern(value: Any, info: ValidationInfo) -> Path:
 LocalPath = Annotated[Path, BeforeValidator(_resolve_path)]
 LocalPattern = Annotated[Path, BeforeValidator(_resolve_pattern)]
 Name = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[Name, ...], Field(min_length=1, max_length=100, strict=False)]
 
 
 Moment = str | int | dt.datetime

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 from river import base, compose, multiclass, preprocessing
+from river.metrics.multioutput import MacroAverage
 
 from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.config import build
@@ -21,6 +22,7 @@ from streamkernel.engine.config.schema import (
     KafkaTable,
     LogTable,
     Name,
+    Names,
     SchemaRegistryTable,
     SinkTable,
     SourceTable,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 class Settings(ConfigTable):
     """The settings of a configuration, each checked alone, and the pipeline that they describe."""
 
-    label: Name = Field(description="the name of the field to predict")
+    label: Name | Names = Field(description="the name of the field to predict")
     ignore: tuple[Name, ...] = Field(default=(), strict=False, description="a list of field names")
     weight: Name | None = Field(default=None, description="the name of the field with the weight of an event")
     coverage: float | None = Field(default=None, gt=0, le=0.996, description="a share above 0, at most 0.996")
@@ -83,14 +85,15 @@ class Settings(ConfigTable):
     def _confusions(self) -> list[str]:
         """Return the problems of fields and files with two conflicting uses."""
         problems = []
-        if self.label in self.ignore:
-            problems.append(f"ignore: expected fields other than the label, got {to_toml(self.label)}")
-        if self.weight is not None and self.weight in (self.label, *self.ignore):
-            other = "the label" if self.weight == self.label else "those of ignore"
+        for label in self.labels:
+            if label in self.ignore:
+                problems.append(f"ignore: expected fields other than the label, got {to_toml(label)}")
+        if self.weight is not None and self.weight in (*self.labels, *self.ignore):
+            other = "the label" if self.weight in self.labels else "those of ignore"
             problems.append(f"weight: expected a field other than {other}, got {to_toml(self.weight)}")
         if self.delayed_labels is not None:
             for field, name in (("key", self.delayed_labels.key), ("time", self.delayed_labels.time)):
-                if name == self.label:
+                if name in self.labels:
                     problems.append(
                         f"delayed_labels.{field}: expected a field other than the label, got {to_toml(name)}"
                     )
@@ -108,6 +111,11 @@ class Settings(ConfigTable):
         return problems
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """The fields to predict."""
+        return (self.label,) if isinstance(self.label, str) else self.label
+
+    @property
     def dead_letters_path(self) -> Path:
         """The file of dead letters: by default in the state directory, or beside the configuration."""
         return self.sink.dead_letters or (self.state.directory or self._folder) / "dead_letters.jsonl"
@@ -115,7 +123,7 @@ class Settings(ConfigTable):
     def setup(self) -> dict[str, Any]:
         """Return the settings that must stay the same for a run to continue from its state, as plain values."""
         return {
-            "label": self.label,
+            "label": self.label if isinstance(self.label, str) else list(self.label),
             "ignore": sorted(self.ignore),
             "weight": self.weight,
             "metric": self.metric_spec,
@@ -129,6 +137,12 @@ class Settings(ConfigTable):
             "source.topics": self.source.topics and list(self.source.topics),
             "source.parameters": self.source.parameters or None,
         }
+
+    def without_http(self) -> Self:
+        """Return a copy for workers: without the table ``[http]``, its token, and the texts that the file refers to."""
+        copy = self.model_copy(update={"http": None})
+        copy._resolved = None
+        return copy
 
     def without_secrets(self) -> dict[str, Any]:
         """Return the settings as JSON values, without secrets."""
@@ -173,9 +187,9 @@ class Settings(ConfigTable):
         return compose.Pipeline(*steps, (build.type_of(self.baseline), model))
 
     def build_metric(self) -> Metric:
-        """Return the metric."""
+        """Return the metric; for several targets the mean of one for each."""
         metric: Metric = build.build(self.metric_spec, build.metrics(), "metric")
-        return metric
+        return metric if isinstance(self.label, str) else MacroAverage(metric)
 
     def build_steps(self) -> list[tuple[str, base.Transformer]]:
         """Return the preprocessing steps with their names."""
@@ -184,7 +198,8 @@ class Settings(ConfigTable):
     @property
     def metric_spec(self) -> build.Spec:
         """The metric, or the default for the model."""
-        return self.metric or ("MAE" if issubclass(self.estimator_class, base.Regressor) else "Accuracy")
+        is_numeric = issubclass(self.estimator_class, (base.Regressor, base.MultiTargetRegressor))
+        return self.metric or ("MAE" if is_numeric else "Accuracy")
 
     @property
     def estimator_class(self) -> type:

@@ -34,7 +34,7 @@ def build_source(settings: Settings, member: str | None = None) -> Source:
         known = build.datasets()
         build.find_kind(source.dataset, known, "source.dataset")
         dataset = build.build({**source.params, "type": source.dataset}, known, "source.params")
-        return DatasetSource(dataset, label=settings.label, limit=source.limit)
+        return DatasetSource(dataset, label=settings.labels[0], limit=source.limit)
     try:
         return FileSource(source.path, format=source.format, follow=source.follow)
     except (ImportError, OSError, ValueError) as error:

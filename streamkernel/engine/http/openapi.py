@@ -20,8 +20,9 @@ ANSWER = {
     "required": ["prediction"],
     "properties": {
         "prediction": {
-            "type": ["number", "string", "boolean", "null"],
-            "description": "null before any class",
+            "type": ["number", "string", "boolean", "object", "null"],
+            "additionalProperties": {"type": ["number", "boolean"]},
+            "description": "null before any class; of several targets an object by field",
         },
         "probabilities": {"type": "object", "additionalProperties": {"type": "number"}, "description": "by class"},
         "lower": {"type": ["number", "null"], "description": "where the interval begins; null if it has no beginning"},

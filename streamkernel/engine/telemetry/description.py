@@ -7,8 +7,10 @@ from typing import Any
 
 from river import compose
 
+from streamkernel.engine.telemetry.quality import name_of_metric, values_by_target
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import parameters_of
+from streamkernel.estimators.several_targets import SeveralTargetsModel
 
 OUTCOMES = {
     "learned": "events learned",
@@ -29,6 +31,7 @@ def model_rows(model: Any) -> list[tuple[str, str]]:
         rows += [
             ("kernel", repr(last.kernel_)),
             ("labels", ", ".join(map(repr, getattr(last, "labels", {}))) or "numbers"),
+            *([("targets", ", ".join(map(str, last.targets)))] if isinstance(last, SeveralTargetsModel) else []),
             ("features", f"{last.n_features:,} in {last.n_seeds:,} blocks"),
             ("steps", f"{last.n_steps:,}, of which {last.n_reused:,} reused a block"),
             ("objective", f"{last.objective:.6g}"),
@@ -39,7 +42,8 @@ def model_rows(model: Any) -> list[tuple[str, str]]:
 def checkpoint_rows(state: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the description of a checkpoint, as pairs of a name and a text."""
     rows = model_rows(state["model"])
-    rows += [(type(state["metric"]).__name__, f"{state['metric'].get():.6g}")]
+    rows += [(name_of_metric(state["metric"]), f"{state['metric'].get():.6g}")]
+    rows += [(f"of {target}", f"{score:.6g}") for target, score in values_by_target(state["metric"]).items()]
     rows += [(OUTCOMES.get(outcome, outcome), f"{count:,}") for outcome, count in state["outcomes"].items()]
     if state.get("labels") is not None:
         rows += [(f"labels {outcome}", f"{count:,}") for outcome, count in state["labels"]["counts"].items()]

@@ -114,6 +114,11 @@ def _quality(scores: Scores) -> Iterator[Metric]:
         yield _scores("baseline_metric", "Quality of the baseline since the start.", scores, scores.theirs, "baseline")
         text = "Quality of the baseline over the last 1,000 events."
         yield _scores("baseline_metric_recent", text, scores, baseline_recent, "baseline")
+    text = "Prequential quality since the start, by target, of a model of several targets."
+    by_target = GaugeMetricFamily("streamkernel_metric_by_target", text, labels=["name", "target"])
+    for target, value in scores.by_target.items():
+        by_target.add_metric([scores.name, printable(target)], value)
+    yield by_target
     text = "1 if a larger value of the metric is better, else 0."
     yield _scores("metric_bigger_is_better", text, scores, float(scores.bigger_is_better))
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from river.metrics.base import BinaryMetric, ClassificationMetric, Metric, RegressionMetric
+from river.metrics.multioutput import MacroAverage
+from river.metrics.multioutput.base import MultiOutputMetric
 
 from streamkernel.engine.delayed_labels import plain
 
@@ -43,6 +45,8 @@ class Scores:
         The last `WINDOW` pairs, and the one before them.
     baseline_pairs
         The last `WINDOW` pairs of a baseline that is a model.
+    by_target
+        The metric of each target since the start, if there are several.
     """
 
     metric: Metric
@@ -51,11 +55,12 @@ class Scores:
     theirs: float
     pairs: tuple[Pair, ...] = ()
     baseline_pairs: tuple[Pair, ...] | None = None
+    by_target: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """The metric's name."""
-        return type(self.metric).__name__
+        """The metric's name; that of each target's metric if there are several targets."""
+        return name_of_metric(self.metric)
 
     @property
     def bigger_is_better(self) -> bool:
@@ -68,7 +73,7 @@ class Scores:
         last = pairs[-WINDOW:]
         if self.baseline_pairs is not None:
             theirs = value(update_metric(metric.clone(), self.baseline_pairs))
-        elif isinstance(metric, RegressionMetric):
+        elif _is_of_last(metric):
             labels = [y for y, _ in pairs]
             theirs = value(update_metric(metric.clone(), zip(labels[1:], labels, strict=False)))
         else:
@@ -113,7 +118,7 @@ class Quality:
         self.kind = 0 if _takes_labels(metric) else 1
         self.pairs: list[Pair] = []
         self.baseline_pairs: list[Pair] = []
-        self._is_of_last, self._is_model = isinstance(metric, RegressionMetric), model is not None
+        self._is_of_last, self._is_model = _is_of_last(metric), model is not None
         self.baseline: str | None = model or ("last value" if self._is_of_last else "majority class")
         self._count = 0
         self._labels: Counter[Any] = Counter()  # of the majority class
@@ -153,7 +158,8 @@ class Quality:
         theirs = value(self.baseline_metric) if is_judged else of_majority(self._empty, self._labels)
         baseline_pairs = tuple(self._baseline_recent) if self._is_model else None
         ours = value(self.metric)
-        return Scores(self._empty, self.baseline, ours, theirs, tuple(self._recent), baseline_pairs)
+        by_target = values_by_target(self.metric)
+        return Scores(self._empty, self.baseline, ours, theirs, tuple(self._recent), baseline_pairs, by_target)
 
     def by_name(self) -> dict[str, float]:
         """Return the metric since the start, of the model and of the baseline, by name."""
@@ -248,6 +254,29 @@ def _counts(metric: Metric) -> bool:
     """Return whether a metric depends only on the number of each pair."""
     own: Any = type(metric).update
     return own in (ClassificationMetric.update, BinaryMetric.update) and _takes_labels(metric)
+
+
+def _is_of_last(metric: Metric) -> bool:
+    """Return whether the previous label is what the model is compared with: for numbers, and for several targets."""
+    return isinstance(metric, (RegressionMetric, MultiOutputMetric))
+
+
+def name_of_metric(metric: Metric) -> str:
+    """Return a metric's name; that of each target's metric if there are several targets."""
+    return type(metric.metric if isinstance(metric, MacroAverage) else metric).__name__
+
+
+def values_by_target(metric: Metric) -> dict[str, float]:
+    """Return the values of the metrics that a metric of several targets is the mean of; of one target nothing.
+
+    Examples
+    --------
+    >>> from river import metrics
+    >>> metric = metrics.multioutput.MacroAverage(metrics.MAE())
+    >>> values_by_target(update_metric(metric, [({"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 2.0})]))
+    {'a': 0.5, 'b': 0.0}
+    """
+    return {name: value(own) for name, own in metric.metrics.items()} if isinstance(metric, MacroAverage) else {}
 
 
 def _takes_labels(metric: Metric) -> bool:

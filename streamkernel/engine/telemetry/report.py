@@ -13,7 +13,7 @@ import orjson
 from connectors.json_text import to_json
 from streamkernel.engine.explanations import importances
 from streamkernel.engine.telemetry.description import checkpoint_rows
-from streamkernel.engine.telemetry.quality import value
+from streamkernel.engine.telemetry.quality import name_of_metric, value
 from streamkernel.engine.telemetry.status import is_mean
 
 DEAD_LETTERS = 8
@@ -53,7 +53,7 @@ def _run(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         "clock": 0.0,
         "events": history["events"],
         "now": {
-            type(metric).__name__: value(metric),
+            name_of_metric(metric): value(metric),
             "learned": outcomes["learned"],
             "dead letters": outcomes["dead_letter"],
         },
