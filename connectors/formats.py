@@ -58,8 +58,13 @@ class JsonLines:
 
     def parse(self, raw: bytes) -> Fields:
         """Return the fields of one line."""
-        record = json_object(raw)
-        return flatten(record) if raw.count(b"{") > 1 else record
+        return json_fields(raw)
+
+
+def json_fields(raw: bytes) -> Fields:
+    """Return the fields of a JSON object, or raise a `ValueError` that says why there are none."""
+    record = json_object(raw)
+    return flatten(record) if raw.count(b"{") > 1 else record
 
 
 def json_object(raw: bytes) -> Fields:

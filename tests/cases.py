@@ -15,22 +15,30 @@ def slow(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def pairwise(cases: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Return all cases, of which few remain for `make test`: each two values that occur together do so in one of these.
+def covering(cases: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Return some of many cases: for `make test` each two values that occur together, for `make test-all` each three.
 
-    What fails for a value, or for two values together, fails there; three at once are left to `make test-all`.
+    What fails for a value, or for two or three together, fails in one of these; no case is for four at once alone.
     """
-    rest = {case: set(combinations(enumerate(case), 2)) for case in cases}
+    few, rest = _choose(list(cases), 2, [])
+    more, _ = _choose(rest, 3, few)
+    return few + [slow(*case) for case in more]
+
+
+def _choose(cases: list[Any], n: int, chosen: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return few cases that have each `n` values that occur together but not in those already chosen, and the rest."""
+    known = {some for case in chosen for some in combinations(enumerate(case), n)}
+    rest = {case: set(combinations(enumerate(case), n)) - known for case in cases}
     found = []
     while rest:
         best = max(rest, key=lambda case: len(rest[case]))  # the first of several
-        new = rest.pop(best)
-        found.append(best if new else slow(*best))
-        if not new:
+        if not rest[best]:
             break
-        for pairs in rest.values():
-            pairs -= new
-    return found + [slow(*case) for case in rest]
+        new = rest.pop(best)
+        found.append(best)
+        for others in rest.values():
+            others -= new
+    return found, list(rest)
 
 
 def max_examples(n: int) -> settings:

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-LIMIT = 600.0
-"""Seconds: far more than anything takes on a busy machine, and less than a test may take at all."""
+LIMIT = 240.0
+"""Seconds: more than anything takes that is waited for on a busy machine, and little where it never comes."""
 
 
 def wait_for(condition: Callable[[], T], seconds: float = LIMIT, what: Callable[[], object] = lambda: "") -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -106,9 +106,21 @@ class FileSink:
         OutputClosedError
             If the reader of standard output has closed it; `flush` and `close` raise it too.
         """
-        line = to_json(record, _JSON_LINE)
+        self.write_all([record], [key])
+
+    def write_all(self, records: Iterable[Mapping[str, Any]], keys: Iterable[bytes | None]) -> None:
+        """Write several records, as `write` does for each.
+
+        Parameters
+        ----------
+        records : iterable of dict
+            The fields of each.
+        keys : iterable of bytes or None
+            Not used, because a file has no keys.
+        """
+        lines = b"".join([to_json(record, _JSON_LINE) for record in records])
         try:
-            self._file.write(line)
+            self._file.write(lines)
         except OSError as error:
             raise self._name_file(error) from error
 

@@ -167,6 +167,11 @@ class Producer(Protocol):
             If nothing can be written any more.
         """
 
+    def send_all(self, topic: str, values: Iterable[bytes], keys: Iterable[bytes | None]) -> None:
+        """Write records asynchronously, each with a key and without headers, as `send` does for each."""
+        for value, key in zip(values, keys, strict=True):
+            self.send(topic, value, key, ())
+
     def flush(self) -> None:
         """Wait until all records are written.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from connectors.base import DecoderUnavailableError, Event, Position, Trouble, UnavailableError
-from connectors.formats import JsonLines
+from connectors.formats import json_fields
 from connectors.kafka.clients import Partition, Record
 from connectors.values import PassedOverError
 
@@ -39,7 +39,8 @@ class Events:
     """
 
     def __init__(self, decoder: Decoder | None = None, key: str | None = None) -> None:
-        self._decode = decoder or JsonLines().parse
+        self._decode = decoder or json_fields
+        self._is_plain = decoder is None and key is None
         self._more = _parameters_of(decoder)
         self._skips_deletes = getattr(decoder, "skips_deletes", False)
         self._key = key
@@ -82,6 +83,29 @@ class Events:
         if record.timestamp is not None and record.timestamp >= 0:
             origin["timestamp"] = record.timestamp
         return Event(stream, position, value or b"", fields, reason, record.key, headers, origin)
+
+    def of_all(self, taken: Sequence[tuple[Partition, Record, Position]]) -> list[Event] | None:
+        """Return the events of records as `of` does for each, faster; ``None`` if one needs a look of its own."""
+        if not self._is_plain:
+            return None
+        values = [record.value for _, record, _ in taken if record.value is not None]
+        if len(values) < len(taken):
+            return None
+        try:
+            found = list(map(json_fields, values))
+        except Exception:  # `of` says what is wrong
+            return None
+        events: list[Event] = []
+        last, stream = None, ""
+        for (partition, record, position), value, fields in zip(taken, values, found, strict=True):
+            if partition is not last:
+                last, stream = partition, str(partition)
+            origin, timestamp = _origin(partition, record.offset), record.timestamp
+            if timestamp is not None and timestamp >= 0:
+                origin["timestamp"] = timestamp
+            headers = tuple(record.headers)
+            events.append(Event(stream, position, value, fields, None, record.key, headers, origin))
+        return events
 
 
 class Retry:

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 ALIVE_SECONDS = 1.0
 """Seconds between two polls of a consumer while buffered records are available."""
 
-SLICE = 64
+SLICE = 256
 """Largest number of events that `PartitionReader.poll` returns, so that it is called often."""
 
 
@@ -39,7 +39,8 @@ class PartitionReader:
     """
 
     def __init__(self, start_offsets: StartOffsets, events: Events, *, until: Start | None, in_turn: bool) -> None:
-        self._start_offsets, self._event, self._until = start_offsets, events.of, until
+        self._start_offsets, self._until = start_offsets, until
+        self._event, self._events_of = events.of, events.of_all
         self._retry = Retry()
         self._buffers = Buffers(in_turn=in_turn)
         self._next: dict[Partition, int] = {}  # of the partitions we have, the offset of the next event
@@ -131,6 +132,12 @@ class PartitionReader:
     def _take(self, client: Consumer, events: list[Event]) -> None:
         """Append the events of fetched records, up to one that cannot be decoded yet."""
         taken = self._buffers.take(SLICE, self._live(client))
+        ends = self._ends
+        inside = [one for one in taken if one[1].offset < ends.get(one[0], one[1].offset + 1)] if ends else taken
+        if (found := self._events_of(inside)) is not None:
+            events += found
+            self._next |= {partition: record.offset + 1 for partition, record, _ in taken}
+            return
         for i, (partition, record, position) in enumerate(taken):
             if record.offset < self._ends.get(partition, record.offset + 1):
                 try:

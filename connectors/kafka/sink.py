@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import orjson
@@ -91,6 +91,11 @@ class KafkaSink(_Topic):
         """Write a record with the key of the record that it was made from."""
         value = to_json(record, _JSON) if self._values is None else self._values(record)
         self._writer.send(self._topic, value, key, ())
+
+    def write_all(self, records: Iterable[Mapping[str, Any]], keys: Iterable[bytes | None]) -> None:
+        """Write records, each with a key, as `write` does for each."""
+        values = (to_json(record, _JSON) if self._values is None else self._values(record) for record in records)
+        self._writer.send_all(self._topic, values, keys)
 
 
 class KafkaDeadLetters(_Topic):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from connectors.kafka.clients import Producer
 from connectors.kafka.offsets import missing_topic
@@ -48,6 +48,10 @@ class Writer:
             If nothing can be written any more.
         """
         self._connect().send(topic, value, key, headers)
+
+    def send_all(self, topic: str, values: Iterable[bytes], keys: Iterable[bytes | None]) -> None:
+        """Write records, each with a key and without headers, as `send` does for each."""
+        self._connect().send_all(topic, values, keys)
 
     def flush(self) -> None:
         """Wait until all sent records are stored.

@@ -52,7 +52,7 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
     options = None if config.kafka is None else kafka_options(config)
     source = CheckpointOnlySource(partitioned_source(config), options, config.source.topics or ())
-    for_workers = config.model_copy(update={"http": None})  # whose token is no worker's business
+    for_workers = config.without_http()
     pool, events = WorkerPool(address, lambda: replica_of(for_workers)), config.cluster.events_per_round
     runner = partial(ClusterRunner, divided=source.divided, pool=pool, workers=workers, events_per_round=events)
     return Engine(config.build_pipeline(), source, runner=runner, **engine_parts(config, source, state))

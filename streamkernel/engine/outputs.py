@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -61,13 +61,17 @@ class Outputs:
         if self.predictions is not None:
             self.predictions.write(line | {"member": self.member}, key)
 
-    def write_all(self, events: Iterable[Event], lines: Iterable[dict[str, Any]]) -> None:
-        """Write the predictions for events, a line for each, where predictions are written."""
+    def write_all(self, events: Sequence[Event], lines: Sequence[dict[str, Any]]) -> None:
+        """Write the predictions for events, a line for each, if predictions are written at all."""
         if self.predictions is not None:
-            write, member = self.predictions.write, self.member
-            for event, line in zip(events, lines, strict=False):
-                line["member"] = member
-                write(line, event.key)
+            for line in lines:
+                line["member"] = self.member
+            keys = [event.key for event in events[: len(lines)]]
+            if (write_all := getattr(self.predictions, "write_all", None)) is not None:  # a sink need not have it
+                write_all(lines, keys)
+                return
+            for line, key in zip(lines, keys, strict=True):
+                self.predictions.write(line, key)
 
     def refuse(self, event: Event, refusal: Refusal) -> None:
         """Count, store and write a dead letter."""

@@ -30,7 +30,7 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from streamkernel.jit.compiling import Once, only_what_is_used, quick_to_compare
+from streamkernel.jit.compiling import CALLS, only_what_is_used, own_compiler, quick_to_compare
 
 log = logging.getLogger("streamkernel")
 
@@ -55,7 +55,7 @@ def compiled(function: F | None = None, *, allocates: bool = True, **options: An
     if function is None:
         return lambda function: compiled(function, allocates=allocates, **options)
     options |= {"no_cfunc_wrapper": True, "_nrt": allocates}  # always given: numba takes a missing one from the caller
-    dispatcher = quick_to_compare(numba.njit(function, pipeline_class=Once, **options))
+    dispatcher = quick_to_compare(numba.njit(function, **own_compiler, **options))
     dispatcher._cache = FileCache(function, _text(options))
     dispatcher._compile_for_args = partial(run_uninterrupted, dispatcher._compile_for_args)
     return dispatcher
@@ -145,6 +145,7 @@ class FileCache(NullCache):
             codegen.magic_tuple(),
             sys.version,
             numba.__version__,
+            CALLS,
         )
         name = f"{self._function.__module__}.{self._function.__name__}"
         return found / f"{name}-{hashlib.blake2b(repr(made_from).encode(), digest_size=16).hexdigest()}.numba"

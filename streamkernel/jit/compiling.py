@@ -1,158 +1,37 @@
-"""What compiling does not do here, since nothing uses it and it takes a third of the time of a first start."""
+"""numba's compiler with what it does not need to do left out, and its own where this numba is another one."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from types import SimpleNamespace
-from typing import Any, Self
+import logging
+from contextlib import AbstractContextManager
+from typing import Any
 
-import llvmlite.binding as llvm
-from numba.core import errors, ir
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler, Flags
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.postproc import PostProcessor, VariableLifetime
-from numba.core.transforms import canonicalize_cfg
-from numba.core.typing.templates import _OverloadFunctionTemplate
 
-_Library: Any = JITCodeLibrary
-_Compiler: Any = Compiler
-_Template: Any = _OverloadFunctionTemplate
-_Processor: Any = PostProcessor
-_Instruction: Any = ir.Inst
+log = logging.getLogger("streamkernel")
 
+try:
+    from streamkernel.jit import by_reference, shortcuts
+except (ImportError, AttributeError) as missing:
+    log.warning("compiling takes longer: expected numba as it is named in pyproject.toml, got one without %s", missing)
+    IS_SHORT = False
+    own_compiler: dict[str, Any] = {}
+    linked_compiler: dict[str, Any] = {}
 
-@contextmanager
-def only_what_is_used() -> Iterator[None]:
-    """Have numba leave out what nothing uses meanwhile; no other thread compiles then.
+    def only_what_is_used() -> AbstractContextManager[Any]:
+        """Let no other thread compile meanwhile."""
+        lock: AbstractContextManager[Any] = global_compiler_lock
+        return lock
 
-    No garbage is collected: numba makes millions of objects, most of which stay.
-    """
-    was_enabled = gc.isenabled()
-    with global_compiler_lock:
-        before = [(place, name, getattr(place, name)) for place, name, _ in _LEFT_OUT]
-        gc.disable()
-        try:
-            for place, name, instead in _LEFT_OUT:
-                setattr(place, name, instead)
-            yield
-        finally:
-            for place, name, value in before:
-                setattr(place, name, value)
-            if was_enabled:
-                gc.enable()
+    def quick_to_compare(dispatcher: Any) -> Any:
+        """Return a compiled function as it is."""
+        return dispatcher
 
+else:
+    by_reference.use()
+    IS_SHORT = True
+    own_compiler, linked_compiler = {"pipeline_class": shortcuts.Once}, {"pipeline_class": shortcuts.OnlyLinked}
+    only_what_is_used, quick_to_compare = shortcuts.only_what_is_used, shortcuts.quick_to_compare
 
-class _Flags(Flags):
-    """numba's options of a function, compared by those that are set: numba compares them for each operation there is
-    in a function, a hundred thousand times in a first start, and reads all there are with their defaults each time.
-    """
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, _Flags) and self._values == other._values)
-
-    def __hash__(self) -> int:
-        return 0  # the same for all: options change after they were put in a table
-
-
-def quick_to_compare(dispatcher: Any) -> Any:
-    """Return a compiled function whose options numba compares in no time."""
-    dispatcher._compiler._customize_flags = _Flags
-    return dispatcher
-
-
-class _OptimisedOnce(_Library):
-    """Code that is optimised when all it calls has been linked into it, and not each function before that too."""
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
-
-
-class _LinkedOnly(_OptimisedOnce):
-    """Code that only others are made of: it is optimised where it has been linked into them, and not run itself."""
-
-    @property
-    def codegen(self) -> Self:
-        return self
-
-    def set_env(self, *environment: Any) -> None:
-        """Do nothing: only functions that Python calls have an environment."""
-
-    def get_pointer_to_function(self, name: str) -> int:
-        """Return that there is no machine code."""
-        self._ensure_finalized()
-        return 0
-
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
-        for function in self._final_module.functions:
-            if not function.is_declaration and function.linkage == llvm.Linkage.external:
-                function.linkage = "linkonce_odr"  # callers may have it from several
-        self._finalized = True
-
-    def _get_module_for_linking(self) -> Any:
-        self._ensure_finalized()
-        return self._final_module
-
-
-class Once(_Compiler):
-    """numba's compiler, for functions that run."""
-
-    library: Any = _OptimisedOnce
-
-    def compile_extra(self, function: Any) -> Any:
-        """Compile a function into a library of this kind.
-
-        With fast mathematics it is numba's own kind, so that it is optimised alone and all callers add up in the same
-        order.
-        """
-        if not self.state.flags.fastmath:
-            self.state.library = self.library(self.state.targetctx.codegen(), function.__qualname__)
-            self.state.library.enable_object_caching()
-        return super().compile_extra(function)
-
-
-class OnlyLinked(Once):
-    """numba's compiler, for functions that are linked into their callers and not called otherwise."""
-
-    library: Any = _LinkedOnly
-
-
-def _link_overloads(self: Any) -> Any:
-    """Return numba's decorator of its own functions that compiled code calls: these too are only linked."""
-    return partial(_decorator_of(self), pipeline_class=OnlyLinked)
-
-
-def _process(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
-    """Do what numba does after each pass, but do not look for when variables are used last: only the last pass asks."""
-    function = self.func_ir
-    if emit_dels or function.is_generator:
-        _run(self, emit_dels, extend_lifetimes)
-    else:
-        function.blocks = canonicalize_cfg(function.blocks)
-        function.variable_lifetime, function.generator_info = VariableLifetime(function.blocks), None
-
-
-def _variables(self: Any, value: Any) -> list[Any]:
-    """Return the variables in part of an instruction, as numba does, which looks at abstract classes first."""
-    kind = type(value)
-    return [value] if kind is ir.Var else [] if kind in _NO_VARIABLES else _variables_of(self, value)
-
-
-_decorator_of, _run, _variables_of = _Template._get_jit_decorator, _Processor.run, _Instruction._rec_list_vars
-_NO_VARIABLES = frozenset({ir.Loc, str, int, bool, type(None)})
-_NO_COLOURS = SimpleNamespace(**dict.fromkeys(("code", "errmsg", "filename", "indicate", "highlight", "reset"), str))
-_LEFT_OUT: list[tuple[Any, str, Any]] = [
-    (_Instruction, "_rec_list_vars", _variables),
-    (errors, "_termcolor_inst", _NO_COLOURS),  # in messages about what numba tries in vain
-    (_Template, "_get_jit_decorator", _link_overloads),
-    (_Processor, "run", _process),
-]
+CALLS = "tuples by reference" if IS_SHORT else "tuples by value"
+"""How compiled functions call each other: those that were compiled the other way cannot be called."""

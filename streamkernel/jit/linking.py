@@ -25,7 +25,7 @@ from numba.core.typing.templates import AbstractTemplate
 from numba.extending import lower_builtin
 
 from streamkernel.jit.cache import compiled, run_uninterrupted
-from streamkernel.jit.compiling import OnlyLinked, quick_to_compare
+from streamkernel.jit.compiling import linked_compiler, quick_to_compare
 
 MOST = 64
 """Members of a family."""
@@ -210,8 +210,7 @@ class Inlined(_FromPython):
 
     def __init__(self, function: Callable[..., Any], *, allocates: bool = True, **options: Any) -> None:
         super().__init__(function, options | {"allocates": allocates})
-        alone: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": allocates}
-        alone["pipeline_class"] = OnlyLinked
+        alone = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": allocates} | linked_compiler
         self._dispatcher, self._allocates = quick_to_compare(numba.njit(function, **options | alone)), allocates
         self._dispatcher.get_call_template = partial(self._check_call, self._dispatcher.get_call_template)
         self._numba_type_, self.targetoptions = self._dispatcher._numba_type_, self._dispatcher.targetoptions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
 from threading import Thread
@@ -24,75 +25,50 @@ LONG = 0.05
 Examples = tuple[Rows, F64]
 
 
-class BackgroundJob:
-    """The construction of a new function in a thread, which then learns the examples that have arrived meanwhile."""
+class _Work:
+    """The part of a job that its thread refers to; a waiting thread does not keep the job or the model in memory."""
 
-    def __init__(
-        self,
-        tasks: Sequence[Task],
-        until: int,
-        columns: int,
-        predicting: Mapping[str, Any],
-        window: Sequence[Examples],
-        build: Build,
-    ) -> None:
-        self.tasks, self.until, self.columns = tasks, until, columns
-        self.predicting, self.window = predicting, window
+    def __init__(self, tasks: Sequence[Task], build: Build) -> None:
+        self.tasks, self.build = tasks, build
         self.since: list[Examples | None] = []  # None for one more column of f
         self.gap = float("nan")
-        self._build = build
+        self.new: Function | None = None
         self._last: int | None = None  # how many of `since` there are when nothing more comes
         self._signals: SimpleQueue[None] = SimpleQueue()
-        self._new: Function | None = None
-        self._thread = Thread(target=self._run, name="streamkernel upkeep", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
 
     def feed(self, examples: Examples | None, place: int) -> None:
-        """Pass on learned examples, or ``None`` for one more column of f; the same position may be passed twice."""
+        """Pass on learned examples, as :meth:`BackgroundJob.feed` does."""
         if len(self.since) == place:
             self.since.append(examples)
         self._signals.put(None)
 
-    def abandon(self) -> None:
-        """Let the thread end by itself."""
-        self._end(0)
-
-    def _end(self, last: int) -> None:
+    def end(self, last: int) -> None:
+        """Set how many of the passed examples are learned before the thread ends."""
         self._last = last
         self._signals.put(None)
 
-    def result(self, last: int) -> Function | None:
-        """Wait for the new function, which has learned all passed examples; ``None`` if there is none."""
-        self._end(last)
-        began = time.perf_counter()
-        self._thread.join()
-        waited = time.perf_counter() - began
-        if waited > LONG:
-            log.warning("the stream has waited %.1f s for %s; a larger `every` avoids this", waited, self._names)
-        return self._new
-
     @property
-    def _names(self) -> str:
+    def names(self) -> str:
+        """The names of the tasks, for the log."""
         return " and ".join(type(task).__name__.lower() for task in self.tasks)
 
-    def _run(self) -> None:
+    def run(self, columns: int, predicting: Mapping[str, Any], window: Sequence[Examples]) -> None:
+        """Construct the new function."""
         try:
-            function = self._build(self.columns)
-            function.restore(self.predicting, to_learn=False)
-            rows, y = join_examples(self.window, function)
+            function = self.build(columns)
+            function.restore(predicting, to_learn=False)
+            rows, y = join_examples(window, function)
             from streamkernel.upkeep.work import do_task
 
             for task in self.tasks:
                 first = max(0, len(y) - task.window)
-                function, gap = do_task(task, function, rows.part(first, len(y)), y[first:], self._build)
+                function, gap = do_task(task, function, rows.part(first, len(y)), y[first:], self.build)
                 self.gap = self.gap if gap is None else gap
-            log.info("%s: %d features", self._names, function.n_blocks * function.block_size)
-            self._new = self._caught_up(function.make_private()).make_shared()
+            log.info("%s: %d features", self.names, function.n_blocks * function.block_size)
+            del self.build  # it refers to the model, which may be dropped while the thread waits
+            self.new = self._caught_up(function.make_private()).make_shared()
         except Exception:
-            log.exception("%s has failed; the model is unchanged", self._names)
+            log.exception("%s has failed; the model is unchanged", self.names)
 
     def _caught_up(self, function: Function) -> Function:
         """Return the function after it has learned the passed examples."""
@@ -114,11 +90,67 @@ class BackgroundJob:
                     done = len(y)
                 except InputError as error:
                     done, before = done + function.n_offered - before + 1, function.n_offered
-                    log.warning("a model after %s cannot learn an example: %s", self._names, error)
+                    log.warning("a model after %s cannot learn an example: %s", self.names, error)
         return function
 
 
+class BackgroundJob:
+    """The construction of a new function in a thread, which then learns the examples that have arrived meanwhile.
+
+    The thread also ends when nothing refers to the job any more, as where the model is dropped.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        until: int,
+        columns: int,
+        predicting: Mapping[str, Any],
+        window: Sequence[Examples],
+        build: Build,
+    ) -> None:
+        self.tasks, self.until, self.columns = tasks, until, columns
+        self.predicting, self.window = predicting, window
+        self._work = _Work(tasks, build)
+        arguments = columns, predicting, window
+        self._thread = Thread(target=self._work.run, args=arguments, name="streamkernel upkeep", daemon=True)
+        weakref.finalize(self, self._work.end, 0).atexit = False
+
+    @property
+    def since(self) -> list[Examples | None]:
+        """The passed examples; ``None`` for one more column of f."""
+        return self._work.since
+
+    @property
+    def gap(self) -> float:
+        """How well the new function agrees, as its tasks say; not a number before."""
+        return self._work.gap
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def feed(self, examples: Examples | None, place: int) -> None:
+        """Pass on learned examples, or ``None`` for one more column of f; the same position may be passed twice."""
+        self._work.feed(examples, place)
+
+    def abandon(self) -> None:
+        """Let the thread end by itself."""
+        self._work.end(0)
+
+    def result(self, last: int) -> Function | None:
+        """Wait for the new function, which has learned all passed examples; ``None`` if there is none."""
+        self._work.end(last)
+        began = time.perf_counter()
+        self._thread.join()
+        waited = time.perf_counter() - began
+        if waited > LONG:
+            names = self._work.names
+            log.warning("the stream has waited %.1f s for %s; a larger `every` avoids this", waited, names)
+        return self._work.new
+
+
 def join_examples(examples: Sequence[Examples], function: Function) -> Examples:
-    """Return several sets of examples as one, with their rows as a function reads them."""
+    """Return examples as one, their rows as a function reads them."""
     rows = Rows.stack([rows for rows, _ in examples])
     return function.directions.adopt_rows(rows), np.concatenate([y for _, y in examples])

@@ -333,6 +333,29 @@ def test_a_transaction_shows_nothing_before_it_is_committed(servers, options):
     sink.close()
 
 
+def test_records_that_are_written_together_are_there_once_and_in_order(servers, options):
+    topic, out, group, n = made(servers), made(servers, partitions=2), uuid.uuid4().hex, 4000
+    transactions = KafkaTransactions(KafkaSource(options, topic, group=group, until="latest"), group, 60.0)
+    sink = KafkaSink(transactions, out)
+    long = "x" * 200
+    for number in (1, 2):  # the second transaction begins anew
+        records = [{"n": number * n + i, "long": long} for i in range(n)]
+        keys = [b"k%d" % (i % 7) if i % 50 == 3 else None for i in range(n)]
+        for first in range(0, n, 300):
+            sink.write_all(records[first : first + 300], keys[first : first + 300])
+        transactions.commit(number, {})
+        found = brokers.committed(servers, out)
+        assert sorted(json.loads(record.value)["n"] for record in found) == list(range(n, (number + 1) * n))
+        for partition in range(2):
+            order = [json.loads(record.value)["n"] for record in found if record.partition == partition]
+            assert order == sorted(order)
+        of_keys = {record.key: {r.partition for r in found if r.key == record.key} for record in found if record.key}
+        assert len(of_keys) == 7
+        assert all(len(numbers) == 1 for numbers in of_keys.values())
+    assert transactions.newest() == 2
+    sink.close()
+
+
 def test_uncommitted_records_are_never_visible(servers, options):
     topic, out, name = made(servers), made(servers), uuid.uuid4().hex
     brokers.produce(servers, topic, rows(1))

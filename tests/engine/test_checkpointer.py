@@ -327,7 +327,7 @@ def test_a_committed_prepared_checkpoint_must_be_intact(tmp_path):
         state.prepare({"n": 1})
         path = next(tmp_path.glob("prepared-*"))
         path.write_bytes(path.read_bytes()[:-3])
-        with pytest.raises(ModelFileError, match="whole"):
+        with pytest.raises(ModelFileError, match="intact checkpoint"):
             recover_newest(state, 1)
 
 

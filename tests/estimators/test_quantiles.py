@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from cases import pairwise
+from cases import covering
 from reference import algorithms as plain
 from scipy.stats import norm
 from sklearn import metrics
@@ -47,7 +47,7 @@ class Relative(plain.Reference):
 
 @pytest.mark.parametrize(
     ("rule", "batch", "l2", "average"),
-    pairwise(itertools.product(["DSG", "CDSG"], [1, 4], [0.0, 0.01, 3.0], [False, True])),
+    covering(itertools.product(["DSG", "CDSG"], [1, 4], [0.0, 0.01, 3.0], [False, True])),
 )
 def test_steps_in_units_of_the_spread_are_those_of_the_reference(rule, batch, l2, average):
     names, block_size, n = ["a", "b"], 8, 1200

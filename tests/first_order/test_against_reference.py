@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from cases import pairwise
+from cases import covering
 from reference import algorithms as plain
 from streams import weights
 
@@ -154,7 +154,7 @@ def test_sums_of_products_of_kernels_match_the_reference(rule, batch, automatic)
 
 @pytest.mark.parametrize(
     ("rule", "loss", "batch", "automatic"),
-    pairwise(itertools.product(["DSG", "CDSG"], ["square", "logistic of 3", "hinge"], [1, 3, 40], [False, True])),
+    covering(itertools.product(["DSG", "CDSG"], ["square", "logistic of 3", "hinge"], [1, 3, 40], [False, True])),
 )
 def test_the_preconditioner_matches_the_reference(rule, loss, batch, automatic):
     """The compiled one solves a system of the size of the batch, the printed one of the size of the block."""
@@ -212,7 +212,7 @@ def steps_of_both(f, reference, loss, batch, is_weighted):
         yield t
 
 
-@pytest.mark.parametrize(("rule", "loss", "batch", "setting", "is_weighted"), pairwise(cases()))
+@pytest.mark.parametrize(("rule", "loss", "batch", "setting", "is_weighted"), covering(cases()))
 def test_the_compiled_algorithm_matches_the_reference(rule, loss, batch, setting, is_weighted):
     f, reference = pair(loss, rule, batch, setting)
     for t in steps_of_both(f, reference, loss, batch, is_weighted):
@@ -234,7 +234,7 @@ def automatic_cases():
     yield from itertools.product(["DSG", "UDSG", "CDSG"], kinds, [1, 3, 8], settings, [False, True])
 
 
-@pytest.mark.parametrize(("rule", "loss", "batch", "setting", "is_weighted"), pairwise(automatic_cases()))
+@pytest.mark.parametrize(("rule", "loss", "batch", "setting", "is_weighted"), covering(automatic_cases()))
 def test_steps_of_automatic_size_match_the_reference(rule, loss, batch, setting, is_weighted):
     f, reference = pair(loss, rule, batch, setting, automatic=True)
     for t in steps_of_both(f, reference, loss, batch, is_weighted):

@@ -13,7 +13,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
-from streamkernel.jit import compiled, compiling, inlined
+from streamkernel.jit import compiled, inlined, shortcuts
 from streamkernel.jit.cache import fingerprint
 
 
@@ -95,11 +95,11 @@ def test_functions_are_recompiled_when_code_that_they_emit_changes():
 
 def test_compiling_restores_numba_even_after_errors():
     def found():
-        return [getattr(place, name) for place, name, _ in compiling._LEFT_OUT]
+        return [getattr(place, name) for place, name, _ in shortcuts.LEFT_OUT]
 
     def fail():
-        with compiling.only_what_is_used(), compiling.only_what_is_used():
-            assert found() == [instead for *_, instead in compiling._LEFT_OUT] != before
+        with shortcuts.only_what_is_used(), shortcuts.only_what_is_used():
+            assert found() == [instead for *_, instead in shortcuts.LEFT_OUT] != before
             raise ZeroDivisionError
 
     before = found()
@@ -116,7 +116,7 @@ def test_functions_of_numba_that_were_only_linked_serve_other_code_too():
     assert [make(use)(values) for make in (compiled, numba.njit, compiled)] == [use(values)] * 3
 
 
-@pytest.mark.parametrize(("options", "kind"), [({}, compiling._OptimisedOnce), ({"fastmath": True}, JITCodeLibrary)])
+@pytest.mark.parametrize(("options", "kind"), [({}, shortcuts._OptimisedOnce), ({"fastmath": True}, JITCodeLibrary)])
 def test_only_functions_without_fast_mathematics_are_optimised_once(options, kind):
     call = compiled(lambda x: x + 1.0, **options)
     call._cache = NullCache()  # what is read from disk is of numba's kind

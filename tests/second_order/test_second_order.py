@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from cases import pairwise, slow
+from cases import covering, slow
 from reference import algorithms, second_order
 from sklearn.linear_model import LogisticRegression, Ridge
 from streams import weights
@@ -85,7 +85,7 @@ def plain_mixture(compiled, plain, **told):
 
 @pytest.mark.parametrize(
     ("loss", "joint", "forgetting", "l2", "batch", "is_weighted"),
-    pairwise(itertools.product(LOSSES, [False, True], [1.0, 0.99], [0.0, 0.05], [1, 16], [False, True])),
+    covering(itertools.product(LOSSES, [False, True], [1.0, 0.99], [0.0, 0.05], [1, 16], [False, True])),
 )
 def test_the_compiled_learner_matches_the_reference(loss, joint, forgetting, l2, batch, is_weighted):
     """Through the growing steps: of 8 examples, of 16 from 512 on, of 24 from 768 on."""

@@ -11,7 +11,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
-from cases import pairwise
+from cases import covering
 from streams import WAYS, as_dicts, content, examples, frame, learn, nested, predictions, traced, write_parts
 
 from streamkernel import (
@@ -84,7 +84,7 @@ def r2(y, p):
     return 1.0 - np.mean((y - p) ** 2) / np.var(y)
 
 
-@pytest.mark.parametrize(("options", "n", "way"), pairwise(itertools.product(OPTIONS, [0, 1, 130, 259, 530], WAYS)))
+@pytest.mark.parametrize(("options", "n", "way"), covering(itertools.product(OPTIONS, [0, 1, 130, 259, 530], WAYS)))
 def test_a_copy_predicts_and_learns_the_same_bits(options, n, way, tmp_path):
     """Among the first examples, in the middle of a batch, before and after new labels."""
     xs, ys = examples(620, ("b", "a", "d"))

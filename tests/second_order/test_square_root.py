@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from cases import pairwise, slow
+from cases import covering, slow
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
@@ -63,7 +63,7 @@ def check(R, X):
 
 @pytest.mark.parametrize(
     ("n", "rows", "dtype"),
-    pairwise(
+    covering(
         itertools.product([1, 2, 7, 8, 9, 24, 61, 256, 300, 530], [0, 1, 8, 13, 64, 72], [np.float32, np.float64])
     ),
 )

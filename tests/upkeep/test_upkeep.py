@@ -2,7 +2,9 @@
 
 import copy
 import dataclasses
+import gc
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
 from streams import nested
+from waiting import wait_for
 
 from streamkernel import (
     InputError,
@@ -361,3 +364,18 @@ def test_crafted_files_are_refused(learner, change, tmp_path):
         tensor_file.write(tmp_path / "model", "model", description, changed)
         with pytest.raises(ModelFileError):
             load(tmp_path / "model")
+
+
+def test_the_thread_of_a_model_that_is_dropped_ends():
+    before = set(threading.enumerate())
+    options = nested(learner="dsg", max_features=128, pruning=SOON)
+    model = learnt(KernelRegressor(**options), events(256 + SOON.every + 1))
+    (thread,) = set(threading.enumerate()) - before
+    assert thread.name == "streamkernel upkeep"
+    del model
+
+    def has_ended():
+        gc.collect()  # the model refers to itself, and the thread to it until the tasks are done
+        return not thread.is_alive()
+
+    wait_for(has_ended)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -62,9 +62,7 @@ class ConfluentProducer(Producer):
     ) -> None:
         number = -1 if partition is None else partition
         try:
-            if self._is_transactional and not self._open:
-                self._kafka.begin_transaction()
-                self._open = True
+            self._begin()
             try:
                 self._kafka.produce(topic, value, key, number, headers=list(headers) or None)
             except BufferError:
@@ -73,6 +71,20 @@ class ConfluentProducer(Producer):
             self._sent += 1
             if self._sent % HEARD_EVERY == 0:
                 self._kafka.poll(0)
+        except KafkaException as error:
+            raise CommitRefusedError(describe_error(error)) from error
+
+    def send_all(self, topic: str, values: Iterable[bytes], keys: Iterable[bytes | None]) -> None:
+        produce = self._kafka.produce
+        try:
+            self._begin()
+            for value, key in zip(values, keys, strict=True):
+                try:
+                    produce(topic, value, key)
+                except BufferError:
+                    self.flush()
+                    produce(topic, value, key)
+            self._kafka.poll(0)
         except KafkaException as error:
             raise CommitRefusedError(describe_error(error)) from error
 
@@ -107,6 +119,11 @@ class ConfluentProducer(Producer):
             self._kafka.flush(CLOSE_SECONDS)
         self._kafka.purge()
         self._kafka = None  # its own close waits for brokers without end
+
+    def _begin(self) -> None:
+        if self._is_transactional and not self._open:
+            self._kafka.begin_transaction()
+            self._open = True
 
     def _keep_error(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,17 +37,18 @@ def check_config(settings: Settings) -> None:
     ConfigError
         If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
     """
-    collect_problems(
-        lambda: _check_history(settings),
-        lambda: check_targets(settings),
-        lambda: _check_metric(settings),
-        lambda: _check_baseline(settings),
-        lambda: _check_additions(settings),
-        lambda: _check_state(settings),
-        lambda: _check_kafka(settings),
-        lambda: _check_sink(settings),
-        lambda: build_source(settings).close(),
+    checks = (
+        _check_history,
+        check_targets,
+        _check_metric,
+        _check_baseline,
+        _check_additions,
+        _check_state,
+        _check_kafka,
+        _check_sink,
+        _check_source,
     )
+    collect_problems(*(partial(check, settings) for check in checks))
 
 
 def check_label(settings: Settings) -> None:
@@ -131,6 +133,10 @@ def _check_additions(settings: Settings) -> None:
 def _check_sink(settings: Settings) -> None:
     if settings.sink.parameters:
         check_registered(SINKS, settings.sink.parameters, "sink.predictions", settings.folder)
+
+
+def _check_source(settings: Settings) -> None:
+    build_source(settings).close()
 
 
 def _check_kafka(settings: Settings) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 from river import base, compose, multiclass, preprocessing
@@ -137,6 +137,12 @@ class Settings(ConfigTable):
             "source.topics": self.source.topics and list(self.source.topics),
             "source.parameters": self.source.parameters or None,
         }
+
+    def without_http(self) -> Self:
+        """Return a copy for workers: without the table ``[http]``, its token, and the texts that the file refers to."""
+        copy = self.model_copy(update={"http": None})
+        copy._resolved = None
+        return copy
 
     def without_secrets(self) -> dict[str, Any]:
         """Return the settings as JSON values, without secrets."""

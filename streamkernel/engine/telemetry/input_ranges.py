@@ -96,9 +96,10 @@ class InputRanges:
             more = 1 if self._examples < FIRST else min(EVERY - self._examples % EVERY, len(xs) - done)
             last = done + more
             low, high = np.array([self.limits.get(name, WIDEST) for name in names]).reshape(-1, 2).T
-            part = values[done:last]
-            for i, j in np.argwhere((part < low) | (part > high)).tolist():
-                self.outside(names[j], xs[done + i][names[j]])
+            are_outside = (values[done:last] < low) | (values[done:last] > high)
+            if are_outside.any():
+                for i, j in np.argwhere(are_outside).tolist():
+                    self.outside(names[j], xs[done + i][names[j]])
             self._examples += more - 1
             self.learn(xs[last - 1])
             done = last

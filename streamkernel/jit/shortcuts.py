@@ -1,0 +1,190 @@
+"""What compiling does not do here, since nothing uses it and it takes a third of the time of a first start."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Self
+from weakref import WeakSet
+
+import llvmlite.binding as llvm
+from numba.core import errors, ir
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, Flags
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.cpu import CPUContext
+from numba.core.postproc import PostProcessor, VariableLifetime
+from numba.core.targetconfig import ConfigStack
+from numba.core.transforms import canonicalize_cfg
+from numba.core.typing.templates import _OverloadFunctionTemplate
+
+from streamkernel.jit import lowering
+
+_Library: Any = JITCodeLibrary
+_Compiler: Any = Compiler
+_Template: Any = _OverloadFunctionTemplate
+_Processor: Any = PostProcessor
+_Instruction: Any = ir.Inst
+_Context: Any = CPUContext
+
+
+@contextmanager
+def only_what_is_used() -> Iterator[None]:
+    """Have numba leave out what nothing uses meanwhile; no other thread compiles then.
+
+    No garbage is collected: numba makes millions of objects, most of which stay.
+    """
+    was_enabled = gc.isenabled()
+    with global_compiler_lock:
+        before = [(place, name, getattr(place, name)) for place, name, _ in LEFT_OUT]
+        gc.disable()
+        try:
+            for place, name, instead in LEFT_OUT:
+                setattr(place, name, instead)
+            yield
+        finally:
+            for place, name, value in before:
+                setattr(place, name, value)
+            if was_enabled:
+                gc.enable()
+
+
+class _Flags(Flags):
+    """numba's options of a function, compared by those that are set: numba compares them for each operation there is
+    in a function, a hundred thousand times in a first start, and reads all there are with their defaults each time.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, _Flags) and self._values == other._values)
+
+    def __hash__(self) -> int:
+        return 0  # the same for all: options change after they were put in a table
+
+
+def quick_to_compare(dispatcher: Any) -> Any:
+    """Return a compiled function whose options numba compares in no time."""
+    dispatcher._compiler._customize_flags = _Flags
+    return dispatcher
+
+
+class _OptimisedOnce(_Library):
+    """Code that is optimised when all it calls has been linked into it, and not each function before that too."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        if ConfigStack().top().nrt:
+            super()._optimize_final_module()  # twice: once in haste, to leave out references
+        else:
+            passes, builder = self._codegen._module_pass_manager()
+            passes.run(self._final_module, builder)
+
+
+class _LinkedOnly(_OptimisedOnce):
+    """Code that only others are made of: it is optimised where it has been linked into them, and not run itself."""
+
+    @property
+    def codegen(self) -> Self:
+        return self
+
+    def set_env(self, *environment: Any) -> None:
+        """Do nothing: only functions that Python calls have an environment."""
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Return that there is no machine code."""
+        self._ensure_finalized()
+        return 0
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                function.linkage = "linkonce_odr"  # callers may have it from several
+        self._finalized = True
+
+    def _get_module_for_linking(self) -> Any:
+        self._ensure_finalized()
+        return self._final_module
+
+
+class Once(_Compiler):
+    """numba's compiler, for functions that run."""
+
+    library: Any = _OptimisedOnce
+
+    def compile_extra(self, function: Any) -> Any:
+        """Compile a function into a library of this kind.
+
+        With fast mathematics it is numba's own kind, so that it is optimised alone and all callers add up in the same
+        order.
+        """
+        if not self.state.flags.fastmath:
+            self.state.library = self.library(self.state.targetctx.codegen(), function.__qualname__)
+            self.state.library.enable_object_caching()
+        return super().compile_extra(function)
+
+
+class OnlyLinked(Once):
+    """numba's compiler, for functions that are linked into their callers and not called otherwise."""
+
+    library: Any = _LinkedOnly
+
+
+def _link_overloads(self: Any) -> Any:
+    """Return numba's decorator of its own functions that compiled code calls: these too are only linked."""
+    return partial(_decorator_of(self), pipeline_class=OnlyLinked, no_cfunc_wrapper=True)
+
+
+def _process(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
+    """Do what numba does after each pass, but do not look for when variables are used last: only the last pass asks."""
+    function = self.func_ir
+    if function.is_generator or (emit_dels and ConfigStack().top().nrt):
+        _run(self, emit_dels, extend_lifetimes)
+    else:
+        function.blocks = canonicalize_cfg(function.blocks)
+        function.variable_lifetime, function.generator_info = VariableLifetime(function.blocks), None
+
+
+def _variables(self: Any, value: Any) -> list[Any]:
+    """Return the variables in part of an instruction, as numba does, which looks at abstract classes first."""
+    kind = type(value)
+    return [value] if kind is ir.Var else [] if kind in _NO_VARIABLES else _variables_of(self, value)
+
+
+def _load_registries(self: Any) -> None:
+    """Import all that numba can compile, as numba does whenever it looks for something it does not find; here once."""
+    if self not in _loaded:
+        _load_all(self)
+        _loaded.add(self)
+
+
+def _plain(self: Any, message: str, *colour: Any, **style: Any) -> str:
+    """Return a message without colours: most are about what numba tries in vain, and are not shown."""
+    return message
+
+
+_decorator_of, _run, _variables_of = _Template._get_jit_decorator, _Processor.run, _Instruction._rec_list_vars
+_load_all = _Context.load_additional_registries
+_loaded: WeakSet[Any] = WeakSet()
+_NO_VARIABLES = frozenset({ir.Loc, str, int, bool, type(None)})
+LEFT_OUT: list[tuple[Any, str, Any]] = [
+    (_Instruction, "_rec_list_vars", _variables),
+    (_Template, "_get_jit_decorator", _link_overloads),
+    (_Processor, "run", _process),
+    (_Context, "load_additional_registries", _load_registries),
+    (llvm.ffi.lib._lock, "_cblist", []),  # what numba measures at each call of LLVM
+    *lowering.LEFT_OUT,
+]
+"""What numba does meanwhile in place of its own: an object, the name of an attribute, and its value."""
+if hasattr(errors.termcolor(), "_markup"):
+    LEFT_OUT.append((type(errors.termcolor()), "_markup", _plain))
+for _place, _name, _ in LEFT_OUT:
+    getattr(_place, _name)  # another numba is refused here, and not in the middle of compiling
