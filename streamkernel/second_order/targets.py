@@ -100,6 +100,10 @@ def loss_at(numbers, room, f):  # type: ignore[no-untyped-def]
 def set_derivatives(numbers, room, f, g, h):  # type: ignore[no-untyped-def]
     """Set `g` and `h`, shape (columns,), to the derivatives of each target's loss by its columns."""
     width = len(f) // len(numbers)
+    if len(numbers) == 1:
+        losses.derivative(numbers[0].loss, numbers[0].loss_parameter, f, room.y[0], g)
+        losses.curvature(numbers[0].loss, numbers[0].loss_parameter, f, room.y[0], h)
+        return
     for t in range(len(numbers)):
         code, parameter, first, last = numbers[t].loss, numbers[t].loss_parameter, t * width, (t + 1) * width
         losses.derivative(code, parameter, f[first:last], room.y[t], g[first:last])
