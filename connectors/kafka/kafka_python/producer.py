@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka import KafkaProducer, TopicPartition
+from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
-from kafka.partitioner import DefaultPartitioner
 
 from connectors.base import CommitRefusedError, UnavailableError
 from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
@@ -37,8 +35,6 @@ class PythonProducer(Producer):
         self._open = False
         self._is_transactional = name is not None
         self._error: Exception | None = None
-        self._last: Any = None  # what became of the last record that was sent
-        self._append: Any = _append_of(self._kafka)
         if name is not None:
             try:
                 self._kafka.init_transactions()
@@ -59,39 +55,11 @@ class PythonProducer(Producer):
             if self._is_transactional and not self._open:
                 self._kafka.begin_transaction()
                 self._open = True
-            self._last = self._kafka.send(topic, value, key=key, headers=list(headers), partition=partition)
-            self._last.add_errback(self._keep_error)
+            self._kafka.send(topic, value, key=key, headers=list(headers), partition=partition).add_errback(
+                self._keep_error
+            )
         except KafkaError as error:
             raise CommitRefusedError(describe_error(error)) from error
-
-    def send_all(self, topic: str, values: Iterable[bytes], keys: Iterable[bytes | None]) -> None:
-        partition: TopicPartition | None = None
-        for value, key in zip(values, keys, strict=True):
-            if self._append is None or key is not None:
-                self.send(topic, value, key, ())
-            elif partition is None or partition.partition is None or not self._append_to(partition, value):
-                partition = self._sent_to(topic, value)
-
-    def _sent_to(self, topic: str, value: bytes) -> TopicPartition:
-        """Send a record without a key, and return to which partition."""
-        self.send(topic, value, None, ())
-        return self._last._produce_future.topic_partition
-
-    def _append_to(self, partition: TopicPartition, value: bytes) -> bool:
-        """Append a record to the batch of a partition to which one was just sent; return whether there was room.
-
-        The client's own `send` does the same, and before that looks again at all that cannot have changed since.
-        """
-        try:
-            future, is_full, _, _ = self._append(partition, None, None, value, [], abort_on_new_batch=True)
-        except KafkaError as error:
-            raise CommitRefusedError(describe_error(error)) from error
-        if future is None:
-            return False
-        future.add_errback(self._keep_error)
-        if is_full:
-            self._kafka._sender.wakeup()
-        return True
 
     def flush(self) -> None:
         try:
@@ -125,13 +93,3 @@ class PythonProducer(Producer):
 
     def _keep_error(self, error: Exception) -> None:
         self._error = error
-
-
-def _append_of(producer: KafkaProducer) -> Any:
-    """Return the function of a client by which records join a batch; ``None`` if it is another one than we know, or
-    partitions are chosen in another way than at random.
-    """
-    append = getattr(getattr(producer, "_accumulator", None), "append", None)
-    is_known = append is not None and "abort_on_new_batch" in inspect.signature(append).parameters
-    is_known = is_known and hasattr(producer, "_sender")
-    return append if is_known and isinstance(producer.config["partitioner"], DefaultPartitioner) else None
