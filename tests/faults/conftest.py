@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import brokers
 import pytest
-from faults.kafka_runs import N, Run, records
+from faults.kafka_runs import N, Run, RunInBatches, records
 from waiting import LIMIT
 
 
@@ -23,6 +23,16 @@ def calm(servers, tmp_path_factory):
     brokers.produce(servers, "events", records(N))
     run = Run(servers, tmp_path_factory.mktemp("calm"), "events")
     assert run.start().wait(LIMIT) == 0, run.log()  # the first on a machine compiles
+    return run
+
+
+@pytest.fixture(scope="session")
+def calm_in_batches(servers, tmp_path_factory):
+    """A run that predicts and learns many events in one call, over one partition, "many", that is left alone."""
+    brokers.make_topics(servers, names=["many"])
+    brokers.produce(servers, "many", records(4 * N))
+    run = RunInBatches(servers, tmp_path_factory.mktemp("calm_in_batches"), "many")
+    assert run.start().wait(LIMIT) == 0, run.log()
     return run
 
 

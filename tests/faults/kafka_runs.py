@@ -272,9 +272,18 @@ class Run:
         return "".join(path.read_text() for path in self._folder.glob(f"{self.name}-*/log"))
 
 
+class RunInBatches(Run):
+    """A run whose model predicts and learns many events in one call."""
+
+    template = CONFIG.replace('[[preprocessing]]\ntype = "StandardScaler"\n', "").replace(
+        "max_features = 64", 'max_features = 64\nlearner = "dsg"'
+    )
+
+
 def bits(state: dict[str, Any]) -> dict[str, bytes]:
     """Return the bits of the model in a checkpoint, and what its metric and its counters say."""
-    tensors = model_file.describe(list(state["model"].steps.values())[-1])[1]
+    model = state["model"]
+    tensors = model_file.describe(list(model.steps.values())[-1] if hasattr(model, "steps") else model)[1]
     found = {name: tensor.tobytes() for name, tensor in tensors.items()}
     return found | {"told": repr((state["metric"].get(), state["outcomes"])).encode()}
 
