@@ -162,7 +162,7 @@ def test_every_record_is_learned_or_becomes_a_dead_letter_with_a_reason(tmp_path
         '{"a": 1.5, "b": 2, "y": null}': 'Expected a label, got null - at field "y"',
         '{"y": "red"}': "Expected at least one feature besides the label, got none",
         '{"a": 1e39, "y": "red"}': "Expected a finite number of usable size, got 1e+39 - at x['a']",
-        '{"new": {"text": 1}, "y": "red"}': "Expected a number or a string, got dict {'text': 1} - at field \"new\"",
+        '{"new": {"text": [1]}, "y": "red"}': 'Expected a number or a string, got list [1] - at field "new.text"',
         "not json": "Expected valid JSON, got invalid literal",
     }
     lines = [json.dumps(good)] * 4 + [json.dumps({**good, "new": "text"}), *bad] + [json.dumps(good)] * 5

@@ -362,7 +362,7 @@ def test_a_string_is_one_field():
     found = [model.explain_one({"a": 1.0, "s": s}, method="sampling")["s"] for s in "0123"]
     assert found == pytest.approx([1.0, 1.0, -1.0, -1.0], abs=0.3)
     found = [model.explain_one({"a": 1.0, "s": s})["s"] for s in "0123"]
-    assert found == pytest.approx([1.0, 1.0, -1.0, -1.0], abs=0.4)
+    assert found == pytest.approx([1.0, 1.0, -1.0, -1.0], abs=0.45)
 
 
 def test_behind_a_scaler_names_stay(grown):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import sys
 from pathlib import Path
 
@@ -49,6 +50,7 @@ class Traced:
     def __init__(self, call, stop=-1, error=None) -> None:
         self.lines, self._stop, self._error = [], stop, error
         before = sys.gettrace()
+        gc.disable()  # lines that run when garbage is collected are not those of the call
         sys.settrace(self._enter)
         try:
             call()
@@ -57,6 +59,7 @@ class Traced:
                 raise
         finally:
             sys.settrace(before)
+            gc.enable()
         assert error is None or len(self.lines) == stop + 1, "another line was to be interrupted"
 
     def _enter(self, where, event, _):

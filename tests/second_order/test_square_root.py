@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from streamkernel import kernels, losses, step_sizes
+from streamkernel.jit import compiled
 from streamkernel.second_order import square_root, steps
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.tiles import EIGHT
@@ -215,7 +216,7 @@ def test_downdating_is_unstable():
     assert ratios(gram(R), exact)[1] < 1.1
 
 
-@njit
+@compiled
 def _forget(state, table, most):
     """Take Newton steps as the mixture does, on rows of the table again and again."""
     numbers, rows = state.numbers[0], state.rows.reshape(-1, table.shape[1])
