@@ -1,4 +1,4 @@
-"""Dead letters that go back where their records came from, each once."""
+"""Return of dead letters to the source of their records, each exactly once."""
 
 from connectors.redrive.driven import Driven
 from connectors.redrive.letters import Letter, file_letters, topic_letters

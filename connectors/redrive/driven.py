@@ -1,4 +1,4 @@
-"""Which letters of a stream were driven back: all before a position, and ranges of numbers after it."""
+"""The letters of a stream that were driven back: all before a position, and ranges of numbers after it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import zlib
 from bisect import bisect_right
 
 LONGEST_NOTE = 4000
-"""Characters of a note; brokers take 4,096 bytes by default (``offset.metadata.max.bytes``)."""
+"""Largest length of a note in characters; brokers accept 4,096 bytes by default (``offset.metadata.max.bytes``)."""
 
 
 class Driven:
@@ -54,7 +54,7 @@ class Driven:
         if number <= self.base:
             self.base = max(self.base, end)
         else:
-            first = bisect_right(self._ends, number - 1)  # the first range that touches it
+            first = bisect_right(self._ends, number - 1)  # the first range that overlaps or adjoins it
             last = bisect_right(self._starts, end)
             starts, ends = self._starts[first:last], self._ends[first:last]
             self._starts[first:last] = [min([number, *starts])]

@@ -25,17 +25,17 @@ class Letter(NamedTuple):
     Parameters
     ----------
     stream, number
-        Where it is: the path of the file and the line, or the partition and the offset.
+        Position of the letter: the path of the file and the line, or the partition and the offset.
     kind, reason
-        Why it became one.
+        Kind and text of the error that made the record a dead letter.
     value, key, headers
         The record.
     topic, partition
-        Where the record is, if that is a topic.
+        Source of the record, if it is a topic.
     path
-        The file of the record, if that is a file.
+        Source of the record, if it is a file.
     hindrance
-        Why it cannot go back, or nothing.
+        Reason why the record cannot be driven back, or empty.
     """
 
     stream: str
@@ -102,7 +102,7 @@ def topic_letters(options: Options, topic: str, driven: Mapping[str, Driven] | N
     Parameters
     ----------
     options
-        How brokers are connected to.
+        Connection options.
     topic
         The topic. Letters of Kafka Connect and Kafka Streams can be read, too.
     driven

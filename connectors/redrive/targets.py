@@ -1,4 +1,4 @@
-"""Where records are driven back to, and the ledger of what was: one cannot be written without the other."""
+"""Destinations of records that are driven back, each with a ledger that is written together with the records."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ TRANSACTION_SECONDS = 120.0
 
 
 class TopicTarget:
-    """Topics, written in transactions that also commit what was driven back.
+    """Topics, written in transactions that also commit the ledger.
 
-    The ledger of a stream is the offset of a group without members, and the note beside it. Brokers forget such
-    offsets after some days, so there is a copy in a file, which counts if they have none.
+    The ledger of a stream is the offset of a group without members, and its metadata. Brokers delete such offsets after
+    some days, so there is a copy in a file, which is used if the brokers have none.
 
     Parameters
     ----------
     options
-        How brokers are connected to.
+        Connection options.
     name
         The transactional id, and the group. A process with the same id fences an older one.
     partition_of
-        The partition whose offset has the ledger of a stream.
+        Maps a stream to the partition whose offset holds its ledger.
     to
-        A topic for all records; by default each goes to the partition that it came from.
+        A topic for all records; by default each is written to its original partition.
     copy
         The file with the copy.
     """
@@ -81,7 +81,7 @@ class TopicTarget:
         Raises
         ------
         CommitRefusedError
-            If nothing was committed, or the outcome is unknown; the next start knows it.
+            If nothing was committed, or the outcome is unknown; the next start determines it.
         """
         assert self._producer is not None
         notes = {stream: (entry.base, entry.note()) for stream, entry in driven.items()}
@@ -100,10 +100,10 @@ class TopicTarget:
 
 
 class FileTarget:
-    """A file that lines are added to, with a ledger beside it that is written before and after.
+    """A file to which lines are appended, with a ledger beside it that is written before and after.
 
-    The ledger says what the file will contain before lines are added. After a crash, its size therefore shows whether
-    they were: a part of them is removed, and all of them count.
+    Before lines are appended, the ledger records the size that the file will have. After a crash, the size therefore
+    shows whether they were written: a partial write is removed, a complete one counts as driven back.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace a file by another content, as a whole."""
+    """Replace the content of a file atomically."""
     draft = path.with_name(f"{path.name}.new")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(orjson.dumps(content))

@@ -1,4 +1,4 @@
-"""Avro: values read with the schema that they were written with, into another one if wanted."""
+"""Avro: values decoded with their writer schema, optionally into a reader schema."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reader_of(registry: Registry, number: int, schema: Any, reader_schema: str |
 
 
 def parsed(text: str, named: dict[str, Any] | None = None) -> Any:
-    """Return a schema as fastavro reads it; raise a `ValueError` if it is none.
+    """Return a schema as parsed by fastavro; raise a `ValueError` if it is invalid.
 
     Examples
     --------

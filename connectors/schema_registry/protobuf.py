@@ -42,9 +42,10 @@ def reader_of(registry: Registry, number: int, schema: Any, reader_schema: None)
 
 
 def message_path(value: bytes) -> tuple[tuple[int, ...], int]:
-    r"""Return which message of a file comes: its index, or the indexes of what it is nested in; and where it begins.
+    r"""Return the path of a message in its file, as indexes from the outermost message inwards, and its first byte.
 
-    They are signed integers of variable length, as Protobuf writes them, after their number; ``0`` is the first.
+    The path is encoded as the number of indexes and the indexes, all as signed integers of variable length; a single
+    ``0`` is the first message.
 
     Examples
     --------
@@ -82,7 +83,7 @@ def as_dict(message: Any) -> dict[str, Any]:
             of = field.message_type.fields_by_name["value"]
             found[field.name] = {str(key): _plain(of, value[key]) for key in value}
         elif field.is_repeated:
-            found[field.name] = [_plain(field, item) for item in value] or None  # it cannot be unset otherwise
+            found[field.name] = [_plain(field, item) for item in value] or None  # an empty one counts as unset
         elif field.has_presence and not message.HasField(field.name):
             found[field.name] = None
         else:

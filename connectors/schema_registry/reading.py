@@ -1,4 +1,4 @@
-"""Values with the id of their schema in front, read with the schema that they were written with."""
+"""Decoding of values that begin with the id of their schema, with that schema."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from connectors.schema_registry.registry import Registry
 
 Read = Callable[[bytes], Any]
-"""From the bytes after the id to an object."""
+"""Decodes the bytes after the id to an object."""
 
 HEAD = struct.Struct(">bI")
-"""What a value begins with: a zero byte, and the id of its schema."""
+"""Header of a value: a zero byte, and the id of its schema."""
 
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
-"""Formats, and what registries call them."""
+"""Formats, and their names in registries."""
 
 MODULES = {"avro": "avro", "protobuf": "protobuf", "json-schema": "json_schema"}
 
@@ -24,12 +24,12 @@ MODULES = {"avro": "avro", "protobuf": "protobuf", "json-schema": "json_schema"}
 def registry_reader(registry: Registry, form: str, reader_schema: str | None = None) -> Read:
     """Return a function from the bytes of a value to an object.
 
-    The schema of an id is read once, and is kept as what reads values of it.
+    The schema of each id is requested once, and its decoder is kept.
 
     Parameters
     ----------
     registry : Registry
-        Where schemas are.
+        The registry of the schemas.
     form : {"avro", "protobuf", "json-schema"}
         The format.
     reader_schema : str or None, default None
@@ -59,7 +59,7 @@ def registry_reader(registry: Registry, form: str, reader_schema: str | None = N
             return reader_of(registry, number, schema, reader_schema)
         except (OSError, ValueError, MemoryError):
             raise
-        except Exception as error:  # whatever the library of the format raises
+        except Exception as error:  # any error of the format's library
             raise ValueError(f"Expected a schema, got {type(error).__name__}: {error} - schema {number}") from error
 
     def read(value: bytes) -> Any:

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import orjson
 
 NAME, NAMESPACE = "Prediction", "streamkernel"
-"""The name of the record, and of what it is in."""
+"""Name of the record, and of its namespace or package."""
 
 
 class Kind(NamedTuple):
-    """How a kind of field is written."""
+    """Types of a kind of field in each format."""
 
     avro: list[Any]
     protobuf: str
@@ -47,7 +47,7 @@ KINDS = {
 """Kinds of fields: text, an integer, a number, a label or number, several of these, numbers by name, JSON as text."""
 
 MEMBERS = ("truth", "bool"), ("integer", "int64"), ("number", "double"), ("text", "string")
-"""What a value can be in Protobuf: the names and types of the fields of which one is set."""
+"""Variants of a value in Protobuf: names and types of fields, one of which is set."""
 
 
 def schema_and_write(form: str, fields: Mapping[str, str]) -> tuple[str, Callable[[Mapping[str, Any]], bytes]]:
@@ -66,7 +66,7 @@ def schema_and_write(form: str, fields: Mapping[str, str]) -> tuple[str, Callabl
 
 
 def _checked(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return a record with plain values; raise a `ValueError` if the schema lacks a field of it."""
+    """Return a record with plain values; raise a `ValueError` for a field that the schema lacks."""
     found: dict[str, Any] = {}
     for name, value in record.items():
         kind = fields.get(name)
@@ -117,7 +117,7 @@ def _json_schema(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, An
 
 
 def _protobuf(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]], bytes]]:
-    """Return the text of the schema, and what writes its first message."""
+    """Return the text of the schema, and a function that encodes its first message."""
     from google.protobuf import descriptor_pb2, descriptor_pool
     from google.protobuf.message_factory import GetMessageClass
 
@@ -175,7 +175,7 @@ def _member_of(value: Any) -> str:
 
 
 def _proto_text(fields: Mapping[str, str]) -> str:
-    """Return the schema as Protobuf's own language has it."""
+    """Return the schema in Protobuf's own language."""
     members = [f"  {KINDS[kind].protobuf} {name} = {number};" for number, (name, kind) in enumerate(fields.items(), 1)]
     values = [f"    {kind} {name} = {number};" for number, (name, kind) in enumerate(MEMBERS, 1)]
     lines = [

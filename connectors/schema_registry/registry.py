@@ -12,7 +12,7 @@ from connectors.base import UnavailableError
 from connectors.checks import unknown_name
 
 PREFIX = "STREAMKERNEL_SCHEMA_REGISTRY_"
-"""What the name of an environment variable begins with: ``STREAMKERNEL_SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO``."""
+"""Prefix of environment variables: ``STREAMKERNEL_SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO``."""
 
 PATHS = ("ssl.ca.location", "ssl.key.location", "ssl.certificate.location")
 """Options whose value is the path of a file."""
@@ -43,7 +43,7 @@ TIMEOUT = 5.0
 """Seconds that one request may take, unless the option ``timeout`` says otherwise."""
 
 NOT_FOUND = (40400, 40401, 40402, 40403)
-"""Codes of a registry that answers that it has no such subject, version or schema."""
+"""Error codes for an unknown subject, version or schema."""
 
 T = TypeVar("T")
 
@@ -63,12 +63,12 @@ class Registry:
         Options of confluent-kafka's client, by name. A variable of the environment that is called
         ``STREAMKERNEL_SCHEMA_REGISTRY_`` and an option's name in capitals, with underscores, takes precedence.
     folder : Path, default Path()
-        What relative paths in options are relative to.
+        Base of relative paths in options.
 
     Raises
     ------
     ValueError
-        If there is no such option, the address is none, or a file cannot be read.
+        If an option is unknown, the address is invalid, or a file cannot be read.
     ImportError
         If the extra ``schema-registry`` is not installed.
 
@@ -155,7 +155,7 @@ class Registry:
         except (httpx.HTTPError, OAuthTokenError, OSError) as error:
             cause = str(error) or type(error).__name__
             raise RegistryUnavailableError(f"Expected {what} {where}, got {cause}") from error
-        except ValueError as error:  # what answers is no registry
+        except ValueError as error:  # the server is not a registry
             raise RegistryUnavailableError(f"Expected {what} {where}, got an answer that is not JSON") from error
         raise RegistryUnavailableError(f"Expected {what} {where}, got {cause[:300]}")
 
@@ -165,7 +165,7 @@ class Registry:
 
 
 def _check_url(url: str) -> None:
-    """Raise a `ValueError` if a text is no address, or has a password in it, which logs would show."""
+    """Raise a `ValueError` if a text is not an address, or contains a password, which logs would show."""
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
         raise ValueError(
@@ -177,7 +177,7 @@ def _check_url(url: str) -> None:
 
 
 def _of_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that variables give."""
+    """Return the options from environment variables."""
     return {
         variable.removeprefix(PREFIX).lower().replace("_", "."): text
         for variable, text in environ.items()

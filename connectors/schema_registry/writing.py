@@ -1,4 +1,4 @@
-"""Values written with the id of their schema in front, which is registered before the first one."""
+"""Encoding of values with the id of their schema in front; the schema is registered before the first value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from connectors.schema_registry.reading import HEAD, KINDS
 from connectors.schema_registry.registry import Registry
 
 Write = Callable[[Mapping[str, Any]], bytes]
-"""From fields to the bytes after the id."""
+"""Encodes fields as the bytes after the id."""
 
 
 class ValueWriter:
@@ -18,7 +18,7 @@ class ValueWriter:
     Parameters
     ----------
     registry : Registry
-        Where the schema is registered.
+        The registry of the schema.
     subject : str
         The subject of the schema; for the values of a topic, its name with ``-value``.
     form : {"avro", "protobuf", "json-schema"}
@@ -26,7 +26,7 @@ class ValueWriter:
     schema : str
         The schema, in the language of the format.
     write : callable
-        From fields to bytes of this schema.
+        Encodes fields as bytes of this schema.
     """
 
     def __init__(self, registry: Registry, subject: str, form: str, schema: str, write: Write) -> None:
@@ -59,7 +59,7 @@ def record_writer(registry: Registry, topic: str, form: str, fields: Mapping[str
     Parameters
     ----------
     registry : Registry
-        Where the schema is registered, under the name of the topic with ``-value``.
+        The registry, where the schema's subject is the name of the topic with ``-value``.
     topic : str
         The topic.
     form : {"avro", "protobuf", "json-schema"}

@@ -24,11 +24,11 @@ from streamkernel.jit import compiled
 U8 = npt.NDArray[np.uint8]
 
 LINE = 64
-"""Bytes in a line of the processor's cache. Arrays begin where a line does: loops over them load no vector from two."""
+"""Bytes in a cache line. Arrays are aligned to cache lines, so that no vector load crosses two lines."""
 
 
 def aligned_zeros(shape: Sequence[int], dtype: Any) -> Any:
-    """Return an array of zeros that begins where a cache line does."""
+    """Return an array of zeros, aligned to a cache line."""
     n = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.zeros(n + LINE, np.uint8)
     first = -memory.ctypes.data % LINE
@@ -43,7 +43,7 @@ class Arena:
     arrays
         The shape and the type of each array, in the order of the offsets; all are 0 at first.
     memory
-        The memory of an arena with the same arrays, to take over.
+        Memory of an arena with the same arrays, which is reused.
 
     Attributes
     ----------
@@ -80,12 +80,12 @@ class Arena:
         return self.arrays[name]
 
     def copy(self, copied: Callable[[U8], U8] | None = None) -> Arena:
-        """Return an arena with the same arrays, of one moment whatever other threads do.
+        """Return a consistent copy of the arena, even if other threads change it.
 
         Parameters
         ----------
         copied
-            A compiled function that returns a copy of the memory, and may do more; ``None`` to copy alone.
+            A compiled function that returns a copy of the memory and may have other effects; ``None`` only copies.
         """
         return Arena(self._shapes, (copied or _copy_memory)(self.memory))
 
@@ -121,7 +121,7 @@ def _array_at(context: Any, builder: Any, kind: Any, address: Any, shape: Any) -
 def _array_at_offset(context: Any, memory: Any, offset: Any, shape: Any, dtype: Any) -> Any:
     """Return the array of a shape (a tuple) and a type that begins at an offset in bytes into another one.
 
-    It holds as long as `memory` does.
+    It is valid as long as `memory` exists.
     """
     kind = types.Array(dtype.dtype, shape.count, "C")
 

@@ -1,8 +1,8 @@
-"""Named tuples of arrays are given to compiled functions by the address of the tuple, not field by field.
+"""Named tuples of arrays are passed to compiled functions by the address of the tuple, not field by field.
 
-numba makes an argument of each word of each array in a tuple: some 500 for the state of a model, at each call. A
-called function only reads a tuple, and what it was given stays as it is until it returns. So it may pass the address
-on, or that of a tuple within.
+numba passes each word of each array in a tuple as an argument: some 500 for the state of a model, at each call. A
+called function only reads a tuple, and the tuple does not change until the function returns. So the function may pass
+the address on, or the address of a nested tuple.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _PROMISES = "noalias", "captures(none)"
 
 
 class _ByReference(_Model):
-    """numba's model of a tuple, except for how a function gets it."""
+    """numba's model of a tuple, except that arguments are passed by address."""
 
     def get_argument_type(self) -> Any:
         """Return the type of an address."""
         return self.get_value_type().as_pointer()
 
     def as_argument(self, builder: Any, value: Any) -> Any:
-        """Return the address of a tuple: that which the function was itself given, or that of a copy on the stack."""
+        """Return the address of a tuple: the one that was passed to the function, or that of a copy on the stack."""
         known = _path(value)
         if known is not None:
             address, fields = known
@@ -44,7 +44,7 @@ class _ByReference(_Model):
 
 
 def _path(value: Any) -> tuple[Any, tuple[int, ...]] | None:
-    """Return an argument that is an address, and where in the tuple at it a value is; ``None`` if it is not in one."""
+    """Return the argument whose tuple contains a value, and the position there; ``None`` if no argument contains it."""
     fields: tuple[int, ...] = ()
     while True:
         if isinstance(value, ir.instructions.ExtractValue):
@@ -54,7 +54,7 @@ def _path(value: Any) -> tuple[Any, tuple[int, ...]] | None:
             if at == fields[: len(at)]:
                 value, fields = part, fields[len(at) :]
             elif at[: len(fields)] == fields:
-                return None  # a part of what is looked for is another one
+                return None  # a part of the value was replaced
             else:
                 value = into
         elif isinstance(value, ir.instructions.LoadInstr) and isinstance(value.operands[0], ir.Argument):
@@ -64,18 +64,18 @@ def _path(value: Any) -> tuple[Any, tuple[int, ...]] | None:
 
 
 def _has_arrays(kind: Any) -> bool:
-    """Return whether there are arrays in a tuple."""
+    """Return whether a tuple contains arrays."""
     return any(
         isinstance(part, types.Array) or (isinstance(part, types.BaseTuple) and _has_arrays(part)) for part in kind
     )
 
 
 def _model(manager: Any, kind: Any) -> Any:
-    """Return how a named tuple is kept: of others than this package as before."""
+    """Return the data model of a named tuple; those of other packages keep numba's own."""
     is_own = kind.instance_class.__module__.partition(".")[0] == __package__.partition(".")[0]
     return (_ByReference if is_own and _has_arrays(kind) else _Model)(manager, kind)
 
 
 def use() -> None:
-    """Have numba do so from now on."""
+    """Register the data model with numba."""
     default_manager.register(types.NamedTuple, _model)

@@ -1,8 +1,8 @@
 """The folder of compiled code, and the conditions of recompilation.
 
-numba's own cache has one index file a function, which two processes that start together may write over each other,
-and it does not see a change in a function that the cached one calls. Here each compiled function is a file of its
-own, whose name is a hash of everything it was made from: the bytecode and constants of the function and of all that
+numba's own cache has one index file for each function, which two processes that start together may overwrite, and it
+does not detect a change in a function that the cached one calls. Here each compiled function is a separate file,
+whose name is a hash of everything it depends on: the bytecode and constants of the function and of all that
 it calls, the types of its arguments, the processor, and the versions of Python and numba. So a file is never wrong,
 and it is never changed.
 """
@@ -40,21 +40,21 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def compiled(function: F | None = None, *, allocates: bool = True, **options: Any) -> Any:
-    """Compile a function with numba when it is first called, and keep the result on disk.
+    """Compile a function with numba when it is first called, and store the result on disk.
 
     Parameters
     ----------
     function
         The function.
     allocates
-        Whether the function makes arrays. If it does not, it need not count references to those it is given, which
-        for a single event takes as long as the mathematics.
+        Whether the function allocates arrays. If not, it need not count references to its arguments, which for a
+        single event takes as long as the mathematics.
     **options
         As for :func:`numba.njit`.
     """
     if function is None:
         return lambda function: compiled(function, allocates=allocates, **options)
-    options |= {"no_cfunc_wrapper": True, "_nrt": allocates}  # always given: numba takes a missing one from the caller
+    options |= {"no_cfunc_wrapper": True, "_nrt": allocates}  # always set: otherwise numba uses the caller's
     dispatcher = quick_to_compare(numba.njit(function, **own_compiler, **options))
     dispatcher._cache = FileCache(function, _text(options))
     dispatcher._compile_for_args = partial(run_uninterrupted, dispatcher._compile_for_args)
@@ -62,9 +62,9 @@ def compiled(function: F | None = None, *, allocates: bool = True, **options: An
 
 
 def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Do something where no signal can interrupt it: in a thread of its own; a signal's exception is raised afterwards.
+    """Run a function in a separate thread, where no signal can interrupt it; a signal's exception is raised afterwards.
 
-    Exceptions in the middle of numba and LLVM leave them such that the process may end.
+    An exception inside numba or LLVM can leave them in a state that crashes the process.
     """
     if threading.get_ident() != threading.main_thread().ident:
         with only_what_is_used():
@@ -96,7 +96,7 @@ def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -
 
 
 class FileCache(NullCache):
-    """What numba asks for compiled code before it compiles, and gives it afterwards.
+    """The cache in which numba looks compiled code up, and stores it after compilation.
 
     Parameters
     ----------
@@ -111,12 +111,12 @@ class FileCache(NullCache):
 
     @property
     def cache_path(self) -> str | None:
-        """The folder, ``None`` if there is none."""
+        """The folder, or ``None``."""
         found = folder()
         return None if found is None else str(found)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled function for some types of arguments, ``None`` if it has to be compiled."""
+        """Return the compiled function for argument types, ``None`` if it has to be compiled."""
         target_context.refresh()
         path = self._path(sig, target_context.codegen())
         with suppress(OSError, EOFError, pickle.UnpicklingError, AttributeError, ImportError):  # of another release
@@ -126,7 +126,7 @@ class FileCache(NullCache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled function; where the disk is full or gone it is compiled again in the next process."""
+        """Store a compiled function; if the disk is full or missing, the next process compiles it again."""
         path = self._path(sig, data.codegen)
         if path is None or data.library.has_dynamic_globals:
             return
@@ -153,10 +153,10 @@ class FileCache(NullCache):
 
 @cache
 def folder() -> Path | None:
-    """Return the folder that compiled code is stored in, ``None`` if none can be written.
+    """Return the folder for compiled code, ``None`` if no folder is writable.
 
-    It is the one that ``NUMBA_CACHE_DIR`` names, or else the first of these that can be written: beside the sources,
-    the user's cache folder, and a folder of the user's own in the temporary folder.
+    It is ``NUMBA_CACHE_DIR`` if that is set, or else the first writable one of these: a folder beside the sources, the
+    user's cache folder, and a private folder of the user in the temporary folder.
     """
     if os.environ.get("NUMBA_CACHE_DIR"):
         candidates = [Path(os.environ["NUMBA_CACHE_DIR"]) / "streamkernel"]
@@ -190,7 +190,7 @@ def _temporary() -> Path:
 
 
 def _check_own(path: Path) -> None:
-    """Raise a PermissionError unless a folder is ours alone: what is in it is run."""
+    """Raise a PermissionError unless only the user can access a folder: its content is executed."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or (
         hasattr(os, "getuid") and (found.st_uid, found.st_mode & 0o077) != (os.getuid(), 0)
@@ -200,7 +200,7 @@ def _check_own(path: Path) -> None:
 
 @cache
 def _announce() -> None:
-    """Say once in a process that it compiles: a warning, because Python shows those where no logging is set up."""
+    """Announce compilation once per process, by a warning, because Python shows warnings without logging configured."""
     log.warning("compiling for this machine, once; this takes some seconds")
 
 
@@ -228,7 +228,7 @@ def fingerprint(function: Callable[..., Any]) -> str:
                 modules = [m for m in modules if _is_own(m.__name__)]
                 pending += [(name, vars(m)[name]) for m in modules for name in names if name in vars(m)]
         elif isinstance(value, (type, types.ModuleType)):
-            digest.update(f"{value.__name__}{getattr(value, '_fields', '')}".encode())  # fields are read by their order
+            digest.update(f"{value.__name__}{getattr(value, '_fields', '')}".encode())  # fields are read by position
         else:
             digest.update(str(getattr(value, "fingerprint", value)).encode())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""numba's compiler with what it does not need to do left out, and its own where this numba is another one."""
+"""numba's compiler without unnecessary work, or unchanged for versions of numba that are not supported."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ except (ImportError, AttributeError) as missing:
     linked_compiler: dict[str, Any] = {}
 
     def only_what_is_used() -> AbstractContextManager[Any]:
-        """Let no other thread compile meanwhile."""
+        """Prevent other threads from compiling meanwhile."""
         lock: AbstractContextManager[Any] = global_compiler_lock
         return lock
 
     def quick_to_compare(dispatcher: Any) -> Any:
-        """Return a compiled function as it is."""
+        """Return a compiled function unchanged."""
         return dispatcher
 
 else:
@@ -34,4 +34,4 @@ else:
     only_what_is_used, quick_to_compare = shortcuts.only_what_is_used, shortcuts.quick_to_compare
 
 CALLS = "tuples by reference" if IS_SHORT else "tuples by value"
-"""How compiled functions call each other: those that were compiled the other way cannot be called."""
+"""The calling convention of compiled functions: functions with different conventions cannot call each other."""

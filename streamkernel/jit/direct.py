@@ -9,15 +9,15 @@ import numba
 
 
 def direct(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a compiled function for calls again and again with the same two first objects, and others that vary.
+    """Return a compiled function for repeated calls with the same first two objects, and other arguments that vary.
 
-    numba looks at the type of every array that a call is given, to choose the machine code for it; for the arrays of
-    a model this takes as long as the mathematics of a small event. Here the types are known where the two first
-    arguments are the objects of the last call that numba looked at. What varies has to be of the same types always;
-    that is the caller's promise.
+    numba checks the type of every array argument to choose the machine code; for the arrays of a model this takes as
+    long as the mathematics of a small event. Here the types are known if the first two arguments are the objects of the
+    last call that numba dispatched. The other arguments must always have the same types; the caller is responsible for
+    that.
 
-    What is returned is a plain function: River measures the memory of a model by what its objects refer to, but does
-    not look into functions, and so not into numba.
+    The result is a plain function: River measures the memory of a model by the objects it refers to, but does not
+    look into functions, and so not into numba.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ def direct(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class of_one_signature:  # noqa: N801
-    """A compiled function that is called with arguments of the same types always; that is the caller's promise.
+    """A compiled function whose arguments always have the same types; the caller is responsible for that.
 
-    numba looks at the types of arguments at the first call only. `call` is the machine code from then on.
+    numba checks the types of arguments only at the first call. `call` is the machine code from then on.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class of_one_signature:  # noqa: N801
 
 
 def _machine_code(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """Return the machine code for arguments of these types, ``None`` if there is none of its own."""
+    """Return the machine code for arguments of these types, ``None`` if the function has no separate code."""
     overloads = getattr(function, "overloads", {})
     found = overloads.get(tuple(numba.typeof(argument) for argument in arguments))
     code: Callable[..., Any] | None = getattr(found, "entry_point", None)

@@ -2,8 +2,8 @@
 
 numba copies each compiled function into all that call it and optimises the copy again, at every level of calls; for the
 functions of this package that was most of the time of a first start. A unit is compiled once. Its callers find it
-through a pointer that has a name, so they too can be kept on disk. A family is several units of one signature, of
-which the one is called that a number chooses while it runs; those that a model does not need are not compiled.
+through a named pointer, so they can be stored on disk as well. A family is several units of one signature; a number
+chooses at run time which one is called. Members that a model does not need are not compiled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streamkernel.jit.cache import compiled, run_uninterrupted
 from streamkernel.jit.compiling import linked_compiler, quick_to_compare
 
 MOST = 64
-"""Members of a family."""
+"""Largest number of members in a family."""
 
 
 class _Pointers:
@@ -37,11 +37,11 @@ class _Pointers:
     Parameters
     ----------
     name
-        Of the function or the family.
+        Name of the function or the family.
     signature
-        numba's signature of a function that is called through a pointer.
+        numba's signature of the functions.
     count
-        How many pointers there are.
+        Number of pointers.
     """
 
     def __init__(self, name: str, signature: Any, count: int) -> None:
@@ -84,7 +84,7 @@ class _Pointers:
 
 
 class _FromPython:
-    """A function whose form for compiled callers Python cannot call: it gets another one when Python first calls it.
+    """A function that is compiled again at the first call from Python, which cannot call the version for compiled code.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class _FromPython:
         self._called: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it from Python."""
+        """Call the function from Python."""
         if self._called is None:
             self._called = compiled(self.py_func, **self._options)
         return self._called(*arguments)
@@ -115,8 +115,8 @@ class Unit(_FromPython):
     signature
         numba's signature of it.
     is_late
-        Whether it is not loaded together with its callers. Who calls these loads it before the first call that
-        reaches it.
+        Whether it is not loaded together with its callers. The code that calls these must load it before it is first
+        needed.
     **options
         As for :func:`streamkernel.jit.compiled`.
     """
@@ -131,11 +131,11 @@ class Unit(_FromPython):
 
     @property
     def fingerprint(self) -> str:
-        """What a caller depends on; not the code, which it does not contain."""
+        """The part that the hash of a caller includes: not the code, because the caller does not contain it."""
         return self._pointers.symbol
 
     def load(self) -> None:
-        """Make it ready to be called by compiled code."""
+        """Prepare the unit for calls from compiled code."""
         self._pointers.load(0, self._linked)
 
     def _lower(self, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -151,7 +151,7 @@ class Family:
     Parameters
     ----------
     name
-        A name that no other family has.
+        A unique name.
     signature
         numba's signature of each member, without the number.
     """
@@ -168,7 +168,7 @@ class Family:
 
     @property
     def fingerprint(self) -> str:
-        """What a caller depends on; not the members, which it does not contain."""
+        """The part that the hash of a caller includes: not the members, because the caller does not contain them."""
         return self._pointers.symbol
 
     def __contains__(self, number: int) -> bool:
@@ -186,7 +186,7 @@ class Family:
         return decorate
 
     def require(self, number: int) -> None:
-        """Make a member ready to be called by compiled code."""
+        """Prepare a member for calls from compiled code."""
         self._pointers.load(number, self._members[number])
 
     def _lower(self, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -216,7 +216,7 @@ class Inlined(_FromPython):
         self._numba_type_, self.targetoptions = self._dispatcher._numba_type_, self._dispatcher.targetoptions
 
     def _check_call(self, template_of: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
-        """Let numba compile a call, unless references to arrays would be lost by it, or counted twice."""
+        """Let numba compile a call, unless references to arrays would be lost or counted twice."""
         found = template_of(arguments, keywords)
         counts, signatures = bool(ConfigStack().top().nrt), self._dispatcher.nopython_signatures
         returned = [part for signature in signatures for part in _parts(signature.return_type)]
@@ -242,11 +242,11 @@ def unit(signature: Any, *, is_late: bool = False, **options: Any) -> Callable[[
 
 
 def _nothing() -> None:
-    """Load nothing."""
+    """Do nothing: there is nothing to load."""
 
 
 def _load(module: str, name: str) -> None:
-    """Load a unit, where code that calls it is read from disk."""
+    """Load a unit when code that calls it is read from disk."""
     getattr(importlib.import_module(module), name).load()
 
 

@@ -1,4 +1,4 @@
-"""How variables and arguments become LLVM's: few places in memory, and no references of arguments counted."""
+"""Translation of variables and arguments to LLVM: few memory slots, and no reference counts for arguments."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _Lower: Any = Lower
 
 
 def _find_values(self: Any) -> None:
-    """Find the variables that need no place in memory: numba takes those used in one block, and reads and writes the
-    others wherever they are used. Here it is also arguments, and without references to count, all that one assignment
-    reaches. The references of arguments are the caller's.
+    """Find the variables that need no memory slot. In numba these are the variables used in a single block; others are
+    read and written at each use. Here they are also arguments and, if references are not counted, all variables with a
+    single reaching assignment. The caller owns the references of arguments.
     """
     self._singly_assigned_vars, self._blk_local_varmap, self._borrowed = set(), {}, set()
     blocks = self.func_ir.blocks
@@ -44,7 +44,7 @@ def _find_values(self: Any) -> None:
 
 
 def _assign(self: Any, kind: Any, statement: Any) -> Any:
-    """Return the value of an assignment, as numba does, but do not count that of an argument."""
+    """Return the value of an assignment, as numba does, but do not count a reference to an argument."""
     if statement.target.name in self._borrowed:
         return self.fnargs[statement.value.index]
     return _assign_counted(self, kind, statement)

@@ -1,4 +1,4 @@
-"""What compiling does not do here, since nothing uses it and it takes a third of the time of a first start."""
+"""Steps of numba's compilation that are skipped: their results are not used, and they take a third of a first start."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _Context: Any = CPUContext
 
 @contextmanager
 def only_what_is_used() -> Iterator[None]:
-    """Have numba leave out what nothing uses meanwhile; no other thread compiles then.
+    """Skip unused steps of numba's compilation meanwhile; no other thread compiles then.
 
-    No garbage is collected: numba makes millions of objects, most of which stay.
+    Garbage collection is off: numba creates millions of objects, most of which remain in use.
     """
     was_enabled = gc.isenabled()
     with global_compiler_lock:
@@ -52,8 +52,8 @@ def only_what_is_used() -> Iterator[None]:
 
 
 class _Flags(Flags):
-    """numba's options of a function, compared by those that are set: numba compares them for each operation there is
-    in a function, a hundred thousand times in a first start, and reads all there are with their defaults each time.
+    """numba's options of a function, compared by those that are set. numba compares options for each operation in a
+    function, a hundred thousand times in a first start, and each time reads all options with their defaults.
     """
 
     __slots__ = ()
@@ -62,41 +62,41 @@ class _Flags(Flags):
         return self is other or (isinstance(other, _Flags) and self._values == other._values)
 
     def __hash__(self) -> int:
-        return 0  # the same for all: options change after they were put in a table
+        return 0  # constant: options change after they are stored in a table
 
 
 def quick_to_compare(dispatcher: Any) -> Any:
-    """Return a compiled function whose options numba compares in no time."""
+    """Return a compiled function whose options numba compares quickly."""
     dispatcher._compiler._customize_flags = _Flags
     return dispatcher
 
 
 class _OptimisedOnce(_Library):
-    """Code that is optimised when all it calls has been linked into it, and not each function before that too."""
+    """Code that is optimised once, after the functions it calls have been linked in, and not each function before."""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
         if ConfigStack().top().nrt:
-            super()._optimize_final_module()  # twice: once in haste, to leave out references
+            super()._optimize_final_module()  # twice: the first, quick pass removes reference counts
         else:
             passes, builder = self._codegen._module_pass_manager()
             passes.run(self._final_module, builder)
 
 
 class _LinkedOnly(_OptimisedOnce):
-    """Code that only others are made of: it is optimised where it has been linked into them, and not run itself."""
+    """Code that is only linked into other code: it is optimised there, and never run by itself."""
 
     @property
     def codegen(self) -> Self:
         return self
 
     def set_env(self, *environment: Any) -> None:
-        """Do nothing: only functions that Python calls have an environment."""
+        """Do nothing, because only functions that Python calls have an environment."""
 
     def get_pointer_to_function(self, name: str) -> int:
-        """Return that there is no machine code."""
+        """Return 0, because there is no machine code."""
         self._ensure_finalized()
         return 0
 
@@ -107,7 +107,7 @@ class _LinkedOnly(_OptimisedOnce):
         self._finalize_dynamic_globals()
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == llvm.Linkage.external:
-                function.linkage = "linkonce_odr"  # callers may have it from several
+                function.linkage = "linkonce_odr"  # several libraries may define it
         self._finalized = True
 
     def _get_module_for_linking(self) -> Any:
@@ -123,8 +123,8 @@ class Once(_Compiler):
     def compile_extra(self, function: Any) -> Any:
         """Compile a function into a library of this kind.
 
-        With fast mathematics it is numba's own kind, so that it is optimised alone and all callers add up in the same
-        order.
+        With fast mathematics the library is of numba's own kind: it is optimised separately, so that all callers sum in
+        the same order.
         """
         if not self.state.flags.fastmath:
             self.state.library = self.library(self.state.targetctx.codegen(), function.__qualname__)
@@ -144,7 +144,7 @@ def _link_overloads(self: Any) -> Any:
 
 
 def _process(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
-    """Do what numba does after each pass, but do not look for when variables are used last: only the last pass asks."""
+    """Do as numba does after each pass, but skip the last uses of variables, which only the last pass needs."""
     function = self.func_ir
     if function.is_generator or (emit_dels and ConfigStack().top().nrt):
         _run(self, emit_dels, extend_lifetimes)
@@ -154,20 +154,20 @@ def _process(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False)
 
 
 def _variables(self: Any, value: Any) -> list[Any]:
-    """Return the variables in part of an instruction, as numba does, which looks at abstract classes first."""
+    """Return the variables in part of an instruction, like numba, but without its slow checks of abstract classes."""
     kind = type(value)
     return [value] if kind is ir.Var else [] if kind in _NO_VARIABLES else _variables_of(self, value)
 
 
 def _load_registries(self: Any) -> None:
-    """Import all that numba can compile, as numba does whenever it looks for something it does not find; here once."""
+    """Import everything that numba can compile, once; numba does it at each failed lookup."""
     if self not in _loaded:
         _load_all(self)
         _loaded.add(self)
 
 
 def _plain(self: Any, message: str, *colour: Any, **style: Any) -> str:
-    """Return a message without colours: most are about what numba tries in vain, and are not shown."""
+    """Return a message without colours: most are from failed attempts of numba, and are not shown."""
     return message
 
 
@@ -180,11 +180,11 @@ LEFT_OUT: list[tuple[Any, str, Any]] = [
     (_Template, "_get_jit_decorator", _link_overloads),
     (_Processor, "run", _process),
     (_Context, "load_additional_registries", _load_registries),
-    (llvm.ffi.lib._lock, "_cblist", []),  # what numba measures at each call of LLVM
+    (llvm.ffi.lib._lock, "_cblist", []),  # numba's measurements at each call of LLVM
     *lowering.LEFT_OUT,
 ]
-"""What numba does meanwhile in place of its own: an object, the name of an attribute, and its value."""
+"""Replaced attributes of numba: the object, the name of the attribute, and its value."""
 if hasattr(errors.termcolor(), "_markup"):
     LEFT_OUT.append((type(errors.termcolor()), "_markup", _plain))
 for _place, _name, _ in LEFT_OUT:
-    getattr(_place, _name)  # another numba is refused here, and not in the middle of compiling
+    getattr(_place, _name)  # an unsupported numba fails here, and not during compilation
