@@ -23,7 +23,7 @@ from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, Mixtur
 _VECTOR = types.float64[::1]
 
 BEYOND = 0.05
-"""What part of the range of targets seen a prediction may leave it by, where no linear function says more."""
+"""Fraction of the range of observed targets by which a prediction may exceed it, unless a linear function does."""
 
 
 @unit(
@@ -103,8 +103,8 @@ def mix_scores(weights, targets, f, out):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
-    """Keep a prediction, `out` and what is added to it, within the targets seen and a part of their range more, or
-    what a linear function says. Those are among the functions from `base` on; neighbours are within the targets.
+    """Limit a prediction, `out` plus the offset, to the range of observed targets, extended by a fraction of it and by
+    the scores of linear functions. Those are among the functions from `base` on; neighbours are within the targets.
     """
     if numbers[0].intercept != MEAN or numbers[0].examples == 0:
         return
@@ -141,16 +141,16 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
 
 
 evaluate = compiled(_evaluate)
-"""For a function that other threads may change: it holds the interpreter's lock."""
+"""The version for functions that other threads may change: it holds the interpreter's lock."""
 
 evaluate_copy = compiled(nogil=True)(_evaluate)
-"""For a function that nothing else changes."""
+"""The version for functions that no other thread changes."""
 
 
 @compiled
 def _copy(state, scales):  # type: ignore[no-untyped-def]
-    """Return copies of what a prediction reads, of one moment: numbers, w of the functions, the level, v, the range of
-    targets, the linear functions with their names, and scales.
+    """Return a consistent copy of the arrays that a prediction reads: numbers, w of the functions, the level, v, the
+    range of targets, the linear functions with their names, and scales.
     """
     functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy(), state.span.copy()
     own = state.linear
@@ -160,7 +160,7 @@ def _copy(state, scales):  # type: ignore[no-untyped-def]
 
 
 def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[MixtureState, ScalesState]:
-    """Return a mixture and scales of one moment: what a prediction reads is copied, the rest is shared."""
+    """Return a consistent mixture and scales: the arrays that a prediction reads are copied, the others are shared."""
     numbers, newton, steady, level, weights, span, *names, counts, table = _copy(state, scales)
     parts = "counts", "keys", "at", "scales", "w", "errors", "points", "answers", "weights"
     own = state.linear._replace(**dict(zip(parts, names, strict=True)))

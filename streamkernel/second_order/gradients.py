@@ -31,12 +31,12 @@ from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MIXTUR
 from streamkernel.second_order.sensitivity import observe
 
 EVERY = 4
-"""Examples from one gradient to the next."""
+"""Number of examples between gradients."""
 
 
 class GradientRoom(NamedTuple):
-    """Room for the numbers and derivatives of a row's names, derivatives by the names of a metric, and of a block: its
-    coefficients, its derivatives by ωᵀx, and its directions along a name.
+    """Work arrays for the numbers and derivatives of a row's names, the derivatives by the names of a metric, and a
+    block's coefficients, derivatives by ωᵀx, and directions along a name.
     """
 
     numbers: I64
@@ -161,7 +161,7 @@ def add_gradient(state, scales, kernel, z, seen, room, changed, own):  # type: i
     """Add ∇f ∇fᵀ at the row that was embedded last, the example number `seen`, to the sums of the metric."""
     metric, row = state.metric, room.row
     since = seen - EVERY - state.numbers[0].restarted
-    if schedule.compiled_is_due(since):  # the first one after a look
+    if schedule.compiled_is_due(since):  # the first one after a check
         metric.sums[:] = 0.0
         metric.counts[GRADIENTS] = 0
     c, count = seen // EVERY % state.numbers[0].columns, row.counts[0]

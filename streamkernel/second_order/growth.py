@@ -1,14 +1,14 @@
 """The growth of second-order learning: the groups of blocks, and the condition for a larger one.
 
 The first four blocks are groups by themselves, each of another bandwidth where the kernel is a `MultiScale`. From 1,024
-examples on a larger group is beside them, of two blocks, and at each look (`learners.schedule`), on what was
-seen since the one before,
+examples on there is a larger group beside them, of two blocks. At each check (`learners.schedule`), based on the
+examples since the previous check,
 
 * one of twice as many blocks begins, if the loss of the largest is by `GAIN` less than that of all smaller ones: where
-  more features have been worth it, yet more are likely to be;
-* the larger ones end and the smallest of them begins again, if a single block does as much better than the largest and
-  another bandwidth is the better choice; or if the stream has moved: after `MATURE` times as many examples as the
-  largest has outputs, constant steps on a single block do as much better than all Newton steps.
+  more features have helped, even more are likely to help;
+* the larger ones end and the smallest of them begins again, if a single block is as much better than the largest and
+  another bandwidth is preferable; or if the stream has changed: after `MATURE` times as many examples as the largest
+  has outputs, constant steps on a single block are as much better than all Newton steps.
 
 A larger group has the narrowest bandwidth whose own block is nearly as good as the best: more features help the narrow
 ones more. There are two larger groups at most: a new one takes the place of the one before the largest, and learns
@@ -22,19 +22,19 @@ import numpy as np
 from streamkernel.features.rows import F64, I64
 
 ALONE = 4
-"""Blocks that are groups by themselves."""
+"""Number of blocks that are groups by themselves."""
 
 MOST = 64
-"""Blocks in all, as many as the default kernel has multiples."""
+"""Largest number of blocks, equal to the number of multiples of the default kernel."""
 
 PROBED = 512
-"""Examples before the first block in a metric."""
+"""Number of examples before the first block in a metric."""
 
 TRUSTED = 0.5
-"""While so much of the loss or more is unexplained, a metric has to show what it is worth."""
+"""If at least this share of the loss is unexplained, a metric is used only after it has reduced the loss."""
 
 FROM = 1024
-"""Examples before the first larger group."""
+"""Number of examples before the first larger group."""
 
 GAIN = 0.03
 MATURE = 4

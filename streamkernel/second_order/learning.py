@@ -7,12 +7,12 @@ The blocks of a model form groups. Group g has the features φ_g(x), n outputs o
 
 One function more is a constant that takes constant steps: the recent level, whatever x is. Where inputs are scaled,
 two more are linear in them (`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
-The v_k are learned by Newton steps too, on the loss of f itself, and forget what is long ago. All functions see an
-example before they learn it. Beside those is one of the nearest neighbours among recent examples
+The v_k are learned by Newton steps too, on the loss of f itself, with less weight of old examples. All functions
+predict an example before they learn it. A further function averages the nearest neighbours among recent examples
 (`streamkernel.second_order.neighbours`).
 
-What is learned from one example changes in one call that holds the interpreter's lock, and nothing in it allocates
-memory after the first change. The Newton steps of the groups take much longer (`streamkernel.second_order.steps`).
+The state changes with an example in one call that holds the interpreter's lock and allocates no memory after the first
+change. The Newton steps of the groups take much longer (`streamkernel.second_order.steps`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from streamkernel.second_order.mixture_state import (
 from streamkernel.second_order.targets import center, follow, loss_at, measure, set_derivatives
 
 LEAST_PART, LARGEST_PART = 1e-9, 0.99
-"""What part of an error a constant step takes away counts as, where the weight of an example is not 1."""
+"""Bounds on the fraction of an error that a constant step removes, for examples whose weight is not 1."""
 
 
 class Example(NamedTuple):
@@ -77,7 +77,7 @@ _EXAMPLE = types.NamedTuple([types.int64, types.float64[::1], types.float64], Ex
 
 
 class LearningRows(NamedTuple):
-    """Rows, their targets, shape (rows, targets), the step size at each, and room for the values as they are scaled."""
+    """Rows, their targets, shape (rows, targets), the step size at each, and an array for the scaled values."""
 
     rows: Rows
     y: F64
@@ -87,10 +87,10 @@ class LearningRows(NamedTuple):
 
 @inlined(allocates=False)
 def steps_of(w, a):  # type: ignore[no-untyped-def]
-    """Return by how much more than for one example a constant step moves f for one of the weight w.
+    """Return the ratio of a constant step for an example of weight w to that for weight 1.
 
-    One step takes the part a = γℓ''‖φ‖² of an error away, and w of them 1 - (1 - a)^w: that goes nowhere beyond the
-    target, however large w is (Karampatziakis and Langford, 2011).
+    One step removes the fraction a = γℓ''‖φ‖² of an error, and w steps remove 1 - (1 - a)^w, which does not exceed the
+    target for any w (Karampatziakis and Langford, 2011).
     """
     if w == 1.0:
         return 1.0
@@ -106,9 +106,8 @@ def steps_of(w, a):  # type: ignore[no-untyped-def]
 def _learn_row(state, scales, kernel, rows, given, example, options, room):  # type: ignore[no-untyped-def]
     """Learn an example, and return a status.
 
-    An example of the weight w counts as w ones: it has wℓ' and wℓ'' where a Newton step is taken.
-
-    `given` are the rows with room for the values as they are scaled.
+    An example of weight w counts as w examples: Newton steps use wℓ' and wℓ''. `given` are the rows with an array for
+    the scaled values.
     """
     i, y, gamma = example.i, example.y, example.gamma
     numbers, layout, own_linear = state.numbers[0], state.layout, state.linear
@@ -135,7 +134,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     if numbers.loss_per_error > 0.0:
         for t in range(several):
             state.numbers[t].loss_parameter = state.numbers[t].gradient_bound or LARGEST_GRADIENT
-    # 1. all scores and derivatives; what cannot be learned is refused before anything changes
+    # 1. all scores and derivatives; an unusable example is refused before anything changes
     functions(layout, state.newton, steady, level, z, f)
     if count > base:
         linear.scores(own_linear, names, linear_room, raw)
@@ -264,10 +263,8 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
 def _learn(state, scales, kernel, examples, first, last, options):  # type: ignore[no-untyped-def]
     """Learn the examples ``first <= i < last`` in order, until a Newton step is due; return (status, the next row).
 
-    The status says whether a step is due, or a look at what has been learned. An example that is learned alone is not
-    learned if one would be due after it.
-
-    Where nothing is scaled, `scales` are those of no names.
+    The status says whether a step or a check is due. An example that is learned alone is not learned if one would be
+    due after it. Without scaling, `scales` is an empty table.
     """
     rows, y, gammas = examples.rows, examples.y, examples.gammas
     given = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled, rows.weights)
@@ -286,17 +283,17 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
 
 
 learn = compiled(_learn)
-"""For a function that other threads may read: it holds the interpreter's lock."""
+"""The version for functions that other threads may read: it holds the interpreter's lock."""
 
 learn_apart = compiled(nogil=True)(_learn)
-"""For a function that nothing else uses."""
+"""The version for functions that no other thread uses."""
 
 _late: dict[Any, int] = {use_moments: 2, add_gradient: EVERY, linear.fade: linear.TURN}
 """Units that are not loaded yet, and the example that first needs each: the first event does not wait for them."""
 
 
 def load_for(state: MixtureState, scales: ScalesState, more: int, options: LearningOptions) -> None:
-    """Make ready what learning some examples more comes to."""
+    """Load the units that learning `more` examples will need."""
     if _late:
         seen = max(int(state.numbers[0]["examples"]), int(scales.counts[0]["n"])) + more
         for own, first in list(_late.items()):

@@ -25,19 +25,19 @@ class LearningOptions(NamedTuple):
     Attributes
     ----------
     growing
-        How many blocks begin at once.
+        Number of blocks from the first example on.
     follow
-        The step of the level.
+        Step size of the level.
     prior
         λ of linear functions.
     is_new
-        Whether the scales and the weights v, too, learn from the examples.
+        Whether the scales and the weights v also learn from the examples.
     may_use_moments
-        Whether the scales may change then.
+        Whether the scales may change.
     has_metric
         Whether gradients are gathered for the metric of larger groups.
     is_alone
-        Whether an example is learned only if nothing follows from it: no Newton step, and no look.
+        Whether an example is learned only if neither a Newton step nor a check is due after it.
     """
 
     growing: int
@@ -59,11 +59,11 @@ class LearningRoom(NamedTuple):
     f, g, h
         The scores of all functions, and the first and second derivatives of the loss there, shape (functions, columns).
     raw
-        The scores of the linear functions as they are, shape (functions, columns).
+        The unbounded scores of the linear functions, shape (functions, columns).
     out, said, nothing
         The score of the mixture, the prediction, and zeros, shape (columns,).
     mixing, linear, embedding, metric, slopes, targets
-        That of the parts.
+        Work arrays of the parts.
     """
 
     z: F32

@@ -9,12 +9,12 @@ constant and the first names that come; of the names after those only the diagon
 Nothing is subtracted from either, so that rounding cannot make A lose its sign. One function keeps all examples, the
 other one forgets.
 
-Inputs are not bent as those of the features are: what is linear stays linear far out. So α is less than 1 where an
-input s is further out than any of n examples can be, in proportion to 1/s²: one corrupt value does not outweigh all
-that was learned. Nor does f count for more than `reach` says.
+Unlike those of the features, inputs are not compressed far from the mean: a linear relation stays linear there. So α is
+less than 1, in proportion to 1/s², for an input s further out than any of n examples can be: one corrupt value does not
+outweigh everything learned. And f is bounded by `reach`.
 
-A name gets a place with its first value that is not 0, and keeps the scale that was in use then: w and A would mean
-something else on another. Names that come together get their places in the order of their hashes.
+A name gets a place with its first value that is not 0, and keeps the scale in use at that time, because w and A are in
+its units. Names that come together get their places in the order of their hashes.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from streamkernel.second_order.name_table import row_of
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 
 FORGETTING = (1.0, 0.999)
-"""What each function keeps of the past at each example, times what the model's `forgetting` says."""
+"""Forgetting factor of each function per example, multiplied by the model's `forgetting`."""
 
 TURN = 8
-"""Examples after which it is forgotten in one go."""
+"""Number of examples between applications of forgetting."""
 
 FURTHEST = 10.0
-"""An input further out counts for less in A, as if it were there, or at √n after n examples if that is more."""
+"""Bound on an input's contribution to A; √n after n examples if that is more. Inputs beyond it get less weight."""
 
 REACH = 2.0
-"""How far f counts, in deviations of the targets over the share of their variance that f has not explained."""
+"""Bound on f, in standard deviations of the targets divided by the share of variance that f does not explain."""
 
 LARGEST_SCORE = 20.0
-"""How far f counts where it is the score of a class."""
+"""Bound on f where it is the score of a class."""
 
 SMALLEST_SHARE = 1e-9
 
@@ -60,10 +60,10 @@ def _standardise(value, centre, divisor):  # type: ignore[no-untyped-def]
 
 @unit(types.int64(LINEAR, SCALES, ROWS, types.int64, ROOM), allocates=False, error_model="numpy")
 def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
-    """Set the room to the inputs of row i and their places; return how many places there are with those that its new
-    names would get.
+    """Set the work arrays to the inputs of row i and their places; return the number of places, including those that
+    its new names would get.
 
-    Where nothing is scaled, inputs are the values as they are.
+    Without scaling, inputs are the values.
     """
     used, inputs, first = linear.counts[PLACES], room.inputs, rows.start[i]
     before, is_scaled = used, len(scales.table) > 0
@@ -136,7 +136,7 @@ def within_reach(linear, numbers, f, out):  # type: ignore[no-untyped-def]
     error_model="numpy",
 )
 def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untyped-def]
-    """Add the new names of the row that was read, if there is room, with λ."""
+    """Add the new names of the row that was read with λ, within the capacity."""
     first, before = rows.start[i], linear.counts[PLACES]
     if used == before:
         return

@@ -14,31 +14,31 @@ from streamkernel.losses import Loss
 from streamkernel.second_order.name_table import index
 
 DENSE = 257
-"""Places, that of the constant among them, between which A is kept whole."""
+"""Number of places, including the constant, for which A is a full matrix."""
 
 MOST = 65_536
-"""Places at most; names that come later have none."""
+"""Largest number of places; later names have none."""
 
 FIRST = 16
-"""Places that there is room for in the beginning."""
+"""Initial capacity in places."""
 
 NEAR = 128
-"""Places, that of the constant among them, that count for distances between examples."""
+"""Number of places, including the constant, that distances between examples use."""
 
 WINDOW, NEIGHBOURS = 1000, 5
-"""Examples that are remembered, and how many of them count."""
+"""Number of remembered examples, and of nearest neighbours among them."""
 
 LARGEST_INPUT = 1e9
-"""What an input counts for at most."""
+"""Bound on the absolute value of an input."""
 
 PLACES, REMEMBERED = range(2)
-"""What is counted: places in use, and examples that have been remembered."""
+"""Entries of `counts`: places in use, and examples remembered so far."""
 
 PRIOR = 10.0
-"""λ: what A has of each input before there are examples, in units of its variance and of the loss's curvature."""
+"""λ: the initial diagonal of A, in units of the input's variance and of the loss's curvature."""
 
 CONSTANT = 0.01
-"""What part of λ A has of the constant."""
+"""Fraction of λ for the constant."""
 
 
 class Linear(NamedTuple):
@@ -49,11 +49,11 @@ class Linear(NamedTuple):
     counts
         Places in use, the first of which is that of the constant, and how many examples have been remembered so far.
     keys, at
-        Hashes of names, 0 for none, and their places: a table twice as long as there is room for places.
+        Hashes of names, 0 for none, and their places: a table of twice the capacity.
     names
         The hash of each place's name.
     scales
-        What is subtracted from the values at each place, and what they are divided by, shape (room, 2).
+        Centre and divisor of the values at each place, shape (room, 2).
     w
         Shape (functions, columns, room).
     factor
@@ -83,8 +83,9 @@ class Linear(NamedTuple):
 
 
 class LinearRoom(NamedTuple):
-    """Room for an example: its values and their places, -1 for none; the first places' inputs; two vectors of those;
-    its inputs as a point, and d² of all examples remembered; d² of its neighbours, and where in the ring they are.
+    """Work arrays for an example: its values and their places, -1 for none; the inputs of the first places; two vectors
+    of the same length; its inputs as a point, and d² of all remembered examples; d² of its neighbours, and their
+    positions in the ring.
     """
 
     values: F64
@@ -116,7 +117,7 @@ def prior(loss: Loss) -> float:
 def new_linear(
     functions: int, columns: int, least: float, room: int = FIRST, window: int = 0, targets: int = 1
 ) -> Linear:
-    """Return linear functions without names, with λ, room for names, and a window of recent examples."""
+    """Return linear functions without names, with λ, capacity for names, and a window of recent examples."""
     dense = min(room, DENSE)
     found = Linear(
         counts=np.array([1, 0]),
@@ -137,7 +138,7 @@ def new_linear(
 
 
 def with_more_room(old: Linear) -> Linear:
-    """Return the same functions with room for twice as many names."""
+    """Return the same functions with twice the capacity for names."""
     functions, columns, room = old.w.shape
     window, targets = len(old.weights), len(old.errors) // functions if functions else 1
     new = new_linear(functions, columns, 0.0, 2 * room, window, targets)

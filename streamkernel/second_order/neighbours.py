@@ -5,7 +5,7 @@ With the k nearest of the last `WINDOW` examples, at the distances d_i and of th
 
     f = c Σ ω_i (y_i - ȳ),      or of classes      f_y = g_y - Σ_z g_z/C,   g_y = c log(k Σ_{y_i = y} ω_i + 1/2)
 
-where ȳ is what is added to the mixture. Two classes in one column have g_1 - g_0. Where each class is learned against
+where ȳ is the offset of the mixture. Two classes in one column have g_1 - g_0. Where each class is learned against
 the rest f_y is twice that, so that the scores of two classes keep their order when a third one comes.
 
 Distances are between the inputs as the features read them, over the names that have the first places among those of
@@ -26,24 +26,23 @@ from streamkernel.losses.compiled import SOFTMAX
 from streamkernel.second_order.linear_state import LARGEST_INPUT, LINEAR, PLACES, REMEMBERED, ROOM
 
 CAUTION = 0.3
-"""c. λ of v is the same for all functions of a mixture: with a smaller f the mixture waits longer before it trusts it,
-which small tables need."""
+"""c. λ of v is the same for all functions of a mixture: a smaller f gets its weight later, which small tables need."""
 
 UNSEEN = 0.5
-"""What each class counts for before there are examples, in neighbours."""
+"""Prior count of each class, in neighbours."""
 
 FURTHEST = 5.0
-"""How far from the mean of the targets one is remembered at most, in deviations of theirs."""
+"""Bound on the distance of a remembered target from the mean, in standard deviations of the targets."""
 
 LEAST_SQUARE = 1e-12
-"""What d² counts for at least."""
+"""Lower bound on d²."""
 
 _VECTOR = types.float64[::1]
 
 
 @unit(types.void(LINEAR, ROWS, types.int64, ROOM), allocates=False)
 def set_point(linear, rows, i, room):  # type: ignore[no-untyped-def]
-    """Set the room to the inputs of row i at the places that count; the linear functions have read the row."""
+    """Set the work arrays to the inputs of row i that distances use; the linear functions have read the row."""
     point, first = room.point, rows.start[i]
     for j in range(len(point)):
         point[j] = np.float32(0.0)

@@ -19,26 +19,26 @@ from streamkernel.second_order.targets import TARGETS_ROOM, set_derivatives
 from streamkernel.second_order.tiles import EIGHT
 
 FLATTEST = 1e-3
-"""What ℓ'' counts for at least: where the loss is flat, A still has to hold what was seen."""
+"""Lower bound on ℓ'': where the loss is flat, A still has to include the examples."""
 
 MEMORY = 0.9995
-"""What the mixture forgets an example by."""
+"""Forgetting factor ρ of the mixture per example."""
 
 FEW = 200.0
-"""Examples that the mixture remembers when a new class has come."""
+"""Number of examples that the mixture remembers after a new class."""
 
 LONGEST_BATCH = 64
 GROWING = 256
-"""Examples after which a Newton step takes eight more."""
+"""Number of examples after which Newton steps take eight more each."""
 
 SETTLING = 256
-"""Examples that a new group learns before it counts: with fewer than it has outputs, it says too much."""
+"""Number of examples that a new group learns before it is mixed: with fewer examples than outputs, it overfits."""
 
 PULL = 10.0
 """λ of the mixture, in units of the size of the targets."""
 
 NEVER_EXCEEDED = 1e300
-"""The largest size of targets in a mixture of 0.1: its A began with λ of the first of them, and has that only."""
+"""Largest size of targets for a mixture of 0.1, whose A keeps the λ of its first target."""
 
 _MATRIX, _VECTOR = types.float64[:, ::1], types.float64[::1]
 
@@ -77,8 +77,9 @@ def weigh(state, layout, own, f, out, targets, w):  # type: ignore[no-untyped-de
 
         A ← A + w Σ_c ℓ''_c f_c f_cᵀ,   v ← v - w A⁻¹ Σ_c ℓ'_c f_c
 
-    and, once in as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them. Where s² is larger than ever,
-    A has as much more of λI: the first targets say little about it. f_k counts as 0 while a group is new.
+    and, once in as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them. Where s² exceeds its
+    maximum so far, λI in A grows as much: the first targets are a poor estimate of it. f_k counts as 0 while a group is
+    new.
     """
     count, columns = f.shape
     g, h = own.room[0, :columns], own.room[1, :columns]
@@ -93,7 +94,7 @@ def weigh(state, layout, own, f, out, targets, w):  # type: ignore[no-untyped-de
 
 @inlined(allocates=False)
 def _weigh_target(numbers, layout, own, f, t, targets, w, size):  # type: ignore[no-untyped-def]
-    """Take the step of target t, with the derivatives in the first two rows of the room."""
+    """Take the step of target t, with the derivatives in the first two rows of the work arrays."""
     count, columns = f.shape
     weights, mixer, bounds, room, width = own.weights, own.mixer, own.bounds, own.room, columns // targets
     g, h, row, gradient = room[0, :columns], room[1, :columns], room[2, :count], room[3, :count]
@@ -136,7 +137,7 @@ def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]
     gone
         The functions.
     pull
-        What A has for them from then on.
+        Their entries of A from then on.
     """
     stays = np.setdiff1d(np.arange(len(mixer)), gone)
     left, found = (
@@ -192,4 +193,4 @@ def due(seen: int, batch: int, kept: float) -> int:
 
 
 compiled_due: Any = inlined(due)
-"""For compiled code."""
+"""The same for compiled code."""

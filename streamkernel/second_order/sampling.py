@@ -13,7 +13,7 @@ The leverage is estimated by |Sx|². The sketch is Sᵀ = R⁻¹Π, where Π has
 computed again when A holds a quarter more examples.
 
 Whether a row is added depends on the number of its example, on the row, and on the last sketch. It does not depend on
-which examples share its step, so models that were one model agree on the rows that were buffered then.
+which examples share its step, so copies of one model agree on the rows that were buffered when they were copied.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from streamkernel.second_order.mixture_state import (
 from streamkernel.second_order.tiles import WIDE
 
 CAUTION = 4.0
-"""The probability that a row is added, in units of its leverage."""
+"""Ratio of the probability that a row is added to its leverage."""
 
 MOST = 4.0
 """The inverse of the smallest probability."""
 
 FROM = 1024
-"""Examples of a group before its first sketch, and at least as many as it has outputs."""
+"""Minimum number of examples of a group before its first sketch, which also needs as many as the group has outputs."""
 
 GROWTH = 0.25
-"""Examples from one sketch to the next, in units of those that A holds."""
+"""Number of examples between sketches, as a share of those in A."""
 
 _GOLDEN, _TOGETHER = np.uint64(0x9E3779B97F4A7C15), 6
 

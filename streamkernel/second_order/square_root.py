@@ -19,8 +19,8 @@ from streamkernel.jit import inlined, unit
 from streamkernel.second_order.tiles import EIGHT, WIDE, compiled_panels_of, reflect, whole_eights
 
 FAINT = 1e-31
-"""What is less than this part of a diagonal entry squared is lost in rounding, of float64 too, and not reflected:
-float32 could not hold the inverse of its size."""
+"""A column whose square is below this fraction of the squared diagonal entry is not reflected: it is lost in rounding,
+even in float64, and float32 could not represent the inverse of its size."""
 
 
 class ReflectionRoom(NamedTuple):
@@ -62,7 +62,7 @@ def gather(rows, count, panels):  # type: ignore[no-untyped-def]
 def reflect_columns(factor, panels, count, first, last, room):  # type: ignore[no-untyped-def]
     """Add rows of X to R, RᵀR ← RᵀR + XᵀX, in the columns from `first`, a multiple of eight, to `last`.
 
-    What is left of X in the columns after them is added when it is their turn. X is that gathered in panels. A
+    The rest of X, in the columns after them, is added by later calls. X is gathered in panels. A
     reflection I - τvvᵀ with v = (1, u) leaves of a column (R_jj, X_1j, X_2j, ...) only R_jj > 0. Those of eight
     columns are gathered as I - VTᵀVᵀ, which is applied to all columns after them at once:
 

@@ -1,13 +1,13 @@
 """Newton steps of the groups: started on buffered examples, computed in units, and applied; compiled.
 
 A step changes nothing that a prediction reads until it is applied, in one short call. Where it is long, its units are
-spread over the events that are gathered for the next one: no event waits for a step, and w is always that of one step
-before. When a step is applied, w moves by -Δ; of the examples gathered by then, whose derivatives are at the w before,
+spread over the events that are gathered for the next one: no event waits for a step, and w is always one step behind.
+When a step is applied, w moves by -Δ; of the examples gathered by then, whose derivatives are at the w before,
 
     Σ ℓ'φ ← Σ ℓ'φ - Σ ℓ''φφᵀΔ
 
-so that the next step goes to where it would have gone without the wait, if ℓ is a square. When units are done decides
-nothing that is learned: a step is applied after the same example whether its units were spread or not.
+so that the next step has the same result as without the delay, if ℓ is a square. The times at which units are computed
+do not affect the result: a step is applied after the same example whether its units were spread or not.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from streamkernel.second_order.mixture_state import COUNT, GROUP, SKETCHED_AT, S
 from streamkernel.second_order.tiles import whole_eights
 
 SPREAD = 1 << 22
-"""Squares of outputs, over all groups, beyond which steps are spread: at once, such a step takes about 8 ms."""
+"""Steps are spread over events if the squared numbers of outputs add up to more: such a step takes about 8 ms."""
 
 STRIP = 64
 """Columns of R that a unit works on."""
 
 FADE, FORWARD, BACKWARD, SKETCH, PHASES = range(5)
-"""The phases of a step: some of the past is forgotten; rows are added to R, and Rᵀy = b is solved by the rows of R that
-are complete, while they are in the cache; Rx = y is solved; and a sketch of R is renewed where it is due."""
+"""The phases of a step: forgetting; adding rows to R, and solving Rᵀy = b by the complete rows of R while they are in
+the cache; solving Rx = y; and computing the sketch of R if it is due. PHASES is their number."""
 
 SOLVING = 10.0
-"""What a product costs when Rx = y is solved, which reads R from memory, in units of one when rows are added."""
+"""Cost of a multiplication in solving Rx = y, which reads R from memory, relative to one in adding rows."""
 
 DONE = 1 << 62
-"""What counts as the units of a step that has only to be applied."""
+"""Number of completed units that marks a step as ready to be applied."""
 
 
 @compiled

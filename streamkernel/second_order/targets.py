@@ -1,9 +1,9 @@
-"""The targets of a mixture, compiled: what each adds to f, how large it is, and the loss of all of them.
+"""The targets of a mixture, compiled: their offsets in f, their sizes, and their joint loss.
 
 A mixture has one target or several; one record of :mod:`streamkernel.learners.state` belongs to each. The first record
 counts examples and features for all of them. The columns of f are divided among the targets in order: all columns
-belong to a single one, such as the number of a class, and one column to each of several. What a target's columns learn
-is independent of other targets, except for the features, the Gram matrices and the groups, which they share.
+belong to a single one, such as the number of a class, and one column to each of several. The columns of a target learn
+independently of other targets, except for the features, the Gram matrices and the groups, which they share.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from streamkernel.jit import inlined
 from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION, MEAN
 
 FURTHEST = 10.0
-"""In units of the targets' size, what a target counts for in their mean and size at most, or √n of n examples if that
-is more, of a horizon at most: no value of n is further from their mean."""
+"""Bound on a target in the updates of mean and size, in units of the size. After n examples, n at most the horizon, it
+is √n if that is more: no value of n is further from their mean."""
 
 
 class TargetsRoom(NamedTuple):
-    """Room for the targets of an example, shape (targets,) each.
+    """Work arrays for the targets of an example, shape (targets,) each.
 
     Attributes
     ----------
     y
-        Without what is added to f.
+        Targets without their offsets in f.
     added, moved
-        What is added to f after the example, and by how much that has changed.
+        Offsets in f after the example, and their changes.
     furthest, sizes
-        How far a target counts, and the mean square s² of all so far.
+        Bounds on the targets, and the mean square s² of all so far.
     shares
-        The part of an example that counts, between 0 and 1.
+        The fraction of an example that is counted, between 0 and 1.
     """
 
     y: F64
@@ -52,7 +52,7 @@ TARGETS_ROOM = types.NamedUniTuple(types.float64[::1], 6, TargetsRoom)
 
 @inlined
 def targets_room(targets):  # type: ignore[no-untyped-def]
-    """Return room for a number of targets."""
+    """Return work arrays for a number of targets."""
     return TargetsRoom(
         np.empty(targets), np.empty(targets), np.empty(targets), np.empty(targets), np.ones(targets), np.empty(targets)
     )
@@ -60,7 +60,7 @@ def targets_room(targets):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def center(numbers, y, w, room):  # type: ignore[no-untyped-def]
-    """Set the room to the targets of an example of weight w, without what is added to f, which follows them."""
+    """Set the work arrays for the targets of an example of weight w, without their offsets in f, which are updated."""
     first = numbers[0]
     for t in range(len(numbers)):
         target, added, furthest, size = y[t], numbers[t].offset, math.inf, numbers[t].error_scale
@@ -74,7 +74,7 @@ def center(numbers, y, w, room):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def measure(numbers, seen, room):  # type: ignore[no-untyped-def]
-    """Let the mean squares of the targets follow those of the example number `seen`."""
+    """Update the mean squares of the targets with the example number `seen`."""
     if numbers[0].intercept != MEAN:
         return
     for t in range(len(numbers)):
@@ -85,7 +85,7 @@ def measure(numbers, seen, room):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def loss_at(numbers, room, f):  # type: ignore[no-untyped-def]
-    """Return ℓ(f, y); of several targets the mean of ℓ/s², so that each counts as much."""
+    """Return ℓ(f, y); of several targets the mean of ℓ/s², so that all have equal influence."""
     targets = len(numbers)
     if targets == 1:
         return losses.value(numbers[0].loss, numbers[0].loss_parameter, f, room.y[0])
@@ -112,7 +112,7 @@ def set_derivatives(numbers, room, f, g, h):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def follow(numbers, span, y, predictions, seen, room):  # type: ignore[no-untyped-def]
-    """Let what is added to f, the range of the targets and the unit of the loss follow the example number `seen`."""
+    """Update the offsets in f, the range of the targets and the unit of the loss with the example number `seen`."""
     first = numbers[0]
     for t in range(len(numbers)):
         own = numbers[t]
