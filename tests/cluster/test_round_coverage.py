@@ -22,7 +22,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def judged(folder: Path) -> Any:
-    """Return what a run has left, and its coverage."""
+    """Return the files and the state of a run, and its coverage."""
     state = rounds.read_newest(folder / "state")
     assert state is not None
     coverage = Coverage.of_state(TARGET, state["coverage"])

@@ -42,7 +42,7 @@ MONITORING = (
 
 
 def helm(*arguments: str) -> str:
-    """Return what helm prints; its errors are those of the test."""
+    """Return the output of helm; fail with its error message if it fails."""
     done = subprocess.run(["helm", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -69,7 +69,7 @@ def examples(kind: str, n: int = N) -> list[tuple[dict[str, float], Any]]:
 
 
 def delayed(rows: list[tuple[dict[str, float], Any]], late: int = 40) -> list[dict[str, Any]]:
-    """Return records of features, each with its label in another record so many features later."""
+    """Return records of features, and their labels in records of their own after a number of further records."""
     found = [[{"id": i} | x] for i, (x, _) in enumerate(rows)]
     for i in range(len(rows) - late):
         found[i + late].append({"id": i, "y": rows[i][1]})

@@ -76,7 +76,7 @@ def engine(folder: Path, make: Callable[[], Any], at_once: int, **options: Any) 
 
 
 def left(folder: Path) -> list[Any]:
-    """Return what a run leaves: its files, and its last checkpoint."""
+    """Return the files that a run wrote, and its last checkpoint."""
     description, tensors = tensor_file.read(checkpoints(folder / "state")[-1], "checkpoint")
     files = [(folder / name).read_bytes() for name in ("predictions.jsonl", "dead_letters.jsonl")]
     return [*files, description, {name: tensor.tobytes() for name, tensor in tensors.items()}]

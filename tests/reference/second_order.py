@@ -121,7 +121,7 @@ class Group:
         self.steady -= np.outer(phi, gamma * self.bounds[1].clipped(self.loss.gradient(steady, y)))
 
     def share(self, number, example, row):
-        """Return what the row of an example counts for in A."""
+        """Return the weight of an example's row in A."""
         p = 1.0 if self.sketch is None else max(CAUTION * np.square(row @ self.sketch).sum(), 1.0 / MOST)
         return 1.0 if p >= 1.0 else (draw(number, example) < p) / p
 

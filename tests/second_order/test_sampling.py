@@ -44,7 +44,7 @@ def learned(loss=None, n=N, w=None):
 
 
 def moment(f):
-    """Return what A holds besides λ."""
+    """Return A - λI."""
     factor = np.triu(f.groups[0].factor).astype(np.float64)
     return factor.T @ factor - f.prior(0) * np.eye(len(factor))
 

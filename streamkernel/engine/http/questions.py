@@ -21,7 +21,7 @@ MOST_EXPLAINED = 32
 """Records that are explained for one request at most."""
 
 MOST_NAMES = 4096
-"""Largest number of fields in a record; the first prediction with so many new names takes about 0.1 s."""
+"""Largest number of fields in a record; the first prediction of a record with this many new names takes about 0.1 s."""
 
 SHORT_BYTES = 2048
 """Largest size in bytes of a short request for one record."""
