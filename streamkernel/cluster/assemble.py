@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from connectors import PartitionedFiles, PartitionedSource, PartitionedTopics
-from streamkernel.cluster import step_merging
 from streamkernel.cluster.replica import Replica
 from streamkernel.cluster.runner import ClusterRunner
 from streamkernel.cluster.source import CheckpointOnlySource
@@ -17,12 +15,11 @@ from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_parts
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
+from streamkernel.engine.config.first_model import first_model
 from streamkernel.engine.config.kafka import decoder_of, kafka_options
 from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.schema import STREAM
-from streamkernel.engine.pipelines import first_steps, last_step
-from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.several_targets import SeveralTargetsModel
+from streamkernel.engine.group.mergeable import merge_problems
 
 
 def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | None]) -> Engine:
@@ -55,7 +52,7 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
     for_workers = config.without_http()
     pool, events = WorkerPool(address, lambda: replica_of(for_workers)), config.cluster.events_per_round
     runner = partial(ClusterRunner, divided=source.divided, pool=pool, workers=workers, events_per_round=events)
-    return Engine(config.build_pipeline(), source, runner=runner, **engine_parts(config, source, state))
+    return Engine(first_model(config), source, runner=runner, **engine_parts(config, source, state))
 
 
 def check_cluster(config: Config) -> None:
@@ -117,18 +114,9 @@ def partitioned_source(config: Config) -> PartitionedSource:
 
 def _problems(config: Config) -> Iterator[str]:
     """Yield the reasons why the source cannot be divided among workers, or the model cannot be merged."""
-    pipeline: Any = config.build_pipeline()
-    model = last_step(pipeline)
-    if not isinstance(model, KernelModel) or isinstance(model, SeveralTargetsModel):
-        yield f"model: expected KernelClassifier or KernelRegressor on a cluster, got {type(model).__name__}"
-    else:
-        for name in ("pruning", "refit"):
-            if getattr(model, name) is not None:
-                yield f"model.{name}: expected none on a cluster, got a {type(getattr(model, name)).__name__}"
-    for i, step in enumerate(first_steps(pipeline).values()):
-        problem = step_merging.problem(step)
-        if problem:
-            yield f"preprocessing[{i}]: {problem}"
+    yield from merge_problems(config.build_pipeline(), "on a cluster")
+    if config.state.shared_model is not None:
+        yield "state.shared_model: expected none on a cluster, which has one model, got a directory"
     if config.source.dataset is not None:
         yield f"source.dataset: expected files or topics on a cluster, got {config.source.dataset}"
     if config.source.parameters:

@@ -11,12 +11,11 @@ from river import base, metrics
 
 from connectors import Event, PartitionedSource, Refusal, WorkAssignment
 from streamkernel.engine.coverage import Judgement, RoundCoverage
-from streamkernel.engine.pipelines import first_steps, kernel_model_of
+from streamkernel.engine.pipelines import first_steps, kernel_of
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.refusals import refusal_of
 from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
 from streamkernel.estimators import model_merging
-from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import become_replica, learner_of
 
 MOST_REFUSED = 1 << 26
@@ -200,10 +199,3 @@ class Replica:
             durations=durations,
             seconds=time.perf_counter() - began,
         )
-
-
-def kernel_of(model: Any) -> KernelModel:
-    """Return the kernel model at the end of a pipeline that has one."""
-    found = kernel_model_of(model)
-    assert found is not None
-    return found

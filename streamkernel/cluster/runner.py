@@ -10,13 +10,13 @@ from typing import Any
 from river import compose
 
 from connectors import CommitRefusedError, PartitionedSource, WorkAssignment
-from streamkernel.cluster import step_merging
-from streamkernel.cluster.replica import Report, RoundTask, kernel_of
+from streamkernel.cluster.replica import Report, RoundTask
 from streamkernel.cluster.round_counts import RoundCounts
 from streamkernel.cluster.round_plan import RoundPlan
 from streamkernel.cluster.workers import WorkerPool
+from streamkernel.engine.group import step_merging
 from streamkernel.engine.parts import EngineParts
-from streamkernel.engine.pipelines import first_steps
+from streamkernel.engine.pipelines import first_steps, kernel_of
 from streamkernel.engine.retrying import pause, pause_after
 from streamkernel.engine.runner import POLL_SECONDS
 from streamkernel.estimators import model_merging

@@ -9,6 +9,7 @@ from connectors.registry import SINKS
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
+from streamkernel.engine.config.first_model import first_model
 from streamkernel.engine.config.kafka import outlet
 from streamkernel.engine.config.registered import build_registered
 from streamkernel.engine.config.values import predictions_writer
@@ -29,7 +30,7 @@ def engine_of(config: Config) -> Engine:
     try:
         source = config.build_source(state.identity if state else None)
         labels = None if config.delayed_labels is None else DelayedLabels(**config.delayed_labels.model_dump())
-        return Engine(config.build_pipeline(), source, labels=labels, **engine_parts(config, source, state))
+        return Engine(first_model(config), source, labels=labels, **engine_parts(config, source, state))
     except BaseException:
         if state is not None:
             state.close()
@@ -77,4 +78,5 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
         "checkpoint_seconds": config.state.checkpoint_seconds,
         "give_up_after": None if config.kafka is None else config.kafka.give_up_after,
         "setup": config.setup(),
+        "shared_model": config.state.shared_model,
     }

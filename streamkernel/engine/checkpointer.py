@@ -12,6 +12,7 @@ import structlog
 from connectors import CommitRefusedError, GroupSource, KafkaSource, Source, Transactions
 from streamkernel.engine.checkpoint.commit_recovery import recover_newest
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup
+from streamkernel.engine.group.shared_model import SharedModel
 from streamkernel.engine.health import Health
 from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor
@@ -37,6 +38,8 @@ class Checkpointer:
         Where incidents are counted.
     state, transactions, checkpoint_seconds, setup
         As for :class:`~streamkernel.engine.engine.Engine`.
+    shared
+        The model of the group, if there is one.
 
     Attributes
     ----------
@@ -66,6 +69,7 @@ class Checkpointer:
         transactions: Transactions | None,
         checkpoint_seconds: float,
         setup: Mapping[str, Any] | None,
+        shared: SharedModel | None = None,
     ) -> None:
         self.positions: dict[str, Any] = {}
         self._has_changes = True
@@ -74,7 +78,7 @@ class Checkpointer:
         self.learned_before = 0
         self.seconds = checkpoint_seconds
         self.durations = Durations(CHECKPOINT_BOUNDS)
-        self.state, self.transactions = state, transactions
+        self.state, self.transactions, self._shared = state, transactions, shared
         self._processor, self._history = processor, history
         self._source, self._outputs = source, outputs
         self._retries, self._health = retries, health
@@ -120,6 +124,7 @@ class Checkpointer:
         2. Prepare one checkpoint: model, metrics, counters, the source's positions, and the ends of 1.
         3. Commit one transaction of Kafka, if it is used: what was written in 1, the offsets read, and the number of 2.
         4. Let the checkpoint count.
+        5. Add its model to the group's, if there is one.
 
         A crash before 3 leaves lines in files after the ends of the last checkpoint, which the restart cuts off, and an
         open transaction, which it voids; the same events are then read again. After a crash between 3 and 4, and where
@@ -163,10 +168,12 @@ class Checkpointer:
             seconds=round(seconds, 3),
             bytes=self.state.size,
         )
+        self._share(number)
 
     def commit_if_due(self) -> None:
         """Commit if the last attempt was long enough ago."""
-        if self._tried is not None and time.monotonic() - self._tried >= self.seconds:
+        is_due = self._tried is not None and time.monotonic() - self._tried >= self.seconds
+        if is_due or (self._shared is not None and self._shared.is_due()):
             self.try_to_commit()
 
     def try_to_commit(self, *, last: bool = False) -> bool:
@@ -183,6 +190,8 @@ class Checkpointer:
         try:
             if self._has_changes:
                 self.commit()
+            else:
+                self._share(self.state.newest())
             is_durable = True
         except CommitRefusedError as error:
             self.mark_refused(error)
@@ -233,6 +242,16 @@ class Checkpointer:
             else:
                 self._source.seek(self.positions)
 
+    def begin(self, stopping: Callable[[], bool]) -> bool:
+        """Wait for the group's first model where there is no state; return false if the run is stopped first."""
+        is_new = self.state is not None and not self.state.newest() and self.state.prepared_number() is None
+        while self._shared is not None and is_new and not self._shared.begin():
+            self._health.turn()
+            pause(1.0, stopping)
+            if stopping():
+                return False
+        return True
+
     def recover(self, stopping: Callable[[], bool]) -> bool:
         """Return to the checkpoint that the brokers have a commit of.
 
@@ -270,7 +289,13 @@ class Checkpointer:
         self.restored = None
         self._written = self._tried = time.monotonic()
         self._outputs.seek(saved)
+        self._share(saved["checkpoint"], cast(StateDirectory, self.state).newest())
         log.info("resumed", learned=self._processor.outcomes["learned"], positions=self.positions)
+
+    def _share(self, number: int, newest: int | None = None) -> None:
+        """Add a checkpoint's model to the group's, and continue from that."""
+        if self._shared is not None and not self._shared.share(number, newest=newest):
+            self._health.count("not_shared")
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the components' state from a checkpoint; files and streams do not change."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from river import base, metrics
@@ -61,6 +62,8 @@ class Engine:
         default it retries without end.
     setup : dict or None, default None
         The configuration of the run, as JSON values; a state directory of another configuration is refused.
+    shared_model : Path or None, default None
+        The directory of the model that the members of a group share; it needs a state directory.
     runner : callable, default StreamRunner
         Creates the loop from the components of the run: events in their order, or rounds on a cluster.
         ``partial(StreamRunner, at_once=1)`` processes no events together.
@@ -111,6 +114,7 @@ class Engine:
         checkpoint_seconds: float = 30.0,
         give_up_after: float | None = None,
         setup: Mapping[str, Any] | None = None,
+        shared_model: Path | None = None,
         runner: Callable[[EngineParts], Runner] = StreamRunner,
     ) -> None:
         self.parts = EngineParts.of(
@@ -131,6 +135,7 @@ class Engine:
             checkpoint_seconds=checkpoint_seconds,
             give_up_after=give_up_after,
             setup=setup,
+            shared_model=shared_model,
         )
         self.runner = runner(self.parts)
 
@@ -165,7 +170,7 @@ class Engine:
         try:
             if checkpointer.restored is not None and monitor.publisher.wanted:
                 monitor.publish_model(checkpointer.restored)
-            if self._wait_for_brokers(stopping):
+            if self._wait_for_brokers(stopping) and checkpointer.begin(stopping):
                 checkpointer.resume()
                 monitor.take_snapshot()
                 self.runner.run(stopping, lambda: None if watch is None else watch(self))

@@ -10,6 +10,7 @@ from connectors import Source
 
 INCIDENTS = (
     "rebalance", "commit_refused", "unreachable", "topic_missing", "checkpoint_failed", "stalled", "worker_lost",
+    "not_shared",
 )  # fmt: skip
 """Kinds of incidents from which a run recovers."""
 

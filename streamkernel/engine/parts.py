@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from connectors import DeadLetters, KafkaDeadLetters, Sink, Source, Transactions
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.checkpointer import Checkpointer
+from streamkernel.engine.group.shared_model import SharedModel
 from streamkernel.engine.health import Health
 from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor
@@ -60,13 +62,14 @@ class EngineParts:
         checkpoint_seconds: float,
         give_up_after: float | None,
         setup: Mapping[str, Any] | None,
+        shared_model: Path | None,
         **options: Any,
     ) -> Self:
         """Create the components from their configuration.
 
         Parameters
         ----------
-        model, source, sink, dead_letters, state, transactions, checkpoint_seconds, give_up_after, setup
+        model, source, sink, dead_letters, state, transactions, checkpoint_seconds, give_up_after, setup, shared_model
             As for :class:`~streamkernel.engine.engine.Engine`.
         options
             As for :class:`~streamkernel.engine.record_processor.RecordProcessor`.
@@ -75,6 +78,9 @@ class EngineParts:
         history, health = History(), Health()
         outputs = Outputs(processor, sink, dead_letters, None if state is None else state.identity)
         retries = Retries(health.count, give_up_after)
+        shared = None
+        if shared_model is not None and state is not None:
+            shared = SharedModel(shared_model, state.identity, processor, setup or {})
         checkpointer = Checkpointer(
             processor,
             history,
@@ -86,6 +92,7 @@ class EngineParts:
             transactions=transactions,
             checkpoint_seconds=checkpoint_seconds,
             setup=setup,
+            shared=shared,
         )
         monitor = Monitor(processor, checkpointer, history, source)
         return cls(source, processor, outputs, checkpointer, health, retries, monitor)

@@ -30,6 +30,13 @@ def kernel_model_of(model: Any) -> KernelModel | None:
     return last if isinstance(last, KernelModel) else None
 
 
+def kernel_of(model: Any) -> KernelModel:
+    """Return the kernel model at the end of a pipeline that has one."""
+    found = kernel_model_of(model)
+    assert found is not None
+    return found
+
+
 def name_of(model: Any) -> str:
     """Return the class name of a pipeline's last step; for a wrapped classifier, that of the inner one."""
     last = last_step(model)

@@ -60,6 +60,12 @@ def flush(model: KernelModel) -> None:
     model._settle()
 
 
+def restructure(model: KernelModel, before: int) -> None:
+    """Make the changes of a replica that became due after its first `before` examples."""
+    model._settle()
+    model._look(before)
+
+
 def become_replica(model: KernelModel, number: int, replicas: int) -> None:
     """Make a model one of several replicas, which learn separately and restructure themselves only when merged."""
     model._divide(number, replicas)

@@ -18,12 +18,13 @@ from streams import content, nested
 from connectors import DeadLetters, FileSink, PartitionedFiles
 from connectors.files.many_files import inner_position
 from streamkernel import KernelClassifier
-from streamkernel.cluster.replica import Replica, Report, RoundTask, kernel_of
+from streamkernel.cluster.replica import Replica, Report, RoundTask
 from streamkernel.cluster.runner import ClusterRunner
 from streamkernel.cluster.source import CheckpointOnlySource
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.checkpoint.state_directory import read_newest
+from streamkernel.engine.pipelines import kernel_of
 from streamkernel.estimators import model_file
 from streamkernel.estimators.internals import learner_of
 

@@ -19,11 +19,13 @@ from rounds import assert_each_once, classifier, engine, lines, read_newest, rec
 
 from connectors import FileSource, PartitionedFiles, WorkAssignment
 from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, learners, rules, tensor_file
-from streamkernel.cluster import replica, step_merging
-from streamkernel.cluster.replica import Replica, RoundTask, kernel_of
+from streamkernel.cluster import replica
+from streamkernel.cluster.replica import Replica, RoundTask
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
 from streamkernel.engine.fields import OnFields
+from streamkernel.engine.group import step_merging
+from streamkernel.engine.pipelines import kernel_of
 from streamkernel.estimators.internals import learner_of
 from streamkernel.kernels import Gaussian, bandwidth
 

@@ -20,6 +20,7 @@ from streamkernel.engine.config.targets import are_as_many, check_targets
 from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.fields import OnFields
+from streamkernel.engine.group.mergeable import merge_problems
 from streamkernel.time_series import HistoryTransformer
 from streamkernel.time_series.history import first_steps
 
@@ -44,6 +45,7 @@ def check_config(settings: Settings) -> None:
         _check_baseline,
         _check_additions,
         _check_state,
+        _check_shared,
         _check_kafka,
         _check_sink,
         _check_source,
@@ -143,6 +145,16 @@ def _check_kafka(settings: Settings) -> None:
     if settings.kafka is not None:
         kafka_options(settings)
         predictions_writer(settings)
+
+
+def _check_shared(settings: Settings) -> None:
+    if settings.state.shared_model is None:
+        return
+    problems = list(merge_problems(settings.build_pipeline(), "with state.shared_model"))
+    if settings.state.directory is None:
+        problems.append("state.directory: required for state.shared_model; expected a directory, got nothing")
+    if problems:
+        raise ConfigError(*problems)
 
 
 def _check_state(settings: Settings) -> None:

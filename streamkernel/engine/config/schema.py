@@ -267,6 +267,7 @@ class StateTable(ConfigTable):
 
     directory: LocalPath | None = Field(default=None, description="the path of a directory")
     checkpoint_seconds: float = Field(default=30.0, gt=0, description="a number of seconds above 0")
+    shared_model: LocalPath | None = Field(default=None, description="the path of a directory")
 
 
 def _check_token(token: str) -> SecretStr:

@@ -12,7 +12,7 @@ from river.metrics.multioutput import MacroAverage
 from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.config import build
 from streamkernel.engine.config.environment import Resolved
-from streamkernel.engine.config.messages import collect_problems, to_toml
+from streamkernel.engine.config.messages import ConfigError, collect_problems, to_toml
 from streamkernel.engine.config.schema import (
     STREAM,
     ClusterTable,
@@ -75,7 +75,7 @@ class Settings(ConfigTable):
         if info.field_name == "metric":
             build.build(value, build.metrics(), "metric")
         elif info.field_name == "model":
-            build.build(value, build.models(), "model")
+            build.build(_without_from(value), build.models(), "model")
         elif info.field_name == "baseline":
             build.build(value, build.baselines(), "baseline")
         elif isinstance(value, (list, tuple)):
@@ -128,7 +128,8 @@ class Settings(ConfigTable):
             "weight": self.weight,
             "metric": self.metric_spec,
             "preprocessing": list(self.preprocessing),
-            "model": with_learner(self.model),
+            "model": with_learner(_without_from(self.model)),
+            "model.from": self.model.get("from") if isinstance(self.model, dict) else None,
             "baseline": self.baseline,
             "delayed_labels.key": self.delayed_labels and self.delayed_labels.key,
             "delayed_labels.time": self.delayed_labels and self.delayed_labels.time,
@@ -172,8 +173,14 @@ class Settings(ConfigTable):
 
     def build_model(self) -> base.Estimator:
         """Return the model without the preprocessing steps."""
-        model: base.Estimator = build.build(self.model, build.models(), "model")
+        model: base.Estimator = build.build(_without_from(self.model), build.models(), "model")
         return model
+
+    @property
+    def begins_from(self) -> Path | None:
+        """The saved model or the state directory with whose model a new state begins."""
+        begins = self.setup()["model.from"]
+        return None if begins is None else self._folder / begins
 
     def build_baseline(self) -> base.Estimator | None:
         """Return the baseline, behind the same steps and others that turn all fields into scaled numbers."""
@@ -205,3 +212,12 @@ class Settings(ConfigTable):
     def estimator_class(self) -> type:
         """The class of the model."""
         return build.models().classes[build.type_of(self.model)]
+
+
+def _without_from(spec: Any) -> Any:
+    """Return the table of a model without the path of the model that it begins from."""
+    if not isinstance(spec, dict) or "from" not in spec:
+        return spec
+    if not isinstance(spec["from"], str) or not spec["from"]:
+        raise ConfigError(f"model.from: expected the path of a model or a state directory, got {to_toml(spec['from'])}")
+    return {key: value for key, value in spec.items() if key != "from"}

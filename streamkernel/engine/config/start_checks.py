@@ -10,9 +10,11 @@ from connectors.kafka import Writer
 from connectors.schema_registry.registry import RegistryUnavailableError
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, check_setup, read_newest
 from streamkernel.engine.config.config import Config
+from streamkernel.engine.config.first_model import first_model
 from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.values import registry_of
+from streamkernel.engine.group.shared_model import check_version, versions
 
 
 def check_state(config: Config) -> str:
@@ -32,6 +34,9 @@ def check_state(config: Config) -> str:
     ModelFileError
         If there are checkpoints and none is whole.
     """
+    first_model(config)
+    if (shared := config.state.shared_model) is not None and (newest := versions(shared)):
+        check_version(newest[-1], config.setup())
     path = config.state.directory
     if path is None or not path.exists():
         return ""
@@ -55,6 +60,23 @@ def check_state(config: Config) -> str:
     except StateDirectoryError as error:
         return str(error)
     return ""
+
+
+def separate_models(config: Config) -> str:
+    """Return a note if members of a group will have separate models, else nothing.
+
+    Examples
+    --------
+    >>> found = {"label": "y", "source": {"dataset": "Phishing"}, "model": "KernelClassifier"}
+    >>> separate_models(Config.model_validate(found))
+    ''
+    """
+    if config.kafka is None or config.kafka.group is None or config.state.shared_model is not None:
+        return ""
+    return (
+        f'members of the group "{config.kafka.group}" will have separate models, each of its own partitions; '
+        "with state.shared_model they have one, and with --cluster one run has many workers"
+    )
 
 
 def check_connections(config: Config) -> None:

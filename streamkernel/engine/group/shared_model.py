@@ -1,0 +1,276 @@
+"""The model of a group: numbered versions in a directory, each of which adds what one member has learned."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+from river import compose
+
+from streamkernel import tensor_file
+from streamkernel.engine.checkpoint import state_file
+from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectoryError, check_setup, no_link
+from streamkernel.engine.group.step_merging import merge_steps
+from streamkernel.engine.pipelines import first_steps, kernel_of
+from streamkernel.engine.record_processor import RecordProcessor
+from streamkernel.errors import MergeError, ModelFileError
+from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.internals import become_replica, flush, is_young, learner_of, restructure
+
+KIND = "shared model"
+KEPT = 3
+"""Versions that are kept, so that a slow reader finds what it has begun to read."""
+
+ATTEMPTS = 10
+"""Attempts to add a version while other members add theirs; the next commit tries again."""
+
+FEWEST, MOST = 256, 65_536
+"""A member commits early after as many events as its base has learned, at least the first and at most the second."""
+
+log = structlog.get_logger("streamkernel")
+
+
+class SharedModel:
+    """The versions of a group's model, and the member that learns with a copy of one.
+
+    A version is one file, which is never changed. It has the model, and for each member the number of the last
+    checkpoint whose events are in the model. A member's base is the version from which its own model continued. After a
+    commit with the number N, it creates the next version, unless the newest one contains N already:
+
+        version k + 1 = the newest version k + (own model - base)
+
+    and continues from it. The name of a version can be taken once (by a hard link), so of two members that want to add
+    version k + 1 one repeats the addition with k + 2. A crash at any moment leaves a version with N, and the member
+    continues from the newest version; or none, and it continues from its checkpoint and adds it.
+
+    Parameters
+    ----------
+    path
+        The directory, which all members can write to; it is made if it is missing.
+    identity
+        The permanent name of this member.
+    processor
+        Whose model is that of this member.
+    setup
+        The configuration of the run; a version of another one is refused.
+
+    Attributes
+    ----------
+    version : int
+        The version from which the member's model continued, 0 for none.
+    """
+
+    def __init__(self, path: Path, identity: str, processor: RecordProcessor, setup: Mapping[str, Any]) -> None:
+        path.mkdir(0o700, parents=True, exist_ok=True)
+        self.path, self.version = path, 0
+        self._identity, self._processor, self._setup = identity, processor, _for_all(setup)
+        self._base = path / f"base-{identity}.safetensors"
+        self._added = self._counted = 0
+
+    def begin(self) -> bool:
+        """Begin with the newest version where there is no state; return false if there will be one and is none yet.
+
+        The first 256 events determine bandwidths and scales, which all members need. So only one member learns them,
+        and the others wait.
+
+        Raises
+        ------
+        StateDirectoryError
+            If the checkpoints of this member are missing, or the versions are those of another configuration.
+        """
+        if newest := newest_version(self.path):
+            head = self._read(newest)
+            if self._identity in head["members"]:
+                raise StateDirectoryError(
+                    f"Expected the checkpoints of this member, which the model in {self.path} has events of, got none; "
+                    "take another state.directory"
+                )
+            self._keep_base(newest)
+            self._continue(head, newest)
+            return True
+        founder = self.path / "founder"
+        try:
+            with os.fdopen(os.open(founder, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "w") as file:
+                file.write(self._identity)
+        except FileExistsError:
+            return no_link(founder).read_text() == self._identity
+        return True
+
+    def is_due(self) -> bool:
+        """Return whether the member has learned as many events as its base, and so should commit."""
+        return self._events - self._counted >= min(max(FEWEST, self._counted), MOST)
+
+    def share(self, number: int, *, newest: int | None = None) -> bool:
+        """Add what the checkpoint with this number has, and continue from the newest version; return whether that went.
+
+        Nothing must have been learned since the checkpoint. If it fails, the member's own model goes on from its base,
+        and a later call adds all of it.
+
+        Parameters
+        ----------
+        number
+            The number of the last committed checkpoint.
+        newest
+            At a start, the number of the newest checkpoint, which may be damaged. It then has to be known whether a
+            version contains the one that was read.
+
+        Raises
+        ------
+        OSError, ModelFileError
+            At a start, if the directory or the newest version cannot be read.
+        StateDirectoryError
+            If versions and checkpoint do not belong together, or it is unknown whether a version was added.
+        """
+        try:
+            self._add(number, number if newest is None else newest)
+        except MergeError as error:
+            log.error("the model cannot be merged into the group's", reason=str(error))
+        except (OSError, ModelFileError) as error:
+            if newest is not None:
+                raise
+            log.error("the group's model cannot be read or written; retrying later", reason=str(error))
+        else:
+            return True
+        finally:
+            self._counted = self._events
+        become_replica(self._kernel_model, 0, 1)
+        return False
+
+    def _add(self, number: int, own: int) -> None:
+        for _ in range(ATTEMPTS):
+            newest = newest_version(self.path)
+            if newest and newest == self.version and number <= self._added:
+                return
+            if not newest and is_young(self._kernel_model):
+                return
+            try:
+                head = self._read(newest) if newest else {"members": {}, "numbers": []}
+                added = head["members"].get(self._identity, 0)
+                if added > own:
+                    raise StateDirectoryError(
+                        f"Expected checkpoint {added}, which the model in {self.path} contains, got {own}; it is an "
+                        "older copy of a state directory"
+                    )
+                if added >= number:
+                    self._keep_base(newest)
+                    self._continue(head, newest)
+                    return
+            except FileNotFoundError:  # others have added more versions than are kept
+                continue
+            head["model"] = self._merged(head, newest)
+            head["members"] |= {self._identity: number}
+            head["numbers"] = sorted({*head["numbers"], *self._processor.examples.numbers})
+            if self._create(head, newest + 1):
+                self._continue(head, newest + 1)
+                return
+        raise OSError(f"Expected to add a version, got {ATTEMPTS} of other members in its place - at {self.path}")
+
+    def _merged(self, head: Mapping[str, Any], newest: int) -> Any:
+        """Return the newest version's model with what this member has learned since its base."""
+        own = self._processor.model
+        base = read_version(self._base) if no_link(self._base).exists() else None
+        if not newest or (base is not None and base["version"] == newest):
+            restructure(self._kernel_model, learner_of(kernel_of(base["model"])).examples if base else self._events)
+            return own
+        if base is None:
+            if self._events:
+                raise StateDirectoryError(
+                    f"Expected a state that continues the model in {self.path}, got one with a model of its own; "
+                    "take another state.directory"
+                )
+            return head["model"]
+        model, steps = head["model"], first_steps(head["model"])
+        kernel_of(model).merge(self._kernel_model, base=kernel_of(base["model"]))
+        flush(kernel_of(model))
+        before, ours = first_steps(base["model"]), first_steps(own)
+        merged = [(name, merge_steps(before[name], [step, ours[name]])) for name, step in steps.items()]
+        return compose.Pipeline(*merged, list(model.steps.items())[-1]) if merged else model
+
+    def _create(self, version: Mapping[str, Any], number: int) -> bool:
+        """Create a version, unless there is one of this number."""
+        draft, path = self.path / f"draft-{self._identity}.safetensors", self.path / _name(number)
+        state_file.write(draft, KIND, {**version, "version": number, "setup": self._setup}, PRIVATE)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return False
+        try:
+            newest, own = newest_version(self.path), version["members"][self._identity]
+            if newest > number and self._read(newest)["members"].get(self._identity, 0) < own:
+                path.unlink()  # its number was free because it is an old one
+                return False
+            tensor_file.move(draft, self._base)
+            for old in versions(self.path)[:-KEPT]:
+                old.unlink(missing_ok=True)
+        except OSError as error:  # the version exists, and to add the same again would be wrong
+            raise StateDirectoryError(f"the shared model was written, but not all of it: {error}") from error
+        return True
+
+    def _keep_base(self, newest: int) -> None:
+        """Keep a version for as long as this member continues from it."""
+        link = self.path / f"draft-{self._identity}.safetensors"
+        link.unlink(missing_ok=True)
+        os.link(self.path / _name(newest), link)
+        tensor_file.move(link, self._base)
+
+    def _continue(self, head: Mapping[str, Any], version: int) -> None:
+        """Continue with the model of a version."""
+        self._processor.model = head["model"]
+        self._processor.examples.know(head["numbers"])
+        become_replica(self._kernel_model, 0, 1)
+        self.version, self._added = version, head["members"].get(self._identity, 0)
+        self._counted = self._events
+        log.debug("continuing from the shared model", version=version, learned=self._events)
+
+    def _read(self, number: int) -> dict[str, Any]:
+        return check_version(self.path / _name(number), self._setup)
+
+    @property
+    def _kernel_model(self) -> KernelModel:
+        return kernel_of(self._processor.model)
+
+    @property
+    def _events(self) -> int:
+        """Events that the member's model has learned."""
+        return learner_of(self._kernel_model).examples
+
+
+def versions(path: Path) -> list[Path]:
+    """Return the versions in a directory, oldest first."""
+    return sorted(path.glob("version-*.safetensors"))
+
+
+def newest_version(path: Path) -> int:
+    """Return the number of the newest version, or 0."""
+    found = versions(path)
+    return int(found[-1].stem.split("-")[1]) if found else 0
+
+
+def check_version(path: Path, setup: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a version, after comparing the configuration with that of the run.
+
+    Raises
+    ------
+    StateDirectoryError
+        If it differs in more than in what a member begins from.
+    """
+    version = read_version(path)
+    check_setup(version["setup"], _for_all(setup))
+    return version
+
+
+def _for_all(setup: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the setup that all members have in common."""
+    return {key: value for key, value in setup.items() if key != "model.from"}
+
+
+def read_version(path: Path) -> dict[str, Any]:
+    """Return the content of a version."""
+    return dict(state_file.rebuild(*tensor_file.read(no_link(path), KIND), where=str(path)))
+
+
+def _name(number: int) -> str:
+    return f"version-{number:012d}.safetensors"

@@ -1,0 +1,340 @@
+"""Members that share one model: every event is in it once, whatever crashes, and whoever joins begins with it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from river import metrics, preprocessing
+
+from connectors import Event
+from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, load, tensor_file
+from streamkernel.engine import Engine
+from streamkernel.engine.assemble import engine_of
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError
+from streamkernel.engine.config.config import Config
+from streamkernel.engine.config.start_checks import check_state, separate_models
+from streamkernel.engine.group.shared_model import newest_version, read_version, versions
+from streamkernel.engine.pipelines import kernel_of
+
+N = 700
+"""Events of each member's partition."""
+
+
+class CrashError(BaseException):
+    """The process is gone."""
+
+
+class Partition:
+    """Records of one partition, and what brokers know of the member that reads them."""
+
+    def __init__(self, number: int) -> None:
+        rng = random.Random(number)
+        self.records = [
+            {"id": float(2 * i + number), "a": (a := rng.gauss(0, 1)), "b": (b := rng.gauss(0, 1)), "y": a * b}
+            for i in range(N)
+        ]
+        self.offset = self.number = 0
+
+
+class Reader:
+    """A source that reads a partition from the committed offset on."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition, self.next = partition, None
+
+    def listen(self, revoked, lost):
+        """Nobody else takes this partition."""
+
+    def seek(self, positions):
+        """The committed offset takes precedence."""
+
+    rewind = seek
+
+    def again(self, positions):
+        self.next = None
+
+    def poll(self, timeout):
+        first = self.partition.offset if self.next is None else self.next
+        self.next = min(N, first + 50)
+        return [Event("t:0", i + 1, b"", self.partition.records[i]) for i in range(first, self.next)] or None
+
+    def lag(self):
+        return {}
+
+    def close(self):
+        """Nothing is open."""
+
+
+class Commits:
+    """Transactions that always succeed."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+
+    def newest(self):
+        return self.partition.number
+
+    def commit(self, number, positions):
+        self.partition.number, self.partition.offset = number, positions.get("t:0", 0)
+
+    def close(self):
+        """Nothing is open."""
+
+
+def model(learner):
+    made = KernelRegressor(kernels.Gaussian(1.0), learner=learner, max_features=64)
+    return preprocessing.StandardScaler() | made
+
+
+def member(folder, name, partition, learner="dsg", **options):
+    return Engine(
+        model(learner),
+        Reader(partition),
+        label="y",
+        metric=metrics.MAE(),
+        state=StateDirectory(folder / name),
+        transactions=Commits(partition),
+        checkpoint_seconds=1000.0,
+        setup={"label": "y"},
+        shared_model=folder / "shared",
+        **options,
+    )
+
+
+def newest(folder):
+    return read_version(versions(folder / "shared")[-1])
+
+
+def learned(folder):
+    """Return how many events the newest version has, and the sums of their ids and of the squares of these."""
+    pipeline = newest(folder)["model"]
+    scaler = pipeline["StandardScaler"]
+    n, mean = scaler.counts["id"], scaler.means["id"]
+    assert kernel_of(pipeline).n_steps == n
+    return n, round(n * mean), n * (scaler.vars["id"] + mean * mean)
+
+
+def run_for(engine, events):
+    """Run until so many more events are read, or to the end."""
+    end, checkpointer = engine.outcomes["learned"] + events, engine.parts.checkpointer
+
+    def stopping():
+        if engine.outcomes["learned"] % 60 == 0:
+            checkpointer.try_to_commit()
+        return engine.outcomes["learned"] >= end
+
+    engine.run(stopping)
+
+
+@pytest.mark.parametrize("learner", ["dsg", "newton"])
+def test_each_event_is_in_the_shared_model_once_after_crashes_at_any_step(tmp_path, monkeypatch, learner):
+    rng, partitions = random.Random(3), [Partition(0), Partition(1)]
+    left, is_after = 0, False  # steps until the crash, and whether the last of them is done
+
+    def fragile(call):
+        def made(*words, **options):
+            nonlocal left
+            left -= 1
+            if left == 0 and not is_after:
+                raise CrashError
+            found = call(*words, **options)
+            if left == 0:
+                raise CrashError
+            return found
+
+        return made
+
+    monkeypatch.setattr(os, "link", fragile(os.link))
+    monkeypatch.setattr(tensor_file, "move", fragile(tensor_file.move))
+    run_for(member(tmp_path, "member0", partitions[0], learner), 300)  # which makes the first version
+    crashes = 0
+    while min(partition.offset for partition in partitions) < N:
+        i = rng.choice([i for i, partition in enumerate(partitions) if partition.offset < N])
+        left, is_after = rng.randint(1, 14), rng.random() < 0.5
+        try:
+            run_for(member(tmp_path, f"member{i}", partitions[i], learner), rng.randint(20, 400))
+        except CrashError:
+            crashes += 1
+        left = 0
+    for i, partition in enumerate(partitions):
+        run_for(member(tmp_path, f"member{i}", partition, learner), 1)
+    assert crashes > 10
+    ids = range(2 * N)
+    n, total, squares = learned(tmp_path)
+    assert (n, total) == (2 * N, sum(ids))
+    assert squares == pytest.approx(sum(i * i for i in ids), rel=1e-9)
+    assert len(versions(tmp_path / "shared")) <= 3
+
+
+def test_two_members_come_to_what_one_model_comes_to(tmp_path):
+    """With the square loss, the Newton functions of merged models are those of one model that learned all events."""
+    partitions = [Partition(0), Partition(1)]
+    run_for(member(tmp_path, "member0", partitions[0], "newton"), 300)
+    for _ in range(2):
+        for i, partition in enumerate(partitions):
+            run_for(member(tmp_path, f"member{i}", partition, "newton"), 300)
+    alone = model("newton")
+    for record in itertools.chain.from_iterable(zip(*(p.records for p in partitions), strict=True)):
+        alone.learn_one({k: v for k, v in record.items() if k != "y"}, record["y"])
+    shared, rng = newest(tmp_path)["model"], random.Random(9)
+    questions = [{"id": 1000.0, "a": rng.gauss(0, 1), "b": rng.gauss(0, 1)} for _ in range(300)]
+    errors = [sum(abs(one.predict_one(x) - x["a"] * x["b"]) for x in questions) / 300 for one in (shared, alone)]
+    assert errors[0] < 1.2 * errors[1]
+
+
+def settings(folder, **tables):
+    data = {
+        "label": "y",
+        "source": {"path": str(folder / "in.csv")},
+        "model": {"type": "KernelClassifier", "learner": "dsg", "max_features": 64, **tables.pop("model", {})},
+        "sink": {"dead_letters": str(folder / "dead.jsonl")},
+    }
+    return Config.model_validate(data | tables, context={"folder": folder})
+
+
+def trained(folder, name="model.safetensors", **parameters):
+    made = KernelClassifier(**{"learner": "dsg", "max_features": 64, **parameters})
+    rng = random.Random(1)
+    for _ in range(300):
+        made.learn_one({"x1": (x := rng.random()), "x2": rng.random()}, "a" if x > 0.5 else "b")
+    made.save(folder / name)
+    return made
+
+
+def test_a_run_begins_with_a_saved_model_and_a_restart_continues(tmp_path):
+    made, state = trained(tmp_path), {"directory": str(tmp_path / "state")}
+    (tmp_path / "in.csv").write_text("x1,x2,y\n0.1,0.2,a\n0.3,0.1,b\n")
+    config = settings(tmp_path, model={"from": "model.safetensors"}, state=state)
+    check_state(config)
+    engine_of(config).run()
+    assert load(tmp_path / "state").n_steps == made.n_steps + 2
+    (tmp_path / "model.safetensors").unlink()  # which only a new state needs
+    check_state(config)
+    engine_of(config).run()
+    assert load(tmp_path / "state").n_steps == made.n_steps + 2
+    again = settings(tmp_path, model={"from": str(tmp_path / "state")}, state={"directory": str(tmp_path / "second")})
+    engine_of(again).run()
+    assert load(tmp_path / "second").n_steps == made.n_steps + 4
+
+
+@pytest.mark.parametrize(
+    ("tables", "reason"),
+    [
+        ({"model": {"from": "nothing"}}, "model.from: expected a model file, found none"),
+        ({"model": {"from": 3}}, "model.from: expected the path of a model or a state directory, got 3"),
+        ({"model": {"from": "model.safetensors", "max_features": 32}}, "model.from: expected max_features = 32, as"),
+        (
+            {"model": {"from": "model.safetensors"}, "preprocessing": ["StandardScaler"]},
+            "model.from: expected the steps StandardScaler, as here, got none in",
+        ),
+        ({"model": {"from": "other.safetensors"}}, "model.from: expected a KernelClassifier, as here, got a Kernel"),
+        ({"state": {"shared_model": "shared"}}, "state.directory: required for state.shared_model"),
+        (
+            {"state": {"shared_model": "shared", "directory": "state"}, "preprocessing": ["OrdinalEncoder"]},
+            r"preprocessing\[0\]: expected a step whose state can be merged",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(tmp_path, tables, reason):
+    (tmp_path / "in.csv").write_text("x1,x2,y\n0.1,0.2,a\n")
+    trained(tmp_path)
+    KernelRegressor().save(tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match=reason):
+        config = settings(tmp_path, **tables)
+        config.check()
+        check_state(config)
+
+
+def test_a_state_that_has_begun_otherwise_is_refused(tmp_path):
+    trained(tmp_path)
+    (tmp_path / "in.csv").write_text("x1,x2,y\n0.1,0.2,a\n")
+    state = {"directory": str(tmp_path / "state")}
+    engine_of(settings(tmp_path, state=state)).run()
+    with pytest.raises(StateDirectoryError, match=r"model.from = None, got 'model.safetensors'"):
+        check_state(settings(tmp_path, model={"from": "model.safetensors"}, state=state))
+
+
+def test_a_check_says_whether_a_group_has_one_model(tmp_path):
+    tables = {"source": {"topics": ["t"]}, "kafka": {"servers": "localhost:1", "group": "g"}}
+    state = {"directory": str(tmp_path / "state")}
+    assert 'members of the group "g" will have separate models' in separate_models(
+        settings(tmp_path, **tables, state=state)
+    )
+    state["shared_model"] = str(tmp_path / "shared")
+    assert separate_models(settings(tmp_path, **tables, state=state)) == ""
+
+
+def begun(folder):
+    """Return partitions of which a first member has learned some, and has made a version."""
+    partitions = [Partition(0), Partition(1)]
+    run_for(member(folder, "member0", partitions[0]), 400)
+    return partitions
+
+
+def test_who_joins_waits_for_the_first_version_and_begins_with_it(tmp_path):
+    partitions = [Partition(0), Partition(1)]
+    run_for(member(tmp_path, "member0", partitions[0]), 100)
+    assert newest_version(tmp_path / "shared") == 0
+    waiting = member(tmp_path, "member1", partitions[1])
+    waiting.run(stopping=lambda: True)
+    assert waiting.outcomes["learned"] == 0
+    run_for(member(tmp_path, "member0", partitions[0]), 300)
+    joined = member(tmp_path, "member1", partitions[1])
+    joined.run(stopping=lambda: True)
+    x = {"id": 3.0, "a": 0.5, "b": -0.5}
+    assert joined.model.predict_one(x) == newest(tmp_path)["model"].predict_one(x) != 0.0
+
+
+def test_states_that_do_not_belong_to_the_versions_are_refused(tmp_path):
+    partitions = begun(tmp_path)
+    shutil.copytree(tmp_path / "member0", tmp_path / "copy")
+    run_for(member(tmp_path, "member0", partitions[0]), 100)
+    old = Partition(0)
+    old.number, old.offset = StateDirectory(tmp_path / "copy").newest(), 400  # as if nobody had known more
+    with pytest.raises(StateDirectoryError, match="older copy of a state directory"):
+        run_for(member(tmp_path, "copy", old), 1)
+    for path in (tmp_path / "copy").glob("checkpoint-*"):
+        path.unlink()
+    with pytest.raises(StateDirectoryError, match="Expected the checkpoints of this member"):
+        run_for(member(tmp_path, "copy", Partition(0)), 1)
+    alone = Engine(
+        model("dsg"),
+        Reader(partitions[1]),
+        label="y",
+        metric=metrics.MAE(),
+        state=StateDirectory(tmp_path / "alone"),
+        transactions=Commits(partitions[1]),
+        setup={"label": "y"},
+    )
+    run_for(alone, 300)
+    with pytest.raises(StateDirectoryError, match="got one with a model of its own"):
+        run_for(member(tmp_path, "alone", partitions[1]), 1)
+
+
+def test_a_directory_that_fails_for_a_while_loses_nothing(tmp_path, monkeypatch):
+    partitions = begun(tmp_path)
+    run_for(member(tmp_path, "member1", partitions[1]), 100)
+    working, failing = os.link, member(tmp_path, "member1", partitions[1])
+
+    def broken(*words):
+        raise OSError(5, "input/output error")
+
+    def stopping():
+        done = failing.outcomes["learned"]
+        if done == 200:
+            monkeypatch.setattr(os, "link", broken)
+        if done in (250, 300):
+            failing.commit()
+        if done == 350:
+            monkeypatch.setattr(os, "link", working)
+        return done == 400
+
+    failing.run(stopping)
+    assert failing.incidents["not_shared"] > 1
+    ids = [*range(0, 800, 2), *range(1, 801, 2)]
+    assert learned(tmp_path)[:2] == (800, sum(ids))
