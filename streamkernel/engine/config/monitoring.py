@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def build_monitoring(settings: Settings) -> Monitoring | None:
-    """Return what a configuration wants to be watched; ``None`` if nothing."""
+    """Return the monitoring that a configuration describes; ``None`` if there is none."""
     quality, segments = settings.quality, settings.segments
     if quality is None and segments is None:
         return None

@@ -1,1 +1,1 @@
-"""What a run is told of its inputs, its predictions, their quality in detail, and changes of the stream."""
+"""What a run observes of its inputs and predictions, their quality in detail, and changes of the stream."""

@@ -62,7 +62,7 @@ class Monitoring:
             )
 
     def snapshot(self) -> MonitoringSnapshot:
-        """Return what is watched at this moment."""
+        """Return the current figures."""
         self.fold()
         return MonitoringSnapshot(None if self.quality is None else self.quality.scores())
 
