@@ -1,4 +1,4 @@
-"""Brokers that refuse us: the error has the cause, the clients log nothing besides, and nothing is left behind."""
+"""Brokers that refuse a client: the error states the cause, the clients log nothing else, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def is_connected(found):
 
 
 def noise(caplog):
-    """Return what the clients have logged, but for kafka-python's remark that nothing is encrypted."""
+    """Return the log lines of the clients, except kafka-python's remark that nothing is encrypted."""
     return [line.getMessage() for line in caplog.records if "in the clear" not in line.getMessage()]
 
 
@@ -119,5 +119,5 @@ def test_failed_attempts_leave_no_threads_or_files(client):
         with pytest.raises(UnavailableError, match="cannot be reached"):
             make()
     while any(now > then for now, then in zip(count(), before, strict=True)):
-        assert time.monotonic() < end, (before, count())  # librdkafka ends its threads in its own time
+        assert time.monotonic() < end, (before, count())  # librdkafka ends its threads asynchronously
         time.sleep(0.05)
