@@ -11,6 +11,7 @@ from river import base, compose
 from connectors.registry import SINKS
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.config import build
+from streamkernel.engine.config.http import certificate_of
 from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_toml
 from streamkernel.engine.config.registered import check_registered
@@ -47,6 +48,7 @@ def check_config(settings: Settings) -> None:
         _check_kafka,
         _check_sink,
         _check_source,
+        _check_http,
     )
     collect_problems(*(partial(check, settings) for check in checks))
 
@@ -137,6 +139,12 @@ def _check_sink(settings: Settings) -> None:
 
 def _check_source(settings: Settings) -> None:
     build_source(settings).close()
+
+
+def _check_http(settings: Settings) -> None:
+    certificate_of(settings.http)
+    if settings.source.key == "http" and settings.http.port is None:
+        raise ConfigError("http.port: required for source.http; expected a port from 0 to 65535, got nothing")
 
 
 def _check_kafka(settings: Settings) -> None:

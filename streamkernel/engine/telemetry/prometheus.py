@@ -48,7 +48,7 @@ class EngineCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
         engine, numbers = self._engine, self._engine.snapshot
-        yield _build()
+        yield build_info()
         if numbers.model is not None:
             yield from _model(numbers.model)
         yield from _quality(numbers.scores)
@@ -63,7 +63,8 @@ class EngineCollector(Collector):
             yield from _cluster(engine.cluster)
 
 
-def _build() -> Metric:
+def build_info() -> Metric:
+    """Return the versions of the program as a metric."""
     versions = {
         "version": package_version("streamkernel"),
         "river": package_version("river"),
