@@ -164,7 +164,7 @@ def test_every_fault_has_its_alert(house: House) -> None:
         until(fired, lambda: f"silent: {sorted(wanted - seen)}")
 
     brokers.produce(f"127.0.0.1:{house.broker.port}", "events", [classes(i) for i in range(3000)])
-    house.broker.kill()  # before what was learnt just now is committed
+    house.broker.kill()  # before what was learned just now is committed
     house.slow.each = 2000  # more than it can learn
     house.regressor.record = walk  # the inputs say nothing any more, and the last value says all
     house.regressor.each = 50
