@@ -62,7 +62,7 @@ class EngineParts:
         checkpoint_seconds: float,
         give_up_after: float | None,
         setup: Mapping[str, Any] | None,
-        shared_model: Path | None,
+        shared_model: Path | None = None,
         **options: Any,
     ) -> Self:
         """Create the components from their configuration.

@@ -6,13 +6,12 @@ import itertools
 import os
 import random
 import shutil
-from pathlib import Path
 
 import pytest
 from river import metrics, preprocessing
 
 from connectors import Event
-from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, load, tensor_file
+from streamkernel import KernelClassifier, KernelRegressor, kernels, load, tensor_file
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError
@@ -222,6 +221,12 @@ def test_a_run_begins_with_a_saved_model_and_a_restart_continues(tmp_path):
     assert load(tmp_path / "second").n_steps == made.n_steps + 4
 
 
+def checked(*words, **tables):
+    config = settings(*words, **tables)
+    config.check()
+    check_state(config)
+
+
 @pytest.mark.parametrize(
     ("tables", "reason"),
     [
@@ -245,9 +250,7 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path, tables, reason):
     trained(tmp_path)
     KernelRegressor().save(tmp_path / "other.safetensors")
     with pytest.raises(ValueError, match=reason):
-        config = settings(tmp_path, **tables)
-        config.check()
-        check_state(config)
+        checked(tmp_path, **tables)
 
 
 def test_a_state_that_has_begun_otherwise_is_refused(tmp_path):

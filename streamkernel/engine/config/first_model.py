@@ -63,7 +63,10 @@ def _read(config: Config, path: Path) -> Any:
 def _differences(made: Any, found: Any) -> Any:
     """Yield what differs between the model of the configuration and the saved one, and both values."""
     steps = [
-        [type(step.transformer if isinstance(step, OnFields) else step).__name__ for step in first_steps(model).values()]
+        [
+            type(step.transformer if isinstance(step, OnFields) else step).__name__
+            for step in first_steps(model).values()
+        ]
         for model in (made, found)
     ]
     if steps[0] != steps[1]:

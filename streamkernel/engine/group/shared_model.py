@@ -106,7 +106,7 @@ class SharedModel:
     def share(self, number: int, *, newest: int | None = None) -> bool:
         """Add what the checkpoint with this number has, and continue from the newest version; return whether that went.
 
-        Nothing must have been learned since the checkpoint. If it fails, the member's own model goes on from its base,
+        Nothing must have been learned since the checkpoint. If it fails, the member keeps its model and its base,
         and a later call adds all of it.
 
         Parameters
