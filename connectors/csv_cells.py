@@ -85,7 +85,7 @@ def numbers(texts: Sequence[str]) -> list[int | float | str]:
 
 
 def rows_of_numbers(rows: Sequence[bytes], joined: bytes) -> list[list[int | float]] | None:
-    """Read rows of nothing but plain numbers, each as `number` does; ``None`` if there may be another cell.
+    """Read rows whose cells are plain numbers, each as `number` does; ``None`` if one may be something else.
 
     Parameters
     ----------

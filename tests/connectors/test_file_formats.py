@@ -1,4 +1,4 @@
-"""What the records of each format are, and which file has which format."""
+"""The records of each file format, and how the format of a file is chosen."""
 
 from __future__ import annotations
 
@@ -201,11 +201,11 @@ def test_json_values_that_are_parsed_as_one_have_the_fields_of_each() -> None:
     """Pieces that are no values of their own must not become some together."""
     rng = random.Random(4)
     values = [b'{"a":1,"b":"x"}', b' {"a":1}', b'{"a":2} ', b'{"a":[1', b'2]}', b'{"a":1},{"a":2}', b"{}", b"1", b"",
-              b'{"a":"', b'"}', b'{"a":"{"}', b'{"a":{"b":1}}', b'{"a":1}]', b'[{"a":1}', b'{"a":1},5', b'{"a":1,"a":2}',
-              b'{"a":"\xff"}', b'{"a":1', b"}"]  # fmt: skip
+              b'{"a":"', b'"}', b'{"a":"{"}', b'{"a":{"b":1}}', b'{"a":1}]', b'[{"a":1}', b'{"a":1},5',
+              b'{"a":1,"a":2}', b'{"a":"\xff"}', b'{"a":1', b"}"]  # fmt: skip
     together = 0
     for _ in range(20_000):
-        some = rng.choices(values if rng.random() < 0.9 else values[::6], k=rng.randrange(1, 5))
+        some = rng.choices(values, k=rng.randrange(1, 5))
         found = all_json_fields(some)
         if found is not None:
             assert found == list(map(json_fields, some))

@@ -219,7 +219,7 @@ def update_metric(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metr
 
 
 def of_majority(metric: Metric, labels: Mapping[Any, int]) -> float:
-    """Return what an empty metric is for the most frequent label, or for probabilities, for the frequencies of labels.
+    """Return the value of an empty metric after the most frequent label; of probabilities, the frequencies of labels.
 
     Examples
     --------
