@@ -312,6 +312,6 @@ def test_responses_match_the_openapi_description(run: Running, operation: str) -
     def check(case: Any) -> None:
         case.call_and_validate(
             excluded_checks=[positive_data_acceptance]
-        )  # what was learnt decides what a field may be
+        )  # what was learned decides what a field may be
 
     check()

@@ -14,6 +14,7 @@ from streamkernel.engine.config import build
 from streamkernel.engine.config.http import certificate_of
 from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_toml
+from streamkernel.engine.config.monitoring import check_monitoring, further_metrics
 from streamkernel.engine.config.registered import check_registered
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.sources import build_source
@@ -44,6 +45,7 @@ def check_config(settings: Settings) -> None:
         _check_metric,
         _check_baseline,
         _check_additions,
+        check_monitoring,
         _check_state,
         _check_kafka,
         _check_sink,
@@ -155,5 +157,6 @@ def _check_kafka(settings: Settings) -> None:
 
 def _check_state(settings: Settings) -> None:
     steps = [(f"preprocessing[{i}]", build.build_step_at(i, spec)) for i, spec in enumerate(settings.preprocessing)]
-    parts = [*steps, ("metric", settings.build_metric()), ("baseline", settings.build_baseline())]
+    further = [(f"quality.metrics[{i}]", metric) for i, metric in enumerate(further_metrics(settings).values())]
+    parts = [*steps, ("metric", settings.build_metric()), *further, ("baseline", settings.build_baseline())]
     collect_problems(*(lambda part=part: check_storable(*part) for part in parts))

@@ -21,6 +21,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from connectors.json_text import printable
+from streamkernel.engine.monitoring.families import monitoring_families
 from streamkernel.engine.telemetry.snapshot import MOST, EngineSnapshot, ModelSnapshot, lag_of, place
 from streamkernel.versions import package_version
 
@@ -52,6 +53,8 @@ class EngineCollector(Collector):
         if numbers.model is not None:
             yield from _model(numbers.model)
         yield from _quality(numbers.scores)
+        if numbers.monitoring is not None:
+            yield from monitoring_families(numbers.monitoring)
         if numbers.coverage is not None:
             yield from _coverage(numbers.coverage)
         yield from _events(numbers)
