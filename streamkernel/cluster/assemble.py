@@ -139,5 +139,7 @@ def _problems(config: Config) -> Iterator[str]:
         yield "source.follow: expected false on a cluster, got true"
     if config.delayed_labels is not None:
         yield "delayed_labels: expected none on a cluster, where each record needs its label, got a table"
+    if config.challengers:
+        yield f"challengers: expected none on a cluster, which merges one model, got {len(config.challengers)}"
     if config.baseline is not None:
         yield "baseline: expected none on a cluster, where it would have to be merged, got one"

@@ -21,6 +21,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from connectors.json_text import printable
+from streamkernel.engine.telemetry.challengers import challenger_metrics
 from streamkernel.engine.telemetry.snapshot import MOST, EngineSnapshot, ModelSnapshot, lag_of, place
 from streamkernel.versions import package_version
 
@@ -52,6 +53,7 @@ class EngineCollector(Collector):
         if numbers.model is not None:
             yield from _model(numbers.model)
         yield from _quality(numbers.scores)
+        yield from challenger_metrics(numbers.challengers)
         if numbers.coverage is not None:
             yield from _coverage(numbers.coverage)
         yield from _events(numbers)

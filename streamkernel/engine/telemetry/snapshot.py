@@ -17,6 +17,7 @@ from streamkernel.estimators.internals import learner_of
 
 if TYPE_CHECKING:
     from connectors import Source
+    from streamkernel.engine.challengers.challengers import ChallengersSnapshot
     from streamkernel.estimators.base import KernelModel
 
 MOST = 100
@@ -67,6 +68,8 @@ class EngineSnapshot:
         Where each stream stands.
     scores
         How good predictions are.
+    challengers
+        Of the models that learn beside the champion.
     coverage
         Of the intervals or the sets of labels around predictions, where there are some.
     model
@@ -88,6 +91,7 @@ class EngineSnapshot:
     names_refused: Mapping[str, int]
     positions: Mapping[str, Any]
     scores: Scores
+    challengers: ChallengersSnapshot
     coverage: CoverageSnapshot | None
     model: ModelSnapshot | None
     events: Histogram

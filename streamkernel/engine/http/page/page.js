@@ -187,12 +187,26 @@ function drawImportances(shares) {
   }));
 }
 
+function drawModels(rows) {
+  $("models").hidden = rows.length === 0;
+  if (!rows.length) return;
+  const heads = ["model", "", `${rows[0].name_of_metric} since the start`, "last 1,000", "events", "errors"];
+  $("models").querySelector("thead tr").replaceChildren(...heads.map((head) => make("th", { scope: "col" }, head)));
+  $("models").querySelector("tbody").replaceChildren(...rows.map((one) => {
+    const row = make("tr", one.reason ? { title: one.reason } : {});
+    const numbers = [one.metric, one.recent, one.judged, one.errors].map((value) => make("td", {}, shown(value)));
+    row.append(make("th", { scope: "row" }, one.model), make("td", {}, one.role), ...numbers);
+    return row;
+  }));
+}
+
 function show(run) {
   const rows = Object.entries(run.now).map(([name, value]) => [name, shown(value)]);
   if (earlier && run.clock > earlier.clock) rows.splice(2, 0, ["events/s", shown((run.events - earlier.events) / (run.clock - earlier.clock))]);
   pairs($("now"), rows);
   pairs($("model"), Object.entries(run.about));
   drawAll(run.history, run.is_mean);
+  drawModels(run.models ?? []);
   drawImportances(Object.entries(run.importances));
   $("cluster").hidden = !run.cluster || run.cluster.round.length < 2;
   if (run.cluster) drawRounds(run.cluster);
