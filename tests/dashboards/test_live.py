@@ -41,6 +41,15 @@ name = "last"
 preprocessing = [{ type = "LastTarget" }, { type = "Binarizer", on = ["a"] }]
 model = { type = "KernelRegressor", learner = "dsg", max_features = 64 }
 """
+DETAILS = """
+[delayed_labels]
+key = "id"
+[quality]
+metrics = ["F1"]
+[segments]
+field = "a"
+most = 1
+"""
 MEMBER = """
 [kafka]
 servers = "{servers}"
@@ -106,7 +115,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             brokers.make_topics(servers, names=["events"])
             brokers.produce(servers, "events", [classes(i) for i in range(1500)])
             runs += [
-                Stream(folder / "joined", first_order, joined, f'[delayed_labels]\nkey = "id"\n{TWO_CLASSES}'),
+                Stream(folder / "joined", first_order, joined, DETAILS + TWO_CLASSES),
                 Stream(folder / "regressor", f'type = "KernelRegressor"\n{SMALL}', curve, LAST_TARGET),
                 Stream(folder / "slow", 'type = "KernelClassifier"\nmax_features = 4096', classes, first=300),
                 Stream(folder / "steep", steep, flat),
@@ -166,7 +175,7 @@ def test_every_fault_has_its_alert(house: House) -> None:
         until(fired, lambda: f"silent: {sorted(wanted - seen)}")
 
     brokers.produce(f"127.0.0.1:{house.broker.port}", "events", [classes(i) for i in range(3000)])
-    house.broker.kill()  # before what was learnt just now is committed
+    house.broker.kill()  # before what was learned just now is committed
     house.slow.each = 2000  # more than it can learn
     house.regressor.record = walk  # the inputs say nothing any more, and the last value says all
     house.regressor.each = 50

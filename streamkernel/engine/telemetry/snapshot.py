@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamkernel.engine.coverage import CoverageSnapshot
+from streamkernel.engine.monitoring.monitoring import MonitoringSnapshot
 from streamkernel.engine.telemetry.histogram import Histogram
 from streamkernel.engine.telemetry.quality import Scores
 from streamkernel.estimators.internals import learner_of
@@ -72,6 +73,8 @@ class EngineSnapshot:
         Of the models that learn beside the champion.
     coverage
         Of the intervals or the sets of labels around predictions, where there are some.
+    monitoring
+        What is watched besides, if anything is.
     model
         Of the kernel model, if it is one.
     events, checkpoints
@@ -93,6 +96,7 @@ class EngineSnapshot:
     scores: Scores
     challengers: ChallengersSnapshot
     coverage: CoverageSnapshot | None
+    monitoring: MonitoringSnapshot | None
     model: ModelSnapshot | None
     events: Histogram
     checkpoints: Histogram

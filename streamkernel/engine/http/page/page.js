@@ -187,17 +187,43 @@ function drawImportances(shares) {
   }));
 }
 
+function table(caption, columns, rows) {
+  if (!rows.length) return [];
+  const made = make("table"), head = make("tr"), body = make("tbody"), box = make("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption });
+  head.append(...columns.map((name) => make("th", { scope: "col" }, name)));
+  for (const [name, ...values] of rows) {
+    const row = make("tr");
+    row.append(make("th", { scope: "row" }, name), ...values.map((value) => make("td", {}, typeof value === "string" ? value : shown(value))));
+    body.append(row);
+  }
+  const top = make("thead");
+  top.append(head);
+  made.append(make("caption", {}, caption), top, body);
+  box.append(made);
+  return [box];
+}
+
+function qualityTables({ metrics, confusion, classes, segments }) {
+  const names = Object.keys(Object.values(segments)[0]?.["since start"] ?? {});
+  return [
+    ...table("Further metrics", ["metric", "since the start", "last 1,000"], Object.entries(metrics).map(([name, of]) => [name, of["since start"], of.recent])),
+    ...table("Classes, last 1,000", ["class", "labels", "precision", "recall", "F1"], Object.entries(classes).map(([name, of]) => [name, of.labels, of.precision, of.recall, of.f1])),
+    ...table("Predictions by label, since the start", ["label", ...confusion.classes], confusion.classes.map((name, i) => [name, ...confusion.counts[i]])),
+    ...table("Segments, last 1,000", ["segment", "labels", ...names], Object.entries(segments).map(([name, of]) => [name, of.labels, ...names.map((metric) => of.recent?.[metric])])),
+  ];
+}
+
+function drawWatched(monitoring) {
+  const found = monitoring.quality ? qualityTables(monitoring.quality) : [];
+  $("watched").hidden = !found.length;
+  $("tables").replaceChildren(...found);
+}
+
 function drawModels(rows) {
   $("models").hidden = rows.length === 0;
-  if (!rows.length) return;
-  const heads = ["model", "", `${rows[0].name_of_metric} since the start`, "last 1,000", "events", "errors"];
-  $("models").querySelector("thead tr").replaceChildren(...heads.map((head) => make("th", { scope: "col" }, head)));
-  $("models").querySelector("tbody").replaceChildren(...rows.map((one) => {
-    const row = make("tr", one.reason ? { title: one.reason } : {});
-    const numbers = [one.metric, one.recent, one.judged, one.errors].map((value) => make("td", {}, shown(value)));
-    row.append(make("th", { scope: "row" }, one.model), make("td", {}, one.role), ...numbers);
-    return row;
-  }));
+  const columns = ["model", "role", `${rows[0]?.name_of_metric} since it began`, "last 1,000", "events", "errors", "last error"];
+  const cells = rows.map((one) => [one.model, one.role, one.metric, one.recent, one.judged, one.errors, one.reason]);
+  $("compared").replaceChildren(...table("Quality of each model", columns, cells));
 }
 
 function show(run) {
@@ -208,6 +234,7 @@ function show(run) {
   drawAll(run.history, run.is_mean);
   drawModels(run.models ?? []);
   drawImportances(Object.entries(run.importances));
+  drawWatched(run.monitoring ?? {});
   $("cluster").hidden = !run.cluster || run.cluster.round.length < 2;
   if (run.cluster) drawRounds(run.cluster);
   $("no-dead").hidden = run.dead_letters.length > 0;
