@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,11 @@ import pytest
 from river import base, compose, linear_model, metrics, preprocessing
 from states import state_in
 from structlog.testing import capture_logs
+from typer.testing import CliRunner
 
 from connectors import DeadLetters, FileSink, FileSource
 from streamkernel import KernelClassifier, KernelMultiTargetRegressor, KernelRegressor, LastTarget, tensor_file
+from streamkernel.cli import app
 from streamkernel.engine import Engine
 from streamkernel.engine.challengers.promotion import PromotionError, promote, rollback
 from streamkernel.engine.challengers.roles import Candidate
@@ -26,6 +30,7 @@ from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.status import status_of
 
 N = 600
+PAGE = Path(__file__).parents[2] / "docs" / "how_to" / "challengers.md"
 SMALL = {"max_features": 64, "learner": "dsg"}
 
 Build = Callable[[], Any]
@@ -335,3 +340,23 @@ def test_metrics_and_status_have_each_model(tmp_path: Path) -> None:
     alone = engine(tmp_path / "alone", "class", candidates(lambda: linear_model.LogisticRegression()), state=None)
     assert status_of(alone)["models"] == []
     assert not [family for family in EngineCollector(alone).collect() if "challenger" in family.name]
+
+
+def test_the_commands_of_the_page_work_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, runner = PAGE.read_text(), CliRunner()
+    for name, content in re.findall(r'```toml title="([\w.]+)"\n(.*?)```', text, re.DOTALL):
+        (tmp_path / name).write_text(content)
+    shown = ""
+    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            variables, _, arguments = command.partition("streamkernel ")
+            given = dict(variable.split("=") for variable in variables.split())
+            done = runner.invoke(app, shlex.split(arguments), env=given)
+            assert done.exit_code == 0, (command, done.output)
+            assert output.strip() in done.output
+            shown = done.output
+    rows = re.findall(r"(champion|challenger|promote|rollback) +(\w+)?", shown)
+    assert [row[1] for row in rows if row[0] == "champion"] == ["model"]
+    assert {row[0] for row in rows} == {"champion", "challenger", "promote", "rollback"}

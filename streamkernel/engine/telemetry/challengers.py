@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from streamkernel.engine.telemetry.quality import WINDOW, Quality, Scores
 
@@ -36,8 +36,10 @@ def challenger_metrics(found: ChallengersSnapshot) -> Iterator[Metric]:
         seconds.add_metric([one.name], one.seconds)
         suspended.add_metric([one.name], one.is_suspended)
     yield from (events, seconds, suspended)
-    text = "The name of the model whose predictions are written."
-    yield InfoMetricFamily("streamkernel_champion", text, {"model": found.champion})
+    text = "The name of the model whose predictions are written; always 1."
+    champion = GaugeMetricFamily("streamkernel_champion_info", text, labels=["model"])
+    champion.add_metric([found.champion], 1.0)
+    yield champion
 
 
 def model_table(numbers: EngineSnapshot) -> list[dict[str, Any]]:
