@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import structlog
 
-from connectors import CommitRefusedError, GroupSource, KafkaSource, Source, Transactions
+from connectors import CommitRefusedError, GroupSource, HttpSource, KafkaSource, Source, Transactions
 from streamkernel.engine.checkpoint.commit_recovery import recover_newest
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup
 from streamkernel.engine.group.shared_model import SharedModel
@@ -147,13 +147,14 @@ class Checkpointer:
                 "positions": self.positions,
                 "is_divided": self._is_divided,
                 **ends,
+                **self._processor.challengers.state(),  # last: what the champion has is stored as without them
             }
         )
         if self.transactions is not None:
             self.transactions.commit(number, self.positions)
         self.state.promote(number)
         self._refusals = 0
-        if self.transactions is None and isinstance(self._source, KafkaSource):
+        if self.transactions is None and isinstance(self._source, (HttpSource, KafkaSource)):
             self._source.acknowledge(self.positions)
         self._written = self._tried = time.monotonic()
         self._has_changes = False
@@ -299,6 +300,7 @@ class Checkpointer:
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the components' state from a checkpoint; files and streams do not change."""
+        self._setup |= self._processor.challengers.setup(saved)
         check_setup(saved["setup"], self._setup)
         self._processor.restore(saved)
         if saved.get("history") is not None:

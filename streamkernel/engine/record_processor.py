@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import structlog
 from river import base, metrics
 
 from connectors import Event, Refusal
+from streamkernel.engine.challengers.challengers import Challengers
+from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.coverage import Coverage, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, shorten
@@ -63,6 +66,8 @@ class RecordProcessor:
         What is watched besides the metric, if anything is.
     learned_before
         Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
+    candidates
+        The model and its challengers by name, if there are some; that of the model first.
 
     Attributes
     ----------
@@ -74,6 +79,8 @@ class RecordProcessor:
         Makes features from records.
     labels : DelayedLabels or None
         Features and labels that wait for each other.
+    challengers : Challengers
+        Models that learn the same events beside the model, and leave its results as they are.
     coverage : Coverage or None
         How wide intervals are, and the share of labels inside.
     outcomes : dict
@@ -108,6 +115,7 @@ class RecordProcessor:
         explain: int = 0,
         monitoring: Monitoring | None = None,
         learned_before: int = 0,
+        candidates: Sequence[Candidate] = (),
     ) -> None:
         self.model: Any = model
         self.baseline: Any = baseline
@@ -118,6 +126,7 @@ class RecordProcessor:
         needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
         needs_probabilities |= monitoring is not None and monitoring.needs_probabilities
         self.with_probabilities = needs_probabilities and isinstance(model, base.Classifier)
+        self.challengers = Challengers(candidates, metric, with_probabilities=self.with_probabilities, labels=labels)
         self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
         self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
@@ -173,6 +182,7 @@ class RecordProcessor:
             found, x = x, add_history(self.model, x)
             answers = self._answers(x, found)
             observe(self.model, found)
+            self.challengers.wait(key, found)
             if y is None:
                 labels.wait(key, x, answers, f"{event.stream} at {event.resume}", w)
                 return x, y, answers, is_new
@@ -192,7 +202,9 @@ class RecordProcessor:
             self.model.learn_one(x, y, **({} if w == 1.0 else {"w": w}))
         if labels is not None and key is not None:
             labels.discard(key)
-        return x if labels is None else self._without_history(x), y, answers, is_new
+        x = x if labels is None else self._without_history(x)
+        self.challengers.learn(x, y, w, key)
+        return x, y, answers, is_new
 
     def judge(self, x: dict[str, Any], y: Any, answers: tuple[Answer, Answer], is_new: bool) -> None:
         """Evaluate the predictions of a learned step, and have the baseline learn it."""
@@ -227,19 +239,18 @@ class RecordProcessor:
             self.monitoring.add_all(xs, ys, answers)
         kind = self._kind
         self._pairs += zip(ys, [answer[kind] for answer in answers], strict=True)
+        self.challengers.learn_many(xs, ys)
 
-    def line(self, event: Event, y: Any, answer: Answer, before: int = 0) -> dict[str, Any]:
+    def line(self, event: Event, y: Any, answer: Answer) -> dict[str, Any]:
         """Return a prediction as a record for a sink; call it before the step is evaluated.
 
         Parameters
         ----------
         event, y, answer
             The record, its label if it is known, and what the model answered.
-        before
-            Learned events before this one that are not evaluated yet.
         """
         prediction, probabilities, *_ = answer
-        version = self._learned_before + self.outcomes["learned"] + before
+        version = self._learned_before + self.outcomes["learned"]
         line = {**event.location, "model_version": version, "label": y, "prediction": prediction}
         if self.labels is not None and event.record is not None:
             line["key"] = event.record.get(self.labels.key)
@@ -250,6 +261,18 @@ class RecordProcessor:
         if self._explain:
             line["explanation"] = answer[3]
         return line
+
+    def lines(self, events: Sequence[Event], ys: Sequence[Any], answers: Sequence[Answer]) -> list[dict[str, Any]]:
+        """Return the predictions of a model that is `learned_alone` as `line` does, before `judge_all`."""
+        versions = count(self._learned_before + self.outcomes["learned"])
+        found = [
+            {**event.location, "model_version": version, "label": y, "prediction": answer[0]}
+            for event, version, y, answer in zip(events, versions, ys, answers, strict=False)
+        ]
+        if self.with_probabilities:
+            for line, answer in zip(found, answers, strict=True):
+                line["probabilities"] = answer[1]
+        return found
 
     def count_refusal(self, refusal: Refusal) -> None:
         """Count a record that becomes a dead letter."""
@@ -280,6 +303,7 @@ class RecordProcessor:
         self.outcomes, self.refused = saved["outcomes"], self.refused | saved.get("refused", {})
         self.examples.restore(saved["numbers"])
         self._classes = set(saved.get("classes", ()))
+        self.challengers.restore(saved)
         if self.labels is not None and saved.get("labels") is not None:
             self.labels.restore(saved["labels"])
         if self.coverage is not None:

@@ -236,14 +236,14 @@ WRONG: dict[str, tuple[str, list[str]]] = {
         "",
         [
             "label: required; expected the name of the field to predict, got nothing",
-            "source: required; expected a table with a path, a dataset or topics, got nothing",
+            "source: required; expected a table with a path, a dataset, http or topics, got nothing",
             'model: required; expected a table with the "type" of the model, got nothing',
         ],
     ),
     "tables that are none": (
         'label = "x"\nsource = 3\nmodel = 4\npreprocessing = 5\nstate = 1\nsink = []\nhttp = true',
         [
-            "source: expected a table with a path, a dataset or topics, got 3",
+            "source: expected a table with a path, a dataset, http or topics, got 3",
             "preprocessing: expected one table [[preprocessing]] per step, got 5",
             "model: expected a model (KernelClassifier, KernelRegressor, GaussianProcessRegressor, "
             "KernelMultiTargetRegressor, KernelMultiLabelClassifier), got 4",
@@ -298,9 +298,12 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "two sources": (
         with_source('path = "events.csv"\ndataset = "Phishing"'),
-        ["source: expected a path, a dataset or topics, got path and dataset"],
+        ["source: expected a path, a dataset, http or topics, got path and dataset"],
     ),
-    "no source": (with_source("follow = true"), ["source: expected a path, a dataset or topics, got none of them"]),
+    "no source": (
+        with_source("follow = true"),
+        ["source: expected a path, a dataset, http or topics, got none of them"],
+    ),
     "keys of the other source": (
         with_source('path = "events.csv"\nlimit = 3\nparams = {}'),
         ["source.params: only goes with a dataset", "source.limit: only goes with a dataset"],
@@ -393,6 +396,31 @@ WRONG: dict[str, tuple[str, list[str]]] = {
             'preprocessing[3].on: expected "numbers", "strings", "all" or a list of field names, got "number"; '
             'did you mean "numbers"?',
             'preprocessing[3].window_size: expected an integer, got "5"',
+        ],
+    ),
+    "keys of challengers": (
+        SMALL + '[[challengers]]\nname = "b c"\nmodell = "KernelClassifier"\n[[challengers]]\nfrom = 3',
+        [
+            'challengers[0].modell: unknown key; did you mean "model"?',
+            'challengers[0].name: expected a name of at most 64 letters, digits and . _ -, got "b c"',
+            "challengers[1].from: expected the path of a saved model or a state directory, got 3",
+            "challengers[1].name: required; expected a name of at most 64 letters, digits and . _ -, got nothing",
+        ],
+    ),
+    "challengers": (
+        SMALL
+        + '[[challengers]]\nname = "model"\nmodel = "KernelClassifer"\n'
+        + '[[challengers]]\nname = "a"\n[[challengers]]\nname = "a"\npreprocessing = ["StandardScalr"]\nfrom = "x"',
+        [
+            'challengers[0].name: expected another name than "model", which is that of the table [model]',
+            "challengers[0].model: expected a model (KernelClassifier, KernelRegressor, GaussianProcessRegressor, "
+            'KernelMultiTargetRegressor, KernelMultiLabelClassifier), got "KernelClassifer"; did you mean '
+            '"KernelClassifier"?',
+            "challengers[1]: expected a model or from, got neither",
+            'challengers[2].name: expected different names, got "a" twice',
+            "challengers[2].preprocessing: expected none with from, whose model has its own, got some",
+            'challengers[2].preprocessing[0]: expected a River transformer, got "StandardScalr"; did you mean '
+            '"StandardScaler"?',
         ],
     ),
     "a wrong model and more": (
@@ -702,6 +730,19 @@ CHECKED: dict[str, tuple[str, list[str]]] = {
         [
             'source.params.sed: unknown key; did you mean "seed"?',
             'source.params.seed: expected an integer, got "1"',
+        ],
+    ),
+    "challengers of another kind": (
+        SMALL + '[[challengers]]\nname = "a"\nmodel = "KernelRegressor"\n'
+        '[[challengers]]\nname = "b"\nfrom = "nothing.safetensors"\n'
+        '[[challengers]]\nname = "c"\nmodel = "KernelClassifier"\n'
+        'preprocessing = [{ type = "OneHotEncoder" }, { type = "LastTarget" }]\n'
+        '[delayed_labels]\nkey = "id"',
+        [
+            "challengers[0].model: expected a model of the same kind as KernelClassifier, got KernelRegressor",
+            "challengers[1].from: expected a model file, found none - at {folder}/nothing.safetensors",
+            "challengers[2].preprocessing[1]: expected LastTarget before other steps but Calendar, where labels come "
+            "later, got one after them",
         ],
     ),
     "several": (

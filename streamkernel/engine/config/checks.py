@@ -11,6 +11,7 @@ from river import base, compose
 from connectors.registry import SINKS
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.config import build
+from streamkernel.engine.config.challengers import check_challengers
 from streamkernel.engine.config.http import certificate_of
 from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_toml
@@ -40,12 +41,14 @@ def check_config(settings: Settings) -> None:
     ConfigError
         If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
     """
+    of_model = _check_history, check_targets, _check_additions, _check_state
     checks = (
         _check_history,
         check_targets,
         _check_metric,
         _check_baseline,
         _check_additions,
+        partial(check_challengers, checks=of_model),
         check_monitoring,
         _check_state,
         _check_shared,
@@ -161,6 +164,8 @@ def _check_shared(settings: Settings) -> None:
     if settings.state.shared_model is None:
         return
     problems = list(merge_problems(settings.build_pipeline(), "with state.shared_model"))
+    if settings.challengers:
+        problems.append("challengers: expected none with state.shared_model, got some")
     if settings.state.directory is None:
         problems.append("state.directory: required for state.shared_model; expected a directory, got nothing")
     if problems:

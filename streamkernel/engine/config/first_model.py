@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from streamkernel import tensor_file
-from streamkernel.engine.checkpoint import state_file
+from streamkernel.engine.checkpoint.saved_model import read_model
 from streamkernel.engine.checkpoint.state_directory import StateDirectoryError, check_setup, checkpoints, read_newest
 from streamkernel.engine.config.messages import ConfigError, of_error, to_toml
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.errors import ModelFileError
-from streamkernel.estimators import model_file
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import parameters_of
 
@@ -48,16 +46,9 @@ def first_model(config: Config) -> base.Estimator:
 
 def _read(config: Config, path: Path) -> Any:
     """Return the model in a file or in a state directory."""
-    if path.is_dir():
-        saved = read_newest(path)
-        if saved is None or "model" not in saved:
-            raise ConfigError(f"model.from: expected a state directory with a checkpoint, got none in {path}")
-        before, now = saved["setup"], config.setup()
-        check_setup(*({key: setup.get(key) for key in _OF_INPUTS} for setup in (before, now)))
-        return saved["model"]
-    description, tensors = tensor_file.read(path, "model", "pipeline")
-    rebuild: Any = state_file.rebuild if "models" in description else model_file.rebuild
-    return rebuild(description, tensors, str(path))
+    if path.is_dir() and (saved := read_newest(path)) is not None:
+        check_setup(*({key: setup.get(key) for key in _OF_INPUTS} for setup in (saved["setup"], config.setup())))
+    return read_model(path)
 
 
 def _differences(made: Any, found: Any) -> Any:

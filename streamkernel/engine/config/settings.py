@@ -11,6 +11,7 @@ from river.metrics.multioutput import MacroAverage
 
 from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.config import build
+from streamkernel.engine.config.challenger_table import MOST, ChallengerTable
 from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.messages import ConfigError, collect_problems, to_toml
 from streamkernel.engine.config.monitoring_tables import QualityTable, SegmentsTable
@@ -42,12 +43,15 @@ class Settings(ConfigTable):
     weight: Name | None = Field(default=None, description="the name of the field with the weight of an event")
     coverage: float | None = Field(default=None, gt=0, le=0.996, description="a share above 0, at most 0.996")
     metric: build.Spec | None = Field(default=None, description="a River metric")
-    source: SourceTable = Field(description="a table with a path, a dataset or topics")
+    source: SourceTable = Field(description="a table with a path, a dataset, http or topics")
     preprocessing: tuple[build.Spec, ...] = Field(
         default=(), strict=False, description="one table [[preprocessing]] per step"
     )
     model: build.Spec = Field(description='a table with the "type" of the model')
     baseline: build.Spec | None = Field(default=None, description="a linear model of River")
+    challengers: tuple[ChallengerTable, ...] = Field(
+        default=(), strict=False, max_length=MOST, description=f"at most {MOST} tables [[challengers]]"
+    )
     kafka: KafkaTable | None = Field(default=None, description="a table with the servers")
     schema_registry: SchemaRegistryTable | None = Field(default=None, description="a table with the url")
     delayed_labels: DelayedLabelsTable | None = None
@@ -153,7 +157,7 @@ class Settings(ConfigTable):
         from connectors.kafka.options import is_secret
         from connectors.schema_registry.registry import SECRET
 
-        found = self.model_dump(mode="json", exclude_unset=True)
+        found = self.model_dump(mode="json", exclude_unset=True, by_alias=True)
         found["source"] |= {name: "***" if is_secret(name) else value for name, value in self.source.parameters.items()}
         if self.sink.parameters:
             parameters = self.sink.parameters.items()
@@ -184,6 +188,11 @@ class Settings(ConfigTable):
         """The saved model or the state directory with whose model a new state begins."""
         begins = self.setup()["model.from"]
         return None if begins is None else self._folder / begins
+
+    def build_models(self) -> list[base.Estimator]:
+        """Return the model and those of the challengers that begin empty, without preprocessing."""
+        others = [table.model for table in self.challengers if table.model is not None]
+        return [build.build(spec, build.models(), "model") for spec in (_without_from(self.model), *others)]
 
     def build_baseline(self) -> base.Estimator | None:
         """Return the baseline, behind the same steps and others that turn all fields into scaled numbers."""
