@@ -13,7 +13,7 @@ from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.config import build
 from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.messages import collect_problems, to_toml
-from streamkernel.engine.config.monitoring_tables import QualityTable, SegmentsTable
+from streamkernel.engine.config.monitoring_tables import MonitoringTable, QualityTable, SegmentsTable
 from streamkernel.engine.config.schema import (
     STREAM,
     ClusterTable,
@@ -53,6 +53,7 @@ class Settings(ConfigTable):
     delayed_labels: DelayedLabelsTable | None = None
     quality: QualityTable | None = None
     segments: SegmentsTable | None = None
+    monitoring: MonitoringTable | None = None
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
     http: HttpTable = Field(default_factory=HttpTable)
