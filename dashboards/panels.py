@@ -137,7 +137,7 @@ LEARNING = (
         "Median of inputs",
         "With [monitoring]: the median of each numeric input in the last window.",
         "short",
-        (('streamkernel_input_quantile{quantile="0.5", window="last", $at}', "{{field}} {{instance}}"),),
+        (('streamkernel_input_quantile{level="0.5", window="last", $at}', "{{field}} {{instance}}"),),
     ),
     Panel(
         "Predictions",
@@ -148,7 +148,7 @@ LEARNING = (
             ('streamkernel_prediction_share{window="last", $at}', "{{class}} {{instance}}"),
             (
                 'streamkernel_prediction_quantile{value="prediction", window="last", $at}',
-                "quantile {{quantile}} {{instance}}",
+                "quantile {{level}} {{instance}}",
             ),
         ),
     ),

@@ -191,5 +191,5 @@ def test_the_table_can_be_added_changed_and_removed(tmp_path: Path) -> None:
 
 def test_fields_that_are_no_inputs_are_refused(tmp_path: Path) -> None:
     path = prepared(tmp_path, "classifier", '[monitoring]\nfields = ["a", "y"]')
-    with pytest.raises(ConfigError, match='monitoring.fields: expected inputs of the model, got "y"'):
+    with pytest.raises(ConfigError, match=r'monitoring\.fields: expected inputs of the model, got "y"'):
         load_config(path).check()

@@ -72,7 +72,7 @@ def _fields(
     yield gauges(f"{prefix}_mean", f"Mean of {what}, {text}", labels, ((k, f.mean) for k, f in both))
     yield gauges(f"{prefix}_deviation", f"Deviation of {what}, {text}", labels, ((k, f.deviation) for k, f in both))
     values = (((*k, f"{q:g}"), v) for k, f in both for q, v in zip(QUANTILES, f.quantiles or (), strict=False))
-    yield gauges(f"{prefix}_quantile", f"Quantiles of {what}, {text}", (*labels, "quantile"), values)
+    yield gauges(f"{prefix}_quantile", f"Quantiles of {what}, {text}", (*labels, "level"), values)
     change = "Population stability index of the last window against the reference window."
     yield gauges(f"{prefix}_change", change, (label,), ((k, f.change) for k, f in last))
     if prefix == "input":

@@ -162,7 +162,7 @@ class FieldWindows:
     def _choose(self, important: Iterable[str]) -> None:
         if self._given is None:
             first = dict.fromkeys(field for name in important if (field := _field_of(name, self._columns)) is not None)
-            chosen = {*list(first)[: (self._most + 1) // 2]}
+            chosen = {*list(first)[: max(1, self._most // 2)]}
             chosen |= {*[name for name in self.names if name not in chosen][: self._most - len(chosen)]}
             self.names = [name for name in self.names if name in chosen]
         self._fields = {name: _known(self._columns[name]) for name in self.names}
