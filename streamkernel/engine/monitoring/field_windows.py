@@ -174,7 +174,7 @@ def _field_of(name: str, fields: Iterable[str]) -> str | None:
 
 
 def _known(column: Sequence[Any]) -> _Field:
-    """Return what the reference window says of a field."""
+    """Return the bins of a field and its usual range, from the reference window."""
     texts = Counter(text_of(value) for value in column if isinstance(value, str))
     if texts:
         values = tuple(name for name, _ in texts.most_common(MOST_VALUES))
