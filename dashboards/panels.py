@@ -72,6 +72,13 @@ LEARNING = (
         below=0.0,
     ),
     Panel(
+        "Better than the champion",
+        "With challengers: their recent quality minus that of the champion, in units of the metric, with the sign such "
+        "that more is better. One that stays above 0 can be promoted.",
+        "short",
+        (("instance:streamkernel_challenger_advantage:recent{$at}", "{{model}} {{name}} {{instance}}"),),
+    ),
+    Panel(
         "Coverage",
         "With coverage in the configuration: the share of the last 1,000 labels inside their interval or set, and the "
         "share that is configured. It stays lower where labels come late and the stream has changed since.",

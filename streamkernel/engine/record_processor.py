@@ -11,6 +11,8 @@ import structlog
 from river import base, metrics
 
 from connectors import Event, Refusal
+from streamkernel.engine.challengers.challengers import Challengers
+from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.coverage import Coverage, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, shorten
@@ -65,6 +67,8 @@ class RecordProcessor:
         What is watched besides the metric, if anything is.
     learned_before
         Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
+    candidates
+        The model and its challengers by name, if there are some; that of the model first.
 
     Attributes
     ----------
@@ -76,6 +80,8 @@ class RecordProcessor:
         Makes features from records.
     labels : DelayedLabels or None
         Features and labels that wait for each other.
+    challengers : Challengers
+        Models that learn the same events beside the model, and leave its results as they are.
     coverage : Coverage or None
         How wide intervals are, and the share of labels inside.
     outcomes : dict
@@ -110,6 +116,7 @@ class RecordProcessor:
         explain: int = 0,
         monitoring: Monitoring | None = None,
         learned_before: int = 0,
+        candidates: Sequence[Candidate] = (),
     ) -> None:
         self.model: Any = model
         self.baseline: Any = baseline
@@ -120,6 +127,7 @@ class RecordProcessor:
         needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
         needs_probabilities |= monitoring is not None and monitoring.needs_probabilities
         self.with_probabilities = needs_probabilities and isinstance(model, base.Classifier)
+        self.challengers = Challengers(candidates, metric, with_probabilities=self.with_probabilities, labels=labels)
         self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
         self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
@@ -180,6 +188,7 @@ class RecordProcessor:
             found, x = x, add_history(self.model, x)
             answers = self._answers(x, found)
             observe(self.model, found)
+            self.challengers.wait(key, found)
             if y is None:
                 labels.wait(key, x, answers, f"{event.stream} at {event.resume}", w)
                 return x, y, answers, is_new
@@ -199,7 +208,9 @@ class RecordProcessor:
             self.model.learn_one(x, y, **({} if w == 1.0 else {"w": w}))
         if labels is not None and key is not None:
             labels.discard(key)
-        return x if labels is None else self._without_history(x), y, answers, is_new
+        x = x if labels is None else self._without_history(x)
+        self.challengers.learn(x, y, w, key)
+        return x, y, answers, is_new
 
     def judge(self, x: dict[str, Any], y: Any, answers: tuple[Answer, Answer], is_new: bool) -> None:
         """Evaluate the predictions of a learned step, and have the baseline learn it."""
@@ -236,6 +247,7 @@ class RecordProcessor:
             self._look(self.monitoring)
         kind = self._kind
         self._pairs += zip(ys, [answer[kind] for answer in answers], strict=True)
+        self.challengers.learn_many(xs, ys)
 
     def line(self, event: Event, y: Any, answer: Answer) -> dict[str, Any]:
         """Return a prediction as a record for a sink; call it before the step is evaluated.
@@ -299,6 +311,7 @@ class RecordProcessor:
         self.outcomes, self.refused = saved["outcomes"], self.refused | saved.get("refused", {})
         self.examples.restore(saved["numbers"])
         self._classes = set(saved.get("classes", ()))
+        self.challengers.restore(saved)
         if self.labels is not None and saved.get("labels") is not None:
             self.labels.restore(saved["labels"])
         if self.coverage is not None:

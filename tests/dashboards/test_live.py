@@ -30,6 +30,17 @@ pytestmark = pytest.mark.prometheus
 RNG = random.Random(0)
 VARIABLES = {"$job": ".+", "$instance": ".+", "$__rate_interval": "10s"}
 SMALL = "max_features = 64\n"
+TWO_CLASSES = """
+[[challengers]]
+name = "two"
+model = { type = "KernelClassifier", learner = "dsg", max_features = 64, max_classes = 2 }
+"""
+LAST_TARGET = """
+[[challengers]]
+name = "last"
+preprocessing = [{ type = "LastTarget" }, { type = "Binarizer", on = ["a"] }]
+model = { type = "KernelRegressor", learner = "dsg", max_features = 64 }
+"""
 DETAILS = """
 [delayed_labels]
 key = "id"
@@ -42,6 +53,7 @@ most = 1
 window = 500
 every = 1
 """
+WINDOWS = "[monitoring]\nwindow = 500\n"
 MEMBER = """
 [kafka]
 servers = "{servers}"
@@ -107,8 +119,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             brokers.make_topics(servers, names=["events"])
             brokers.produce(servers, "events", [classes(i) for i in range(1500)])
             runs += [
-                Stream(folder / "joined", first_order, joined, DETAILS),
-                Stream(folder / "regressor", f'type = "KernelRegressor"\n{SMALL}', curve, "[monitoring]\nwindow = 500"),
+                Stream(folder / "joined", first_order, joined, DETAILS + TWO_CLASSES),
+                Stream(folder / "regressor", f'type = "KernelRegressor"\n{SMALL}', curve, LAST_TARGET + WINDOWS),
                 Stream(folder / "slow", 'type = "KernelClassifier"\nmax_features = 4096', classes, first=300),
                 Stream(folder / "steep", steep, flat),
                 Run(folder / "member", 'topics = ["events"]', first_order, MEMBER.format(servers=servers)),
@@ -179,7 +191,7 @@ def test_every_fault_has_its_alert(house: House) -> None:
     house.joined.append("this is no record\n" * 50)
     house.steep.record = curve  # the first error is the last step
     fire("LagRising", "QualityFalling", "WorseThanBaseline", "CoverageLow", "InputsMoved")
-    fire("DeadLetters", "Diverged", "CheckpointFailing")
+    fire("DeadLetters", "Diverged", "CheckpointFailing", "ChallengerBetter", "ChallengerFailing")
     house.joined.append('{"id": 1, "half of')
     house.steep.process.kill()
     house.cluster.incidents["worker_lost"] += 1

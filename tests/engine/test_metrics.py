@@ -25,6 +25,7 @@ from streams import nested
 from connectors import Event, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, step_sizes
 from streamkernel.engine import Engine, checkpointer
+from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.health import INCIDENTS
@@ -103,6 +104,8 @@ def engines(folder: Path) -> Iterator[Engine]:
         statistics = StreamStatistics(classes=True, window=10)
         watched = Monitoring(quality=several, segment_field="b", statistics=statistics) if i == 0 else None
         options: dict[str, Any] = {"labels": labels, "state": state, "coverage": 0.9, "monitoring": watched}
+        both = [Candidate("model", {}, lambda model=model: model), Candidate("other", {}, KernelClassifier)]
+        options["candidates"] = both if i == 0 else ()
         engine = Engine(model, source, label="y", metric=metric, **options)
         engine.run()
         engine.parts.monitor.cluster = cluster_snapshot(5)

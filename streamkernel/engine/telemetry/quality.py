@@ -126,6 +126,11 @@ class Quality:
         self._recent: deque[Pair] = deque(maxlen=WINDOW + 1)
         self._baseline_recent: deque[Pair] = deque(maxlen=WINDOW)
 
+    @property
+    def judged(self) -> int:
+        """Examples that were judged, before those that are not evaluated yet."""
+        return self._count
+
     def fold(self) -> None:
         """Evaluate the collected pairs; how many at once changes no bit."""
         pairs, theirs = self.pairs[:], self.baseline_pairs[:]

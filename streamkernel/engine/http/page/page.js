@@ -235,12 +235,20 @@ function drawWatched(monitoring) {
   $("tables").replaceChildren(...found);
 }
 
+function drawModels(rows) {
+  $("models").hidden = rows.length === 0;
+  const columns = ["model", "role", `${rows[0]?.name_of_metric} since it began`, "last 1,000", "events", "errors", "last error"];
+  const cells = rows.map((one) => [one.model, one.role, one.metric, one.recent, one.judged, one.errors, one.reason]);
+  $("compared").replaceChildren(...table("Quality of each model", columns, cells));
+}
+
 function show(run) {
   const rows = Object.entries(run.now).map(([name, value]) => [name, shown(value)]);
   if (earlier && run.clock > earlier.clock) rows.splice(2, 0, ["events/s", shown((run.events - earlier.events) / (run.clock - earlier.clock))]);
   pairs($("now"), rows);
   pairs($("model"), Object.entries(run.about));
   drawAll(run.history, run.is_mean);
+  drawModels(run.models ?? []);
   drawImportances(Object.entries(run.importances));
   drawWatched(run.monitoring ?? {});
   $("cluster").hidden = !run.cluster || run.cluster.round.length < 2;
