@@ -32,6 +32,7 @@ from streamkernel.engine.health import INCIDENTS
 from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.monitoring.several_metrics import SeveralMetrics
+from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.snapshot import MOST
 from streamkernel.upkeep import Refit
@@ -100,7 +101,8 @@ def engines(folder: Path) -> Iterator[Engine]:
         source = Records(made, {("t", "0"): 3})
         metric = metrics.MAE() if isinstance(model, KernelRegressor) else metrics.Accuracy()
         several = SeveralMetrics({"metric": metric, "KappaT": KappaT()}, main="metric", most_segments=2)
-        watched = Monitoring(quality=several, segment_field="b") if i == 0 else None
+        statistics = StreamStatistics(classes=True, window=10)
+        watched = Monitoring(quality=several, segment_field="b", statistics=statistics) if i == 0 else None
         options: dict[str, Any] = {"labels": labels, "state": state, "coverage": 0.9, "monitoring": watched}
         both = [Candidate("model", {}, lambda model=model: model), Candidate("other", {}, KernelClassifier)]
         options["candidates"] = both if i == 0 else ()
