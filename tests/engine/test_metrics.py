@@ -1,4 +1,4 @@
-"""What is told to Prometheus: complete, by its conventions, and safe to read while the model learns."""
+"""The metrics for Prometheus: complete, by its conventions, and safe to read while the model learns."""
 
 from __future__ import annotations
 

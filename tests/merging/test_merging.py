@@ -1,4 +1,4 @@
-"""Models that learned apart, as one: against means of functions, plain NumPy on all events, and bit by bit."""
+"""Models that learned separately, merged: against means of functions, plain NumPy on all events, and bit by bit."""
 
 from __future__ import annotations
 
@@ -801,7 +801,7 @@ def test_default_models_continue_from_one():
 
 
 def test_strings_that_replicas_have_not_seen_in_common_are_merged():
-    """What a name without a scale is divided by depends on the model that replicas go on from alone."""
+    """The divisor of a name without a scale depends only on the model from which the replicas continue."""
     xs, ys = stream(900)
     xs = [{**x, "id": f"n{i}", f"late{i % 7}": x["a"]} if i >= 300 else x for i, x in enumerate(xs)]
     base = learnt(KernelRegressor(max_features=64), xs[:300], ys[:300])
