@@ -115,7 +115,7 @@ def test_wrong_values_are_refused_by_name(values: tuple[str, ...], message: str)
 
 
 def test_the_pod_runs_as_the_user_of_the_image_and_writes_to_its_volume_alone() -> None:
-    containerfile = (TOP / "dashboards" / "Containerfile").read_text()
+    containerfile = (TOP / "deploy" / "Containerfile").read_text()
     objects = template()
     pod = kind(objects, "StatefulSet")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
