@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import structlog
@@ -13,6 +14,7 @@ from streamkernel.engine.coverage import Coverage, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, shorten
 from streamkernel.engine.explanations import explain_briefly
+from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.pipelines import NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
 from streamkernel.engine.refusals import KINDS
 from streamkernel.engine.telemetry.quality import Quality
@@ -58,6 +60,8 @@ class RecordProcessor:
         The share of labels inside the interval or the set of a prediction; ``None`` if there are to be none.
     explain
         Contributions of inputs in a line, 0 for none.
+    monitoring
+        What is watched besides the metric, if anything is.
     learned_before
         Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
 
@@ -103,6 +107,7 @@ class RecordProcessor:
         with_probabilities: bool = False,
         coverage: float | None = None,
         explain: int = 0,
+        monitoring: Monitoring | None = None,
         learned_before: int = 0,
     ) -> None:
         self.model: Any = model
@@ -112,9 +117,10 @@ class RecordProcessor:
         self.refused = dict.fromkeys(KINDS, 0)
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
         needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
+        needs_probabilities |= monitoring is not None and monitoring.needs_probabilities
         self.with_probabilities = needs_probabilities and isinstance(model, base.Classifier)
         self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
-        self._explain = explain
+        self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
         self._classes: set[Any] = set()  # labels that the model is known to take
         self._has_classes = isinstance(model, base.Classifier)
@@ -192,6 +198,8 @@ class RecordProcessor:
     def judge(self, x: dict[str, Any], y: Any, answers: tuple[Answer, Answer], is_new: bool) -> None:
         """Evaluate the predictions of a learned step, and have the baseline learn it."""
         self.outcomes["predicted"] += is_new
+        if self.monitoring is not None:
+            self.monitoring.add(x, y, answers[0], is_new)
         if y is None:
             self.outcomes["pending"] += 1
             return
@@ -216,21 +224,21 @@ class RecordProcessor:
         self.outcomes["predicted"] += len(ys)
         self.outcomes["learned"] += len(ys)
         self.examples.ranges.learn_many(xs, values)
+        if self.monitoring is not None:
+            self.monitoring.add_all(xs, ys, answers)
         kind = self._kind
         self._pairs += zip(ys, [answer[kind] for answer in answers], strict=True)
 
-    def line(self, event: Event, y: Any, answer: Answer, before: int = 0) -> dict[str, Any]:
+    def line(self, event: Event, y: Any, answer: Answer) -> dict[str, Any]:
         """Return a prediction as a record for a sink; call it before the step is evaluated.
 
         Parameters
         ----------
         event, y, answer
             The record, its label if it is known, and what the model answered.
-        before
-            Learned events before this one that are not evaluated yet.
         """
         prediction, probabilities, *_ = answer
-        version = self._learned_before + self.outcomes["learned"] + before
+        version = self._learned_before + self.outcomes["learned"]
         line = {**event.location, "model_version": version, "label": y, "prediction": prediction}
         if self.labels is not None and event.record is not None:
             line["key"] = event.record.get(self.labels.key)
@@ -241,6 +249,18 @@ class RecordProcessor:
         if self._explain:
             line["explanation"] = answer[3]
         return line
+
+    def lines(self, events: Sequence[Event], ys: Sequence[Any], answers: Sequence[Answer]) -> list[dict[str, Any]]:
+        """Return the predictions of a model that is `learned_alone` as `line` does, before `judge_all`."""
+        versions = count(self._learned_before + self.outcomes["learned"])
+        found = [
+            {**event.location, "model_version": version, "label": y, "prediction": answer[0]}
+            for event, version, y, answer in zip(events, versions, ys, answers, strict=False)
+        ]
+        if self.with_probabilities:
+            for line, answer in zip(found, answers, strict=True):
+                line["probabilities"] = answer[1]
+        return found
 
     def count_refusal(self, refusal: Refusal) -> None:
         """Count a record that becomes a dead letter."""
@@ -261,6 +281,7 @@ class RecordProcessor:
             "classes": self._classes,
             "labels": None if self.labels is None else self.labels.state(),
             "coverage": None if self.coverage is None else self.coverage.state(),
+            "monitoring": None if self.monitoring is None else self.monitoring.state(),
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
@@ -274,6 +295,8 @@ class RecordProcessor:
             self.labels.restore(saved["labels"])
         if self.coverage is not None:
             self.coverage = Coverage.of_state(self.coverage.target, saved.get("coverage"))
+        if self.monitoring is not None:
+            self.monitoring.restore(saved.get("monitoring") or {})
 
     def _check_class(self, y: Any) -> None:
         """Raise an InputError for a label beyond the limit before any preprocessing learns it."""

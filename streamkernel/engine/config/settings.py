@@ -13,6 +13,7 @@ from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.config import build
 from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.messages import collect_problems, to_toml
+from streamkernel.engine.config.monitoring_tables import QualityTable, SegmentsTable
 from streamkernel.engine.config.schema import (
     STREAM,
     ClusterTable,
@@ -41,7 +42,7 @@ class Settings(ConfigTable):
     weight: Name | None = Field(default=None, description="the name of the field with the weight of an event")
     coverage: float | None = Field(default=None, gt=0, le=0.996, description="a share above 0, at most 0.996")
     metric: build.Spec | None = Field(default=None, description="a River metric")
-    source: SourceTable = Field(description="a table with a path, a dataset or topics")
+    source: SourceTable = Field(description="a table with a path, a dataset, http or topics")
     preprocessing: tuple[build.Spec, ...] = Field(
         default=(), strict=False, description="one table [[preprocessing]] per step"
     )
@@ -50,6 +51,8 @@ class Settings(ConfigTable):
     kafka: KafkaTable | None = Field(default=None, description="a table with the servers")
     schema_registry: SchemaRegistryTable | None = Field(default=None, description="a table with the url")
     delayed_labels: DelayedLabelsTable | None = None
+    quality: QualityTable | None = None
+    segments: SegmentsTable | None = None
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
     http: HttpTable = Field(default_factory=HttpTable)
