@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,23 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from connectors import DeadLetters, FileSink, FileSource
-from streamkernel import KernelClassifier, KernelMultiTargetRegressor, KernelRegressor, LastTarget, tensor_file
+from streamkernel import (
+    KernelClassifier,
+    KernelMultiTargetRegressor,
+    KernelRegressor,
+    LastTarget,
+    load,
+    save,
+    tensor_file,
+)
 from streamkernel.cli import app
 from streamkernel.engine import Engine
+from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.challengers.promotion import PromotionError, promote, rollback
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectoryError, checkpoints, read_newest
+from streamkernel.engine.config.config import ConfigError, load_config
+from streamkernel.engine.config.start_checks import check_state
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.telemetry.challengers import checkpoint_table
 from streamkernel.engine.telemetry.description import checkpoint_rows
@@ -264,6 +276,49 @@ def test_the_champion_of_a_state_has_to_be_in_the_configuration(tmp_path: Path) 
     assert run.snapshot.challengers.champion == "model"
     assert run.snapshot.challengers.models[0].judged == run.outcomes["learned"]
     assert '"former" is the champion' in rollback(directory)
+
+
+def test_a_challenger_begins_from_a_saved_model_and_needs_it_once(tmp_path: Path) -> None:
+    second = KINDS["class"][1]
+    engine(tmp_path / "before", "class", candidates(second)).run()
+    expected = load(tmp_path / "before" / "state")
+    save(expected, tmp_path / "saved.safetensors")
+    path = tmp_path / "run.toml"
+    path.write_text("""
+        label = "y"
+        ignore = ["id"]
+        source.path = "events.jsonl"
+        state.directory = "state"
+        model = { type = "KernelClassifier", learner = "dsg", max_features = 64 }
+        [[challengers]]
+        name = "file"
+        from = "saved.safetensors"
+        [[challengers]]
+        name = "state"
+        from = "before/state"
+    """)
+    run, metric = engine_of(load_config(path)), metrics.Accuracy()
+    run.run(stop_after(100))
+    learned = run.outcomes["learned"]
+    for record in [record for record in records("class") if not isinstance(record["a"], str)][:learned]:
+        x, y = {name: value for name, value in record.items() if name not in ("id", "y")}, record["y"]
+        metric.update(y, expected.predict_one(x))
+        expected.learn_one(x, y)
+    file, state = run.snapshot.challengers.models
+    assert file.judged == learned > 90
+    assert file.scores.ours == state.scores.ours == metric.get()
+    (tmp_path / "saved.safetensors").unlink()
+    config = load_config(path)
+    config.check()
+    promote(tmp_path / "state", "file")
+    assert check_state(config) == ""
+    run = engine_of(config)
+    assert run.snapshot.challengers.champion == "file"
+    assert run.model.predict_one({"a": 0.3, "b": -1.0}) == expected.predict_one({"a": 0.3, "b": -1.0})
+    run.close()
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(ConfigError, match=r"challengers\[0\].from: expected a model file, found none"):
+        config.check()
 
 
 class Vandal(base.Classifier):
