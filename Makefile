@@ -3,11 +3,13 @@ BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 QUICK := not java and not ray and not prometheus and not browser and not slow and not helm
-PYTEST := $(BIN)/pytest -n auto
+PYTEST := $(BIN)/pytest -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) # tests often wait for brokers and processes
 ESTIMATORS := $(patsubst %,tests/estimators/test_%.py,calls river_checks labels bad_input missing_values numeric_names \
 	threads_and_signals files_of_0_1)
 
 PACKAGE := build/package
+
+unexport PYTHONDONTWRITEBYTECODE # without bytecode each of the many processes compiles all modules
 
 .PHONY: demo demo-kafka test test-all regressions coverage lint docs package chart chart-manifest actionlint lock clean
 

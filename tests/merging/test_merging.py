@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from cases import max_examples
+from cases import max_examples, slow
 from hypothesis import given
 from hypothesis import strategies as st
 from streams import classifier as first_order_classifier
@@ -992,9 +992,10 @@ BRANCHES = {
     "arc-cosine": {"kernel": kernels.ArcCosine(1)},
     "multi-scale": {"kernel": kernels.MultiScale(kernels.Gaussian(1.0), (0.5, 2.0))},
 }
+RARE = ("l2", "forgets", "arc-cosine", "multi-scale")
 
 
-@pytest.mark.parametrize("name", BRANCHES)
+@pytest.mark.parametrize("name", [slow(name) if name in RARE else name for name in BRANCHES])
 def test_models_that_continued_from_a_base_are_recognised(name):
     """Whatever waits for a step in them or in the base, however little is new, and merged before or not."""
     xs, ys = stream(3100)

@@ -105,7 +105,7 @@ def test_compiled_functions_match_the_reference(loss, forgetting, l2):
     names = names_in_order(mixture(losses.Square()), 5)
     intercept = 0 if compiled.for_classes else state.MEAN
     f, reference = both(loss, names, intercept=intercept, forgetting=forgetting, l2=l2)
-    same(f, reference, *examples(400, len(names), columns, compiled.for_classes), names)
+    same(f, reference, *examples(200, len(names), columns, compiled.for_classes), names)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -113,7 +113,7 @@ def test_weighted_examples_match_the_reference(loss):
     compiled, _, columns = LOSSES[loss]
     names = names_in_order(mixture(losses.Square()), 5)
     f, reference = both(loss, names, intercept=0 if compiled.for_classes else state.MEAN)
-    X, y = examples(400, len(names), columns, compiled.for_classes)
+    X, y = examples(200, len(names), columns, compiled.for_classes)
     same(f, reference, X, y, names, w=weights(len(y)))
 
 
