@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from river import base, compose, linear_model, metrics, preprocessing
+from river import base, compose, linear_model, metrics, multiclass, preprocessing
 from states import state_in
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
@@ -32,6 +32,7 @@ from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.challengers.promotion import PromotionError, promote, rollback
 from streamkernel.engine.challengers.roles import Candidate
+from streamkernel.engine.checkpoint.packing import unpack
 from streamkernel.engine.checkpoint.state_directory import StateDirectoryError, checkpoints, read_newest
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.config.start_checks import check_state
@@ -225,6 +226,26 @@ def test_promote_and_rollback_leave_each_model_as_if_it_had_been_alone(tmp_path:
     rows = dict(checkpoint_rows(seen))
     assert rows["promote"].startswith("other in place of model after ")
     assert rows["champion model"].endswith(f"{seen['outcomes']['learned']:,} events")
+
+
+def test_a_promotion_leaves_the_baseline_and_the_coverage_of_the_run(tmp_path: Path) -> None:
+    found = candidates(*KINDS["late class"])
+
+    def run(folder: str, stop: Callable[[], bool]) -> dict[str, Any]:
+        model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+        numbers = multiclass.OneVsRestClassifier(compose.Select("a", "b") | model)
+        engine(tmp_path / folder, "late class", found, baseline=numbers, coverage=0.9).run(stop)
+        return read_newest(tmp_path / folder / "state") or {}
+
+    run("run", stop_after(400))
+    waiting = len(unpack((read_newest(tmp_path / "run" / "state") or {})["labels"]["waiting"]))
+    promote(tmp_path / "run" / "state", "other")
+    promoted, whole = run("run", lambda: False), run("whole", lambda: False)
+    assert promoted["baseline_metric"].get() == whole["baseline_metric"].get()
+    assert promoted["quality"]["baseline_recent"] == whole["quality"]["baseline_recent"]
+    assert promoted["outcomes"] == whole["outcomes"]
+    judged = [saved["coverage"]["judged"] for saved in (promoted, whole)]
+    assert 0 < judged[1] - judged[0] <= waiting
 
 
 def test_models_that_a_configuration_no_longer_has_are_dropped_and_new_ones_begin(tmp_path: Path) -> None:
