@@ -24,7 +24,7 @@ test: .venv/test-installed lint ## the tests that need only Python: for every ch
 	$(PYTEST) --dist worksteal -m "$(QUICK)" --hypothesis-profile quick
 
 test-all: .venv/test-installed lint ## also with Kafka, Ray, Prometheus and a browser, and with more examples: what CI runs
-	$(PYTEST) --dist loadgroup -m "not helm"
+	$(PYTEST) --dist loadgroup -m "not helm" --durations 20 --durations-min 5
 	STREAMKERNEL_FAST_PATH=0 $(PYTEST) -m "$(QUICK)" --hypothesis-profile quick $(ESTIMATORS) # dictionaries read by Python
 
 regressions: .venv/test-installed ## accuracy and speed of a small set beside the last release; fails if they are worse

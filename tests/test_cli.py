@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes where signals, pipes and ports count, else in this process."""
+"""The command line for users: in real processes for signals, pipes and ports, otherwise in this process."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def _problems(config: Config) -> Iterator[str]:
         yield "delayed_labels: expected none on a cluster, where each record needs its label, got a table"
     if config.challengers:
         yield f"challengers: expected none on a cluster, which merges one model, got {len(config.challengers)}"
-    for name in ("quality", "segments"):
+    for name in ("quality", "segments", "monitoring", "drift"):
         if getattr(config, name) is not None:
             yield f"{name}: expected none on a cluster, where workers predict apart, got a table"
     if config.baseline is not None:

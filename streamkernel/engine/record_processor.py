@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -154,6 +155,11 @@ class RecordProcessor:
         )
         return self.model if others == (None,) * 5 and isinstance(self.model, KernelModel) else None
 
+    @property
+    def until_due(self) -> float:
+        """Predicted events that may be evaluated before something is due after an event of a certain number."""
+        return math.inf if self.monitoring is None else self.monitoring.until_due
+
     def count_known(self, ys: Sequence[Any]) -> int:
         """Return how many of these labels there are before one that has to be checked first."""
         if not isinstance(self.model, base.Classifier) or self._classes.issuperset(ys):
@@ -211,6 +217,7 @@ class RecordProcessor:
         self.outcomes["predicted"] += is_new
         if self.monitoring is not None:
             self.monitoring.add(x, y, answers[0], is_new)
+            self._look(self.monitoring)
         if y is None:
             self.outcomes["pending"] += 1
             return
@@ -237,6 +244,7 @@ class RecordProcessor:
         self.examples.ranges.learn_many(xs, values)
         if self.monitoring is not None:
             self.monitoring.add_all(xs, ys, answers)
+            self._look(self.monitoring)
         kind = self._kind
         self._pairs += zip(ys, [answer[kind] for answer in answers], strict=True)
         self.challengers.learn_many(xs, ys)
@@ -310,6 +318,12 @@ class RecordProcessor:
             self.coverage = Coverage.of_state(self.coverage.target, saved.get("coverage"))
         if self.monitoring is not None:
             self.monitoring.restore(saved.get("monitoring") or {})
+
+    def _look(self, monitoring: Monitoring) -> None:
+        """Complete what is due after this event, and let the model start again if it has to."""
+        if monitoring.until_due <= 0 and monitoring.look(self.model):
+            log.warning("the model starts again, because the stream has changed")
+            self.model, self._classes = self.model.clone(), set()
 
     def _check_class(self, y: Any) -> None:
         """Raise an InputError for a label beyond the limit before any preprocessing learns it."""

@@ -1,4 +1,4 @@
-"""The live page in a real browser: its charts draw, its numbers move, and everybody can use it."""
+"""The live page in a real browser: its charts draw, its numbers update, and it is accessible to everyone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts, counts once: crashes and refusals at every step of a commit, without brokers."""
+"""Each event counts once: crashes and refusals at every step of a commit, without brokers."""
 
 from __future__ import annotations
 
