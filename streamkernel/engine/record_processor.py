@@ -320,9 +320,10 @@ class RecordProcessor:
             self.monitoring.restore(saved.get("monitoring") or {})
 
     def _look(self, monitoring: Monitoring) -> None:
-        """Have the statistics completed where they are due."""
-        if monitoring.until_due <= 0:
-            monitoring.look(self.model)
+        """Complete what is due after this event, and let the model start again if it has to."""
+        if monitoring.until_due <= 0 and monitoring.look(self.model):
+            log.warning("the model starts again, because the stream has changed")
+            self.model, self._classes = self.model.clone(), set()
 
     def _check_class(self, y: Any) -> None:
         """Raise an InputError for a label beyond the limit before any preprocessing learns it."""
