@@ -139,7 +139,9 @@ def _problems(config: Config) -> Iterator[str]:
         yield "source.follow: expected false on a cluster, got true"
     if config.delayed_labels is not None:
         yield "delayed_labels: expected none on a cluster, where each record needs its label, got a table"
-    for name in ("quality", "segments"):
+    if config.challengers:
+        yield f"challengers: expected none on a cluster, which merges one model, got {len(config.challengers)}"
+    for name in ("quality", "segments", "monitoring"):
         if getattr(config, name) is not None:
             yield f"{name}: expected none on a cluster, where workers predict apart, got a table"
     if config.baseline is not None:

@@ -58,7 +58,7 @@ def test_the_handbook_has_every_alert() -> None:
     rows = re.findall(r"^\| `(Streamkernel\w+)` \| [^|]+ \| [^|]+ \|$", MONITORING.read_text(), re.MULTILINE)
     assert rows == list(alerts())
     for rule in alerts().values():
-        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
         assert rule["annotations"].keys() == {"summary", "runbook"}
 
 

@@ -11,7 +11,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
-from cases import max_examples
+from cases import covering, max_examples
 from hypothesis import given
 from hypothesis import strategies as st
 from streams import WAYS, content, examples, frame, in_calls, learn, nested, predictions
@@ -89,9 +89,9 @@ def test_calls_of_any_size_across_checks_have_the_same_bits(sizes, batch, forget
     assert content(in_calls(classifier(**options), xs, ys, sizes)) == content(one)
 
 
-@pytest.mark.parametrize("cache_bytes", [0, 500, 5000])
-@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_the_cache_does_not_change_a_bit(kernel, cache_bytes):
+@pytest.mark.parametrize(("name", "cache_bytes"), covering(itertools.product(KERNELS, [0, 500, 5000]), together=1))
+def test_the_cache_does_not_change_a_bit(name, cache_bytes):
+    kernel = KERNELS[name]
     xs, ys = examples(N)
     one, twin = (in_calls(classifier(kernel=kernel, **o), xs, ys, [N]) for o in ({}, {"cache_bytes": cache_bytes}))
     assert any(stages(one))
@@ -99,8 +99,9 @@ def test_the_cache_does_not_change_a_bit(kernel, cache_bytes):
     assert predictions(twin, xs[:50]) == predictions(one, xs[:50])
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kernel", [None, k.Gaussian(1.5), k.ArcCosine(1)], ids=repr)
+@pytest.mark.parametrize(
+    ("kernel", "way"), covering(itertools.product([None, k.Gaussian(1.5), k.ArcCosine(1)], WAYS), together=1)
+)
 def test_a_copy_continues_with_the_same_bits_around_checks(kernel, way, tmp_path):
     """Before, at and after those where a group begins; from 512 on examples wait that a new group has not seen."""
     xs, ys = fine(1100)
