@@ -13,7 +13,7 @@ from streamkernel.engine.coverage import Coverage, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, shorten
 from streamkernel.engine.explanations import explain_briefly
-from streamkernel.engine.pipelines import NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
+from streamkernel.engine.pipelines import CLASSIFIERS, NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
 from streamkernel.engine.refusals import KINDS
 from streamkernel.engine.telemetry.quality import Quality
 from streamkernel.errors import InputError, TooManyClassesError
@@ -112,7 +112,7 @@ class RecordProcessor:
         self.refused = dict.fromkeys(KINDS, 0)
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
         needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
-        self.with_probabilities = needs_probabilities and isinstance(model, base.Classifier)
+        self.with_probabilities = needs_probabilities and isinstance(model, CLASSIFIERS)
         self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
         self._explain = explain
         self._learned_before = learned_before

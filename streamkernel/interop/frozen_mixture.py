@@ -12,13 +12,13 @@ from streamkernel.second_order.evaluation import BEYOND
 from streamkernel.second_order.linear import LARGEST_SCORE, REACH, SMALLEST_SHARE
 from streamkernel.second_order.linear_state import PLACES, REMEMBERED
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, weights_by_column
 
 
 def coefficients(learner: SecondOrderLearner) -> F64:
     """Return Σ v_k w_k over the functions of random features, shape (outputs, columns)."""
     state, columns = learner.arrays, learner.columns
-    weights = by_column(learner, state.weights)
+    weights = weights_by_column(state)
     groups, n = len(state.layout), max(1, learner.n_positions) * learner.outputs
     ends = state.layout[:, FIRST] + state.layout[:, COUNT]
     found = np.zeros((max(n, int(ends.max())), columns))
@@ -32,16 +32,10 @@ def coefficients(learner: SecondOrderLearner) -> F64:
     return found[:n]
 
 
-def by_column(learner: SecondOrderLearner, weights: F64) -> F64:
-    """Return the weights of all functions in each column, shape (functions, columns); those of a target are equal."""
-    targets = learner.n_targets
-    return np.repeat(weights.reshape(targets, -1).T, learner.columns // targets, axis=1)
-
-
 def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
     """Return the level, the linear functions, the neighbours and the bounds, with the inputs of these hashes."""
     state, numbers, targets = learner.arrays, learner.arrays.numbers, learner.n_targets
-    own, level, weights = state.linear, 2 * len(state.layout), by_column(learner, state.weights)
+    own, level, weights = state.linear, 2 * len(state.layout), weights_by_column(state)
     count, used = len(own.w), int(own.counts[PLACES])
     near = level + 1 + count
     arrays: dict[str, Any] = {"constant": weights[level] * state.level[:, 0]}

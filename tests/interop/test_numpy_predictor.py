@@ -67,7 +67,7 @@ def test_several_targets_are_dictionaries_or_columns(tmp_path: Path) -> None:
     assert {type(value) for value in twin.predict_one(x).values()} == {bool}
     assert twin.predict_proba_one(x)["many"] == pytest.approx(model.predict_proba_one(x)["many"], abs=1e-5)
     with pytest.raises(ValueError, match="Expected a model that has learned its targets"):
-        exported(KernelMultiTargetRegressor(), tmp_path, features=["x"])
+        exported(KernelMultiTargetRegressor(kernels.Gaussian(1.0)), tmp_path, features=["x"])
 
 
 def test_columns_of_strings_may_be_listed(tmp_path: Path) -> None:
