@@ -92,6 +92,29 @@ LEARNING = (
         ),
     ),
     Panel(
+        "Further metrics",
+        "With [quality] in the configuration: its metrics over the last 1,000 labels.",
+        "short",
+        (("streamkernel_further_metric_recent{$at}", "{{name}} {{instance}}"),),
+    ),
+    Panel(
+        "Classes",
+        "With [quality]: of the last 1,000 labels, the share of each class that was predicted (recall), and the share "
+        "of its predictions that were right (precision).",
+        "percentunit",
+        (
+            ("streamkernel_class_recall{$at}", "recall {{class}} {{instance}}"),
+            ("streamkernel_class_precision{$at}", "precision {{class}} {{instance}}"),
+        ),
+    ),
+    Panel(
+        "Segments",
+        "With [segments]: each metric over those of the last 1,000 labels that are in a segment. A segment that falls "
+        "behind the others has changed, or has few labels.",
+        "short",
+        (("streamkernel_segment_metric_recent{$at}", "{{segment}} {{name}} {{instance}}"),),
+    ),
+    Panel(
         "Objective",
         "Regularised loss over about the last thousand events. It falls while the model learns; a jump is a "
         "change of the stream.",

@@ -11,10 +11,26 @@ from streamkernel import __version__
 from streamkernel.commands.models import export, merge, prune, refit
 from streamkernel.commands.redrive import redrive
 from streamkernel.commands.run import replay, run, topics
+from streamkernel.commands.serve import serve
 from streamkernel.commands.setup import dashboards, demo, warm_up
 from streamkernel.commands.state import inspect, report
 
-COMMANDS = (run, replay, topics, redrive, inspect, report, demo, warm_up, dashboards, prune, refit, export, merge)
+COMMANDS = (
+    run,
+    serve,
+    replay,
+    topics,
+    redrive,
+    inspect,
+    report,
+    demo,
+    warm_up,
+    dashboards,
+    prune,
+    refit,
+    export,
+    merge,
+)
 """In the order in which the help lists them."""
 
 OLD_NAMES = {"compact": "prune", "polish": "refit"}

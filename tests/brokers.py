@@ -1,4 +1,4 @@
-"""Brokers for tests: a small one from PyPI, and Apache Kafka where Java and Maven are."""
+"""Brokers for tests: a small one from PyPI, and Apache Kafka where Java and Maven are installed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def free_port() -> int:
 
 
 class Broker:
-    """One broker process, which can be killed and started again."""
+    """One broker process, which can be killed and restarted."""
 
     def __init__(self, words: Iterable[object], port: int, folder: Path) -> None:
         self._words, self.port, self._folder = [str(word) for word in words], port, folder
@@ -92,7 +92,7 @@ class Broker:
             )
 
     def wait(self) -> None:
-        """Wait until it answers."""
+        """Wait until the broker responds."""
 
         def answers() -> bool:
             assert self._process.poll() is None, self.log()
@@ -105,18 +105,18 @@ class Broker:
         wait_for(answers, what=self.log)
 
     def log(self) -> str:
-        """Return the end of what it has written."""
+        """Return the end of the broker's output."""
         return (self._folder / f"{self.port}.log").read_text()[-3000:]
 
     def kill(self) -> None:
-        with suppress(ProcessLookupError):  # it may be gone already
+        with suppress(ProcessLookupError):  # the process may have ended already
             os.killpg(self._process.pid, signal.SIGKILL)  # the program and what it has started
         self._process.wait()
 
 
 @contextmanager
 def noida(folder: Path) -> Iterator[Broker]:
-    """Run the broker from PyPI. It writes what it knows after about a second: it is not for crashes of brokers."""
+    """Run the broker from PyPI. It persists its state after about a second, so it is not for broker crashes."""
     folder.mkdir(parents=True, exist_ok=True)
     port, program = free_port(), Path(sys.executable).with_name("noida-db")
     words = [program, "start", "--data-dir", folder / "data", "--only", "kafka", "--kafka-port", port]
@@ -130,7 +130,7 @@ def noida(folder: Path) -> Iterator[Broker]:
 
 @contextmanager
 def apache(folder: Path, brokers: int = 1) -> Iterator[list[Broker]]:
-    """Run Apache Kafka, with as many replicas of everything as there are brokers."""
+    """Run Apache Kafka, with a replica of every partition on every broker."""
     folder.mkdir(parents=True, exist_ok=True)
     ports = [(free_port(), free_port()) for _ in range(brokers)]
     voters = ",".join(f"{node}@127.0.0.1:{controller}" for node, (_, controller) in enumerate(ports, 1))
@@ -173,7 +173,7 @@ class Secured(NamedTuple):
 
 @contextmanager
 def secured(folder: Path) -> Iterator[Secured]:
-    """Run one broker of Apache Kafka that knows `USER` by `PASSWORD`."""
+    """Run one Apache Kafka broker on which `USER` can log in with `PASSWORD`."""
     folder.mkdir(parents=True, exist_ok=True)
     port, controller, sasl, tls = (free_port() for _ in range(4))
     keystore, certificate, path = folder / "broker.p12", folder / "ca.pem", folder / "1.properties"
@@ -211,7 +211,7 @@ def _format(folder: Path, properties: Path, cluster: str, *words: str) -> None:
 
 
 def _wait_for_all(broker: Broker, brokers: int) -> None:
-    """Wait until a broker has heard of the others."""
+    """Wait until a broker has discovered the others."""
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError
 
@@ -224,7 +224,7 @@ def _wait_for_all(broker: Broker, brokers: int) -> None:
 
 
 def _jars() -> Path:
-    """Return the folder of Kafka's jars, fetched once on a machine."""
+    """Return the folder of Kafka's jars, downloaded once per machine."""
     folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), f"streamkernel-tests/kafka-{VERSION}")
     if not folder.exists():
         draft = folder.with_name(f"{folder.name}.{os.getpid()}")
@@ -246,7 +246,7 @@ def make_topics(
     names = list(names)
     new = [NewTopic(name, partitions, -1, topic_configs=dict(config or {})) for name in names]
 
-    def made() -> bool:  # a broker may not have heard of the topics, or of the controller, yet
+    def made() -> bool:  # a broker may not have metadata of the topics, or of the controller, yet
         with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
             with suppress(UnknownBrokerIdError, TopicAlreadyExistsError):
                 admin.create_topics(new)
@@ -276,11 +276,11 @@ def produce(servers: str, topic: str, records: Iterable[Any], partitions: int = 
 
 
 def committed(servers: str, topic: str) -> list[Any]:
-    """Return all records of a topic that a reader of what is committed sees."""
+    """Return all records of a topic that a read_committed consumer reads."""
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=servers, isolation_level="read_committed", group_id=None)
-    numbers = wait_for(lambda: consumer.partitions_for_topic(topic))  # a broker may not have heard of it yet
+    numbers = wait_for(lambda: consumer.partitions_for_topic(topic))  # a broker may not have metadata of it yet
     parts = [TopicPartition(topic, number) for number in numbers]
     consumer.assign(parts)
     consumer.seek_to_beginning()

@@ -1,4 +1,4 @@
-"""Which cases of a test `make test` runs, and which it leaves to `make test-all`."""
+"""The selection of cases that `make test` runs; `make test-all` runs all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import settings
 
 
 def slow(*values: Any) -> Any:
-    """Return a case that is left to `make test-all`."""
+    """Return a case that only `make test-all` runs."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 

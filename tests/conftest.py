@@ -1,4 +1,4 @@
-"""What all tests share: repeatable examples, one thread for linear algebra, and a count of tests that did not run."""
+"""The configuration of all tests: repeatable examples, one thread for linear algebra, and a count of tests left out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEFT = pytest.StashKey[int]()
 
 @pytest.fixture(autouse=True)
 def open_handlers() -> None:
-    """Remove handlers that an earlier test's run has left with the stream that was its standard error."""
+    """Remove log handlers of an earlier test's run, which write to a closed standard error."""
     for handler in list(logging.root.handlers):
         if isinstance(handler, logging.StreamHandler) and getattr(handler.stream, "closed", False):
             logging.root.removeHandler(handler)
@@ -35,7 +35,7 @@ def open_handlers() -> None:
 
 @pytest.fixture(scope="session")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
-    """Apache Kafka, one broker of it, for all tests of a process."""
+    """One Apache Kafka broker for all tests of a process."""
     if not brokers.has_java():
         pytest.skip("Apache Kafka needs java and mvn")
     with brokers.apache(tmp_path_factory.mktemp("apache")) as (broker,):
@@ -44,7 +44,7 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests together that share a server."""
+    """Keep tests together that share a server."""
     for item in items:
         if group := next((GROUPS[mark.name] for mark in item.iter_markers() if mark.name in GROUPS), None):
             item.add_marker(pytest.mark.xdist_group(group))
@@ -55,18 +55,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Count the tests that are not run."""
+    """Count the tests that do not run."""
     if items:
         items[0].config.stash[LEFT] += len(items)
 
 
 def pytest_testnodedown(node: Any) -> None:
-    """Read the count of a worker; they all have the same."""
+    """Read the count of a worker; it is the same for all workers."""
     node.config.stash[LEFT] = getattr(node, "workeroutput", {}).get("left", node.config.stash[LEFT])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say in one line each how many tests were left out, and what was skipped and why."""
+    """Report in one line how many tests were left out, and in another how many were skipped and why."""
     if config.option.markexpr:
         terminalreporter.write_line(f"{config.stash[LEFT]} tests are left to `make test-all`")
     skipped = terminalreporter.stats.get("skipped", [])

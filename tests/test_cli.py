@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -162,7 +163,9 @@ def test_stops_and_kills_change_no_result(tmp_path: Path) -> None:
 def test_sighup_stops_a_run_like_sigterm(tmp_path: Path) -> None:
     config = prepared(tmp_path / "run", events(300), "[http]\nport = 0\n")
     config.write_text(config.read_text().replace("checkpoint_seconds = 0.2", "checkpoint_seconds = 1000"))
-    with subprocess.Popen(command("run", config), stderr=subprocess.PIPE, text=True) as process:
+    unignored = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # nohup may have started the tests
+    words = command("run", config)
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, preexec_fn=unignored) as process:
         assert process.stderr is not None
         address = next(found[0] for line in process.stderr if (found := re.search(r"http://\S+/metrics", line)))
         wait_for(lambda: samples(address).get("streamkernel_events_total{learned}") == 300)

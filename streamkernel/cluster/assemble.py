@@ -139,5 +139,8 @@ def _problems(config: Config) -> Iterator[str]:
         yield "source.follow: expected false on a cluster, got true"
     if config.delayed_labels is not None:
         yield "delayed_labels: expected none on a cluster, where each record needs its label, got a table"
+    for name in ("quality", "segments"):
+        if getattr(config, name) is not None:
+            yield f"{name}: expected none on a cluster, where workers predict apart, got a table"
     if config.baseline is not None:
         yield "baseline: expected none on a cluster, where it would have to be merged, got one"

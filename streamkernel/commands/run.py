@@ -130,11 +130,13 @@ def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = No
     try:
         engine = make() if make else engine_of(found)
         if found.http.port is not None:
+            from streamkernel.engine.config.http import certificate_of
             from streamkernel.engine.http import serve
 
+            certificate = certificate_of(found.http)
             token = found.http.token.get_secret_value() if found.http.token else None
-            port = serve(engine, found.http.host, found.http.port, token)
-            address = f"http://{found.http.host}:{port}"
+            port = serve(engine, found.http.host, found.http.port, token, certificate)
+            address = f"{'http' if certificate is None else 'https'}://{found.http.host}:{port}"
             log.info(f"live page at {address}/, metrics at {address}/metrics")
         with showing(engine, title, as_json=as_json) as view:
             engine.run(stopping=stop.is_requested, watch=ProgressLog(view))

@@ -10,6 +10,7 @@ from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import outlet
+from streamkernel.engine.config.monitoring import build_monitoring
 from streamkernel.engine.config.registered import build_registered
 from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels
@@ -68,6 +69,7 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
         "weight": config.weight,
         "coverage": config.coverage,
         "explain": config.sink.explain,
+        "monitoring": build_monitoring(config),
         "metric": config.build_metric(),
         "baseline": config.build_baseline(),
         "sink": predictions,

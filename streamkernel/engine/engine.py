@@ -12,6 +12,7 @@ from connectors import DeadLetters, KafkaDeadLetters, KafkaSource, Sink, Source,
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.cluster_snapshot import ClusterSnapshot
 from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.runner import Runner, StreamRunner
 from streamkernel.engine.serving_copy import Publisher
@@ -50,6 +51,8 @@ class Engine:
         The share of labels inside the interval, or the set of labels, that each prediction then has; between 0 and 1.
     explain : int, default 0
         How many of the largest contributions of inputs a line of the sink has; the model must have ``explain_one``.
+    monitoring : Monitoring or None, default None
+        What is watched besides the metric: more metrics, segments.
     state : StateDirectory or None, default None
         The directory of checkpoints; without it, no state survives the process.
     transactions : Transactions or None, default None
@@ -106,6 +109,7 @@ class Engine:
         weight: str | None = None,
         coverage: float | None = None,
         explain: int = 0,
+        monitoring: Monitoring | None = None,
         state: StateDirectory | None = None,
         transactions: Transactions | None = None,
         checkpoint_seconds: float = 30.0,
@@ -124,6 +128,7 @@ class Engine:
             weight=weight,
             coverage=coverage,
             explain=explain,
+            monitoring=monitoring,
             sink=sink,
             dead_letters=dead_letters,
             state=state,

@@ -13,6 +13,7 @@ from streamkernel.engine.coverage import Coverage, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, shorten
 from streamkernel.engine.explanations import explain_briefly
+from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.pipelines import CLASSIFIERS, NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
 from streamkernel.engine.refusals import KINDS
 from streamkernel.engine.telemetry.quality import Quality
@@ -58,6 +59,8 @@ class RecordProcessor:
         The share of labels inside the interval or the set of a prediction; ``None`` if there are to be none.
     explain
         Contributions of inputs in a line, 0 for none.
+    monitoring
+        What is watched besides the metric, if anything is.
     learned_before
         Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
 
@@ -103,6 +106,7 @@ class RecordProcessor:
         with_probabilities: bool = False,
         coverage: float | None = None,
         explain: int = 0,
+        monitoring: Monitoring | None = None,
         learned_before: int = 0,
     ) -> None:
         self.model: Any = model
@@ -112,9 +116,10 @@ class RecordProcessor:
         self.refused = dict.fromkeys(KINDS, 0)
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
         needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
+        needs_probabilities |= monitoring is not None and monitoring.needs_probabilities
         self.with_probabilities = needs_probabilities and isinstance(model, CLASSIFIERS)
         self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
-        self._explain = explain
+        self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
         self._classes: set[Any] = set()  # labels that the model is known to take
         self._has_classes = isinstance(model, base.Classifier)
@@ -192,6 +197,8 @@ class RecordProcessor:
     def judge(self, x: dict[str, Any], y: Any, answers: tuple[Answer, Answer], is_new: bool) -> None:
         """Evaluate the predictions of a learned step, and have the baseline learn it."""
         self.outcomes["predicted"] += is_new
+        if self.monitoring is not None:
+            self.monitoring.add(x, y, answers[0], is_new)
         if y is None:
             self.outcomes["pending"] += 1
             return
@@ -216,6 +223,8 @@ class RecordProcessor:
         self.outcomes["predicted"] += len(ys)
         self.outcomes["learned"] += len(ys)
         self.examples.ranges.learn_many(xs, values)
+        if self.monitoring is not None:
+            self.monitoring.add_all(xs, ys, answers)
         kind = self._kind
         self._pairs += zip(ys, [answer[kind] for answer in answers], strict=True)
 
@@ -261,6 +270,7 @@ class RecordProcessor:
             "classes": self._classes,
             "labels": None if self.labels is None else self.labels.state(),
             "coverage": None if self.coverage is None else self.coverage.state(),
+            "monitoring": None if self.monitoring is None else self.monitoring.state(),
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
@@ -274,6 +284,8 @@ class RecordProcessor:
             self.labels.restore(saved["labels"])
         if self.coverage is not None:
             self.coverage = Coverage.of_state(self.coverage.target, saved.get("coverage"))
+        if self.monitoring is not None:
+            self.monitoring.restore(saved.get("monitoring") or {})
 
     def _check_class(self, y: Any) -> None:
         """Raise an InputError for a label beyond the limit before any preprocessing learns it."""

@@ -3,8 +3,8 @@
 Most events have the names of the event before, as the same objects in the same order. Then their values can be read
 through CPython's own functions, which is much faster than to look names up and to pack values from Python. The
 address of the dictionary is an argument of the call that reads it, so the dictionary lives as long as the call; the
-caller holds the interpreter's lock, and no Python code runs meanwhile, so it stays as it is. Nothing else is passed
-by address.
+caller holds the interpreter's lock, and no Python code runs meanwhile, so its contents do not change. Nothing else is
+passed by address.
 
 ``STREAMKERNEL_FAST_PATH=0`` switches this off; each event is then read by Python, with the same results.
 """
@@ -58,12 +58,12 @@ _serials = itertools.count(1)
 
 
 class NameRecord:
-    """What is known of the names of an example, for compiled code.
+    """The names of an example, with all that compiled code needs to read their values.
 
     Its memory is an array of int64: a serial number, the number n of names and that of parts, the addresses of the
-    types of numbers, room for the state of an iteration; a number for each part of the kernel; the columns above;
-    and for each part of the kernel three columns of room for what it reads. Names, hashes and places never change;
-    values are written and read within one compiled call.
+    types of numbers, and the state of an iteration; a number for each part of the kernel; the columns above; and for
+    each part of the kernel three columns for the values that it reads. Names, hashes and slots never change; values are
+    written and read within one compiled call.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class NameRecord:
     hashes
         The hashes of the names, in the order of hashes.
     slots
-        Places in the cache of directions.
+        Indices of the names in the cache of directions.
     readers
         Which parts of the kernel read each name, a bit for each.
     parts
@@ -113,7 +113,7 @@ class NameRecord:
         columns[ORDER] = [index[name] for name in ordered]
         columns[ADDRESS] = [id(name) for name in self.names]
         self._columns, self._times = columns, 0
-        self.is_numeric = False  # whether all names are known as those of numbers
+        self.is_numeric = False  # whether each name is known to have numeric values
         self._strange: Sequence[Hashable] = self.names[-1:]
 
     @property
@@ -230,7 +230,7 @@ def read(record, x):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def item_of(xs, i):  # type: ignore[no-untyped-def]
-    """Return the address of item i of the list at address `xs`; there has to be one."""
+    """Return the address of item i of the list at address `xs`; the item must exist."""
     return _item_in_list(_object(xs), i)
 
 

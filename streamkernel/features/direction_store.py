@@ -1,4 +1,4 @@
-"""Cached entries of directions, and what is known of sets of names."""
+"""A cache of the entries of directions and of the records of sets of names."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def fill(kernel, block_size, hashes, first_panel, first_name):  # type: ignore[n
 
 
 class Store:
-    """Cached entries of directions, and what is known of sets of names; threads may share it.
+    """A cache of the entries of directions and of the records of sets of names; threads may share it.
 
-    Entries are only ever added: those of a name are drawn first, and then the name gets its place. A larger table is
-    filled beside the old one and takes its place in one assignment. So a thread that reads a place of a name and after
-    that the table finds its entries there, and one that has an older table finds that the place is not in it.
+    Entries are only ever added: those of a name are drawn first, and then the name gets its index. A larger table is
+    filled separately and replaces the old one in one assignment. So a thread that reads the index of a name and then
+    the table finds the name's entries there; a thread with an older table finds that the index is beyond its end.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:

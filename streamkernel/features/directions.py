@@ -47,8 +47,8 @@ class Directions:
     cache_bytes
         Memory for cached directions. 0 regenerates every direction at every use; predictions are the same.
     kept
-        Where the first features were drawn, as :mod:`streamkernel.features.compiled_kernel` says; ``None`` if all are
-        where they were.
+        The origin of the first features, as :mod:`streamkernel.features.compiled_kernel` describes; ``None`` if the
+        model was never pruned.
 
     Examples
     --------
@@ -159,11 +159,11 @@ class Directions:
         try:
             values = array("d", record.get(x))
             total = sum(values, 0.0)
-        except (TypeError, OverflowError):  # strings, or what the error is about
+        except (TypeError, OverflowError):  # strings, or values that an error is raised for
             total = float("nan")
         if numeric is not None and (total != total or self.plan.transforms):
             numeric_names.check(numeric, given)
-        if total != total:  # strings, or a value that is missing
+        if total != total:  # strings or missing values
             x = self.plan.expand(x)
             record = self._record(tuple(x))
             values = array("d", record.get(x))
@@ -202,7 +202,7 @@ class Directions:
         return Rows(start, self.places_of(hashes), hashes, readers, values, weights)
 
     def places_of(self, hashes: Any) -> I64:
-        """Return the indices of names in the cache, new ones if there is room; -1 for names without one."""
+        """Return the indices of names in the cache, new ones if the cache has space; -1 for names without one."""
         return np.array([self._place(int(h)) for h in hashes], np.int64)
 
     def adopt_rows(self, rows: Rows) -> Rows:

@@ -5,7 +5,7 @@ all parts of a kernel), with
 
     k(x, x') = E[Re z_f(x) · conj z_f(x')].
 
-So a product of kernels is a product of complex numbers drawn independently, and a sum puts them side by side.
+So a product of kernels is a product of independent complex numbers, and a sum of kernels concatenates their features.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def features(kernel, row, span, phi, room):  # type: ignore[no-untyped-def]
         return
     first, last = span.first, span.last
     re, im, number = phi[0, first:last], phi[len(phi) - 1, first:last], kernel.parts[0].form
-    if number == PHASE:  # what most models have
+    if number == PHASE:  # most models
         s = room[1][: last - first]
         project(kernel, np.int64(0), row, span, s, room[0])
         set_phases(s, re, im)

@@ -54,7 +54,7 @@ def phases(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-de
 
 @form.member(MULTI_SCALE, allocates=False, error_model="numpy")
 def multi_scale(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
-    """Set z to exp(2πisr): the factors r take turns, each for `run` features, after those of the kept features."""
+    """Set z to exp(2πisr): the factors r alternate, each for `run` features, after the kept features."""
     own, s = kernel.parts[part], room[1][: span.last - span.first]
     project(kernel, part, row, span, s, room[0])
     run = span.block_size if own.shift != 0.0 else 1
@@ -107,7 +107,7 @@ def additive(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-
     for j in range(row.counts[part]):
         omega = entries_along(kernel, part, row, j, span, room[0])
         root = np.float32(math.sqrt(row.values[part, j]))
-        turns = np.float32(math.log(max(row.values[part, j], SMALLEST)) * scale)  # what was rounded to 0 has no root
+        turns = np.float32(math.log(max(row.values[part, j], SMALLEST)) * scale)  # 0 has no logarithm
         for f in range(span.last - span.first):
             c, s = cos_sin_turns(abs(omega[f]) * turns)
             signed = root if omega[f] > np.float32(0.0) else -root

@@ -40,7 +40,7 @@ def read_fields(x: Mapping[Hashable, Any]) -> Fields:
 
 
 def add_fields(known: Fields, read: Fields) -> Fields:
-    """Return the fields with those of an example added while there is room, or `known` itself if none is new."""
+    """Return the fields with those of an example added up to the limit, or `known` itself if none is new."""
     if len(known) >= MOST_NAMES or read.keys() <= known.keys():
         return known
     more = {one: _plain(name) for one, name in read.items() if one not in known and _is_kept(name)}
@@ -48,7 +48,7 @@ def add_fields(known: Fields, read: Fields) -> Fields:
 
 
 def join_fields(known: Fields, more: Fields) -> Fields:
-    """Return the fields of both, while there is room."""
+    """Return the fields of both, up to the limit."""
     new = sorted(one for one in more if one not in known)[: MOST_NAMES - len(known)]
     return {**known, **{one: more[one] for one in new}}
 
@@ -69,7 +69,7 @@ def unpack(names: Sequence[Any], pairs: I64) -> Fields:
     Raises
     ------
     ValueError
-        If these are no fields.
+        If these are not packed fields.
     """
     if not isinstance(names, list) or len(names) > MOST_NAMES:
         raise ValueError(f"expected up to {MOST_NAMES} names as fields, got {names!r:.99}")

@@ -58,14 +58,14 @@ def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_n
     if not names:
         raise InputError("Expected at least one feature, got a data frame without columns")
     table = np.asarray(frame.to_native())
-    if table.dtype.kind in "biuf" and table.ndim == 2 and not directions.plan.transforms:  # a glance for them all
+    if table.dtype.kind in "biuf" and table.ndim == 2 and not directions.plan.transforms:  # one check for all columns
         found = directions.rows(names, np.asarray(table, np.float64))
         if directions.plan.usable(found):
             has_values = ~np.isnan(table).all(axis=0) if table.dtype.kind == "f" else np.ones(len(names), bool)
             used: dict[Hashable, Any] = {name: 0.0 for name, is_one in zip(names, has_values, strict=True) if is_one}
             return found, numeric_names.add_names(numeric, used)
     columns = [frame.get_column(name) for name in names]
-    are_plain = not directions.plan.transforms  # a transform may tell 1 from 1.0
+    are_plain = not directions.plan.transforms  # a transform may distinguish 1 from 1.0
     for name, column in zip(names, columns, strict=True):
         if not (column.dtype.is_numeric() or str(column.dtype) == "Boolean"):
             are_plain &= not _needs_rows(name, column.to_list())
@@ -75,7 +75,7 @@ def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_n
     if len(frame) and not are_plain:
         in_rows = list(zip(*(column.to_list() for column in columns), strict=True))
         found = _examples(directions, names, in_rows)
-        if before is not None and len(numeric.fields or ()) >= MOST_NAMES:  # row by row, there may be no room for all
+        if before is not None and len(numeric.fields or ()) >= MOST_NAMES:  # up to the limit, row by row
             for values in in_rows:
                 before = add_fields(before, read_fields(dict(zip(names, values, strict=True))))
             numeric = numeric._replace(fields=before)

@@ -1,4 +1,4 @@
-"""The features that a function has kept when it was pruned: where they were drawn, and as a tensor of a file."""
+"""The features that a pruned function has kept: their origins, and their tensor in a file."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def add_names(known: NumericNames, x: Mapping[Hashable, Any]) -> NumericNames:
 
 
 def join_names(known: NumericNames, more: NumericNames) -> NumericNames:
-    """Return the names of both, while there is room."""
+    """Return the names of both, up to the limit."""
     fields = known.fields
     if fields is not None and more.fields is not None:
         fields = join_fields(fields, more.fields)

@@ -44,7 +44,7 @@ def without_outliers(rows: Rows) -> Rows:
 
 
 def _medians(values: F64, of: I64, counts: I64) -> F64:
-    """Return the median of each name's values, the lower one of two; `of` tells their names' numbers."""
+    """Return the median of each name's values, the lower one of two; `of` has the index of each value's name."""
     middle = np.cumsum(counts) - counts + (counts - 1) // 2
     found: F64 = values[np.lexsort((values, of))[middle]]
     return found

@@ -88,9 +88,8 @@ def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
     """Return `x` with its strings as indicators, without the values that are missing.
 
     ``{"colour": "red"}`` is ``{"colour=red": 1.0}``. Every kernel can read an indicator: 1 is in the domain of all
-    of them, and a category that is not there counts as 0, like any missing name. So a string works as it would
-    behind a one-hot encoder that knows all categories. ``None``, NaN and ``pandas.NA`` are missing values: the name
-    counts as absent.
+    of them, and an absent category counts as 0, like any missing name. So a string has the effect of a one-hot encoder
+    that knows all categories. ``None``, NaN and ``pandas.NA`` are missing values: the name counts as absent.
 
     Raises
     ------

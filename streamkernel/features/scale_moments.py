@@ -62,7 +62,7 @@ RATHER_NOT = 0.4
 
 @unit(types.void(SCALES, ROWS, types.int64), allocates=False, error_model="numpy")
 def observe_row(scales, rows, i):  # type: ignore[no-untyped-def]
-    """Count row i in the moments; the table has room for its names."""
+    """Add row i to the moments; the table must have space for its names."""
     table, counts = scales.table, scales.counts[0]
     furthest = max(FURTHEST, math.sqrt(counts.taken))
     for j in range(rows.start[i], rows.start[i + 1]):
@@ -123,11 +123,11 @@ def _scale(own, n):  # type: ignore[no-untyped-def]
 
 @unit(types.boolean(SCALES), is_late=True, allocates=False, error_model="numpy")
 def use_moments(scales):  # type: ignore[no-untyped-def]
-    """Put the scales of the moments in use, all of them or those that are off; return whether any has changed.
+    """Use the scales of the moments, all of them or those that differ much; return whether any has changed.
 
-    With k values of mean m and sum of squares M, and zeros, n in all: c = km/n, s² = (M + km²(1 - k/n))/n. The n are
-    the values of a name that is usually there, and all examples for one that is not, whose centre is 0. A spread is no
-    less than what rare values of their size m ask for. In edition 0 the n are all examples.
+    With k values of mean m and sum of squares M, and zeros, n in all: c = km/n, s² = (M + km²(1 - k/n))/n. For a name
+    that is usually present n counts its values; for another, whose centre is 0, all examples. A spread has a lower
+    bound for rare values, in proportion to their size m. In edition 0, n always counts all examples.
     """
     table, counts, changed = scales.table, scales.counts[0], False
     n, early, halve = counts.weight, counts.n <= FIRST, counts.weight >= HORIZON
@@ -162,7 +162,7 @@ def use_moments(scales):  # type: ignore[no-untyped-def]
 
 @compiled(error_model="numpy")
 def observe_rows(scales, rows, first):  # type: ignore[no-untyped-def]
-    """Count rows from the first on; return how many of all are counted, which is less where the table is full."""
+    """Add rows to the moments from `first` on; return how many of all rows are added, fewer if the table is full."""
     out = np.empty(len(rows.values))
     for i in range(first, len(rows.start) - 1):
         if not has_room(scales, scale_row(scales, rows, i, out)):

@@ -39,11 +39,11 @@ SCALE = np.dtype(
         ("squares", "f8"),  # the sum of squared deviations from the mean
         ("centre", "f8"),  # the scale in use
         ("spread", "f8"),
-        ("unit", "f8"),  # what values are divided by
-        ("shift", "f8"),  # what is taken off, so that 0 stays 0 where it has to
+        ("unit", "f8"),  # the divisor of values
+        ("shift", "f8"),  # subtracted, so that 0 stays 0 where it must
         ("present", "f8"),  # values in the moments, with zeros
-        ("far", "f8"),  # values that were far out
-        ("moved", "f8"),  # values that were not as the one before
+        ("far", "f8"),  # outliers
+        ("moved", "f8"),  # values that differed from the previous one
         ("last", "f8"),  # the last value
     ]
 )
@@ -55,9 +55,7 @@ follow from moments."""
 
 
 class ScalesState(NamedTuple):
-    """The counts, and a table of names that are found by their hashes; a row for each of none where nothing is
-    scaled.
-    """
+    """The counts, and a hash table of names and their scales; both are minimal if nothing is scaled."""
 
     counts: Any
     table: Any
@@ -77,7 +75,7 @@ def _bend(z):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False, error_model="numpy")
 def place_of(table, key):  # type: ignore[no-untyped-def]
-    """Return the row of a name, or the empty one where it would be; at most half of them are taken, so there is one."""
+    """Return the row of a name, or an empty row for it; at most half of the rows are occupied, so there is one."""
     last = np.uint64(len(table) - 1)
     row = key & last
     while table[row].key != key and table[row].key != np.uint64(0):
@@ -118,7 +116,7 @@ def scale_row(scales, rows, i, out):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False, error_model="numpy")
 def has_room(scales, new):  # type: ignore[no-untyped-def]
-    """Return whether the table has room for a number of new names."""
+    """Return whether the table has space for a number of new names."""
     names = scales.counts[0].names
     return len(scales.table) == 0 or names == MOST_NAMES or 2 * min(names + new, MOST_NAMES) <= len(scales.table)
 
@@ -133,7 +131,7 @@ def unit_of(c, s):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False, error_model="numpy")
 def use_scale(own, edition, c, s):  # type: ignore[no-untyped-def]
-    """Put a scale in use; a name that is missing counts as its centre, or as 0 where that is all it has been."""
+    """Use a scale; a missing name counts as its centre if it has varied, otherwise as 0."""
     own.centre, own.spread, own.unit = c, s, unit_of(c, s)
     own.shift = 0.0 if edition == BY_COUNTS and s > 0.0 else _bend((0.0 - c) / own.unit)
 
@@ -148,7 +146,7 @@ def rehash(old, new):  # type: ignore[no-untyped-def]
 
 @compiled(error_model="numpy")
 def rescale(table, edition):  # type: ignore[no-untyped-def]
-    """Set what follows from the scales in use."""
+    """Compute the divisors and shifts that follow from the scales in use."""
     for i in range(len(table)):
         if table[i].key != np.uint64(0):
             use_scale(table[i], edition, table[i].centre, table[i].spread)
@@ -175,7 +173,7 @@ def centre_and_unit(scales, key):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False, error_model="numpy")
 def unit_and_slope(scales, key, t):  # type: ignore[no-untyped-def]
-    """Return the divisor of a name's values, and the derivative of the bend where a value comes to t.
+    """Return the divisor of a name's values, and the derivative of the bend at the scaled value t.
 
     Both are 1 where nothing is scaled, and 0 where the name has no scale or does not vary.
     """

@@ -34,39 +34,40 @@ def _columns(edition: int) -> int:
 
 
 class Scales:
-    r"""The scales of a stream's inputs by name, from running moments: what is large and what is small needs no unit.
+    r"""The scales of a stream's inputs by name, from running moments, so that inputs need no common unit.
 
     A value v of a name whose scale is (c, s) becomes
 
         t(v) = q((v - c)/s),   q(z) = z for \|z\| ≤ √3, else sign(z) √3 (1 + log(\|z\|/√3)).
 
-    √3, because a uniform variable is only shifted and divided; beyond it spikes and outliers neither blow up nor
-    vanish. A missing name has no entry, which is as if it had t = 0. What it stands for then, counts decide:
+    With √3 a uniform variable is only shifted and divided, and larger values are compressed, so that spikes and
+    outliers neither dominate nor vanish. A missing name has no entry, which is equivalent to t = 0. The value that it
+    then represents depends on how often the name is present:
 
-    * A name that at least half of the examples have is usually there. c and s are mean and deviation of its
-      values, so that it counts as its mean where it is missing.
+    * A name in at least half of the examples is usually present. c and s are the mean and the deviation of its values,
+      so that a missing value counts as the mean.
     * Others, such as words and the values of strings, are usually absent, which is 0: c = 0, and s is the deviation
-      with absences as zeros, at least 0.6 m/p^¼ where a share p of the examples has values of mean size m. So a value
-      of a string comes to p^¼/0.6 or less: a string as a whole counts about as much as a number, and a rare value
-      less than a frequent one, of which more is known. Zeros among the values of a name that is usually there have
+      with absences as zeros, at least 0.6 m/p^¼ where a share p of the examples has values of mean size m. So the
+      indicator of a string's value is scaled to at most p^¼/0.6: a string as a whole has about as much influence as a
+      number, and a rare value less than a frequent one. Zeros among the values of a name that is usually present have
       the same effect, with 0.6 (1 - p) m/p^¼.
 
-    Moments are those of the whole stream, and from 16,384 examples on mostly of the last 8,192 to 16,384. What is in
-    use changes only when :meth:`use_moments` is called, which `learners.schedule` says when to do: during the first 256
-    examples to what the moments say, later only where s is off by a quarter, or c by a quarter of s. So inputs that
-    are stationary keep their values bit for bit, and inputs that move are followed.
+    Moments are those of the whole stream, and from 16,384 examples on mostly of the last 8,192 to 16,384. The scales in
+    use change only when :meth:`use_moments` is called, on the schedule of `learners.schedule`: during the first 256
+    examples to those of the moments, later only if s differs by a quarter, or c by a quarter of s. So stationary inputs
+    keep their scaled values bit for bit, and the scales follow inputs that drift.
 
-    A value more than 6 s from c is far out, and does not count in the moments while at most a tenth of its name's
-    values are so far out: neither corrupt values nor heavy tails hide what the others do. Where more are, the input has
-    moved, and they count, for at most 10 s, or √n s for n examples. They count, too, where most values are as the one
-    before: then what is far out is all that moves.
+    A value more than 6 s from c is an outlier, which the moments exclude while at most a tenth of its name's values are
+    outliers, so that corrupt values and heavy tails do not hide the others. If there are more, the input has moved:
+    they are included, at a distance of at most 10 s, or √n s for n examples. They are also included if most values
+    equal the previous one, because then outliers are the only variation.
 
     A name that has been constant has t(v) = v/c. A name without a scale, because it is new, has been 0, or because
-    65,536 others have one, has t(v) = q(v)/max(1, 0.6 n^¼), n the examples when scales were taken: as one that one
-    example has had.
+    65,536 others have one, has t(v) = q(v)/max(1, 0.6 n^¼), where n is the number of examples when the scales were
+    taken: the scale of a name in a single example.
 
-    Files written before this rule was there have another one, which their models keep (edition 0): absences are zeros
-    for all names, and t(v) = q((v - c)/s) - q(-c/s), so that t(0) = 0.
+    Models in files from before this rule keep an earlier one (edition 0): absences are zeros for all names, and t(v) =
+    q((v - c)/s) - q(-c/s), so that t(0) = 0.
 
     Attributes
     ----------
@@ -134,13 +135,13 @@ class Scales:
         return twin
 
     def grow(self) -> None:
-        """Make room for more names."""
+        """Enlarge the table for more names."""
         table = np.zeros(2 * len(self.state.table), SCALE)
         rehash(self.state.table, table)
         self.state = self.state._replace(table=table)
 
     def observe(self, rows: Rows) -> None:
-        """Count examples in the moments, except values that are not finite or of usable size.
+        """Add examples to the moments, except values that are not finite or of usable size.
 
         Parameters
         ----------
@@ -160,9 +161,9 @@ class Scales:
         return rows._replace(values=values)
 
     def of_first(self, rows: Rows) -> Scales:
-        """Return the scales of the first examples, which are all that these have observed, in use at once.
+        """Return the scales of the first examples, in use immediately; these scales have observed only them.
 
-        Values that turn out to be absurd are left out of them.
+        Outliers are excluded.
         """
         found, kept = self.copy(), without_outliers(rows)
         if kept is not rows and self.state.counts["edition"][0] == BY_COUNTS:

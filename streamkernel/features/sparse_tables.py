@@ -1,8 +1,8 @@
 """Sparse matrices as rows of examples: an entry that is not stored is a zero, at no cost where zeros add nothing.
 
-Where inputs are taken as they are, a zero is as if the name was absent, to the same bits. Where they are scaled, or
-transformed by the kernel, it is a value like any other: such a matrix is read in blocks of rows that have their zeros,
-up to MOST_NAMES columns. In a wider one, where it would cost too much, an entry that is not stored is an absent name.
+If inputs are neither scaled nor transformed by the kernel, a zero is equivalent to an absent name, to the same bits.
+Otherwise it is a value like any other: such a matrix is read in blocks of rows with their zeros, up to MOST_NAMES
+columns. In a wider matrix, for which this would cost too much, an entry that is not stored is an absent name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Steps of automatic size, which move all blocks of a function; compiled.
 
 A step on one of n blocks that is drawn uniformly moves f, on average over the draws, as a step on all of them that is
-n times shorter. The features of all blocks at x are known once f(x) is, so this mean costs little more than one draw,
-and has none of its variance: a step on one block contracts only below 2/n, one on all blocks below 2.
+n times shorter. The features of all blocks at x are available once f(x) is computed, so this mean costs little more
+than one draw, and has none of its variance: a step on one block contracts only below 2/n, one on all blocks below 2.
 
 In the space of the kernel k̂(x, x') = (1/n) Σ_b φ_b(x)·φ_b(x') of the n blocks, the mean gradient of a batch is
 ∇ = (1/B) Σ g_i k̂(x_i, ·). The step is
@@ -12,8 +12,8 @@ In the space of the kernel k̂(x, x') = (1/n) Σ_b φ_b(x)·φ_b(x') of the n bl
 with the sum over all steps so far: the distance over gradients of Ivgi, Hinder and Carmon (2023), which follows the
 units of the loss, the size of the kernel and of the batch. No step moves f by more than the error e of the batch
 anywhere, that is η ≤ η_most = e/(‖∇‖√k(x, x)), and none is shorter than η_most/√t or η_most/32: f has to leave 0 at
-first, and to follow changes later. ‖f‖² is followed from step to step, ‖f‖² ← ‖f‖² - 2η⟨∇, f⟩ + η²‖∇‖²; n Σ‖α_b‖² would
-count the first steps many times over, whose blocks were few.
+first, and to follow changes later. ‖f‖² is updated at each step, ‖f‖² ← ‖f‖² - 2η⟨∇, f⟩ + η²‖∇‖²; n Σ‖α_b‖² would
+overstate the first steps, which moved few blocks.
 """
 
 from __future__ import annotations

@@ -77,14 +77,14 @@ def _uniform(key, t, n):  # type: ignore[no-untyped-def]
     )
 )
 def choose(state, beta, g, gamma, noise):  # type: ignore[no-untyped-def]
-    """Return the block to update (the number of blocks for a new one), the step, and whether a new one had no room.
+    """Return the block to update (the number of blocks for a new one), the step, and whether the cap refused a new one.
 
     Parameters
     ----------
     state
         The record of :mod:`streamkernel.learners.state`.
     beta
-        The β_k without their common scale, with or without room for more blocks.
+        The β_k without their common scale, with or without spare capacity.
     g
         The mean gradient ḡ.
     gamma
@@ -94,10 +94,10 @@ def choose(state, beta, g, gamma, noise):  # type: ignore[no-untyped-def]
     """
     numbers = state[0]
     blocks, t = numbers.blocks, numbers.steps
-    room = blocks < numbers.most_blocks  # where there is none there is an old block
+    room = blocks < numbers.most_blocks  # at the cap there is an old block
     if numbers.rule == _CDSG:
         if numbers.step_units & AUTOMATIC and t % max(1, blocks * numbers.block_size // FEATURES_PER_STEP) != 0:
-            return _uniform(np.uint64(numbers.rule_key), t, blocks), 0.0, False  # β stays as it is
+            return _uniform(np.uint64(numbers.rule_key), t, blocks), 0.0, False  # β is unchanged
         k, eta = longest_checked_step(beta[:blocks], numbers.scale, g, gamma, noise)
         if eta > gamma:
             return k, min(eta, numbers.max_step_ratio * gamma), False

@@ -36,15 +36,15 @@ class ExpandedFunction(Learner):
     kernel
         The kernel k. Bandwidths that are pending count as 1.
     loss, rule, step
-        What is minimised, which coordinate a step takes, and how far it goes.
+        The loss to minimise, the rule that chooses the block of a step, and the step size.
     per_k_xx
-        Whether γ is in units of 1/k(x, x): a step then moves f as far with every kernel.
+        Whether γ is in units of 1/k(x, x): a step then moves f by the same amount with every kernel.
     epsilon
         ε of the preconditioner (1/B) Σ φ_k(x_i) φ_k(x_i)ᵀ + εI of the block that a step moves; 0 for none.
     block_size
         Features in a block, F.
     max_features
-        Hard cap on the number of features; ``None`` lets the rule grow without end.
+        Hard cap on the number of features; with ``None`` the rule may add features without end.
     batch_size
         Examples in a step, B.
     l2
@@ -52,17 +52,17 @@ class ExpandedFunction(Learner):
     columns
         Outputs of f.
     average
-        What :meth:`scores` gives: ``averaging.LAST``, f; ``AVERAGE``, f̂_t = (1/t) Σ f_i; or a ``MIXTURE`` of f with an
-        average that forgets the first steps.
+        The function that :meth:`scores` evaluates: ``averaging.LAST``, f; ``AVERAGE``, f̂_t = (1/t) Σ f_i; or a
+        ``MIXTURE`` of f with an average that forgets the first steps.
     intercept
-        What f has added to it: ``state.NOTHING``; the running ``MEAN`` of the targets; ``LEARNED``, a constant that
-        every step moves as it moves f; or ``MARGIN``, a threshold -τ that is learned with f (Dai et al. 2014,
+        The constant that is added to f: ``state.NOTHING``; the running ``MEAN`` of the targets; ``LEARNED``, a constant
+        that every step moves as it moves f; or ``MARGIN``, a threshold -τ that is learned with f (Dai et al. 2014,
         section 4, novelty detection, where ν is `l2`).
     per_error
         Whether γ is in units of the running mean of the absolute error, and at most 1/λ.
     automatic
-        Whether a step moves all blocks, as far as the gradients so far say; γ is then that of an intercept that is
-        learned and of the check of CDSG.
+        Whether a step moves all blocks, by a size that follows from the gradients so far; γ is then the step size of a
+        learned intercept and of the check of CDSG.
     cache_bytes
         Memory for cached directions.
     seed
@@ -160,7 +160,7 @@ class ExpandedFunction(Learner):
 
     @property
     def beta(self) -> F64:
-        """β without its scale, shape (blocks, columns), with room for more blocks."""
+        """β without its scale, shape (blocks, columns), with spare capacity."""
         return self._arena["beta"]  # type: ignore[no-any-return]
 
     @property
@@ -200,7 +200,7 @@ class ExpandedFunction(Learner):
         directions, memory = self.directions, self._arena.memory
         if self._columns > 1:
             return self._scores_event(x, numeric)
-        if type(x) is FAST:  # what most events are
+        if type(x) is FAST:  # most events
             score = single_event.score_event.call(memory, directions.store.table, directions.last.memory, id(x))
             if score == score:
                 return score

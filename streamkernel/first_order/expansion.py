@@ -118,7 +118,7 @@ class FirstOrderLearner(StoredExpansion):
         Raises
         ------
         InputError
-            If a value is not finite or too large, or the steps have diverged. The rows before are learned, or wait.
+            If a value is not finite or too large, or the steps have diverged. Earlier rows are learned or buffered.
         """
         if read is not None:
             read[:] = rows.values
@@ -177,7 +177,7 @@ class FirstOrderLearner(StoredExpansion):
             raise RefusedError(row, self._divergence_error(y[row]))
 
     def _reserve(self, blocks: int) -> None:
-        """Make room for a number of blocks."""
+        """Allocate a number of blocks."""
         self.directions.reserve(blocks)
         old, width = self._arena, self.directions.width
         if blocks <= len(old["beta"]):
@@ -197,15 +197,15 @@ class FirstOrderLearner(StoredExpansion):
         self.numbers["closed"] = 0
 
     def with_column(self) -> FirstOrderLearner:
-        """Return a copy with room for one more class; a function of two classes in one column becomes one of three.
+        """Return a copy for one more class; a function of two classes in one column becomes one of three.
 
-        This function learns no event any more until :meth:`open` is called.
+        This function learns no single event until :meth:`open` is called.
         """
         old = self._arena.copy(single_event.close)
         numbers = self._with_column(old["numbers"][0])
         coef, beta = coefficients.with_column(old["coef"], old["beta"], self._split() if self._is_binary else None)
         numbers["squared_norm"] = np.square(coef[:, : numbers["columns"]]).sum()
-        if self._is_binary:  # two scores stand for the one of before
+        if self._is_binary:  # two scores replace one
             numbers["distance2"] *= np.square(self._split()).sum()
             numbers["gradient_sum"] *= 2.0
         twin = self._twin(self.directions)
@@ -216,7 +216,7 @@ class FirstOrderLearner(StoredExpansion):
     def with_functions(self, functions: F64, kept: I64 | None = None, distance2: float | None = None) -> dict[str, Any]:
         """Return the tensors for :meth:`restore` with these functions, of the kept features if these are given.
 
-        `distance2` is ‖f‖² if it is known otherwise than from the coefficients.
+        `distance2` is ‖f‖², if it is not to be computed from the coefficients.
         """
         blocks = self.n_blocks if kept is None else (len(kept) - 1) // self.block_size
         numbers = self.numbers.copy()

@@ -50,9 +50,9 @@ def _precondition(phi, epsilon, g, a):  # type: ignore[no-untyped-def]
 def pull_of_intercept(phi, epsilon, mean_k_xx, g):  # type: ignore[no-untyped-def]
     """Return the mean derivative by which a learned intercept moves beside blocks whose steps are preconditioned.
 
-    A step moves the blocks by about g_i/(k(x_i, x_i)/B + ε) for each example. With other weights the intercept would
-    minimise another sum than the blocks do, and each would undo what the other does, ever further. With ε at least
-    the mean of k(x, x)/B, which is the error of a covariance over B examples, the weights are at most 2.
+    A step moves the blocks by about g_i/(k(x_i, x_i)/B + ε) for each example. With other weights the intercept and the
+    blocks would minimise different sums, and each would undo the steps of the other, with growing amplitude. With ε at
+    least the mean of k(x, x)/B, which is the error of a covariance over B examples, the weights are at most 2.
     """
     batch = phi.shape[1]
     found = 0.0

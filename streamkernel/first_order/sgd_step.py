@@ -92,7 +92,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     is_gathered = is_automatic and batch > 1
     if is_gathered:
         automatic_step.clear(min(numbers.blocks + 1, numbers.most_blocks), size, room.total)
-    # 1. the scores and the gradients; what cannot be learned is refused before anything changes
+    # 1. the scores and the gradients; an unusable example is refused before anything changes
     bound = numbers.loss_bound if bounded else numbers.gradient_bound
     loss, largest, squares, total, most_weight, log_odds = 0.0, 0.0, 0.0, 0.0, 0.0, numbers.log_odds
     added, error_scale, square, fourth = numbers.offset, numbers.error_scale, numbers.mean_square, numbers.mean_fourth
@@ -143,9 +143,9 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     # it is in units of k(x, x)², as ḡ and β are of a kernel of size 1
     if numbers.k_xx > 0.0:
         square, fourth, largest = numbers.k_xx, numbers.k_xx**2, numbers.k_xx
-    offset_gamma = gamma if is_automatic else 0.0  # γ is as the loss wants it, and there is no λ for an intercept
+    offset_gamma = gamma if is_automatic else 0.0  # γ is in units of the loss, and an intercept has no λ
     if numbers.step_units & PER_K_XX and largest > 0.0:
-        if numbers.intercept == MARGIN:  # f and τ are of the size of k(x, x), whatever it is
+        if numbers.intercept == MARGIN:  # f and τ are in units of k(x, x)
             offset_gamma = gamma * max(square, largest)
         else:
             gamma /= max(square, largest)
@@ -234,7 +234,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
                 vectors.add(coef[panel, columns + c, part, offset : offset + size], change, numbers.scale_sum)
             vectors.move(coef[panel, c, part, offset : offset + size], change)
     numbers.scale_sum += _weight(numbers.averaging, numbers.steps + 1.0) * numbers.scale
-    # 5. the counters, and what the dashboard shows
+    # 5. the counters, and the values that the dashboard shows
     if not is_automatic:
         numbers.squared_norm += vectors.tree_sum(u.reshape(-1))
     numbers.examples += batch

@@ -44,7 +44,7 @@ def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: 
     kept
         The features that it has kept.
     width, panels
-        Features in a panel, and panels that there is room for.
+        Features in a panel, and the capacity in panels.
     average
         Whether the sums for the average are kept.
     """
@@ -181,7 +181,7 @@ def learn_event(memory, cache, record, x, y, w, gamma):  # type: ignore[no-untyp
 
 @compiled
 def close(old):  # type: ignore[no-untyped-def]
-    """Return a copy of an arena, and close the arena: it learns no event any more, so none is lost.
+    """Return a copy of an arena, and close the arena: it learns no further event, so none is lost.
 
     The copy is closed if the arena was.
     """

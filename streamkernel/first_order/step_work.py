@@ -16,8 +16,8 @@ from streamkernel.learners.state import (
 
 
 class StepWork(NamedTuple):
-    """Room for a step: that of an evaluation, the mean gradient, what the preconditioner needs, and the move of all
-    blocks where a step moves them and has more than one example.
+    """Work arrays of a step: those of an evaluation, the mean gradient, those of the preconditioner, and the move of
+    all blocks, for steps that move all blocks and have more than one example.
     """
 
     evaluation: ScoringRoom
@@ -34,7 +34,7 @@ STEP_WORK = types.NamedTuple(
 
 @inlined
 def step_workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
-    """Return room to take steps on rows."""
+    """Return work arrays to take steps on rows."""
     numbers, coef = state.numbers[0], state.coef
     batch = numbers.batch_size if numbers.ridge > 0.0 else 0
     panels = len(coef) if numbers.step_units & AUTOMATIC and numbers.batch_size > 1 else 0

@@ -17,7 +17,7 @@ from streamkernel.learners import averaging, state
 
 
 class StoredExpansion(ExpandedFunction):
-    """A function whose examples may wait for a batch, as files hold it.
+    """A function with its buffered examples, as files store it.
 
     Parameters are those of :class:`~streamkernel.first_order.expanded_function.ExpandedFunction`.
     """
@@ -44,7 +44,7 @@ class StoredExpansion(ExpandedFunction):
         return self.examples + len(self.pending)
 
     def _starts_to_average(self, tensors: Mapping[str, Any]) -> bool:
-        """Return whether a file is from before averages were mixed in, so that one starts now."""
+        """Return whether a file has no average, because it is older than these, so that one starts now."""
         has_mixture = self.numbers["averaging"] == averaging.MIXTURE
         return bool(has_mixture and np.shape(tensors.get("coef", ()))[1:2] == (self.columns,))
 
@@ -73,7 +73,7 @@ class StoredExpansion(ExpandedFunction):
         Raises
         ------
         ValueError
-            If a tensor is missing, does not fit, or holds what no function learns.
+            If a tensor is missing, does not fit, or has values that no function can learn.
         """
         learned = self._read_learned(tensors)
         blocks = int(learned["blocks"])

@@ -1,7 +1,7 @@
-"""Averages of the functions f_1, f_2, ... that the steps lead to, and the share that they have in predictions.
+"""Averages of the iterates f_1, f_2, ..., and the share of an average in predictions.
 
-The plain average weighs all alike, as the theory has it. Beside steps of automatic size there is one that weighs f_t
-by t(t + 1)(t + 2)/6, so that it forgets the first steps (Shamir and Zhang, "Stochastic Gradient Descent for Non-smooth
+The plain average weighs all iterates equally, as in the theory. With steps of automatic size, another one weighs f_t by
+t(t + 1)(t + 2)/6, so that it forgets the first steps (Shamir and Zhang, "Stochastic Gradient Descent for Non-smooth
 Optimization", 2013, with η = 3), and a prediction is f + v (f̂ - f). The share v of the average follows from the losses
 ℓ that both have had on the last examples, in units of the running loss:
 

@@ -29,15 +29,15 @@ class Learner:
     """The directions, the loss, and the scalar state that `streamkernel.learners.state` names.
 
     What is learned changes in two ways only: in one compiled call that holds the interpreter's lock, or in one
-    assignment of something that was built separately. So another thread may predict at any time, and an exception or a
-    signal leaves the function as it was before an example or as it is after it. Where several such changes follow
-    from one example, :meth:`finish` makes those that are still missing; learning and saving call it first.
-    Learning, saving and copying take turns, which is the business of the estimator.
+    assignment of a new state that was built separately. So another thread may predict at any time, and an exception or
+    a signal leaves the function as it was before an example or as it is after it. Where several such changes follow
+    from one example, :meth:`finish` makes those that are still missing; learning and saving call it first. The
+    estimator ensures that learning, saving and copying do not overlap.
 
     Parameters
     ----------
     loss, step
-        What is minimised, and the step size.
+        The loss to minimise, and the step size.
     block_size, most_blocks
         Features in a block, and cap on the blocks.
     batch_size
@@ -183,7 +183,7 @@ class Learner:
         Raises
         ------
         InputError
-            If a value is not finite or too large, or the steps have diverged. The rows before are learned, or wait.
+            If a value is not finite or too large, or the steps have diverged. Earlier rows are learned or buffered.
         """
         raise NotImplementedError
 
@@ -192,7 +192,7 @@ class Learner:
         return False
 
     def learn_events(self, xs: list[dict[Hashable, Any]], y: F64, largest: float) -> tuple[F64, F64]:
-        """Score and learn the first examples as far as one compiled call can: here none."""
+        """Score and learn as many of the first examples as one compiled call can: here none."""
         return np.empty((0, self.columns)), np.empty((0, 0))
 
     def learn_again(self, rows: Rows, y: F64, scales: Any = None) -> None:
@@ -269,7 +269,7 @@ class Learner:
         Raises
         ------
         ValueError
-            If it is not what can be learned.
+            If no function can have learned it.
         """
         ints = tensor_file.require_tensor(state.pad_tensors(tensors), "ints", np.int64, (len(state.LEARNED_INTS),))
         reals = tensor_file.require_tensor(state.pad_tensors(tensors), "reals", np.float64, (len(state.LEARNED_REALS),))

@@ -14,8 +14,7 @@ _num_threads = 1
 def set_num_threads(n: int) -> None:
     """Let `predict_many`, `predict_proba_many` and the like use up to `n` threads, in this process.
 
-    One is the default. The predictions have the same bits with any number. Learning is one event after the other, in
-    one thread.
+    One is the default. The predictions have the same bits with any number. Learning is sequential, in one thread.
 
     Parameters
     ----------

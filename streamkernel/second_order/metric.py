@@ -1,15 +1,14 @@
 """The metric of new groups: the average gradient outer product of f.
 
-What f has learned says in which directions it changes,
+The gradients of f show in which directions it changes,
 
     M = (1/N) Σ_i ∇f(x_i) ∇f(x_i)ᵀ
 
-over the scaled inputs of every fourth example since the last look; of several outputs, each example takes the next
-one. A group that begins in this metric has random directions ω' = M^½ ω instead of ω, with M of the trace of the
+over the scaled inputs of every fourth example since the last check; with several outputs, each example uses the next
+one. A group that starts in this metric has random directions ω' = M^½ ω instead of ω, with M scaled to the trace of the
 identity, so that the distance of two examples is ‖M^½(x - x')‖ (Radhakrishnan, Beaglehole, Pandit and Belkin,
 "Mechanism for feature learning in neural networks and backpropagation-free machine learning models", Science 2024).
-Since ω'ᵀx = ωᵀ(M^½x), it is the row that is brought into the metric: directions, their seeds and their cache are those
-of all groups.
+Since ω'ᵀx = ωᵀ(M^½x), only the row is transformed: all groups share the directions, their seeds and their cache.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ class Metric(NamedTuple):
     Attributes
     ----------
     counts
-        Names that are known, and gradients in the sums.
+        The number of known names, and of gradients in the sums.
     names, slots
-        Hashes of the names, and their places in the cache of directions.
+        Hashes of the names, and their indices in the cache of directions.
     keys, at
         The table of :mod:`streamkernel.second_order.name_table` that finds the number of a name.
     sums
@@ -61,7 +60,7 @@ class Metric(NamedTuple):
     roots
         M^½ of each group, shape (groups, names, names).
     sensitivities, totals
-        How much f changes along each name, as :mod:`streamkernel.second_order.sensitivity_state` says.
+        How much f changes along each name, as :mod:`streamkernel.second_order.sensitivity_state` describes.
     """
 
     counts: I64
@@ -87,7 +86,7 @@ METRIC = types.NamedTuple(
 
 
 class MetricRoom(NamedTuple):
-    """Room for a row in a metric: its entries, and their values in the order of the metric's names."""
+    """Work arrays for a row in a metric: its entries, and their values in the order of the metric's names."""
 
     row: Entries
     values: F64
@@ -98,7 +97,7 @@ METRIC_ROOM = types.NamedTuple([ENTRIES, types.float64[::1]], MetricRoom)
 
 @inlined
 def metric_room(longest):  # type: ignore[no-untyped-def]
-    """Return room for rows of at most `longest` entries."""
+    """Return work arrays for rows of at most `longest` entries."""
     return MetricRoom(entries_room(1, longest + MOST_NAMES), np.empty(MOST_NAMES))
 
 
@@ -112,7 +111,7 @@ def number_of(metric, name):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def number_for(metric, name, slot):  # type: ignore[no-untyped-def]
-    """Return the number of a name, a new one if there is room, or -1."""
+    """Return the number of a name, a new one below the limit, or -1."""
     number, known = number_of(metric, name), metric.counts[NAMES]
     if number >= 0 or known == MOST_NAMES:
         return number
@@ -125,7 +124,7 @@ def number_for(metric, name, slot):  # type: ignore[no-untyped-def]
 
 @unit(types.void(ENTRIES, METRIC, types.int64, METRIC_ROOM), allocates=False)
 def transform(row, metric, g, room):  # type: ignore[no-untyped-def]
-    """Set `room` to M^½x in the metric of group g, first of the names that it has; others stay as they are."""
+    """Set `room` to M^½x in the metric of group g: first the names of the metric, then the others, unchanged."""
     known, root, x, out = metric.known[g], metric.roots[g], room.values, room.row
     for a in range(known):
         x[a] = 0.0
@@ -172,17 +171,17 @@ def of_names(names: U64, groups: int) -> Metric:
 
 
 def with_places(metric: Metric, directions: Directions) -> Metric:
-    """Return the metric with the places of names in another cache."""
+    """Return the metric with the indices of names in another cache."""
     slots, n = metric.slots.copy(), int(metric.counts[NAMES])
     slots[:n] = directions.places_of(metric.names[:n])
     return metric._replace(slots=slots)
 
 
 def root_of(metric: Metric, unexplained: float) -> F64 | None:
-    """Return M^½, of the trace of the identity; ``None`` if nothing is known of it, or there are too many names.
+    """Return M^½, of the trace of the identity; ``None`` without gradients or with too many names.
 
-    What f does not explain of the targets is noise to it, and to its gradients: for a share s of the loss that is
-    unexplained, M is (1 - s³) M + s³I, so that nothing is made of noise alone.
+    The part of the targets that f does not explain is noise in f and in its gradients. For an unexplained share s of
+    the loss, M is replaced by (1 - s³) M + s³I, so that noise alone makes no metric.
     """
     n = int(metric.counts[NAMES])
     sums = metric.sums[:n, :n]
@@ -261,7 +260,7 @@ def differs(metric: Metric, g: int, root: F64) -> bool:
 
 
 def with_groups(metric: Metric, begun: list[int], ended: list[int], root: F64 | None) -> Metric:
-    """Return the metric after some groups have ended and others begin in M^½."""
+    """Return the metric after some groups have ended and others start in M^½."""
     known = metric.known.copy()
     known[ended] = 0
     if root is not None:

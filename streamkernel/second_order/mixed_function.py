@@ -46,7 +46,7 @@ class MixedFunction(Learner):
     kernel
         The kernel k. Bandwidths that are pending count as 1.
     loss
-        What is minimised; it must have a second derivative.
+        The loss to minimise; it must have a second derivative.
     step
         γ of the constant steps, in units of 1/k(x, x).
     joint
@@ -56,8 +56,8 @@ class MixedFunction(Learner):
     batch_size
         Examples in a Newton step, B; 1 for a number that grows from 8 to 64.
     forgetting
-        What the Newton steps keep of the past at each example; 1 keeps all; ``None`` to keep all, and to have groups
-        that forget, which say where the past misleads (`streamkernel.second_order.recency`).
+        The factor of the past in the Newton steps at each example; 1 forgets nothing. ``None`` is 1 with additional
+        groups that forget, which detect a misleading past (`streamkernel.second_order.recency`).
     has_metric
         Whether new groups may draw their features in a metric that is learned.
     is_linear
@@ -120,7 +120,7 @@ class MixedFunction(Learner):
         self._live = self._first(directions, np.array([self._new_numbers(directions.plan, columns, intercept)]))
 
     def _first(self, directions: Directions, like: Any) -> Arrangement:
-        """Return the state, before its first example, of a function with as many records."""
+        """Return the state of an untrained function with as many targets and columns."""
         columns, targets, intercept = int(like[0]["columns"]), len(like), int(like[0]["intercept"])
         numbers = np.repeat(np.array([self._new_numbers(directions.plan, columns // targets, intercept)]), targets)
         numbers["columns"] = columns
@@ -210,7 +210,7 @@ class MixedFunction(Learner):
         """The weight in f of functions that take Newton steps, of those that take constant ones, of the level, of
         linear ones, and of the nearest neighbours; of several targets the mean.
 
-        Where the stream moves, the constant steps gain.
+        Where the stream drifts, the share of constant steps grows.
         """
         state = self._live.state
         weights, linear = state.weights.reshape(len(state.numbers), -1).mean(axis=0), state.linear
@@ -262,7 +262,7 @@ class MixedFunction(Learner):
                 if not self._is_private:
                     function, scaling = evaluation.copy_for_prediction(function, known)
                 self._evaluate(partial(evaluation.evaluate_copy, function, scaling, kernel), rows, out)
-            if live is self._live and (scales is None or known is scales.state):  # or one of them is of another time
+            if live is self._live and (scales is None or known is scales.state):  # else one has changed
                 return out
 
     def derivatives(self, row: Rows, scales: Scales | None = None) -> F64:
@@ -270,7 +270,7 @@ class MixedFunction(Learner):
         return derivatives(self._live, NOT_SCALED if scales is None else scales.state, row)
 
     def scores_of_others(self, rows: Rows) -> F64:
-        """Return the scores of the functions that are no groups', but the level, at rows that need no scales, shape
+        """Return the scores of the functions other than the groups' and the level, at rows that need no scales, shape
         (rows, functions, columns).
         """
         function = self._live.state

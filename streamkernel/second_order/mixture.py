@@ -48,9 +48,9 @@ class SecondOrderLearner(StoredMixture):
     """
 
     def start_over(self, kernel: Kernel, rows: Rows) -> SecondOrderLearner:
-        """Return an untrained function of the same parameters, except for v, with other bandwidths.
+        """Return a function of the same parameters with other bandwidths, untrained except for v.
 
-        `rows` decide λ. v was learned from predictions that the functions made before they saw an example.
+        `rows` determine λ. v was learned from predictions that the functions made before they learned an example.
         """
         twin = self._twin()
         twin._kernel = kernel
@@ -89,7 +89,7 @@ class SecondOrderLearner(StoredMixture):
         self.learn(row, np.array([y], np.float64))
 
     def learn_alone(self, row: Rows, y: float | F64, scales: Scales | None = None) -> bool:
-        """Learn from one row in one compiled call, if nothing follows from it; return whether it was learned."""
+        """Learn from one row in one compiled call, if no other change follows; return whether it was learned."""
         if self.is_unfinished or self._is_private:
             return False
         live, scaling = self._live, NOT_SCALED if scales is None else scales.state
@@ -119,14 +119,14 @@ class SecondOrderLearner(StoredMixture):
         scales
             The scales to bring the values to; ``None`` to take values as they are.
         read
-            Is set to the values as they are scaled, of the rows that are learned.
+            Set to the scaled values of the rows that are learned.
         is_new
-            Whether the scales and the weights v, too, learn from the examples.
+            Whether the scales and the weights v also learn from the examples.
 
         Raises
         ------
         InputError
-            If a value is not finite or too large, or the steps have diverged. The rows before are learned.
+            If a value is not finite or too large, or the steps have diverged. Earlier rows are learned.
         """
         self.finish()
         n, done = len(y), 0
@@ -260,9 +260,9 @@ class SecondOrderLearner(StoredMixture):
             self._live = new
 
     def with_column(self) -> SecondOrderLearner:
-        """Return a copy with room for one more class; a function of two classes in one column becomes one of three.
+        """Return a copy for one more class; a function of two classes in one column becomes one of three.
 
-        v remembers fewer examples from then on: functions that follow what moves know the new class first.
+        v represents fewer examples from then on, because functions that adapt fast learn the new class first.
         """
         twin = self._twin()
         numbers = np.array([self._with_column(self.numbers)])
@@ -280,6 +280,6 @@ class SecondOrderLearner(StoredMixture):
         return twin
 
     def adopt_linear(self, other: SecondOrderLearner) -> None:
-        """Take over the linear functions of another function, which must not be used any more."""
+        """Take over the linear functions of another function, which must not be used afterwards."""
         live = self._live
         self._live = live._replace(state=live.state._replace(linear=other.arrays.linear))

@@ -92,16 +92,16 @@ def restore(
     empty
         The mixture before its first example.
     arranger, kernel
-        What arranges its groups, and the kernel of single blocks.
+        The arranger of its groups, and the kernel of single blocks.
     longest_batch
         Examples in a Newton step at most.
     to_learn
-        Whether it is to learn, or only to predict.
+        Whether it will learn, or only predict.
 
     Raises
     ------
     ValueError
-        If a tensor is missing, does not fit, or holds what no function learns.
+        If a tensor is missing, does not fit, or has values that no function can learn.
     """
     shapes = {name: getattr(empty.state, own).shape for name, own in _NAMES.items()}
     if not linear_files.has_linear(tensors) and "bounds" in tensors:  # one of 0.1

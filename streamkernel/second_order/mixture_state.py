@@ -1,4 +1,4 @@
-"""The arrays of a mixture as compiled code reads them, and the position of each group in them."""
+"""The arrays of a mixture in the layout of compiled code, and the position of each group in them."""
 
 from __future__ import annotations
 
@@ -56,22 +56,22 @@ class MixtureState(NamedTuple):
     factor
         R of each group, shape (n, n), upper triangular, RᵀR = A.
     rows
-        √ℓ''φ of the examples that A does not hold yet, shape (room, n) each.
+        √ℓ''φ of the examples that are not in A yet, shape (capacity, n) each.
     span
-        The least and the largest value seen of each target, where f is added to their mean; of a file that does not say
-        them, so far apart that no prediction is bounded.
+        The smallest and the largest value of each target so far, if f is added to the mean of the targets; after a file
+        without them, so far apart that no prediction is bounded.
     metric
         The metric that larger groups draw their features in.
     sums
         Σ ℓ'φ over them, shape (columns, n) for each group.
     change
-        What the step that is worked on subtracts from w, once it is done, shape (columns, n) for each group.
+        The amount that the step in progress will subtract from w, shape (columns, n) for each group.
     panels
-        √ℓ''φ of its examples, a group's columns in panels as wide as a tile, shape (panels, room, width).
+        √ℓ''φ of its examples, a group's columns in panels as wide as a tile, shape (panels, capacity, width).
     linear
         The linear functions, and recent examples.
     kept
-        What the Newton steps of each group keep of the past at each example, shape (groups,).
+        The factor of the past in the Newton steps of each group at each example, shape (groups,).
     recent
         Sums of the losses of the functions by Newton steps since groups were compared, and half of those before.
     sketch
@@ -105,8 +105,8 @@ class MixtureState(NamedTuple):
 
 
 class Mixer(NamedTuple):
-    """What the mixture itself has learned, as :class:`MixtureState` says, and room for a step: four rows of as many
-    numbers as there are columns and functions.
+    """The learned weights of the mixture, as :class:`MixtureState` describes, and work arrays of a step: four rows of
+    as many numbers as there are columns and functions.
     """
 
     weights: F64
@@ -116,8 +116,8 @@ class Mixer(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Of a group of n outputs: the factor, its functions, what waits for a step and what one works on, as
-    :class:`MixtureState` says.
+    """The arrays of a group of n outputs: the factor, its functions, the buffered examples and the step in progress, as
+    :class:`MixtureState` describes.
     """
 
     factor: F32
@@ -188,7 +188,7 @@ def group_of(state, g):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def first_weight(state, c):  # type: ignore[no-untyped-def]
-    """Return where v of the target begins that column c belongs to."""
+    """Return the index of the first v of the target that column c belongs to."""
     targets = len(state.numbers)
     return c // (state.numbers[0].columns // targets) * (len(state.weights) // targets)
 
@@ -202,7 +202,7 @@ def per_unit(state, c):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def outputs_of(numbers, layout, blocks):  # type: ignore[no-untyped-def]
-    """Return how many outputs there are up to the last one that a group has, or up to a number of blocks."""
+    """Return the number of outputs up to the last one of any group, and at least that of a number of blocks."""
     most = blocks * numbers.components * numbers.block_size
     for g in range(len(layout)):
         most = max(most, layout[g, FIRST] + layout[g, COUNT])

@@ -22,7 +22,7 @@ def row_of(keys, key):  # type: ignore[no-untyped-def]
 
 @compiled
 def index(keys, at, names, first, n):  # type: ignore[no-untyped-def]
-    """Enter the names of the places ``first <= place < n``."""
+    """Add the names at the indices ``first <= i < n``."""
     for place in range(first, n):
         row = row_of(keys, names[place])
         keys[row], at[row] = names[place], place

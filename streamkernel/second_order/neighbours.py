@@ -6,7 +6,7 @@ With the k nearest of the last `WINDOW` examples, at the distances d_i and of th
     f = c Σ ω_i (y_i - ȳ),      or of classes      f_y = g_y - Σ_z g_z/C,   g_y = c log(k Σ_{y_i = y} ω_i + 1/2)
 
 where ȳ is the offset of the mixture. Two classes in one column have g_1 - g_0. Where each class is learned against
-the rest f_y is twice that, so that the scores of two classes keep their order when a third one comes.
+the rest f_y is twice that, so that the scores of two classes keep their order when a third class is added.
 
 Distances are between the inputs as the features read them, over the names that have the first places among those of
 the linear functions (:mod:`streamkernel.second_order.linear`).

@@ -80,7 +80,7 @@ def weigh(state, layout, own, f, out, targets, w):  # type: ignore[no-untyped-de
 
         A ← A + w Σ_c ℓ''_c f_c f_cᵀ,   v ← v - w A⁻¹ Σ_c ℓ'_c f_c
 
-    and, once in as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them. Where s² exceeds its
+    and, once per as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them. Where s² exceeds its
     maximum so far, λI in A grows as much: the first targets are a poor estimate of it. f_k counts as 0 while a group is
     new.
     """
@@ -138,7 +138,7 @@ def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]
     mixer, weights
         R with RᵀR = A, and v.
     gone
-        The functions.
+        The functions that are removed.
     pull
         Their entries of A from then on.
     """

@@ -42,7 +42,7 @@ def unexplained_share(least: float, nothing: float) -> float:
     Parameters
     ----------
     least, nothing
-        The least running loss of a function, and that of f = 0.
+        The smallest running loss of a function, and that of f = 0.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def of_new_group(prior: float, unexplained: float) -> float:
     prior
         λ of the single block of the same bandwidth.
     unexplained
-        The share of the loss that is still there.
+        The unexplained share of the loss.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Groups that forget, each with the features of a single block, and the detection of a misleading past.
 
-Such a group takes the Newton steps of the block with A fading, so that it knows of recent examples only. On a stream
-that is stationary the block, which forgets nothing, does better. Where a group that forgets does clearly better, the
-past misleads: then all single blocks are reset, and larger groups that it beats end, so that what comes after is as
-in a model that begins there.
+Such a group takes the Newton steps of the block with A fading, so that it represents recent examples only. On a
+stationary stream the block, which forgets nothing, has the lower loss. Where a forgetting group has a clearly lower
+loss, the past is misleading: all single blocks are reset, and larger groups with a higher loss end, so that learning
+continues as in a new model.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def misled_groups(seen: int, table: I64, outputs: I64, losses: F64, forgetting: 
     losses
         Sums of the recent losses of their Newton steps.
     forgetting
-        How many forget.
+        Number of groups that forget.
 
     Examples
     --------

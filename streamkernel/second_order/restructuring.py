@@ -65,7 +65,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
 def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: Sequence[int]) -> Arrangement:
     """Return the mixture in which these groups are reset: Newton steps of single blocks do, larger groups end.
 
-    What is looked at, and when, is from then on as in a model that begins.
+    From then on, checks are made as in a new model.
     """
     table, alone, seen = now.table.copy(), len(arranger.alone), int(now.state.numbers[0]["examples"])
     begun, ended = [g for g in groups if g < alone], [g for g in groups if g >= alone]
@@ -95,8 +95,8 @@ def _rearrange(
     lambdas: F64,
     own: Metric,
 ) -> Arrangement:
-    """Return the mixture with the groups that are kept, without what it knew of some that take Newton steps, and of
-    some that take constant ones.
+    """Return the mixture with the kept groups; the losses and weights of some functions, by Newton steps and by
+    constant ones, are reset.
     """
     function, numbers, targets = now.state, now.state.numbers, len(now.state.numbers)
     sizes = numbers["error_scale"] if numbers[0]["intercept"] == state.MEAN else np.ones(targets)

@@ -5,7 +5,7 @@ probability that depends on its ridge leverage (Cohen, Musco and Pachocki, "Onli
 
     p = min(1, max(1/4, 4 xᵀA⁻¹x))
 
-and divided by √p, so that the expected sum Σ ℓ''φφᵀ is that of all rows. A row in a direction that A does not know is
+and divided by √p, so that the expected sum Σ ℓ''φφᵀ is that of all rows. A row in a direction without weight in A is
 always added, so that the step does not exceed its target. An added row contributes at most a quarter of what A holds in
 its direction, or four times its own square. The gradient always includes all examples.
 

@@ -1,7 +1,7 @@
 """Mean squared derivatives of f, collected with the gradients of a metric and of the linear functions; compiled.
 
-The derivative along a name is that of f by its value, in units of the scale in use: how much f changes for each
-deviation of the name. Importances are made of its mean square.
+The derivative along a name is that of f by its value, in units of the scale in use: how much f changes per deviation of
+the name. Importances are computed from its mean square.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streamkernel.second_order.sensitivity_state import MOST_NAMES, NAMES, WEIGH
 
 @inlined(allocates=False)
 def _linear_slope(state, key, c, divisor):  # type: ignore[no-untyped-def]
-    """Return how much the linear functions' part of f_c changes for each deviation of a name."""
+    """Return how much the linear functions' part of f_c changes per deviation of a name."""
     linear, base, total = state.linear, 2 * len(state.layout) + 1, 0.0
     row = row_of(linear.keys, key)
     if linear.keys[row] != key:
@@ -42,9 +42,7 @@ def _linear_slope(state, key, c, divisor):  # type: ignore[no-untyped-def]
     error_model="numpy",
 )
 def observe(state, kernel, scales, row, gradient, c, since):  # type: ignore[no-untyped-def]
-    """Count ∇f_c at a row, by what is read of its names; at the first one after a look, `since` examples, all before
-    counts half.
-    """
+    """Add ∇f_c at a row for each name that is read; halve the earlier sums if a check is due after `since` examples."""
     table, totals, part = state.metric.sensitivities, state.metric.totals, kernel.parts[0]
     if schedule.compiled_is_due(since):
         for i in range(len(table)):

@@ -50,7 +50,7 @@ def room_for(rows):  # type: ignore[no-untyped-def]
 
 @inlined
 def gather(rows, count, panels):  # type: ignore[no-untyped-def]
-    """Copy the first rows, a whole number of eights, into panels of as many columns as a tile has."""
+    """Copy the first rows, a multiple of eight, into panels of as many columns as a tile has."""
     for k in range(len(panels)):
         own = rows[:, k * WIDE : (k + 1) * WIDE]
         for i in range(count):
@@ -77,7 +77,7 @@ def reflect_columns(factor, panels, count, first, last, room):  # type: ignore[n
 
 @unit(types.void(_MATRIX, _MATRIX))
 def rotate(factor, rows):  # type: ignore[no-untyped-def]
-    """Set the upper triangle R to that of RᵀR + XᵀX, X a whole number of eights of rows."""
+    """Set the upper triangle R to that of RᵀR + XᵀX, with X of a multiple of eight rows."""
     n = len(factor)
     panels = np.zeros((compiled_panels_of(n), len(rows), WIDE), np.float32)
     gather(rows, len(rows), panels)

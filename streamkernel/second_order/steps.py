@@ -1,7 +1,7 @@
 """Newton steps of the groups: started on buffered examples, computed in units, and applied; compiled.
 
-A step changes nothing that a prediction reads until it is applied, in one short call. Where it is long, its units are
-spread over the events that are gathered for the next one: no event waits for a step, and w is always one step behind.
+A step changes nothing that a prediction reads until it is applied, in one short call. The units of a long step are
+spread over the events that are buffered for the next one: no event waits for a step, and w is always one step behind.
 When a step is applied, w moves by -Δ; of the examples gathered by then, whose derivatives are at the w before,
 
     Σ ℓ'φ ← Σ ℓ'φ - Σ ℓ''φφᵀΔ

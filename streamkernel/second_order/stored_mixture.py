@@ -48,7 +48,7 @@ class StoredMixture(MixedFunction):
         Raises
         ------
         ValueError
-            If a tensor is missing, does not fit, or holds what no function learns.
+            If a tensor is missing, does not fit, or has values that no function can learn.
         """
         learned = self._read_learned(tensors)
         forgetting = self._arranger.forgetting if mixture_files.has_forgetting(tensors) else ()

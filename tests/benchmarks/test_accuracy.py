@@ -1,4 +1,4 @@
-"""The accuracy benchmark: what the scenarios are, what is counted, what is stored, and what is a loss."""
+"""The accuracy benchmark: its scenarios, the counted events, the stored results, and the definition of a loss."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_every_model_learns(task: str, classes: int, monkeypatch: pytest.MonkeyP
 
 
 class Lines:
-    """Stands for Vowpal Wabbit: keeps the lines it is told to learn, and predicts the last label."""
+    """Replaces Vowpal Wabbit: keeps the lines that it learns, and predicts the last label."""
 
     def __init__(self, options: str = "") -> None:
         self.options = options
@@ -149,7 +149,7 @@ def test_vowpal_gets_events_in_its_format(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class Remembers(base.Classifier):
-    """Predicts the number of events it has learnt."""
+    """Predicts the number of events it has learned."""
 
     def __init__(self) -> None:
         self.learnt = 0

@@ -1,4 +1,4 @@
-"""The comparison of CDSG and DSG: what an objective is, and when a rule has reached it."""
+"""The comparison of CDSG and DSG: the definition of the objective, and when a rule has reached it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rivals of DSPDC: they find the same optimum, and their gaps are what they say."""
+"""The rivals of DSPDC find the same optimum, and the gaps that they report are correct."""
 
 from __future__ import annotations
 

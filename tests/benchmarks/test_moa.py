@@ -1,4 +1,4 @@
-"""MOA beside ours: what it is given to read, and what is read of what it wrote. None of it needs Java."""
+"""The benchmark's adapter for MOA: the input that it writes and the output that it parses. No test needs Java."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_inputs_are_scaled_as_rivers_scaler_does() -> None:
 
 
 class Java:
-    """Stands for Java: writes what MOA would, of learners that predict the last target of the file."""
+    """Replaces Java: writes what MOA would write for learners that predict the last target of the file."""
 
     def __init__(self, stopped_after: int | None = None) -> None:
         self.stopped_after = stopped_after

@@ -1,4 +1,4 @@
-"""The clock of the figures: what is measured, when, and for how long a method goes on."""
+"""The timing of the figures: which time is measured, when, and how long a method runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PARTS = [slice(0, 4), slice(4, 8), slice(8, 10)]
 
 
 class Counts:
-    """Counts the rows it is told to learn."""
+    """Counts the rows that it learns."""
 
     def __init__(self) -> None:
         self.rows: list[int] = []

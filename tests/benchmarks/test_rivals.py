@@ -24,7 +24,7 @@ ALL = slice(0, N)
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Small products do not wait for each other's threads."""
+    """Small products do not wait for the threads of others."""
     with threadpool_limits(1):
         yield
 
@@ -120,7 +120,7 @@ def test_pegasos_converges_to_the_linear_optimum(X: np.ndarray, y: np.ndarray, l
 
 
 def test_pegasos_stays_in_the_ball(X: np.ndarray, y: np.ndarray) -> None:
-    """The first step of 1/λ would leave it."""
+    """A first step of 1/λ would leave the ball."""
     pegasos = Pegasos(
         FixedFeatures(X, SIGMA, 32, 4), y, loss="hinge", step=step_sizes.InverseTime(50.0 / L2), l2=L2, batch=N
     )

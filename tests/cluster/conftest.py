@@ -1,4 +1,4 @@
-"""The broker that tests of faults have, and no driver that outlives its test."""
+"""The broker of the fault tests, and a check that no driver outlives its test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run in rounds whose workers are all in this process, so that it is done in a second."""
+"""A run in rounds whose workers are all in this process, so that it takes a second."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BAD_EVERY = 97
 
 
 def records(n: int, seed: int = 0) -> list[str]:
-    """Return lines of events with ids, some with a large mean, and here and there lines that are none."""
+    """Return lines of events with ids; some have a large mean, and some lines are invalid."""
     rng = random.Random(seed)
     found = []
     for i in range(n):
@@ -50,12 +50,12 @@ def write(folder: Path, *files: Sequence[str]) -> Path:
 
 
 def classifier(**options: Any) -> Any:
-    """Return the model of most tests."""
+    """Return the model that most tests use."""
     return preprocessing.StandardScaler() | KernelClassifier(**nested(**{"max_features": 64, **options}))
 
 
 class HerePool:
-    """Workers in this process, to which everything goes as bytes.
+    """Workers in this process, which exchange serialized data only.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def engine(
 
 
 def told(folder: Path) -> dict[str, Any]:
-    """Return all that a run has left."""
+    """Return the output of a run and the bits of its newest checkpoint."""
     state = read_newest(folder / "state")
     assert state is not None
     files = {name: (folder / name).read_bytes() for name in ("predictions.jsonl", "dead_letters.jsonl")}
@@ -151,7 +151,7 @@ def told(folder: Path) -> dict[str, Any]:
 
 
 def learnt(state: dict[str, Any]) -> dict[str, Any]:
-    """Return all bits of the pipeline in a checkpoint, and what its metric and its counters say."""
+    """Return all bits of the pipeline in a checkpoint, its metric and its counters."""
     parts: list[Any] = []
 
     def hook(thing: object) -> dict[str, Any] | None:
@@ -165,12 +165,12 @@ def learnt(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def lines(folder: Path, name: str = "predictions.jsonl") -> list[dict[str, Any]]:
-    """Return what was written."""
+    """Return the lines of a file that a run has written."""
     return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
 def assert_each_once(folder: Path, sizes: Sequence[int]) -> None:
-    """Check that each event of files of `records` was learnt once, and what came of it written once."""
+    """Check that each event in files of `records` was learned once, and that its output was written once."""
     bad = sum(len(range(5, n, BAD_EVERY)) for n in sizes)
     good = sum(sizes) - bad
     told = [*lines(folder), *lines(folder, "dead_letters.jsonl")]

@@ -1,4 +1,4 @@
-"""Runs of the command line on Ray clusters that are hurt on purpose, and what is left of them."""
+"""Runs of the command line on Ray clusters with injected faults, and the results of these runs."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ class FilesRun:
         self.planned(workers, events_per_round)
 
     def planned(self, workers: int, events_per_round: int = 200) -> None:
-        """Say in the file how it is to be divided from now on."""
+        """Write the division of the work from now on into the configuration file."""
         self.config = self.folder / "run.toml"
         self.config.write_text(CONFIG.format(data=self.data, workers=workers, events_per_round=events_per_round))
 
     def start(self) -> subprocess.Popen[str]:
-        """Start a driver; a second one goes on with the state of the first."""
+        """Start a driver; a second one resumes from the state of the first."""
         with (self.folder / "log").open("a") as log:
             return subprocess.Popen(words(self.config, self.address), stderr=log, text=True, cwd=self.folder)
 
     def finish(self, seconds: float = LIMIT) -> None:
-        """Let it go on to the end."""
+        """Let the run continue to the end."""
         process = self.start()
         try:
             assert process.wait(seconds) == 0, self.log()
@@ -96,7 +96,7 @@ class FilesRun:
 
 
 class TopicsRun(Run):
-    """The same over a topic, with predictions to a topic."""
+    """The same over a topic, with predictions written to a topic."""
 
     template = kafka_runs.CONFIG.replace("[http]\nport = 0\n", CLUSTER)
     program = 'import sys; sys.argv[2:2] = ["--cluster", "local"]; from streamkernel.cli import main; main()'
@@ -106,14 +106,14 @@ class TopicsRun(Run):
         return newest(self.state_directory())
 
     def here(self) -> None:
-        """Do all of it in this process."""
+        """Run all of it in this process."""
         folder = self._folder / f"{self.name}-one"
         folder.mkdir(exist_ok=True)
         here(self.write(folder))
 
 
 def newest(directory: Path) -> int:
-    """Return the number of the newest checkpoint that counts."""
+    """Return the number of the newest valid checkpoint."""
     return max((int(path.stem.split("-")[1]) for path in directory.glob("checkpoint-*")), default=0)
 
 
@@ -133,7 +133,7 @@ def words(config: Path, address: str, *more: str) -> list[str]:
 
 
 def after_a_round(run: FilesRun, process: subprocess.Popen[str], rng: random.Random, longest: float = 0.3) -> bool:
-    """Wait for the next round and a random moment more; return whether the driver is still there."""
+    """Wait for the next round and a random delay; return whether the driver is still running."""
     before = max(1, run.rounds())
     wait_for(lambda: run.rounds() > before or process.poll() is not None)
     with suppress(subprocess.TimeoutExpired):
@@ -142,7 +142,7 @@ def after_a_round(run: FilesRun, process: subprocess.Popen[str], rng: random.Ran
 
 
 def below(pid: int) -> dict[int, str]:
-    """Return the processes that a process has started, and those that these have, with their names."""
+    """Return the descendants of a process, with their names."""
     parents: dict[int, tuple[int, str]] = {}
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, IndexError):
@@ -177,7 +177,7 @@ def listening(pids: Iterable[int]) -> list[str]:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether nobody elsewhere can reach an address."""
+    """Return whether an address is unreachable from other machines."""
     return address[-8:] == "0100007F" or address == "0" * 24 + "01000000"
 
 

@@ -1,4 +1,4 @@
-"""What cannot run on a cluster is refused with a reason, and at once."""
+"""A configuration that cannot run on a cluster is refused immediately, with a reason."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def folder(tmp_path):
 
 
 def checked(folder: Path, text: str) -> tuple[int, str]:
-    """Return what ``run --cluster local --check`` ends with, and says."""
+    """Return the exit code and the output of ``run --cluster local --check``."""
     (folder / "run.toml").write_text(text)
     result = CliRunner().invoke(app, ["run", "--cluster", "local", "--check", str(folder / "run.toml")])
     return result.exit_code, result.output
@@ -154,7 +154,7 @@ for address in {addresses}:
 
 
 class SlowRay:
-    """Ray as far as a pool asks it, on a cluster whose workers take three looks to be there."""
+    """The part of Ray that a pool uses, with a cluster whose workers appear at the third poll."""
 
     def __init__(self):
         self._looks = iter(range(10**9))
@@ -195,7 +195,7 @@ def ray(monkeypatch):
 
 
 def done(team: workers.WorkerPool, count: int, most: int, incidents: list[str] | None = None) -> list[int]:
-    """Return which workers report of a round of so many tasks."""
+    """Return which workers report on a round with this number of tasks."""
     tasks = [RoundTask(WorkAssignment({}, {}, 1), number, number, count) for number in range(count)]
     waiting = [] if incidents is None else incidents
     found = team.round(None, set(), tasks, most, lambda: None, lambda: False, waiting.append)

@@ -1,4 +1,4 @@
-"""A run on a Ray cluster that is hurt comes to the same bits as one without a cluster that was left alone."""
+"""A run on a Ray cluster with faults produces the same bits as an undisturbed run without a cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def calm(data, tmp_path_factory):
-    """What a run comes to whose workers are all in this process."""
+    """The result of a run whose workers are all in this process."""
     run = FilesRun(data, tmp_path_factory.mktemp("calm"))
     here(run.config)
     return run.told()
@@ -42,7 +42,7 @@ def test_workers_killed_at_random_moments(data, calm, tmp_path):
             os.kill(rng.choice(found), signal.SIGKILL)
             times += 1
     assert process.wait(LIMIT) == 0, run.log()
-    assert times > 0  # a quick machine may be at the end before the others
+    assert times > 0  # a fast machine may reach the end before the others
     assert run.log().count("a worker was lost; repeating its assignment") >= 1
     assert run.told() == calm
 
@@ -67,7 +67,7 @@ def test_drivers_stopped_and_killed_leave_nothing_behind(data, calm, tmp_path):
 
 
 def test_another_number_of_workers(data, tmp_path):
-    """From the file when it is started again, and at SIGHUP."""
+    """From the file at a restart, and at SIGHUP."""
     run, rng = FilesRun(data, tmp_path, workers=1, events_per_round=100), random.Random(4)
     process = run.start()
     assert after_a_round(run, process, rng)
@@ -85,7 +85,7 @@ def test_another_number_of_workers(data, tmp_path):
 def test_a_cluster_whose_client_server_dies_at_once_is_retried(monkeypatch):
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S", "3")  # after which it says that it is dead
+    monkeypatch.setenv("RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S", "3")  # after this time it is reported as dead
     monkeypatch.setenv("RAY_CLIENT_RECONNECT_GRACE_PERIOD", "1")
     port = brokers.free_port()
     cluster = Cluster(initialize_head=True, head_node_args=head_of(port))
@@ -104,17 +104,17 @@ def test_a_cluster_whose_client_server_dies_at_once_is_retried(monkeypatch):
 
 
 def head_of(port: int) -> dict[str, object]:
-    """Return what a head of a cluster is told that drivers from elsewhere reach."""
+    """Return the options of a cluster's head node to which remote drivers can connect."""
     return {"num_cpus": 0, "ray_client_server_port": port, "include_dashboard": False}
 
 
 def servers_of_drivers() -> list[int]:
-    """Return the processes that clusters of ours have started for drivers from elsewhere."""
+    """Return the processes that our clusters have started for remote drivers."""
     return [pid for pid, title in below(os.getpid()).items() if "--mode=specific-server" in title]
 
 
 def test_a_node_lost_in_a_round_of_a_driver_that_is_outside_the_cluster(data, calm, tmp_path):
-    """Of two nodes, each with room for both workers, the one goes that has one."""
+    """Of two nodes, each with room for both workers, the one that has a worker is removed."""
     from ray.cluster_utils import Cluster
 
     port = brokers.free_port()

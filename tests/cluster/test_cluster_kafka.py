@@ -1,4 +1,4 @@
-"""Runs over topics on a Ray cluster: each prediction is seen once, and the bits are those of a run left alone."""
+"""Runs over topics on a Ray cluster: each prediction appears once, and the bits are those of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_at_least_once_on_a_topic_that_grows(servers, tmp_path):
 
 @pytest.mark.parametrize("processing_guarantee", ["exactly_once", "at_least_once"])
 def test_one_machine_and_a_cluster_continue_from_each_other(servers, tmp_path, processing_guarantee):
-    """Also where the group has committed what was read before the cluster."""
+    """Also where the group has committed offsets before the first run on the cluster."""
     topic = f"both-{processing_guarantee}"
     brokers.make_topics(servers, names=[topic], partitions=3)
     run = TopicsRun(servers, tmp_path, topic, processing_guarantee=processing_guarantee)

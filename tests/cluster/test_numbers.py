@@ -1,4 +1,4 @@
-"""What a cluster tells of itself: each worker's work under its own number, and each event once."""
+"""The metrics of a cluster: each worker's work under its own number, and each event once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORKERS, EVENTS, BAD = 2, 600, 7
 
 
 class FirstIsIdle(PartitionedFiles):
-    """Files of which the first worker gets none, as one does whose partitions have nothing new."""
+    """Files of which the first worker gets none, like a worker whose partitions have no new records."""
 
     def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
         assignments = super().plan(positions, workers, events)

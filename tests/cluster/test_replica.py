@@ -1,4 +1,4 @@
-"""Rounds of replicas without a cluster: what depends on what, what is merged, and odd streams."""
+"""Rounds of replicas without a cluster: their dependencies, their merge, and unusual streams."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Three files of other lengths."""
+    """Three files of different lengths."""
     return write(tmp_path_factory.mktemp("data"), *(records(n, seed) for seed, n in enumerate(SIZES)))
 
 
@@ -115,7 +115,7 @@ def test_long_rounds_predict_nearly_as_one_engine(data, tmp_path, workers):
     every=st.integers(1, 6),
 )
 def test_each_event_is_learned_once_however_it_is_divided(data, workers, events_per_round, name, every):
-    """Drivers with other numbers of workers go on where the one before stopped, some in the middle of a round."""
+    """Drivers with other numbers of workers resume where the previous one stopped, some in the middle of a round."""
     with TemporaryDirectory() as made:
         folder, done = Path(made), False
         while not done:
@@ -285,7 +285,7 @@ def test_one_worker_learns_the_first_events_with_any_batch_size(data, tmp_path):
 
 
 def test_a_failed_checkpoint_is_written_before_the_next_round(data, tmp_path, monkeypatch):
-    """Else its plan would be taken for that of the next round, whose events would be learnt twice."""
+    """Otherwise its plan would be taken for that of the next round, whose events would be learned twice."""
     one, fails = engine(data, tmp_path / "run"), iter([False, False, True, True, False, True])
     checkpointer = one.parts.checkpointer
     prepare = checkpointer.state.prepare
@@ -305,7 +305,7 @@ def test_a_failed_checkpoint_is_written_before_the_next_round(data, tmp_path, mo
 
 
 def test_a_plan_is_kept_until_its_round_is_durable(data, tmp_path):
-    """A driver that wants another number of workers, or longer rounds, does the planned round as it was planned."""
+    """A driver that is configured for other workers or longer rounds completes the planned round as it was planned."""
     engine(data, tmp_path / "calm").run()
     one = engine(data, tmp_path / "run")
     one.runner.finish_round = None  # it ends before the first round is merged
@@ -359,7 +359,7 @@ def test_an_assignment_ends_early_with_too_many_unusable_records(tmp_path, monke
 
 
 def test_start_positions_are_durable_before_reading(data, tmp_path):
-    """Else a stream that is read from its latest record on would begin elsewhere after a restart."""
+    """Otherwise a stream that starts at its latest record would start elsewhere after a restart."""
     one = engine(data, tmp_path / "run")
     one.parts.source.divided.plan = lambda *args: [WorkAssignment({"late:0": 7, "late:1": 0}, {}, 0)]
     one.run(stopping=lambda: bool(read_newest(tmp_path / "run" / "state")["positions"]))
@@ -368,7 +368,7 @@ def test_start_positions_are_durable_before_reading(data, tmp_path):
 
 
 def test_buffered_examples_are_learned_if_the_first_worker_is_idle(tmp_path):
-    """As where its partitions have no new records."""
+    """A worker is idle if its partitions have no new records."""
     data = write(tmp_path / "data", records(307), records(43, 1))
     one = engine(data, tmp_path / "run", classifier(learner="dsg", kernel=Gaussian(1.0), batch_size=32))
     plan = one.parts.source.divided.plan

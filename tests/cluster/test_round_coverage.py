@@ -1,4 +1,4 @@
-"""Coverage on a cluster: sets of a round follow from all labels before it, and do not depend on who made them."""
+"""Coverage on a cluster: a round's sets follow from all labels before it, whichever workers compute them."""
 
 from __future__ import annotations
 

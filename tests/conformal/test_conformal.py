@@ -1,4 +1,4 @@
-"""Conformal intervals and sets: against the algorithm as printed, and their coverage whatever the stream does."""
+"""Conformal intervals and sets: against the printed algorithm, and their coverage on any stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ N = 4000
 
 
 class Constant(base.Regressor):
-    """Predicts one number, and counts what it is given."""
+    """Predicts one number, and counts its examples."""
 
     def __init__(self, number: float = 0.0) -> None:
         self.number = number

@@ -1,4 +1,4 @@
-"""Reading sources to their end, as every test here does."""
+"""Helpers that read sources to their end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_all(source: Source) -> list[Event]:
 
 
 def read_file(path: Path, resume: Any = None, **options: Any) -> list[Event]:
-    """Read a file, from a position that went through JSON if there is one."""
+    """Read a file, from a position that was serialized as JSON if there is one."""
     source = FileSource(path, **options)
     if resume is not None:
         source.seek({str(path): json.loads(json.dumps(resume))})
@@ -41,13 +41,13 @@ def errors(events: list[Event]) -> list[str | None]:
 
 
 def write(path: Path, data: bytes) -> Path:
-    """Write a file, compressed if its name says so."""
+    """Write a file, compressed if its name ends in .gz."""
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
 
 
 def check_every_resume(path: Path, **options: Any) -> list[Event]:
-    """Check that after every event exactly the later ones are left, and return them all."""
+    """Check that a source resumed after any event yields exactly the later events, and return all events."""
     events = read_file(path, **options)
     for number, event in enumerate(events, start=1):
         assert read_file(path, event.resume, **options) == events[number:]

@@ -1,4 +1,4 @@
-"""Rows of a table that are read together: what reading one after the other gives."""
+"""Rows of a table that are read together are those that are read one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be read is told, with its place, and the next record is read."""
+"""Records that cannot be parsed are reported with their position, and the next record is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the records of each format are, and which file has which format."""
+"""The records of each file format, and how the format of a file is chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All files that match a pattern as one source: their order, restarts anywhere, and files that come later."""
+"""All files that match a pattern as one source: their order, restarts at any position, and files that appear later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def found(events: list[Event]) -> list[Any]:
 
 
 def positions_after(events: list[Event]) -> dict[str, Any]:
-    """Return what the engine keeps: the last position of each stream."""
+    """Return the positions that the engine stores: the last one of each stream."""
     kept: dict[str, Any] = json.loads(json.dumps({event.stream: event.resume for event in events}))
     return kept
 
@@ -45,7 +45,7 @@ def test_every_format_is_read_in_the_order_of_names(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").mkdir()
     write(tmp_path / "b" / "1.csv", b"n,x\n3,a\n")
     write(tmp_path / "b" / "2.csv.gz", b"x,n\nb,4\n")  # Each file has a header of its own,
-    write(tmp_path / "b" / "3.csv", b"")  # but for an empty one.
+    write(tmp_path / "b" / "3.csv", b"")  # except for an empty one.
     write(tmp_path / "b" / "4.svm", b"1 7:1\n")
     write(tmp_path / "a.jsonl", numbers(0, 3))
     write(tmp_path / ".hidden.jsonl", numbers(90, 91))
@@ -174,7 +174,7 @@ def test_the_end_of_a_file_is_its_end_once_there_is_a_later_one(tmp_path: Path) 
     with first.open("ab") as file:
         file.write(b'{"n": 0}\n{"n": 1}')
     events = poll_all(source)
-    second = write(tmp_path / "b.jsonl", b"")  # Nobody writes to it yet.
+    second = write(tmp_path / "b.jsonl", b"")  # No process writes to it yet.
     events += poll_all(source)
     assert found(events) == [0]
     assert source.lag() == {(str(first), "0"): 8}

@@ -1,4 +1,4 @@
-"""Going on where another source was: exactly the rest is left, wherever that is."""
+"""A file source resumes from any position: it yields exactly the remaining records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are rotated while they are followed: nothing is lost or read twice, also across restarts."""
+"""Files that are rotated while they are followed: no line is lost or read twice, also across restarts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOST = "found neither the file nor a copy of it: data after that byte may be los
 
 
 class Log:
-    """A log as a program and logrotate write it, and a source that follows it and can be started again."""
+    """A log as a program and logrotate write it, and a source that follows it and can be restarted."""
 
     def __init__(self, folder: Path, header: bytes = b"", start: str = "0") -> None:
         self.path = write(folder / ("app.csv" if header else "app.jsonl"), b"")
@@ -69,7 +69,7 @@ class Log:
             pass
 
     def expected(self) -> list[bytes]:
-        """Return all lines, also half ones at the end of old files; that of the newest may still be gone on with."""
+        """Return all lines, with partial ones at the end of old files; that of the newest may still be completed."""
         *old, last = [g.removeprefix(self.header) for g in self.generations if g] or [b""]
         pieces = [piece for generation in old for piece in generation.split(b"\n")]
         return [piece for piece in [*pieces, *last.split(b"\n")[:-1]] if piece]
@@ -111,7 +111,7 @@ def test_every_line_is_read_once_and_in_order(
             elif step == "rename":
                 log.rename(by_date)
             elif step == "cut":
-                log.drain()  # What a file held before anybody looked at it cannot be missed.
+                log.drain()  # Lines written to a file before it was first opened cannot be missed.
                 log.copy_and_cut(by_date)
             elif step == "poll":
                 log.poll()
@@ -154,7 +154,7 @@ def test_an_old_file_is_left_only_once_the_new_one_is_written_to(tmp_path: Path)
     log.drain()
     log.rename()
     log.drain()
-    with (tmp_path / "app.jsonl.1").open("ab") as writer:  # It has not been told yet to open the new one.
+    with (tmp_path / "app.jsonl.1").open("ab") as writer:  # It has not been signalled yet to open the new one.
         writer.write(b'{"n": 2}\n')
     assert records(log.poll()) == [{"n": 2}]
     log.write(b'{"n": 3}\n')

@@ -1,4 +1,4 @@
-"""Files that still grow, and standard input: what is waited for, and for how long."""
+"""Files that grow, and standard input: when a source waits, and how long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINES = [b'{"n": %d, "text": "\xc3\xa9"}\n' % n for n in range(300)]
 
 @pytest.fixture
 def stdin() -> Iterator[BinaryIO]:
-    """Put a pipe in the place of standard input, and give its other end."""
+    """Replace standard input by a pipe, and return its other end."""
     saved = os.dup(0)
     there, here = os.pipe()
     os.dup2(there, 0)

@@ -180,7 +180,7 @@ def test_committed_offsets_take_precedence_unless_rewound(servers, options, topi
     source = KafkaSource(options, topic, group=group, member="one", until="latest")
     source.rewind({stream: 5})
     assert values(drained(source, close=False)) == list(range(5, 30))
-    source.again({stream: 5})  # once it has begun there, what is committed counts
+    source.again({stream: 5})  # once it has started there, the committed offsets count
     assert values(drained(source)) == list(range(20, 30))
 
 
@@ -210,7 +210,7 @@ def test_deterministic_order_does_not_depend_on_stops(servers, options, stop):
 
 
 def test_deterministic_order_of_many_records_in_few_large_pieces(servers):
-    """Each partition is paused and read again many times, and none is forgotten."""
+    """Each partition is paused and resumed many times, and none is forgotten."""
     topic = made(servers, partitions=4)
     brokers.produce(servers, topic, rows(60_000), partitions=4)
     source = KafkaSource(servers, topic, order="deterministic", until="latest")
@@ -338,7 +338,7 @@ def test_records_that_are_written_together_are_there_once_and_in_order(servers, 
     transactions = KafkaTransactions(KafkaSource(options, topic, group=group, until="latest"), group, 60.0)
     sink = KafkaSink(transactions, out)
     long = "x" * 200
-    for number in (1, 2):  # the second transaction begins anew
+    for number in (1, 2):  # the second transaction starts again
         records = [{"n": number * n + i, "long": long} for i in range(n)]
         keys = [b"k%d" % (i % 7) if i % 50 == 3 else None for i in range(n)]
         for first in range(0, n, 300):
@@ -377,7 +377,7 @@ def test_uncommitted_records_are_never_visible(servers, options):
 @pytest.mark.java
 @pytest.mark.parametrize("servers", ["given" if os.environ.get(brokers.SERVERS) else "apache"], indirect=True)
 def test_an_evicted_member_commits_nothing(servers, options):
-    """A member whose session is over: the group has gone on without it. The small broker does not look."""
+    """A member whose session has expired: the group has continued without it. The small broker does not check."""
     topic, group = made(servers), uuid.uuid4().hex
     brokers.produce(servers, topic, rows(20))
     source = KafkaSource(options, topic, group=group, member="one", until="latest")

@@ -1,4 +1,4 @@
-"""Decoders of users: what they are given, and what happens while what they ask is unavailable. No broker is needed."""
+"""Decoders of users: their arguments, and retries while the service they call is unavailable. No broker is needed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def no_brokers(monkeypatch):
 
 
 class Registry:
-    """A schema registry that is down for a while."""
+    """A schema registry that is unavailable for a while."""
 
     def __init__(self, value, times):
         self.value, self.left = value, times

@@ -1,4 +1,4 @@
-"""Records of topics that are read together: the events are those of one after the other."""
+"""Records of topics that are read together yield the same events as records that are read one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lag is what can still be read: markers of transactions are none, nor is what nobody has committed yet."""
+"""Lag counts the records that can be read: neither transaction markers nor uncommitted records."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def abort(servers, topic, n):
 
 
 def read_until(source, condition, positions=None):
-    """Read until something is so; return what was read."""
+    """Read until a condition is true; return the records read."""
     found, end = [], time.monotonic() + 120
     while not condition(found):
         assert time.monotonic() < end, (found[-3:], source.lag())
@@ -83,7 +83,7 @@ def test_no_lag_after_a_silent_transactional_producer(servers, options, topic, g
     assert positions == {f"{topic}:0": 21}
     if group is not None:
         source.acknowledge(positions)
-        assert source.client.committed(Partition(topic, 0)) == 21  # which is what other tools see
+        assert source.client.committed(Partition(topic, 0)) == 21  # other tools report this number
     source.close()
 
 

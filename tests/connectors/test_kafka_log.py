@@ -1,4 +1,4 @@
-"""The log says which partitions a source was given, which were taken away, and at which offsets it begins."""
+"""The log reports which partitions a source is assigned, which are revoked, and the starting offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where partitions are begun that were never read: added ones at their first record, the latest record only once."""
+"""The start offset of a partition that has none yet: an added partition starts at its first record."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read(source, n, positions):
 
 
 def wait_until_begun(source, positions, count=1):
-    """Wait until a source that begins with the latest records has said where that is, to us or to the group."""
+    """Wait until a source that starts at the latest records has reported its position, to us or to the group."""
     end = time.monotonic() + 120
     parts = [Partition(source.topics[0], number) for number in range(count)]
     while not all(
@@ -73,7 +73,7 @@ def test_partitions_that_are_added_are_read_from_their_first_record(servers, opt
 
 @pytest.mark.parametrize("group", [None, "group"])
 def test_the_latest_record_is_that_of_the_first_start(servers, options, group):
-    """What came while nobody was there is read after it, in a partition that was added meanwhile too."""
+    """Records that arrive while no member runs are read later, also in a partition that was added meanwhile."""
     topic, group, positions = made(servers, partitions=2), group and uuid.uuid4().hex, {}
     brokers.produce(servers, topic, rows(4), partitions=2)
     for n, partitions in [(4, 2), (6, 3)]:

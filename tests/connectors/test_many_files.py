@@ -1,4 +1,4 @@
-"""A stream in many files, rotated ones and those of a pattern, learnt by processes that are killed in between."""
+"""A stream in many files, rotated or matched by a pattern, learned by processes that are killed repeatedly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTS = [events(n, seed=n) for n in (1500, 700, 1200, 600)]
 
 
 def rotate(folder: Path, number: int) -> None:
-    """Rename the file, and those that were renamed before, and make a new one."""
+    """Rename the file and the earlier rotated files, and create a new one."""
     for i in range(number, 1, -1):
         (folder / f"events.jsonl.{i - 1}").rename(folder / f"events.jsonl.{i}")
     (folder / "events.jsonl").rename(folder / "events.jsonl.1")

@@ -1,4 +1,4 @@
-"""Files that several processes read together: every event once, whatever the rounds are like, and twice the same."""
+"""Files that several processes read together: every event once, in rounds of any size, and reproducibly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from connectors.files.many_files import inner_position
 
 
 class Workers:
-    """A driver and workers, as if each were a process of its own."""
+    """A driver and workers that share no state, like separate processes."""
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.path, self.options = path, options
@@ -41,7 +41,7 @@ class Workers:
         return [event for events in source.read(pickle.loads(pickle.dumps(assignment))) for event in events]
 
     def round(self, workers: int, events: int) -> list[list[Event]] | None:
-        """Return the events that each worker read in a round, without marks; none if there was no round."""
+        """Return the events that each worker read in a round, without markers; None if there was no round."""
         assignments = self.plan(workers, events)
         if assignments is None:
             return None
@@ -142,7 +142,7 @@ FILES = st.fixed_dictionaries(
 def test_every_event_is_read_once_in_any_rounds(
     files: dict[str, Any], late: dict[str, Any], cut: bool, sizes: list[tuple[int, int]], chunk: int
 ) -> None:
-    """Workers come and go, files appear between rounds; and every assignment that is read again has the same events."""
+    """Workers come and go, files appear between rounds; every assignment that is read again yields the same events."""
     with TemporaryDirectory() as folder, chunks_of(chunk):
         write(Path(folder, "0.csv"), b"a\n1\n")
         for name, (head, rows) in files.items():
@@ -273,7 +273,7 @@ def several(path: Path, positions: dict[str, Any], workers: int, most: int) -> l
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz", ".parquet"])
 @pytest.mark.parametrize("is_one", [True, False])
 def test_additions_to_the_last_file_are_read(tmp_path: Path, suffix: str, is_one: bool) -> None:
-    """In the same run and in a next one; and a file that is done is not planned for ever."""
+    """In the same run and in the next one; and a finished file is not planned again."""
     folder = Folder(tmp_path)
     folder.add("b", suffix, 0)
     path, count = tmp_path / f"b{suffix}", 0
@@ -302,7 +302,7 @@ def test_additions_to_the_last_file_are_read(tmp_path: Path, suffix: str, is_one
 
 @given(cuts=st.lists(st.integers(0, 100), min_size=1, max_size=12), first=st.integers(0, 30))
 def test_lines_that_are_written_in_pieces_are_read_whole(cuts: list[int], first: int) -> None:
-    """As long as there is something else to read."""
+    """As long as there are other files to read."""
     text = numbers(0, 12)
     with TemporaryDirectory() as name:
         (Path(name) / "a.jsonl").write_bytes(numbers(100, 200))
@@ -333,7 +333,7 @@ def test_additions_to_earlier_files_are_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by_one", [True, False])
 def test_the_last_file_is_continued_before_a_later_one_is_started(tmp_path: Path, by_one: bool) -> None:
-    """Else nobody could tell from the positions that it is not finished."""
+    """Otherwise the positions would not show that the file is unfinished."""
     for name in "ab":
         write(tmp_path / f"{name}.jsonl", numbers(0, 9))
     run = Workers(tmp_path / "*")
@@ -359,7 +359,7 @@ def test_the_last_file_is_continued_before_a_later_one_is_started(tmp_path: Path
 def test_an_assignment_ends_where_the_file_did_when_it_was_planned(
     tmp_path: Path, name: str, most: int, is_afresh: bool
 ) -> None:
-    """Half a line there is a record by itself, and the other half, which came since, is in the next plan."""
+    """A partial line there is a record, and the rest of it, written later, is in the next plan."""
     head, half, rest = {
         "a.jsonl": (b'{"n": 0}\n', b'{"n": ', b'1}\n{"n": 2}\n'),
         "a.csv": (b'n\n0\n', b'"1', b'2"\n2\n'),
@@ -454,7 +454,7 @@ def test_files_are_assigned_in_turn_in_the_order_of_their_names(tmp_path: Path) 
 
 def test_an_assignment_has_no_more_files_than_events(tmp_path: Path) -> None:
     for number in range(9):
-        write(tmp_path / f"{number}.csv", b"n\n")  # There is not one event in them.
+        write(tmp_path / f"{number}.csv", b"n\n")  # There is no event in them.
     run = Workers(tmp_path / "*.csv")
     assert [len(assignment.begin) for assignment in run.plan(2, 3) or []] == [3, 3]
     assert [run.round(2, 3) for _ in range(3)] == [[[], []], [[], []], None]

@@ -24,7 +24,7 @@ from connectors.kafka.partitioned import split
 
 @pytest.fixture
 def divided(options):
-    """Return what makes sources, which are closed at the end."""
+    """Return a function that creates sources, which are closed at the end."""
     sources = []
 
     def make(topics, **words):
@@ -51,7 +51,7 @@ def after(positions, events):
 
 
 def wait_for_end(source, offset):
-    """Wait for the markers of transactions, which are written after these were committed."""
+    """Wait for the transaction markers, which are written after the commit."""
     wait_for(lambda: source.plan({}, 1, 1000)[0].events >= offset)
 
 
@@ -84,7 +84,7 @@ def test_an_assignment_is_one_of_each_partition_in_turn(servers, divided):
 
 
 def test_every_event_is_read_once_in_any_rounds(servers, divided):
-    """Workers come and go; each assignment that is read again, by whom it may be, has the same events."""
+    """Workers come and go; each assignment that is read again, by any worker, yields the same events."""
     topics = [made(servers, partitions=3), made(servers)]
     for at, topic in enumerate(topics):
         brokers.produce(servers, topic, rows(3000, first=3000 * at), partitions=3 - 2 * at)
@@ -139,7 +139,7 @@ def test_partitions_of_an_earlier_share_are_read_no_more(servers, divided, optio
 
 
 def test_records_fetched_beyond_an_assignment_are_not_fetched_again(servers, divided, topic):
-    """A record that was fetched with those of one round is there in the next one."""
+    """A record that was fetched with those of one round is read in the next one."""
     brokers.produce(servers, topic, rows(300))
     source, positions, started = divided(topic), {}, []
     reader = source._reader = source._connect()
@@ -160,10 +160,10 @@ def test_records_fetched_beyond_an_assignment_are_not_fetched_again(servers, div
 
 
 def test_offsets_without_a_record_are_skipped(servers, divided, options, topic):
-    """Each transaction ends with a marker, and of those that are void nothing else is to be seen."""
+    """Each transaction ends with a marker, and aborted records are not visible."""
     name, expected = uuid.uuid4().hex, []
     for n in range(6):
-        producer = options.producer(name)  # It makes void what the one before has not committed.
+        producer = options.producer(name)  # It aborts the uncommitted transaction of the one before.
         for i in range(3):
             producer.send(topic, b'{"n": %d}' % (10 * n + i), None, ())
         producer.flush()
@@ -229,7 +229,7 @@ def test_records_after_the_first_start_are_read_from_latest(servers, divided, to
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 def test_a_plan_has_the_start_of_every_partition(servers, divided, start):
-    """So what came while the driver was down is read, also of partitions without an event before."""
+    """So records that arrive while the driver is down are read, also in partitions without an event before."""
     topics = [made(servers, partitions=3), made(servers)]
     produce_to(servers, topics[0], [b'{"n": %d}' % n for n in range(9)], 0)
     places = [9 if start == "latest" else 0, 0, 0, 0]
@@ -253,7 +253,7 @@ def test_a_plan_has_the_start_of_every_partition(servers, divided, start):
         10,
     ]
     (assignment,) = divided(topics, start=start).plan({streams[0]: 10, streams[2]: 0}, 1, 100)
-    later = 1 if start == "latest" else 0  # Another topic has no position: it begins where it would have at first.
+    later = 1 if start == "latest" else 0  # Another topic has no position: it starts where it would at first.
     assert assignment.begin == {streams[0]: 10, streams[1]: 0, streams[2]: 0, streams[3]: later}
 
 

@@ -1,4 +1,4 @@
-"""Values of Avro, Protobuf and JSON Schema: what confluent-kafka writes we read, and it reads what we write."""
+"""Values in Avro, Protobuf and JSON Schema: each of streamkernel and confluent-kafka reads what the other writes."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_protobuf_with_all_its_types(url, theirs):
 
 
 def test_protobuf_registered_as_text(url, theirs):
-    """As other languages register it, in two files."""
+    """As clients in other languages register it, in two files."""
     subject = uuid.uuid4().hex
     user = 'syntax = "proto3"; package shop; message User { int32 age = 1; }'
     registered(theirs, f"{subject}-user", user, "PROTOBUF")

@@ -1,4 +1,4 @@
-"""Topics for tests, and what is written to them."""
+"""Topics for tests, and helpers that write to them."""
 
 from __future__ import annotations
 

@@ -30,6 +30,15 @@ pytestmark = pytest.mark.prometheus
 RNG = random.Random(0)
 VARIABLES = {"$job": ".+", "$instance": ".+", "$__rate_interval": "10s"}
 SMALL = "max_features = 64\n"
+DETAILS = """
+[delayed_labels]
+key = "id"
+[quality]
+metrics = ["F1"]
+[segments]
+field = "a"
+most = 1
+"""
 MEMBER = """
 [kafka]
 servers = "{servers}"
@@ -95,7 +104,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             brokers.make_topics(servers, names=["events"])
             brokers.produce(servers, "events", [classes(i) for i in range(1500)])
             runs += [
-                Stream(folder / "joined", first_order, joined, '[delayed_labels]\nkey = "id"'),
+                Stream(folder / "joined", first_order, joined, DETAILS),
                 Stream(folder / "regressor", f'type = "KernelRegressor"\n{SMALL}', curve),
                 Stream(folder / "slow", 'type = "KernelClassifier"\nmax_features = 4096', classes, first=300),
                 Stream(folder / "steep", steep, flat),
@@ -155,7 +164,7 @@ def test_every_fault_has_its_alert(house: House) -> None:
         until(fired, lambda: f"silent: {sorted(wanted - seen)}")
 
     brokers.produce(f"127.0.0.1:{house.broker.port}", "events", [classes(i) for i in range(3000)])
-    house.broker.kill()  # before what was learnt just now is committed
+    house.broker.kill()  # before what was learned just now is committed
     house.slow.each = 2000  # more than it can learn
     house.regressor.record = walk  # the inputs say nothing any more, and the last value says all
     house.regressor.each = 50

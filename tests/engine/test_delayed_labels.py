@@ -338,7 +338,7 @@ def test_a_kernel_model_continues_with_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_quality_is_that_of_the_original_predictions() -> None:
-    """The first ten predictions are those of a model that knows nothing, though all is learnt when they are judged."""
+    """The first ten predictions are those of a model that knows nothing, though all is learned when they are judged."""
     n, rng = 10, random.Random(0)
     xs = [{"a": rng.gauss(0, 1)} for _ in range(n)]
     features: list[Record] = [{"id": i} | x for i, x in enumerate(xs)]

@@ -177,7 +177,7 @@ def test_a_body_of_unknown_length_is_read_no_further_than_the_limit(run: Running
 
 
 def test_a_slow_request_times_out(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamkernel.engine.http.server.BODY_SECONDS", 0.2)
+    monkeypatch.setattr("streamkernel.engine.http.bodies.BODY_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", run.port), LIMIT) as client:
         head = (
             "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 20\r\n\r\n"
@@ -312,6 +312,6 @@ def test_responses_match_the_openapi_description(run: Running, operation: str) -
     def check(case: Any) -> None:
         case.call_and_validate(
             excluded_checks=[positive_data_acceptance]
-        )  # what was learnt decides what a field may be
+        )  # what was learned decides what a field may be
 
     check()

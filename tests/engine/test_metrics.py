@@ -28,6 +28,9 @@ from streamkernel.engine import Engine, checkpointer
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.health import INCIDENTS
+from streamkernel.engine.monitoring.kappa_t import KappaT
+from streamkernel.engine.monitoring.monitoring import Monitoring
+from streamkernel.engine.monitoring.several_metrics import SeveralMetrics
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.snapshot import MOST
 from streamkernel.upkeep import Refit
@@ -95,7 +98,10 @@ def engines(folder: Path) -> Iterator[Engine]:
         state = StateDirectory(folder / str(i))
         source = Records(made, {("t", "0"): 3})
         metric = metrics.MAE() if isinstance(model, KernelRegressor) else metrics.Accuracy()
-        engine = Engine(model, source, label="y", metric=metric, labels=labels, state=state, coverage=0.9)
+        several = SeveralMetrics({"metric": metric, "KappaT": KappaT()}, main="metric", most_segments=2)
+        watched = Monitoring(quality=several, segment_field="b") if i == 0 else None
+        options: dict[str, Any] = {"labels": labels, "state": state, "coverage": 0.9, "monitoring": watched}
+        engine = Engine(model, source, label="y", metric=metric, **options)
         engine.run()
         engine.parts.monitor.cluster = cluster_snapshot(5)
         yield engine

@@ -113,7 +113,7 @@ READ = "as it is", "other objects", "an integer", "a Boolean", "its own class", 
 def test_any_mapping_is_read_alike(forms):
     """Dictionaries like the one before are read by compiled code; a view of one is not, and learns the same.
 
-    What is changed between prediction and learning is learnt as it is then.
+    What is changed between prediction and learning is learned as it is then.
     """
     xs, ys = examples(40)
     model, twin = classifier(), classifier()

@@ -1,4 +1,4 @@
-"""Steps that are far too long are refused before anything that is not finite is learnt."""
+"""Steps that are far too long are refused before anything that is not finite is learned."""
 
 from __future__ import annotations
 

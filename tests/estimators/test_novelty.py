@@ -57,7 +57,7 @@ def test_steps_match_the_reference(nu, cap):
 
 @pytest.mark.parametrize("nu", [0.05, 0.2, 0.5, 0.9])
 def test_a_fraction_nu_of_the_events_scores_above_0(nu):
-    """Before they are learnt, with the default step, once the start is forgotten."""
+    """Before they are learned, with the default step, once the start is forgotten."""
     X = np.random.default_rng(1).standard_t(4, size=(6000, 2))
     model = KernelNoveltyDetector(nu=nu)
     above = 0

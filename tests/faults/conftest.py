@@ -1,4 +1,4 @@
-"""A broker for the tests of faults, and a run on it that is left alone."""
+"""The broker of the fault tests, and undisturbed runs on it to compare with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def servers(apache):
 
 @pytest.fixture(scope="session")
 def calm(servers, tmp_path_factory):
-    """A run over one partition, "events", that is left alone."""
+    """An undisturbed run over one partition, "events"."""
     brokers.make_topics(servers, names=["events"])
     brokers.produce(servers, "events", records(N))
     run = Run(servers, tmp_path_factory.mktemp("calm"), "events")
@@ -28,7 +28,7 @@ def calm(servers, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def calm_in_batches(servers, tmp_path_factory):
-    """A run that predicts and learns many events in one call, over one partition, "many", that is left alone."""
+    """An undisturbed run that predicts and learns many events in one call, over one partition, "many"."""
     brokers.make_topics(servers, names=["many"])
     brokers.produce(servers, "many", records(4 * N))
     run = RunInBatches(servers, tmp_path_factory.mktemp("calm_in_batches"), "many")
@@ -38,6 +38,6 @@ def calm_in_batches(servers, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_process_is_left() -> Iterator[None]:
-    """Kill what a test that failed has left running."""
+    """Kill the processes that a failed test has left running."""
     yield
     Run.kill_all()

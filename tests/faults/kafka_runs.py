@@ -1,4 +1,4 @@
-"""Runs of the command line against Kafka that are hurt on purpose, and what is left of them.
+"""Runs of the command line against Kafka with injected faults, and checks of their results.
 
 ``python tests/faults/kafka_runs.py --kills 50 --events 200000`` is a long one: kill -9 at random moments, and proof.
 With ``--partitions 4`` an audit shows that the model holds each event once, and with ``--order deterministic`` besides
@@ -76,7 +76,7 @@ on = ["id"]
 
 
 def records(n: int, seed: int = 0) -> list[Any]:
-    """Return events with ids, and here and there bytes that are none."""
+    """Return events with ids, and occasionally invalid bytes."""
     rng = random.Random(seed)
     found: list[Any] = []
     for i in range(n):
@@ -139,7 +139,7 @@ class Run:
             brokers.make_topics(servers, names=wanted)
 
     def start(self, member: str = "one", client: str | None = None) -> subprocess.Popen[str]:
-        """Start a member; one of the same name goes on with its state, with another client if one is given."""
+        """Start a member; one of the same name resumes from its state, with another client if one is given."""
         folder = self._folder / f"{self.name}-{member}"
         folder.mkdir(exist_ok=True)
         words = [sys.executable, "-c", self.program, "run", str(self.write(folder, client))]
@@ -187,11 +187,11 @@ class Run:
         return config
 
     def log(self, member: str = "one") -> str:
-        """Return what a member has said."""
+        """Return the log of a member."""
         return (self._folder / f"{self.name}-{member}" / "log").read_text()
 
     def answer(self, path: str, question: Any = None, member: str = "one") -> str:
-        """Return what a running member answers over HTTP, nothing if it does not yet."""
+        """Return the HTTP response of a running member, an empty one if it is unavailable."""
         at = re.findall(r"live page at (\S+)/,", self.log(member))
         data = None if question is None else json.dumps(question).encode()
         try:
@@ -202,20 +202,20 @@ class Run:
             return ""
 
     def metrics(self, member: str = "one") -> dict[str, float]:
-        """Return what ``/metrics`` of a running member says, ``{}`` if it does not answer yet."""
+        """Return the metrics of a running member, ``{}`` if it is not yet available."""
         lines = self.answer("/metrics", member=member).splitlines()
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
     def state_directory(self, member: str = "one") -> Path:
-        """Return where a member keeps its state."""
+        """Return the state directory of a member."""
         return self._folder / f"{self.name}-{member}" / "state"
 
     def checkpoints(self, member: str = "one") -> list[str]:
-        """Return the names of a member's checkpoints, those that are only prepared too."""
+        """Return the names of a member's checkpoints, including prepared ones."""
         return sorted(path.name for path in self.state_directory(member).glob("[cp]*-*"))
 
     def has_state(self, member: str) -> bool:
-        """Return whether a member ever made a checkpoint."""
+        """Return whether a member has made a checkpoint."""
         return any(self.state_directory(member).glob("checkpoint-*"))
 
     def state(self, member: str = "one") -> dict[str, Any]:
@@ -225,11 +225,11 @@ class Run:
         return found
 
     def model(self, member: str = "one") -> dict[str, bytes]:
-        """Return the bits of the model of a member, and what its metric and its counters say."""
+        """Return the bits of a member's model, its metric and its counters."""
         return bits(self.state(member))
 
     def replayed(self, directory: Path, *words: str, member: str = "one") -> dict[str, Any]:
-        """Run what a member has read again, and return the newest checkpoint."""
+        """Run again over the records that a member has read, and return the newest checkpoint."""
         config = self._folder / f"{self.name}-{member}" / "run.toml"
         subprocess.run(
             [sys.executable, "-c", self.program, "replay", config, directory, *words], check=True, capture_output=True
@@ -260,15 +260,15 @@ class Run:
         return found
 
     def seen(self) -> list[tuple[bytes, bytes]]:
-        """Return the predictions that readers of what is committed see."""
+        """Return the predictions that read_committed consumers see."""
         return [(record.key, record.value) for record in brokers.committed(self.servers, self.predictions)]
 
     def dead(self) -> list[bytes]:
-        """Return the keys of the dead letters that such readers see."""
+        """Return the keys of the dead letters that such consumers see."""
         return [record.key for record in brokers.committed(self.servers, self.dead_letters)]
 
     def log_of_all(self) -> str:
-        """Return what all members have said."""
+        """Return the logs of all members."""
         return "".join(path.read_text() for path in self._folder.glob(f"{self.name}-*/log"))
 
 
@@ -281,7 +281,7 @@ class RunInBatches(Run):
 
 
 def bits(state: dict[str, Any]) -> dict[str, bytes]:
-    """Return the bits of the model in a checkpoint, and what its metric and its counters say."""
+    """Return the bits of the model in a checkpoint, its metric and its counters."""
     model = state["model"]
     tensors = model_file.describe(list(model.steps.values())[-1] if hasattr(model, "steps") else model)[1]
     found = {name: tensor.tobytes() for name, tensor in tensors.items()}
@@ -289,7 +289,7 @@ def bits(state: dict[str, Any]) -> dict[str, bytes]:
 
 
 def assert_same(run: Run, calm: Run) -> None:
-    """Raise an error if a run has not come to the same as one that was left alone."""
+    """Raise an error if a run has not produced the same result as an undisturbed one."""
     assert run.seen() == calm.seen()
     assert run.dead() == calm.dead()
     assert run.model() == calm.model()
@@ -318,7 +318,7 @@ def killed(run: Run, kills: int, rng: random.Random, longest: float = 0.4) -> in
 
 
 def main() -> None:
-    """Kill a run many times, and compare it with one that was left alone."""
+    """Kill a run many times, and compare it with an undisturbed one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--events", type=int, default=200_000)
@@ -338,7 +338,7 @@ def main() -> None:
 
 
 def compare(servers: str, folder: Path, options: argparse.Namespace) -> dict[str, bool]:
-    """Return what is the same in a run that was left alone and in one that was killed."""
+    """Return the comparisons between an undisturbed run and one that was killed."""
     brokers.make_topics(servers, names=["events"], partitions=options.partitions)
     brokers.produce(servers, "events", records(options.events), options.partitions)
     print(f"a broker at {servers} with {options.events:,} records; a consumer learns from them, and is left alone")
@@ -364,7 +364,7 @@ def compare(servers: str, folder: Path, options: argparse.Namespace) -> dict[str
 
 
 def audited(run: Run, members: Iterable[str], n: int) -> dict[str, bool]:
-    """Return what is so of the models of all members, and of what was written, after `n` records."""
+    """Return the checks of all members' models and of their output, after `n` records."""
     good, learnt = ids(n), [i for name in members for i in run.learnt(name)]
     return {
         "each event learnt, in one durable model, once": sorted(learnt) == good,
@@ -374,7 +374,7 @@ def audited(run: Run, members: Iterable[str], n: int) -> dict[str, bool]:
 
 
 def tell(found: dict[str, bool]) -> None:
-    """Print what is so, and end with an error if something is not."""
+    """Print the result of each check, and end with an error if one failed."""
     for what, is_so in found.items():
         print(f"{what}: {'yes' if is_so else 'NO'}")
     if not all(found.values()):

@@ -1,4 +1,4 @@
-"""Members of a group that join and leave at random, and what is left of it.
+"""Members of a group that join and leave at random, and checks of their results.
 
 ``python tests/faults/members.py --changes 50 --events 200000`` is a long run: three members over twelve partitions.
 """
@@ -44,12 +44,12 @@ def come_and_go(run: Run, changes: int, rng: random.Random) -> dict[str, subproc
             continue
         leaving = members.pop(name)
         (leaving.kill if rng.random() < 0.5 else leaving.terminate)()
-        assert leaving.wait(LIMIT) <= 0, run.log(name)  # by the signal, if it had not begun yet
+        assert leaving.wait(LIMIT) <= 0, run.log(name)  # by the signal, if it had not started yet
     return {name: members.get(name) or run.start(name) for name in NAMES}
 
 
 def paced(found: Sequence[Any], seconds: float) -> Iterator[Any]:
-    """Yield records evenly over some seconds."""
+    """Yield records at a constant rate over some seconds."""
     began = time.monotonic()
     for i, record in enumerate(found):
         time.sleep(max(0.0, began + seconds * i / len(found) - time.monotonic()) if i % 50 == 0 else 0.0)
@@ -67,11 +67,11 @@ def shared(run: Run, n: int, partitions: int, changes: int, rng: random.Random) 
     for process in members.values():
         process.terminate()
     ends = {process.wait(LIMIT) for process in members.values()}
-    assert ends <= {0, -signal.SIGTERM}, run.log_of_all()  # one may not have begun yet
+    assert ends <= {0, -signal.SIGTERM}, run.log_of_all()  # one may not have started yet
 
 
 def main() -> None:
-    """Let members come and go many times, and look at what they have learned."""
+    """Let members join and leave many times, and check what they have learned."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--changes", type=int, default=50, help="how often a member is stopped or started")
     parser.add_argument("--events", type=int, default=200_000)

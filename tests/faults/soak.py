@@ -1,7 +1,7 @@
-"""A run over very many events, and the memory that it takes: after a while it must not grow.
+"""A run over very many events, and its memory, which must stop growing.
 
-``python tests/faults/soak.py --events 3000000`` prints it as it goes. One record in 97 is none, and one label in ten
-comes a thousand records later, in a record of its own.
+``python tests/faults/soak.py --events 3000000`` prints it as it grows. One record in 97 is invalid, and one label in
+ten arrives a thousand records later, in a record of its own.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ class Soak(kafka_runs.Run):
     )
 
     def done(self) -> int:
-        """Return how many records the running process has finished with."""
+        """Return how many records the running process has processed."""
         found = self.metrics().items()
         return sum(int(offset) for name, offset in found if name.startswith("streamkernel_source_position{"))
 
 
 class Sample(NamedTuple):
-    """How many records a process had finished with, and its memory then, in megabytes."""
+    """The records that a process had processed, and its memory then, in megabytes."""
 
     records: int
     memory: float
 
 
 def records(n: int) -> Iterator[bytes]:
-    """Yield events, labels that come later, and some that are neither."""
+    """Yield events, labels that arrive later, and some invalid records."""
     rng, late = random.Random(0), deque[tuple[int, bytes]]()
     for i in range(n):
         a, b = rng.gauss(0, 1), rng.gauss(0, 1)
@@ -88,7 +88,7 @@ def samples(run: Soak, records: Iterable[bytes], size: int, partitions: int = 4)
 
 
 def growth(found: Iterable[Sample]) -> float:
-    """Return by how many megabytes the last third takes more than the second one, by their medians."""
+    """Return by how many megabytes the last third exceeds the second one, by their medians."""
     found = list(found)
     most = found[-1].records
     second, last = (
@@ -98,7 +98,7 @@ def growth(found: Iterable[Sample]) -> float:
 
 
 def main() -> None:
-    """Print the memory of a run as it goes."""
+    """Print the memory of a run as it grows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=3_000_000, help="records in the topic")
     parser.add_argument("--partitions", type=int, default=4)

@@ -1,4 +1,4 @@
-"""Records that were hurt on their way, among good ones: each is learnt or a dead letter, and the model shows no trace.
+"""Corrupted records among good ones: each is learned or a dead letter, and the model shows no trace of them.
 
 ``python tests/faults/test_bad_records.py --records 100000`` is a long run.
 """
@@ -124,7 +124,7 @@ WAYS: list[Callable[[random.Random, bytes], bytes | None]] = [
 
 
 def records(n: int, seed: int) -> tuple[list[bytes | None], list[str]]:
-    """Return `n` good records and as many that were hurt, in random order, and what was done to each."""
+    """Return `n` good and `n` corrupted records in random order, and the corruption of each."""
     rng = random.Random(seed)
     ways = [WAYS[i % len(WAYS)] for i in range(n)] + [None] * n
     rng.shuffle(ways)
@@ -137,7 +137,7 @@ def records(n: int, seed: int) -> tuple[list[bytes | None], list[str]]:
 
 
 def expected(model: Any, values: list[bytes | None]) -> dict[str, bytes]:
-    """Return the bits of the last step of a new pipeline that was given these records alone, by hand."""
+    """Return the bits of the last step of a new pipeline that learned these records alone, by direct calls."""
     for value in values:
         record = orjson.loads(value)
         inner = {name: field for name, field in record.items() if isinstance(field, dict)}  # nested once
@@ -150,7 +150,7 @@ def expected(model: Any, values: list[bytes | None]) -> dict[str, bytes]:
 
 
 def check(servers: str, folder: Path, n: int, seed: int) -> Counter[str]:
-    """Run the command line on 2 n records, and return how many of each kind were learnt."""
+    """Run the command line on 2 n records, and return how many of each kind were learned."""
     values, kinds = records(n, seed)
     topic = f"hurt{seed}"
     brokers.make_topics(servers, names=[topic])
@@ -195,7 +195,7 @@ def test_corrupt_records_do_not_change_the_model(servers, tmp_path, seed):
 
 
 def main() -> None:
-    """Print how many of each kind were learnt."""
+    """Print how many of each kind were learned."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)

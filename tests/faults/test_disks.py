@@ -1,4 +1,4 @@
-"""Disks that are full, and files that are damaged: what was durable stays, and all else is done again."""
+"""Full disks and damaged files: durable results survive, and all other work is repeated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.java
 
 
 class Limit:
-    """Files of a process may not become as long as a checkpoint."""
+    """Limits the size of a process's files to less than a checkpoint."""
 
     def __init__(self, path):
         pass
@@ -38,7 +38,7 @@ class Limit:
 
 
 class Disk:
-    """A file system of its own, of one megabyte."""
+    """A separate file system of one megabyte."""
 
     def __init__(self, path):
         self._path, self._ballast = path, path / "ballast"
@@ -67,7 +67,7 @@ def can_mount():
 
 
 def test_a_disk_that_is_full_for_a_while(servers, calm, tmp_path):
-    """In some containers even root may not mount anything: there it is files that may not grow."""
+    """In some containers root cannot mount a file system: there, the file size is limited."""
     run = Run(servers, tmp_path, "events", source="until = 3000")
     with contextlib.closing((Disk if can_mount() else Limit)(run.state_directory())) as disk:
         assert run.start().wait(LIMIT) == 0, run.log()
@@ -103,7 +103,7 @@ def test_a_disk_that_is_full_at_the_end(servers, calm, tmp_path):
 
 
 def test_a_checkpoint_that_is_damaged(servers, calm, tmp_path):
-    """The one before it counts: the model is right, and what was written since is written twice."""
+    """The checkpoint before it counts: the model is right, and later output is written twice."""
     run = Run(servers, tmp_path, "events", source="until = 6000")
     assert run.start().wait(LIMIT) == 0, run.log()
     newest = checkpoints(run.state_directory())[-1]

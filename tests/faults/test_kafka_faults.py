@@ -1,4 +1,4 @@
-"""What is hurt goes on as if nothing had happened: each event is learnt once, each prediction seen once."""
+"""A run continues correctly after a fault: each event is learned once, and each prediction appears once."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_member_that_is_evicted_rolls_back_and_continues(calm, servers, tmp_pa
 
 
 def test_sigterm_commits_and_leaves_the_group(calm, servers, tmp_path, client):
-    """Another member gets the partition, which would wait for the end of the session: twenty minutes."""
+    """Another member takes over the partition, which would otherwise wait for the session to expire: twenty minutes."""
     run = Run(servers, tmp_path, "events", source="", client=client, options=LONG_SESSION[client])
     process = run.start()
     run.wait_for(lambda: len(run.seen()) > 0)
@@ -129,13 +129,13 @@ def test_sigterm_commits_and_leaves_the_group(calm, servers, tmp_path, client):
 
 
 def test_members_come_and_go(servers, tmp_path, client):
-    """Three of them, over twelve partitions: each event is in exactly one member's durable model."""
+    """Three members over twelve partitions: each event is in exactly one member's durable model."""
     brokers.make_topics(servers, names=[topic := f"many-{client}"], partitions=12)
     run = Run(servers, tmp_path, topic, source="", options=members.OPTIONS[client], client=client, audited=True)
     members.shared(run, N, 12, 10, random.Random(3))
     found = kafka_runs.audited(run, members.NAMES, N)
     assert all(found.values()), found
-    states = [run.state(name) for name in members.NAMES if run.has_state(name)]  # one may never have come so far
+    states = [run.state(name) for name in members.NAMES if run.has_state(name)]  # one may have none
     assert sum(state["outcomes"]["learned"] for state in states) == len(kafka_runs.ids(N))
 
 
@@ -174,7 +174,7 @@ def test_at_least_once_loses_nothing(servers, tmp_path, calm):
 
 
 def test_a_member_joins_with_at_least_once_delivery(servers, tmp_path, client):
-    """What the first one has learnt is committed before the other one gets its share."""
+    """The first member commits what it has learned before the second one is assigned its partitions."""
     brokers.make_topics(servers, names=[topic := f"joined-{client}"], partitions=4)
     run = Run(servers, tmp_path, topic, source="", processing_guarantee="at_least_once", client=client)
     written = members.paced(kafka_runs.records(N), 40.0)  # the other one joins while they are written
@@ -193,7 +193,7 @@ def test_a_member_joins_with_at_least_once_delivery(servers, tmp_path, client):
 
 
 def test_loss_of_a_partition_leader(tmp_path, client):
-    """Of three brokers, with three replicas of everything."""
+    """One of three brokers, with three replicas of every partition."""
     from kafka import KafkaAdminClient
 
     with brokers.apache(tmp_path / "brokers", 3) as three:

@@ -1,4 +1,4 @@
-"""What happens to machines and clusters now and then: none of it is seen in what was learnt."""
+"""Unusual faults of machines and clusters: none of them changes what is learned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def client(request):
 
 
 def test_a_process_that_is_frozen_for_longer_than_its_session(servers, calm, tmp_path):
-    """Others have its partitions by then, or would: it goes back to its last commit."""
+    """Its partitions may have been reassigned by then: it returns to its last commit."""
     run = Run(servers, tmp_path, "events", options=members.OPTIONS["kafka-python"])
     process = run.start()
     run.wait_for(lambda: run.committed() > 0)
@@ -35,7 +35,7 @@ def test_a_process_that_is_frozen_for_longer_than_its_session(servers, calm, tmp
 
 
 def test_a_copy_of_a_state_directory(servers, calm, tmp_path):
-    """Of two processes that have the same name, one ends with an error, whichever it is."""
+    """Of two processes with the same name, one ends with an error, whichever it is."""
     run = Run(servers, tmp_path, "events", source="until = 3000")
     assert run.start().wait(LIMIT) == 0, run.log()
     run.state_directory("two").parent.mkdir()
@@ -54,7 +54,7 @@ def test_a_copy_of_a_state_directory(servers, calm, tmp_path):
 
 
 def test_a_group_with_expired_offsets(servers, calm, tmp_path):
-    """Its offsets and the number of the checkpoint are gone: what the checkpoint says counts."""
+    """Its offsets and the number of the checkpoint are lost: the positions in the checkpoint count."""
     from kafka import KafkaAdminClient
 
     run = Run(servers, tmp_path, "events", source="until = 3000")
@@ -70,7 +70,7 @@ def test_a_group_with_expired_offsets(servers, calm, tmp_path):
 
 
 def test_a_clock_that_jumps(servers, calm, tmp_path):
-    """By months back, and by up to an hour ahead of the brokers', which is what they take."""
+    """By months back, and by up to an hour ahead of the brokers' clocks, which is what they accept."""
     run = Run(servers, tmp_path, "events")
     run.program = "import random, time; real = time.time; time.time = lambda: real() + random.uniform(-1e7, 3e3); "
     run.program += Run.program
@@ -83,7 +83,7 @@ SOON = "from connectors.kafka import topic_watcher; topic_watcher.LOOK_SECONDS =
 
 
 def test_a_topic_that_is_deleted(servers, tmp_path, client):
-    """What was learnt of it stays, and the process waits for more until it is stopped."""
+    """The model keeps what it learned of the topic, and the process waits for more until it is stopped."""
     brokers.make_topics(servers, names=[topic := f"short-{client}"])
     brokers.produce(servers, topic, records(500))
     run = Run(servers, tmp_path, topic, source="", client=client)
@@ -96,12 +96,12 @@ def test_a_topic_that_is_deleted(servers, tmp_path, client):
     assert process.wait(LIMIT) == 0, run.log()
     assert run.state()["outcomes"]["learned"] == len(ids(500))
     told = [line for line in run.log().splitlines() if topic in line and "does not exist" in line]
-    assert 1 <= len(told) <= 3, run.log()  # one a minute
+    assert 1 <= len(told) <= 3, run.log()  # one per minute
     assert run.log().count("not found in cluster metadata") <= 3, run.log()
 
 
 def test_a_deleted_topic_with_give_up_after(servers, tmp_path, client):
-    """All that was learnt is durable by then."""
+    """All that was learned is durable by then."""
     brokers.make_topics(servers, names=[topic := f"given-up-{client}"])
     brokers.produce(servers, topic, records(500))
     run = Run(servers, tmp_path, topic, source="", client=client, kafka="give_up_after = 1.0")
@@ -115,7 +115,7 @@ def test_a_deleted_topic_with_give_up_after(servers, tmp_path, client):
 
 
 def test_a_restart_while_brokers_are_down(servers, apache, calm, tmp_path, client):
-    """The model on disk answers, what is counted goes on from it, and brokers that come back find nothing changed."""
+    """The model on disk serves predictions, counters continue, and brokers that return find nothing changed."""
     run = Run(servers, tmp_path, "events", source="until = 3000", client=client)
     assert run.start().wait(LIMIT) == 0, run.log()
     learned, number = run.state()["outcomes"]["learned"], run.state()["checkpoint"]
@@ -142,7 +142,7 @@ def test_a_restart_while_brokers_are_down(servers, apache, calm, tmp_path, clien
 
 
 def test_brokers_that_stay_unavailable(tmp_path, client):
-    """One line each minute or so says why, and who does not want to wait for ever gets an exit code."""
+    """About one log line per minute states why; with a limit on the wait, the process ends with an exit code."""
     options = {"kafka-python": "bootstrap_timeout_ms = 500"}.get(client, '"socket.connection.setup.timeout.ms" = 1000')
     run = Run("127.0.0.1:1", tmp_path, "events", client=client, kafka="give_up_after = 4.0", options=options, topics=())
     assert run.start().wait(LIMIT) == 2, run.log()

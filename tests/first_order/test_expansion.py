@@ -1,4 +1,4 @@
-"""The learnt function: what must not change it, and that functions of one seed add up."""
+"""The learned function: what must not change it, and that functions of one seed add up."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def score(f, x):
 
 
 def same_bits(a, b):
-    """Say whether everything that two functions have learnt is equal, bit for bit."""
+    """Say whether everything that two functions have learned is equal, bit for bit."""
     return all(np.array_equal(tensor, b.tensors()[name]) for name, tensor in a.tensors().items())
 
 

@@ -264,7 +264,7 @@ def _total(x):
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_values_outside_the_domain_are_named_and_change_nothing(kernel, x, message):
-    """In a model that has learnt and in a new one, in batches and not; and by the kernel itself where it can tell."""
+    """In a model that has learned and in a new one, in batches and not; and by the kernel itself where it can tell."""
     good = {"a": 0.5, "b": 0.25}
     for model in (classifier(kernel=kernel), regressor(kernel=kernel, batch_size=4)):
         for n in range(3):

@@ -1,4 +1,4 @@
-"""Models that learnt apart, as one: against means of functions, plain NumPy on all events, and bit by bit."""
+"""Models that learned apart, as one: against means of functions, plain NumPy on all events, and bit by bit."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_single_model_at_its_cap_does_not_grow():
 
 @pytest.mark.parametrize("loss", ["square", "huber", "absolute", "epsilon_insensitive"])
 def test_losses_of_first_order(loss):
-    """The constant that is learnt with f is a mean too."""
+    """The constant that is learned with f is a mean too."""
     xs, ys = stream(200)
     one, other = (KernelRegressor(**nested(learner="dsg", loss=loss, **SMALL)) for _ in range(2))
     learnt(one, xs[:150], ys[:150])
@@ -204,7 +204,7 @@ def test_buffered_examples_of_a_base_are_learned_once(lengths):
             replicas.append(learnt(replica, xs[at : at + n], ys[at : at + n]))
             at += n
         model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
-        if divide or lengths != (13, 10):  # or each has learnt them
+        if divide or lengths != (13, 10):  # or each has learned them
             assert model_merging.summarize(model).examples == at
 
 

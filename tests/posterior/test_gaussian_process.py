@@ -75,7 +75,7 @@ def test_equal_targets_are_predicted_with_certainty():
 
 @pytest.mark.parametrize("name", ["Friedman", "Planes2D"])
 def test_interval_coverage(name):
-    """Each event is predicted before it is learnt, from the 21st on, with untuned defaults; the true σ² is 1."""
+    """Each event is predicted before it is learned, from the 21st on, with untuned defaults; the true σ² is 1."""
     model, inside = gp(), {0.5: 0, 0.9: 0, 0.95: 0}
     for i, (x, y) in enumerate(getattr(synth, name)(seed=1).take(2000)):
         if i >= 20:

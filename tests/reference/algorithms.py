@@ -250,7 +250,7 @@ def composite(names: Sequence[Hashable], sigma: float, weight: float, block_size
 
 
 class Reference:
-    """f(x) = Σ_b φ_b(x)ᵀ α_b, learnt from a stream.
+    """f(x) = Σ_b φ_b(x)ᵀ α_b, learned from a stream.
 
     Parameters
     ----------

@@ -232,7 +232,7 @@ def test_rows_before_a_rejected_one_are_learned_across_checks(bad):
 
 
 def test_targets_that_are_constant_when_a_group_begins_do_no_harm():
-    """The mixture has learnt nothing, not even a size of the targets."""
+    """The mixture has learned nothing, not even a size of the targets."""
     xs, ys = fine(1500)
     model = learn(regressor(), xs[:600], [5.0] * 600)
     assert any(stages(model))

@@ -168,7 +168,7 @@ def assert_same(f, reference):
 
 @pytest.mark.parametrize("batch", [1, 16])
 def test_square_loss_is_ridge_regression(batch):
-    """With the closed form, of what whole steps have learnt."""
+    """With the closed form, of what whole steps have learned."""
     f = mixture(losses.Square(), joint=True, block_size=32, batch_size=batch)
     X, y = examples(2048, 1, False)
     y[70] = 0.0

@@ -72,7 +72,7 @@ def regression(n, seed=0):
 
 
 def progressive(model, X, y):
-    """Return predictions of each row before it is learnt."""
+    """Return predictions of each row before it is learned."""
     found = []
     for x, target in zip(as_dicts(X), y.tolist(), strict=True):
         found.append(model.predict_one(x))

@@ -40,6 +40,7 @@ from streamkernel.conformal.adaptive_level import AdaptiveLevel
 from streamkernel.conformal.rolling_scores import RollingScores
 from streamkernel.engine import patterns
 from streamkernel.engine.fields import OnFields
+from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.time_series import Calendar, Lags, LastTarget
 
 _PACKAGES = tuple(
@@ -90,6 +91,7 @@ _OURS: dict[str, type] = {
         Calendar,
         ConformalClassifier,
         ConformalRegressor,
+        KappaT,
         Lags,
         LastTarget,
         OnFields,

@@ -100,7 +100,7 @@ class StateDirectory:
     def prepared_number(self) -> int | None:
         """Return the number of a checkpoint that was prepared, and neither promoted nor discarded."""
         files = sorted(self.path.glob("prepared-*.safetensors"))
-        return _number(files[-1]) if files else None
+        return number_of(files[-1]) if files else None
 
     def discard(self) -> None:
         """Delete a prepared checkpoint."""
@@ -110,7 +110,7 @@ class StateDirectory:
     def newest(self) -> int:
         """Return the number of the newest committed checkpoint, or 0."""
         files = checkpoints(self.path)
-        return _number(files[-1]) if files else 0
+        return number_of(files[-1]) if files else 0
 
     def _path_prepared(self, number: int) -> Path:
         return self.path / f"prepared-{number:012d}.safetensors"
@@ -173,7 +173,14 @@ def check_setup(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
             )
 
 
-def _number(path: Path) -> int:
+def number_of(path: Path) -> int:
+    """Return the number of a checkpoint.
+
+    Examples
+    --------
+    >>> number_of(Path("state/checkpoint-000000000012.safetensors"))
+    12
+    """
     return int(path.stem.split("-")[1])
 
 
@@ -188,7 +195,7 @@ def read_newest(path: Path) -> dict[str, Any] | None:
     errors = []
     for file in reversed(files):
         try:
-            return _read(file) | {"checkpoint": _number(file)}
+            return _read(file) | {"checkpoint": number_of(file)}
         except ModelFileError as error:
             errors.append(str(error))
             log.error("a checkpoint is damaged; trying the one before it", file=str(file), reason=str(error))

@@ -11,8 +11,10 @@ from river import base, compose
 from connectors.registry import SINKS
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.config import build
+from streamkernel.engine.config.http import certificate_of
 from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_toml
+from streamkernel.engine.config.monitoring import check_monitoring, further_metrics
 from streamkernel.engine.config.registered import check_registered
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.sources import build_source
@@ -43,10 +45,12 @@ def check_config(settings: Settings) -> None:
         _check_metric,
         _check_baseline,
         _check_additions,
+        check_monitoring,
         _check_state,
         _check_kafka,
         _check_sink,
         _check_source,
+        _check_http,
     )
     collect_problems(*(partial(check, settings) for check in checks))
 
@@ -139,6 +143,12 @@ def _check_source(settings: Settings) -> None:
     build_source(settings).close()
 
 
+def _check_http(settings: Settings) -> None:
+    certificate_of(settings.http)
+    if settings.source.key == "http" and settings.http.port is None:
+        raise ConfigError("http.port: required for source.http; expected a port from 0 to 65535, got nothing")
+
+
 def _check_kafka(settings: Settings) -> None:
     if settings.kafka is not None:
         kafka_options(settings)
@@ -147,5 +157,6 @@ def _check_kafka(settings: Settings) -> None:
 
 def _check_state(settings: Settings) -> None:
     steps = [(f"preprocessing[{i}]", build.build_step_at(i, spec)) for i, spec in enumerate(settings.preprocessing)]
-    parts = [*steps, ("metric", settings.build_metric()), ("baseline", settings.build_baseline())]
+    further = [(f"quality.metrics[{i}]", metric) for i, metric in enumerate(further_metrics(settings).values())]
+    parts = [*steps, ("metric", settings.build_metric()), *further, ("baseline", settings.build_baseline())]
     collect_problems(*(lambda part=part: check_storable(*part) for part in parts))

@@ -16,6 +16,7 @@ from river import metrics as river_metrics
 from streamkernel.engine.checkpoint import allowlist
 from streamkernel.engine.config.coercion import expectation, parameters_of
 from streamkernel.engine.config.messages import ConfigError, did_you_mean, to_toml
+from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.estimators.older_files import TYPES
 
 OBJECTS = {  # parameters that are objects, and the modules of streamkernel with their classes
@@ -107,7 +108,7 @@ def transformers() -> Catalogue:
 
 @functools.cache
 def metrics() -> Catalogue:
-    """Return River's metrics with a single number as value.
+    """Return River's metrics with a single number as value, and Kappa-T.
 
     Examples
     --------
@@ -121,7 +122,8 @@ def metrics() -> Catalogue:
             name: kind
             for name, kind in named.items()
             if isinstance(kind, type) and issubclass(kind, river_metrics.base.Metric) and kind not in _NOT_A_NUMBER
-        },
+        }
+        | {"KappaT": KappaT},
     )
 
 

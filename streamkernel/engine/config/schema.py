@@ -290,11 +290,20 @@ class HttpTable(ConfigTable):
     port: int | None = Field(default=None, ge=0, le=65535, description="a port from 0 to 65535")
     host: Name = Field(default="127.0.0.1", description="the name or address of a host")
     token: SecretStr | None = Field(default_factory=_token_of_environment, description=_TOKEN_TEXT)
+    certificate: LocalPath | None = Field(default=None, description="the path of a certificate as a PEM file")
+    key: LocalPath | None = Field(default=None, description="the path of its private key as a PEM file")
 
     @field_validator("token")
     @classmethod
     def _usable(cls, token: SecretStr | None) -> SecretStr | None:
         return token and _check_token(token.get_secret_value())
+
+    @model_validator(mode="after")
+    def _certificate_and_key(self) -> HttpTable:
+        for name, other in (("certificate", "key"), ("key", "certificate")):
+            if getattr(self, name) is not None and getattr(self, other) is None:
+                raise ConfigError(f"http.{other}: required for http.{name}; expected the path of a file, got nothing")
+        return self
 
 
 class LogTable(ConfigTable):

@@ -13,6 +13,7 @@ from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.config import build
 from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.messages import collect_problems, to_toml
+from streamkernel.engine.config.monitoring_tables import QualityTable, SegmentsTable
 from streamkernel.engine.config.schema import (
     STREAM,
     ClusterTable,
@@ -50,6 +51,8 @@ class Settings(ConfigTable):
     kafka: KafkaTable | None = Field(default=None, description="a table with the servers")
     schema_registry: SchemaRegistryTable | None = Field(default=None, description="a table with the url")
     delayed_labels: DelayedLabelsTable | None = None
+    quality: QualityTable | None = None
+    segments: SegmentsTable | None = None
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
     http: HttpTable = Field(default_factory=HttpTable)

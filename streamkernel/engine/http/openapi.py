@@ -53,6 +53,13 @@ EXPLAIN = {
 }
 ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 STATUS = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
+BODIES = {
+    400: "an incomplete body",
+    408: "a body that took too long",
+    413: "a body that is too large",
+    415: "a body that is not JSON",
+}
+EARLY = {503: "no model yet, or too many requests are waiting; retry later"}
 VERSIONS = {
     "streamkernel-version": {"schema": {"type": "integer"}, "description": "which copy of the model answered"},
     "streamkernel-events": {"schema": {"type": "integer"}, "description": "events that it had learned"},
@@ -60,13 +67,52 @@ VERSIONS = {
 
 
 def description(*, needs_token: bool) -> dict[str, Any]:
-    """Return the description.
+    """Return the description of a run's server.
 
     Examples
     --------
     >>> sorted(description(needs_token=False)["paths"])
     ['/healthz', '/metrics', '/model', '/predict', '/readyz', '/status']
     """
+    guarded = _guarded(needs_token)
+    status = {
+        "summary": "The data of the live page",
+        "responses": {"200": {"description": "the run", "content": _json({"type": "object"})}, **_errors(guarded)},
+    }
+    paths = {"/predict": _predict(guarded), "/model": _model(guarded), "/status": {"get": status}}
+    return _document(paths, needs_token)
+
+
+def serving_description(*, has_one: bool, needs_token: bool) -> dict[str, Any]:
+    """Return the description of a server of models apart from learning, which may have one model.
+
+    Examples
+    --------
+    >>> sorted(serving_description(has_one=False, needs_token=False)["paths"])
+    ['/healthz', '/metrics', '/models', '/models/{name}', '/models/{name}/predict', '/readyz']
+    """
+    guarded = _guarded(needs_token)
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    unknown = {404: "no model of this name"}
+    models = {
+        "summary": "The models and their checkpoints",
+        "responses": {"200": {"description": "by name", "content": _json({"type": "object"})}, **_errors(guarded)},
+    }
+    paths = {
+        "/models": {"get": models},
+        "/models/{name}": {"parameters": [name], **_model(guarded | unknown)},
+        "/models/{name}/predict": {"parameters": [name], **_predict(guarded | unknown)},
+    }
+    return _document(
+        paths | ({"/predict": _predict(guarded), "/model": _model(guarded)} if has_one else {}), needs_token
+    )
+
+
+def _guarded(needs_token: bool) -> dict[int, str]:
+    return {401: "no token, or a wrong one"} if needs_token else {403: "a request from another machine"}
+
+
+def _predict(refused: dict[int, str]) -> dict[str, Any]:
     question = {
         "type": "object",
         "required": ["x"],
@@ -80,37 +126,27 @@ def description(*, needs_token: bool) -> dict[str, Any]:
         "required": ["predictions"],
         "properties": {"predictions": {"type": "array", "items": ANSWER}},
     }
-    guarded = {401: "no token, or a wrong one"} if needs_token else {403: "a request from another machine"}
-    early = {503: "no model yet, or too many requests are waiting; retry later"}
-    refused = {
-        400: "an incomplete body",
-        408: "a body that took too long",
-        413: "a body that is too large",
-        415: "a body that is not JSON",
-        422: "an invalid request for predictions",
-    }
     predict = {
         "summary": "Predict one record, or many",
         "parameters": [EXPLAIN],
         "requestBody": {"required": True, "content": _json(question)},
         "responses": {
             "200": _answer("the prediction", {"oneOf": [ANSWER, many]}),
-            **_errors(refused | guarded | early),
+            **_errors(BODIES | {422: "an invalid request for predictions"} | refused | EARLY),
         },
     }
-    model = {
-        "summary": "The model that predicts",
-        "responses": {"200": _answer("the model", {"type": "object"}), **_errors(guarded | early)},
-    }
-    status = {
-        "summary": "The data of the live page",
-        "responses": {"200": {"description": "the run", "content": _json({"type": "object"})}, **_errors(guarded)},
-    }
+    return {"post": predict}
+
+
+def _model(refused: dict[int, str]) -> dict[str, Any]:
+    responses = {"200": _answer("the model", {"type": "object"}), **_errors(refused | EARLY)}
+    return {"get": {"summary": "The model that predicts", "responses": responses}}
+
+
+def _document(paths: dict[str, Any], needs_token: bool) -> dict[str, Any]:
+    """Return the description of some paths, and of those that every server has."""
     text = {"description": "Prometheus's text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
-    paths: dict[str, Any] = {
-        "/predict": {"post": predict},
-        "/model": {"get": model},
-        "/status": {"get": status},
+    paths = paths | {
         "/metrics": {"get": {"summary": "Metrics", "responses": {"200": text}, "security": []}},
         "/healthz": {"get": _health("Whether the process is healthy")},
         "/readyz": {"get": _health("Whether a model can predict")},

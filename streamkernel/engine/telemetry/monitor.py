@@ -101,6 +101,7 @@ class Monitor:
             positions=dict(checkpointer.positions),
             scores=processor.quality.scores(),
             coverage=None if processor.coverage is None else processor.coverage.snapshot(),
+            monitoring=None if processor.monitoring is None else processor.monitoring.snapshot(),
             model=None if model is None else of_model(model),
             events=self.event_seconds.histogram(),
             checkpoints=checkpointer.durations.histogram(),
@@ -124,6 +125,8 @@ class Monitor:
         if len(self.event_seconds.new) >= FOLD_AT:
             self.event_seconds.fold()
             self._processor.quality.fold()
+            if self._processor.monitoring is not None:
+                self._processor.monitoring.fold()
 
     def _report_outlying(self) -> None:
         """Report input values far outside their range since the last report, at most once a minute."""

@@ -21,6 +21,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from connectors.json_text import printable
+from streamkernel.engine.monitoring.families import monitoring_families
 from streamkernel.engine.telemetry.snapshot import MOST, EngineSnapshot, ModelSnapshot, lag_of, place
 from streamkernel.versions import package_version
 
@@ -48,10 +49,12 @@ class EngineCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
         engine, numbers = self._engine, self._engine.snapshot
-        yield _build()
+        yield build_info()
         if numbers.model is not None:
             yield from _model(numbers.model)
         yield from _quality(numbers.scores)
+        if numbers.monitoring is not None:
+            yield from monitoring_families(numbers.monitoring)
         if numbers.coverage is not None:
             yield from _coverage(numbers.coverage)
         yield from _events(numbers)
@@ -63,7 +66,8 @@ class EngineCollector(Collector):
             yield from _cluster(engine.cluster)
 
 
-def _build() -> Metric:
+def build_info() -> Metric:
+    """Return the versions of the program as a metric."""
     versions = {
         "version": package_version("streamkernel"),
         "river": package_version("river"),

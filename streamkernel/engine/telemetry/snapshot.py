@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamkernel.engine.coverage import CoverageSnapshot
+from streamkernel.engine.monitoring.monitoring import MonitoringSnapshot
 from streamkernel.engine.telemetry.histogram import Histogram
 from streamkernel.engine.telemetry.quality import Scores
 from streamkernel.estimators.internals import learner_of
@@ -69,6 +70,8 @@ class EngineSnapshot:
         How good predictions are.
     coverage
         Of the intervals or the sets of labels around predictions, where there are some.
+    monitoring
+        What is watched besides, if anything is.
     model
         Of the kernel model, if it is one.
     events, checkpoints
@@ -89,6 +92,7 @@ class EngineSnapshot:
     positions: Mapping[str, Any]
     scores: Scores
     coverage: CoverageSnapshot | None
+    monitoring: MonitoringSnapshot | None
     model: ModelSnapshot | None
     events: Histogram
     checkpoints: Histogram

@@ -58,6 +58,7 @@ def status_of(engine: Engine) -> dict[str, Any]:
         "history": engine.history.columns(),
         "cluster": None if cluster is None else rounds_of(cluster),
         "is_mean": is_mean(scores.metric),
+        "monitoring": {} if numbers.monitoring is None else numbers.monitoring.rows(),
         "dead_letters": list(engine.last_dead_letters),
         "about": {} if newest is None else dict(model_rows(newest.model)),
         "importances": {} if newest is None else importances(newest.model),

@@ -187,6 +187,38 @@ function drawImportances(shares) {
   }));
 }
 
+function table(caption, columns, rows) {
+  if (!rows.length) return [];
+  const made = make("table"), head = make("tr"), body = make("tbody"), box = make("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption });
+  head.append(...columns.map((name) => make("th", { scope: "col" }, name)));
+  for (const [name, ...values] of rows) {
+    const row = make("tr");
+    row.append(make("th", { scope: "row" }, name), ...values.map((value) => make("td", {}, typeof value === "string" ? value : shown(value))));
+    body.append(row);
+  }
+  const top = make("thead");
+  top.append(head);
+  made.append(make("caption", {}, caption), top, body);
+  box.append(made);
+  return [box];
+}
+
+function qualityTables({ metrics, confusion, classes, segments }) {
+  const names = Object.keys(Object.values(segments)[0]?.["since start"] ?? {});
+  return [
+    ...table("Further metrics", ["metric", "since the start", "last 1,000"], Object.entries(metrics).map(([name, of]) => [name, of["since start"], of.recent])),
+    ...table("Classes, last 1,000", ["class", "labels", "precision", "recall", "F1"], Object.entries(classes).map(([name, of]) => [name, of.labels, of.precision, of.recall, of.f1])),
+    ...table("Predictions by label, since the start", ["label", ...confusion.classes], confusion.classes.map((name, i) => [name, ...confusion.counts[i]])),
+    ...table("Segments, last 1,000", ["segment", "labels", ...names], Object.entries(segments).map(([name, of]) => [name, of.labels, ...names.map((metric) => of.recent?.[metric])])),
+  ];
+}
+
+function drawWatched(monitoring) {
+  const found = monitoring.quality ? qualityTables(monitoring.quality) : [];
+  $("watched").hidden = !found.length;
+  $("tables").replaceChildren(...found);
+}
+
 function show(run) {
   const rows = Object.entries(run.now).map(([name, value]) => [name, shown(value)]);
   if (earlier && run.clock > earlier.clock) rows.splice(2, 0, ["events/s", shown((run.events - earlier.events) / (run.clock - earlier.clock))]);
@@ -194,6 +226,7 @@ function show(run) {
   pairs($("model"), Object.entries(run.about));
   drawAll(run.history, run.is_mean);
   drawImportances(Object.entries(run.importances));
+  drawWatched(run.monitoring ?? {});
   $("cluster").hidden = !run.cluster || run.cluster.round.length < 2;
   if (run.cluster) drawRounds(run.cluster);
   $("no-dead").hidden = run.dead_letters.length > 0;

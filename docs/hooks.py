@@ -1,4 +1,4 @@
-"""A hook of the site's build: links that leave docs/ lead to the file in the repository."""
+"""Hooks of the site's build: links that leave docs/ lead to the repository, and the home page has no side menu."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ REPOSITORY = "https://github.com/streamkernel/streamkernel/blob/main/"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Rewrite the links of a page that leave the folder."""
+    """Rewrite the links of a page that leave the folder; hide the menu beside the home page, which lists the pages."""
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation"]  # in the page itself, GitHub would show it as a table
     folder = os.path.dirname(f"docs/{page.file.src_uri}")  # noqa: PTH120
 
     def rewritten(match: re.Match[str]) -> str:

@@ -1,0 +1,1 @@
+"""What a run observes of its inputs and predictions, their quality in detail, and changes of the stream."""

@@ -1,0 +1,53 @@
+"""Kappa-T: how much better a classifier is than the prediction that nothing changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from river.metrics.base import ClassificationMetric
+
+
+class KappaT(ClassificationMetric):
+    """The accuracy of a classifier beside that of the previous label as the prediction.
+
+    With the accuracies p of the classifier and q of the previous label, κ = (p - q) / (1 - q): 1 for a classifier that
+    is always right, 0 for one that is as good as the previous label, below 0 for a worse one. Where labels come in long
+    runs, a high accuracy says little, and κ says it.
+
+    Parameters
+    ----------
+    cm : river.metrics.ConfusionMatrix or None, default None
+        The confusion matrix, which may be shared with other metrics of River.
+
+    References
+    ----------
+    Žliobaitė et al., "Evaluation methods and decision theory for classification of streaming data with temporal
+    dependence", Machine Learning 98, 2015, equation 7.
+
+    Examples
+    --------
+    >>> metric = KappaT()
+    >>> for y, prediction in [("a", "b"), ("a", "a"), ("b", "b"), ("b", "b"), ("a", "a")]:
+    ...     metric.update(y, prediction)
+    >>> round(metric.get(), 2)  # 0.8 right; the previous label is right 2 times of 5, the first of which has none
+    0.67
+    """
+
+    _fmt = ""
+
+    _last: tuple[Any, ...] = ()
+    _repeated = 0.0
+
+    def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
+        """Update with a label and the prediction that was there before it."""
+        if self._last == (y_true,):
+            self._repeated += w
+        self._last = (y_true,)
+        super().update(y_true, y_pred, w)
+
+    def get(self) -> float:
+        """Return κ; 0 before the first label, and where the previous label was always right."""
+        total = self.cm.total_weight
+        if not total or self._repeated == total:
+            return 0.0
+        return float((self.cm.total_true_positives - self._repeated) / (total - self._repeated))

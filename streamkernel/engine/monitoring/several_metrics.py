@@ -1,0 +1,295 @@
+"""Quality of predictions by more than one metric, as a table of confusions, by class and by segment.
+
+Judged predictions are collected by others and evaluated many at a time; the values over the last `WINDOW` labels are
+computed when they are read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from river.metrics.base import Metric
+
+from streamkernel.engine.delayed_labels import plain
+from streamkernel.engine.telemetry.quality import WINDOW, update_metric, value
+
+MOST_CLASSES = 20
+"""Classes with values of their own and rows in the table of confusions; those with the most labels."""
+
+OTHER = "(other)"
+"""The segment of all values that have none of their own."""
+
+LONGEST = 100
+"""Characters of the name of a segment or class; longer ones are cut."""
+
+Judged = tuple[Any, Any, Any, str | None]
+"""A label, the prediction, the probabilities or ``None``, and the segment or ``None``."""
+
+
+class ClassQuality(NamedTuple):
+    """How often a class came, and how good its predictions are; a share is ``None`` where it is of nothing."""
+
+    labels: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+@dataclass(frozen=True)
+class SeveralScores:
+    """Values at one moment, immutable for any thread.
+
+    Parameters
+    ----------
+    metrics
+        Empty metrics by name.
+    since_start
+        Their values since the start.
+    judged
+        The last `WINDOW` judged predictions.
+    confusions
+        Counts of pairs of a label and a prediction since the start; empty for numbers.
+    segments
+        By name, the labels in each segment and the values of the metrics since the start.
+    """
+
+    metrics: Mapping[str, Metric]
+    since_start: Mapping[str, float]
+    judged: Sequence[Judged]
+    confusions: Mapping[tuple[Any, Any], int]
+    segments: Mapping[str, tuple[int, Mapping[str, float]]] = field(default_factory=dict)
+
+    @cached_property
+    def recent(self) -> dict[str, float]:
+        """The metrics over the last `WINDOW` labels."""
+        return _values(_updated(self.metrics, self.judged))
+
+    @cached_property
+    def recent_by_segment(self) -> dict[str, dict[str, float]]:
+        """The metrics over those of the last `WINDOW` labels that are in each segment."""
+        found: dict[str, list[Judged]] = {name: [] for name in self.segments}
+        for one in self.judged:
+            found[_segment_in(one[3], found)].append(one)
+        return {name: _values(_updated(self.metrics, judged)) for name, judged in found.items() if judged}
+
+    @cached_property
+    def recent_by_class(self) -> dict[str, ClassQuality]:
+        """Precision, recall and F1 of each class over the last `WINDOW` labels."""
+        return by_class(Counter((y, prediction) for y, prediction, *_ in self.judged) if self.confusions else {})
+
+    def rows(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        names, table = confusion_table(self.confusions)
+        return {
+            "metrics": {
+                name: {"since start": self.since_start[name], "recent": self.recent[name]} for name in self.since_start
+            },
+            "confusion": {"classes": names, "counts": table},
+            "classes": {name: one._asdict() for name, one in self.recent_by_class.items()},
+            "segments": {
+                name: {"labels": n, "since start": dict(values), "recent": self.recent_by_segment.get(name)}
+                for name, (n, values) in self.segments.items()
+            },
+        }
+
+
+class SeveralMetrics:
+    """Evaluates predictions by several metrics, all together and in each segment.
+
+    The segments are the most frequent values of a field among the first `WINDOW` labels; all other values are together
+    in one more. So their number is bounded, and a restart has the same.
+
+    Parameters
+    ----------
+    metrics
+        River's metrics by name.
+    main
+        Name of the one that others evaluate since the start; it is evaluated here over the last labels and by segment.
+    most_segments
+        Segments with a name of their own; ``None`` if there are no segments.
+    classes
+        Whether predictions are classes, of which confusions are counted.
+
+    Examples
+    --------
+    >>> from river import metrics
+    >>> several = SeveralMetrics({"Accuracy": metrics.Accuracy(), "MacroF1": metrics.MacroF1()}, main="Accuracy")
+    >>> several.fold([("a", "a", None, None), ("b", "a", None, None), ("b", "b", None, None)])
+    >>> scores = several.scores()
+    >>> scores.since_start, round(scores.recent["Accuracy"], 3)
+    ({'MacroF1': 0.666...}, 0.667)
+    >>> scores.recent_by_class["b"]
+    ClassQuality(labels=2, precision=1.0, recall=0.5, f1=0.666...)
+    """
+
+    def __init__(
+        self, metrics: Mapping[str, Metric], *, main: str, most_segments: int | None = None, classes: bool = True
+    ) -> None:
+        self._empty = {name: metric.clone() for name, metric in metrics.items()}
+        self._main, self._most, self._classes = main, most_segments, classes
+        self._metrics = {name: metric.clone() for name, metric in metrics.items() if name != main}
+        self._confusions: Counter[tuple[Any, Any]] = Counter()
+        self._recent: deque[Judged] = deque(maxlen=WINDOW)
+        self._count = 0
+        self._segments: dict[str, tuple[int, dict[str, Metric]]] = {}  # once they are chosen
+
+    @property
+    def needs_probabilities(self) -> bool:
+        """Whether a metric is of probabilities."""
+        return any(not getattr(metric, "requires_labels", True) for metric in self._empty.values())
+
+    def fold(self, judged: Sequence[Judged]) -> None:
+        """Evaluate judged predictions; how many at once changes no bit."""
+        if self._most is not None and not self._segments and self._count + len(judged) >= WINDOW:
+            first = WINDOW - self._count
+            self._add(judged[:first])
+            self._segments = self._chosen()
+            judged = judged[first:]
+        self._add(judged)
+
+    def scores(self) -> SeveralScores:
+        """Return the current values."""
+        segments = self._segments or ({} if self._most is None else self._chosen())
+        by_segment = {name: (n, _values(metrics)) for name, (n, metrics) in segments.items()}
+        return SeveralScores(
+            self._empty, _values(self._metrics), tuple(self._recent), dict(self._confusions), by_segment
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return the state, which a checkpoint can hold."""
+        columns: Iterable[Any] = zip(*self._recent, strict=True) if self._recent else ((), (), (), ())
+        pairs = [[plain(y), plain(prediction), n] for (y, prediction), n in self._confusions.items()]
+        return {
+            "setup": self._setup(),
+            "metrics": self._metrics,
+            "confusions": pairs,
+            "recent": [[plain(item) for item in column] for column in columns],
+            "count": self._count,
+            "segments": {name: [n, metrics] for name, (n, metrics) in self._segments.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned, unless that had other metrics or segments."""
+        if state["setup"] != self._setup():
+            return
+        self._metrics, self._count = state["metrics"], state["count"]
+        self._confusions = Counter({(y, prediction): n for y, prediction, n in state["confusions"]})
+        self._recent = deque(zip(*state["recent"], strict=True), maxlen=WINDOW)
+        self._segments = {name: (n, metrics) for name, (n, metrics) in state["segments"].items()}
+
+    def _setup(self) -> list[Any]:
+        return [[f"{name}: {metric._get_params()}" for name, metric in self._empty.items()], self._main, self._most]  # noqa: SLF001
+
+    def _add(self, judged: Sequence[Judged]) -> None:
+        _update(self._metrics, judged)
+        if self._classes:
+            self._confusions.update([(y, prediction) for y, prediction, *_ in judged if prediction is not None])
+        if self._segments:
+            self._segments = _with(self._segments, judged)
+        self._recent.extend(judged)
+        self._count += len(judged)
+
+    def _chosen(self) -> dict[str, tuple[int, dict[str, Metric]]]:
+        """Return the segments with the most of the last labels, and what these say of them."""
+        names = [name for name, _ in Counter(one[3] or OTHER for one in self._recent).most_common(self._most)]
+        empty = {name: (0, _updated(self._empty, ())) for name in dict.fromkeys([*names, OTHER])}
+        return _with(empty, self._recent)
+
+
+def by_class(confusions: Mapping[tuple[Any, Any], int]) -> dict[str, ClassQuality]:
+    """Return precision, recall and F1 of the classes with the most labels.
+
+    Examples
+    --------
+    >>> by_class({("a", "a"): 3, ("a", "b"): 1})["a"]
+    ClassQuality(labels=4, precision=1.0, recall=0.75, f1=0.857...)
+    """
+    labels: Counter[str] = Counter()
+    predictions: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    for (y, prediction), n in confusions.items():
+        labels[text_of(y)] += n
+        predictions[text_of(prediction)] += n
+        right[text_of(y)] += n * (y == prediction)
+    return {
+        name: ClassQuality(
+            n,
+            right[name] / predictions[name] if predictions[name] else None,
+            right[name] / n,
+            2.0 * right[name] / (n + predictions[name]),
+        )
+        for name, n in labels.most_common(MOST_CLASSES)
+    }
+
+
+def confusion_table(confusions: Mapping[tuple[Any, Any], int]) -> tuple[list[str], list[list[int]]]:
+    """Return the classes with the most labels, and a row for each with the counts of its predictions.
+
+    Examples
+    --------
+    >>> confusion_table({(True, True): 3, (True, False): 1, (False, False): 2})
+    (['true', 'false'], [[3, 1], [0, 2]])
+    """
+    labels: Counter[str] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
+    for (y, prediction), n in confusions.items():
+        labels[text_of(y)] += n
+        labels[text_of(prediction)] += 0
+        counts[text_of(y), text_of(prediction)] += n
+    names = [name for name, _ in labels.most_common(MOST_CLASSES)]
+    if len(labels) > len(names):
+        rest, kept = Counter[tuple[str, str]](), set(names)
+        for (y, prediction), n in counts.items():
+            rest[y if y in kept else OTHER, prediction if prediction in kept else OTHER] += n
+        counts, names = rest, [*names, OTHER]
+    return names, [[counts[y, prediction] for prediction in names] for y in names]
+
+
+def text_of(value: Any) -> str:
+    """Return a label or the value of a field as a name, of bounded length.
+
+    Examples
+    --------
+    >>> text_of(True), text_of("spam"), text_of(3)
+    ('true', 'spam', '3')
+    """
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _segment_in(name: str | None, segments: Mapping[str, Any]) -> str:
+    return name if name in segments and name is not None else OTHER
+
+
+def _with(
+    segments: Mapping[str, tuple[int, dict[str, Metric]]], judged: Iterable[Judged]
+) -> dict[str, tuple[int, dict[str, Metric]]]:
+    """Return segments after more judged predictions; their metrics are changed."""
+    found: dict[str, list[Judged]] = {}
+    for one in judged:
+        found.setdefault(_segment_in(one[3], segments), []).append(one)
+    for name, ones in found.items():
+        _update(segments[name][1], ones)
+    return {name: (n + len(found.get(name, ())), metrics) for name, (n, metrics) in segments.items()}
+
+
+def _updated(metrics: Mapping[str, Metric], judged: Iterable[Judged]) -> dict[str, Metric]:
+    return _update({name: metric.clone() for name, metric in metrics.items()}, judged)
+
+
+def _update(metrics: dict[str, Metric], judged: Iterable[Judged]) -> dict[str, Metric]:
+    """Update metrics, each with predictions or probabilities as it needs."""
+    judged = list(judged)
+    pairs = [(y, prediction) for y, prediction, *_ in judged]
+    probable = [(y, probabilities) for y, _, probabilities, _ in judged]
+    for metric in metrics.values():
+        update_metric(metric, pairs if getattr(metric, "requires_labels", True) else probable)
+    return metrics
+
+
+def _values(metrics: Mapping[str, Metric]) -> dict[str, float]:
+    return {name: value(metric) for name, metric in metrics.items()}

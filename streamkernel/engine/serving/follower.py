@@ -1,0 +1,106 @@
+"""The newest checkpoint of a state directory, which another process writes or another program copies."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from streamkernel.engine.checkpoint.state_directory import checkpoints, number_of
+from streamkernel.engine.serving.checkpoint_model import load
+from streamkernel.engine.serving_copy import PublishedModel
+
+log = structlog.get_logger("streamkernel")
+
+
+class ServedModel(NamedTuple):
+    """A model and the file that it is from.
+
+    Parameters
+    ----------
+    model
+        The model; its version is the number of the checkpoint.
+    written
+        When the file was last changed, in seconds since 1970.
+    """
+
+    model: PublishedModel
+    written: float
+
+    @property
+    def age(self) -> float:
+        """Seconds since the checkpoint was written."""
+        return max(0.0, time.time() - self.written)
+
+
+class CheckpointFollower:
+    """Loads each new checkpoint of a state directory beside the current one, and then replaces that by one assignment.
+
+    The directory is only read, so it may be mounted read-only or be a copy. Whatever is wrong with it, the last good
+    model stays.
+
+    Parameters
+    ----------
+    name
+        The name of the model.
+    path
+        The state directory; it may appear later.
+
+    Attributes
+    ----------
+    newest : ServedModel or None
+        The last model that was loaded; any thread may read it.
+    problem : str
+        Why it is not that of the newest checkpoint, or an empty string.
+    """
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name, self._path = name, path
+        self.newest: ServedModel | None = None
+        self.problem = ""
+        self._loaded: tuple[int, int, int, int] | None = None
+
+    def look(self) -> bool:
+        """Load the newest checkpoint if there is a new one, and return whether there was."""
+        problem, found = "", False
+        try:
+            files = list(reversed(checkpoints(self._path)))
+            if not files:
+                problem = "no checkpoint" if self._path.is_dir() else "no state directory"
+            for file in files:
+                status = file.lstat()
+                stamp = (number_of(file), status.st_ino, status.st_size, status.st_mtime_ns)
+                if stamp == self._loaded or not self._is_newer(stamp):
+                    break
+                try:
+                    model = load(file)
+                except Exception as error:  # whatever a damaged file leads to
+                    problem = problem or self._text(error)
+                    continue
+                self.newest, self._loaded, found = ServedModel(model, status.st_mtime), stamp, True
+                break
+        except (OSError, ValueError) as error:  # as from a file system that is gone
+            problem = self._text(error)
+        self._report(problem, found)
+        return found
+
+    def _is_newer(self, stamp: tuple[int, int, int, int]) -> bool:
+        """Return whether a checkpoint is newer than the loaded one: by its number, or of a run that began again."""
+        return self._loaded is None or stamp[0] >= self._loaded[0] or stamp[3] > self._loaded[3]
+
+    def _text(self, error: Exception) -> str:
+        return str(error).replace(f"{self._path}/", "")
+
+    def _report(self, problem: str, found: bool) -> None:
+        """Log a new model, and a problem when it begins and ends."""
+        if problem and problem != self.problem:
+            keeps = "no model yet" if self.newest is None else f"keeping checkpoint {self.newest.model.version}"
+            log.error(f"the newest checkpoint cannot be used; {keeps}", model=self.name, reason=problem)
+        elif self.problem and not problem:
+            log.info("checkpoints can be used again", model=self.name)
+        self.problem = problem
+        if found and self.newest is not None:
+            version, events = self.newest.model.version, self.newest.model.events
+            log.debug("model replaced", model=self.name, checkpoint=version, learned=events)
