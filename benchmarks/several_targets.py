@@ -2,9 +2,10 @@
 
 A stream of ten normal inputs has eight targets in different units, each a sum of curved and linear parts of its own and
 noise; labels are whether a target is above its median. With 1,024 features at most, no model adds groups, so that one
-target and eight have the same features; the time of one target is the mean over a model for each. The solar flares that
+target and eight have the same features. The time of one target is the mean over a model for each. The solar flares that
 ship with River have three counts of flares. Each event is predicted, then learned. The models take turns of 250 events,
-and processor time is compared, not wall time. Accuracy is the mean over the targets of R², or of the share of right labels, without the first tenth.
+and processor time is compared, not wall time. Accuracy is the mean over the targets of R², or of the share of right
+labels, without the first tenth.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from river import base
-
 from streamkernel.engine.coverage import region
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.explanations import explain

@@ -94,7 +94,8 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
         arrays |= others(learner, hashes)
     weights = _first_order(learner) if isinstance(learner, FirstOrderLearner) else coefficients(learner)
     about["terms"], terms = terms_of(learner, weights)
-    return FrozenFunction(about, {"constant": np.zeros(learner.columns), "offset": _offsets(learner)} | arrays | drawn | terms)
+    always = {"constant": np.zeros(learner.columns), "offset": _offsets(learner)}
+    return FrozenFunction(about, always | arrays | drawn | terms)
 
 
 def _steps(model: Any) -> list[Any]:

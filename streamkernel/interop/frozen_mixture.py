@@ -57,7 +57,8 @@ def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
         by_place = sorted(in_order)
         arrays["near.columns"] = np.array([column for _, column in by_place], np.int64)
         arrays["near.points"] = own.points[[place for place, _ in by_place], :known]
-        arrays["near.answers"], arrays["near.weights"] = own.answers.reshape(targets, -1)[:, :known], own.weights[:known]
+        arrays["near.answers"] = own.answers.reshape(targets, -1)[:, :known]
+        arrays["near.weights"] = own.weights[:known]
     if numbers["intercept"][0] == MEAN and numbers["examples"][0] > 0:
         low, high = state.span.reshape(targets, 2).T
         more, added = BEYOND * (high - low), numbers["predicted_offset"]

@@ -14,7 +14,13 @@ import pytest
 from frozen_models import KERNELS, MODELS, MORE_KERNELS, columns_of, compare, learned, predictions
 from river import compose, preprocessing
 
-from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelMultiTargetRegressor, KernelRegressor, kernels
+from streamkernel import (
+    GaussianProcessRegressor,
+    KernelClassifier,
+    KernelMultiTargetRegressor,
+    KernelRegressor,
+    kernels,
+)
 from streamkernel.estimators.internals import learner_of
 from streamkernel.interop import to_numpy
 from streamkernel.interop.numpy_predictor import Predictor
