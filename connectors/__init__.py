@@ -25,6 +25,7 @@ from connectors.dead_letters import DeadLetters
 from connectors.files.partitioned import PartitionedFiles
 from connectors.files.sinks import FileSink, OutputClosedError
 from connectors.files.source import FileSource, field_names
+from connectors.http.source import HttpSource
 from connectors.kafka import KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions, PartitionedTopics
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "FileSink",
     "FileSource",
     "GroupSource",
+    "HttpSource",
     "KafkaDeadLetters",
     "KafkaSink",
     "KafkaSource",

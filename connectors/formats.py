@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import orjson
 
 from connectors.checks import unknown_name
-from connectors.csv_cells import check_names, number, numbers
+from connectors.csv_cells import check_names, number, numbers, rows_of_numbers
 from connectors.nested import flatten
 from connectors.record_splitters import LineCutter, QuotedCutter
 
@@ -60,11 +61,37 @@ class JsonLines:
         """Return the fields of one line."""
         return json_fields(raw)
 
+    def parse_all(self, rows: Sequence[bytes]) -> list[Fields] | None:
+        """Return the fields of lines as :meth:`parse` does for each, faster; ``None`` if one of them needs a look."""
+        return all_json_fields(rows)
+
 
 def json_fields(raw: bytes) -> Fields:
     """Return the fields of a JSON object, or raise a `ValueError` that says why there are none."""
     record = json_object(raw)
     return flatten(record) if raw.count(b"{") > 1 else record
+
+
+def all_json_fields(values: Sequence[bytes]) -> list[Fields] | None:
+    """Return the fields of values as `json_fields` does for each, parsed as one; ``None`` if one needs a look.
+
+    Each has to begin with a brace and to have no other. As many objects as there are values, and nothing else, are then
+    one object for each.
+
+    Examples
+    --------
+    >>> all_json_fields([b'{"a": 1}', b'{"a": 2}']), all_json_fields([b'{"a": 1},{"a": 2}', b' '])
+    ([{'a': 1}, {'a': 2}], None)
+    """
+    joined = b",".join(values)
+    if joined.count(b"{") == len(values) and all(map(bytes.startswith, values, repeat(b"{"))):
+        try:
+            found = orjson.loads(b"[%b]" % joined)
+        except orjson.JSONDecodeError:
+            return None
+        if len(found) == len(values) and {*map(type, found)} <= {dict}:
+            return found  # type: ignore[no-any-return]
+    return None
 
 
 def json_object(raw: bytes) -> Fields:
@@ -130,6 +157,8 @@ class Csv:
         names, joined = self._names, b",".join(rows)
         if not names or b'"' in joined or b"\r" in joined or {row.count(b",") for row in rows} != {len(names) - 1}:
             return None
+        if (found := rows_of_numbers(rows, joined)) is not None:
+            return [dict(zip(names, row, strict=False)) for row in found]  # each has as many
         try:
             cells = joined.decode().split(",")
         except UnicodeDecodeError:

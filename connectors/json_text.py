@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import orjson
@@ -32,6 +33,15 @@ def to_json(value: Any, option: int) -> bytes:
         return orjson.dumps(value, option=option)
     except TypeError:
         return orjson.dumps(_escape(value), option=option)
+
+
+def all_to_json(values: Iterable[Any], option: int) -> list[bytes]:
+    """Return each value as `to_json` does, faster."""
+    values = list(values)
+    try:
+        return list(map(partial(orjson.dumps, option=option), values))
+    except TypeError:  # one of them has characters that have to be escaped
+        return [to_json(value, option) for value in values]
 
 
 def printable(text: str) -> str:

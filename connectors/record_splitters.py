@@ -107,7 +107,10 @@ class QuotedCutter(LineCutter):
     def feed(self, chunk: bytes) -> list[Raw]:
         """Return the records that are complete after `chunk`."""
         records: list[Raw] = []
-        for line in super().feed(chunk):
+        lines = super().feed(chunk)
+        if not self._held and b'"' not in chunk and not (lines and b'"' in _head(lines[0])):
+            return lines
+        for line in lines:
             if self._held or (type(line) is bytes and b'"' in line):
                 open_quotes = type(line) is bytes and ends_quoted(line, quoted=bool(self._held))
                 self._hold(line)

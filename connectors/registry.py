@@ -6,6 +6,7 @@ SOURCES = {
     "path": "connectors.files.source:FileSource",
     "dataset": "connectors.datasets:DatasetSource",
     "topics": "connectors.kafka.source:KafkaSource",
+    "http": "connectors.http.source:HttpSource",
 }
 """The module and class for each key of [source]. The class's parameters are the keys of the table, one of which selects
 it."""

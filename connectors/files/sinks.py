@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from connectors.base import Position
-from connectors.json_text import to_json
+from connectors.json_text import all_to_json
 
 BUFFER_BYTES = 1 << 18
 STDOUT_PATH = "-"
@@ -118,7 +118,7 @@ class FileSink:
         keys : iterable of bytes or None
             Not used, because a file has no keys.
         """
-        lines = b"".join([to_json(record, _JSON_LINE) for record in records])
+        lines = b"".join(all_to_json(records, _JSON_LINE))
         try:
             self._file.write(lines)
         except OSError as error:

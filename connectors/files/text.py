@@ -10,12 +10,15 @@ from typing import cast
 from connectors.base import Event, Position
 from connectors.checks import BROKEN, is_count
 from connectors.files.bytestreams import BrokenStreamError, ByteStream
-from connectors.formats import Csv, Headless, TextFormat
+from connectors.formats import Csv, Headless, JsonLines, TextFormat
 from connectors.record_splitters import OversizedRecord, Raw
 
 BATCH_EVENTS = 512
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 HEADER_SECONDS = 1.0
+
+_ABSENT = None, None, (), None
+"""The error, key, headers and origin of an event of a file."""
 
 
 class HeaderError(ValueError):
@@ -131,15 +134,15 @@ class TextReader:
     def _events(self) -> list[Event]:
         """Return the next events of the available records."""
         form = self._form
-        if not isinstance(form, Csv) or not form.ready:
+        if not isinstance(form, (Csv, JsonLines)) or not form.ready:
             return self._parse(self._records)
         while rows := list(islice(self._records, BATCH_EVENTS)):
             if events := self._parse_together(form, rows) or self._parse(rows):
                 return events
         return []
 
-    def _parse_together(self, form: Csv, rows: list[Raw]) -> list[Event]:
-        """Return the events of rows of a table, none if one of them needs a look of its own."""
+    def _parse_together(self, form: Csv | JsonLines, rows: list[Raw]) -> list[Event]:
+        """Return the events of rows, none if one of them needs a look of its own."""
         whole = cast(list[bytes], rows)
         if {*map(type, rows)} != {bytes} or not all(rows) or any(map(bytes.isspace, whole)):
             return []
@@ -150,7 +153,7 @@ class TextReader:
         ends[-1] = min(ends[-1], self._read)  # The last line may have no newline to count.
         self._offset, self._line = ends[-1], self._line + len(rows)
         positions = [[end, number] for number, end in enumerate(ends, line)]
-        return list(map(Event, repeat(self._name), positions, whole, records))
+        return list(map(Event._make, zip(repeat(self._name), positions, whole, records, *map(repeat, _ABSENT))))
 
     def _parse(self, records: Iterable[Raw]) -> list[Event]:
         """Return the events of records, one after the other."""

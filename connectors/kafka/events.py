@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from connectors.base import DecoderUnavailableError, Event, Position, Trouble, UnavailableError
-from connectors.formats import json_fields
+from connectors.formats import all_json_fields, json_fields
 from connectors.kafka.clients import Partition, Record
 from connectors.values import PassedOverError
 
@@ -91,20 +91,22 @@ class Events:
         values = [record.value for _, record, _ in taken if record.value is not None]
         if len(values) < len(taken):
             return None
-        try:
-            found = list(map(json_fields, values))
-        except Exception:  # `of` says what is wrong
-            return None
+        found = all_json_fields(values)
+        if found is None:
+            try:
+                found = list(map(json_fields, values))
+            except Exception:  # `of` says what is wrong
+                return None
         events: list[Event] = []
-        last, stream = None, ""
+        make, last, stream = Event._make, None, ""
         for (partition, record, position), value, fields in zip(taken, values, found, strict=True):
             if partition is not last:
-                last, stream = partition, str(partition)
-            origin, timestamp = _origin(partition, record.offset), record.timestamp
+                last, stream, (topic, number) = partition, str(partition), partition
+            origin: dict[str, str | int] = {"topic": topic, "partition": number, "offset": record.offset}
+            timestamp = record.timestamp
             if timestamp is not None and timestamp >= 0:
                 origin["timestamp"] = timestamp
-            headers = tuple(record.headers)
-            events.append(Event(stream, position, value, fields, None, record.key, headers, origin))
+            events.append(make((stream, position, value, fields, None, record.key, tuple(record.headers), origin)))
         return events
 
 

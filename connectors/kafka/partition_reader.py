@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 ALIVE_SECONDS = 1.0
 """Seconds between two polls of a consumer while buffered records are available."""
 
-SLICE = 256
+SLICE = 512
 """Largest number of events that `PartitionReader.poll` returns, so that it is called often."""
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import orjson
 
 from connectors.base import Event, Position, Refusal
-from connectors.json_text import to_json
+from connectors.json_text import all_to_json, to_json
 from connectors.kafka.writer import Writer
 
 LONGEST = {"value": 900_000, "key": 25_000, "headers": 25_000}
@@ -94,7 +94,7 @@ class KafkaSink(_Topic):
 
     def write_all(self, records: Iterable[Mapping[str, Any]], keys: Iterable[bytes | None]) -> None:
         """Write records, each with a key, as `write` does for each."""
-        values = (to_json(record, _JSON) if self._values is None else self._values(record) for record in records)
+        values = all_to_json(records, _JSON) if self._values is None else map(self._values, records)
         self._writer.send_all(self._topic, values, keys)
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import structlog
 
-from connectors import CommitRefusedError, GroupSource, KafkaSource, Source, Transactions
+from connectors import CommitRefusedError, GroupSource, HttpSource, KafkaSource, Source, Transactions
 from streamkernel.engine.checkpoint.commit_recovery import recover_newest
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup
 from streamkernel.engine.health import Health
@@ -148,7 +148,7 @@ class Checkpointer:
             self.transactions.commit(number, self.positions)
         self.state.promote(number)
         self._refusals = 0
-        if self.transactions is None and isinstance(self._source, KafkaSource):
+        if self.transactions is None and isinstance(self._source, (HttpSource, KafkaSource)):
             self._source.acknowledge(self.positions)
         self._written = self._tried = time.monotonic()
         self._has_changes = False

@@ -151,7 +151,8 @@ class Examples:
                 break
             x = record.copy()
             y = x.pop(label, None)
-            if not ((type(y) is str and not numeric) or _is_plain_number(y)):
+            kind = type(y)
+            if kind is not bool and (numeric if kind is str else not _is_plain_number(y)):
                 break
             if ignore and not all(self._is_plain(name, x.pop(name, None)) for name in ignore):
                 break

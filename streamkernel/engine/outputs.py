@@ -64,9 +64,10 @@ class Outputs:
     def write_all(self, events: Sequence[Event], lines: Sequence[dict[str, Any]]) -> None:
         """Write the predictions for events, a line for each, if predictions are written at all."""
         if self.predictions is not None:
+            member = self.member
             for line in lines:
-                line["member"] = self.member
-            keys = [event.key for event in events[: len(lines)]]
+                line["member"] = member
+            keys = [event.key for event in events]
             if (write_all := getattr(self.predictions, "write_all", None)) is not None:  # a sink need not have it
                 write_all(lines, keys)
                 return

@@ -61,8 +61,6 @@ class RecordBatches:
             answers = answers_of(model, scores, with_probabilities=processor.with_probabilities)
             ys = ys[:done]
             if self._outputs.predictions is not None:
-                found = enumerate(zip(events, ys, answers, strict=False))
-                lines = [processor.line(event, y, answer, i) for i, (event, y, answer) in found]
-                self._outputs.write_all(events, lines)
+                self._outputs.write_all(events[:done], processor.lines(events[:done], ys, answers))
             processor.judge_all(xs[:done], values, ys, answers)
         return done

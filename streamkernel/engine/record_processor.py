@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import structlog
@@ -228,18 +229,16 @@ class RecordProcessor:
         kind = self._kind
         self._pairs += zip(ys, [answer[kind] for answer in answers], strict=True)
 
-    def line(self, event: Event, y: Any, answer: Answer, before: int = 0) -> dict[str, Any]:
+    def line(self, event: Event, y: Any, answer: Answer) -> dict[str, Any]:
         """Return a prediction as a record for a sink; call it before the step is evaluated.
 
         Parameters
         ----------
         event, y, answer
             The record, its label if it is known, and what the model answered.
-        before
-            Learned events before this one that are not evaluated yet.
         """
         prediction, probabilities, *_ = answer
-        version = self._learned_before + self.outcomes["learned"] + before
+        version = self._learned_before + self.outcomes["learned"]
         line = {**event.location, "model_version": version, "label": y, "prediction": prediction}
         if self.labels is not None and event.record is not None:
             line["key"] = event.record.get(self.labels.key)
@@ -250,6 +249,18 @@ class RecordProcessor:
         if self._explain:
             line["explanation"] = answer[3]
         return line
+
+    def lines(self, events: Sequence[Event], ys: Sequence[Any], answers: Sequence[Answer]) -> list[dict[str, Any]]:
+        """Return the predictions of a model that is `learned_alone` as `line` does, before `judge_all`."""
+        versions = count(self._learned_before + self.outcomes["learned"])
+        found = [
+            {**event.location, "model_version": version, "label": y, "prediction": answer[0]}
+            for event, version, y, answer in zip(events, versions, ys, answers, strict=False)
+        ]
+        if self.with_probabilities:
+            for line, answer in zip(found, answers, strict=True):
+                line["probabilities"] = answer[1]
+        return found
 
     def count_refusal(self, refusal: Refusal) -> None:
         """Count a record that becomes a dead letter."""

@@ -64,7 +64,8 @@ def answers_of(model: KernelModel, scores: F64, *, with_probabilities: bool) -> 
     if scores.shape[1] == 1 and len(labels) == 2:
         first, second = labels
         if not with_probabilities:
-            return [(second if score > 0.0 else first, None) for score in scores[:, 0].tolist()]
+            below, above = (first, None), (second, None)
+            return [above if score > 0.0 else below for score in scores[:, 0].tolist()]
         ups = map(sigmoid, scores[:, 0].tolist())
         return [(second if up > 1.0 - up else first, {first: 1.0 - up, second: up}) for up in ups]
     if not with_probabilities:

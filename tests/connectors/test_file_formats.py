@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from reading import check_every_resume, chunks_of, errors, read_file, records, w
 
 from connectors import FileSource
 from connectors.csv_cells import number
+from connectors.formats import all_json_fields, json_fields
 
 CSV = b'id,name,price\n1,Ann,2.5\n2,"Smith, ""Bob""",\n3,"two\nlines",-1e3\n'
 CSV_RECORDS = [
@@ -193,3 +195,19 @@ def test_a_file_that_is_missing_or_a_directory_is_an_error_at_once(tmp_path: Pat
 def test_the_record_limit_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Expected max_record_bytes of at least 1, got 0"):
         FileSource(write(tmp_path / "a.csv", b""), max_record_bytes=0)
+
+
+def test_json_values_that_are_parsed_as_one_have_the_fields_of_each() -> None:
+    """Pieces that are no values of their own must not become some together."""
+    rng = random.Random(4)
+    values = [b'{"a":1,"b":"x"}', b' {"a":1}', b'{"a":2} ', b'{"a":[1', b'2]}', b'{"a":1},{"a":2}', b"{}", b"1", b"",
+              b'{"a":"', b'"}', b'{"a":"{"}', b'{"a":{"b":1}}', b'{"a":1}]', b'[{"a":1}', b'{"a":1},5',
+              b'{"a":1,"a":2}', b'{"a":"\xff"}', b'{"a":1', b"}"]  # fmt: skip
+    together = 0
+    for _ in range(20_000):
+        some = rng.choices(values, k=rng.randrange(1, 5))
+        found = all_json_fields(some)
+        if found is not None:
+            assert found == list(map(json_fields, some))
+            together += 1
+    assert together > 200

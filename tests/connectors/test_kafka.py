@@ -9,6 +9,7 @@ import os
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import brokers
 import pytest
@@ -372,6 +373,28 @@ def test_uncommitted_records_are_never_visible(servers, options):
     assert [json.loads(record.value) for record in brokers.committed(servers, out)] == [{"n": 2}]
     for one in (source, old, new):
         one.close()
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("servers", ["given" if os.environ.get(brokers.SERVERS) else "apache"], indirect=True)
+def test_a_fenced_producer_refuses_records_that_are_written_together_and_can_be_closed(servers, options):
+    """The small broker lets kafka-python take the name again."""
+    topic, out, name = made(servers), made(servers), uuid.uuid4().hex
+    old, new = (KafkaTransactions(KafkaSource(options, topic), name, 60.0) for _ in range(2))
+    sink, records = KafkaSink(old, out), rows(300)
+    sink.write_all(records, [None] * 300)
+    old.flush()
+    assert new.newest() == 0
+    with suppress(CommitRefusedError):  # the client may have noticed
+        for _ in range(20):
+            sink.write_all(records, [None] * 300)
+    with pytest.raises(CommitRefusedError):
+        old.commit(1, {})
+    old.close()  # its records and its error are still waiting to be reported
+    KafkaSink(new, out).write({"n": 2})
+    new.commit(1, {})
+    assert [json.loads(record.value) for record in brokers.committed(servers, out)] == [{"n": 2}]
+    new.close()
 
 
 @pytest.mark.java

@@ -236,14 +236,14 @@ WRONG: dict[str, tuple[str, list[str]]] = {
         "",
         [
             "label: required; expected the name of the field to predict, got nothing",
-            "source: required; expected a table with a path, a dataset or topics, got nothing",
+            "source: required; expected a table with a path, a dataset, http or topics, got nothing",
             'model: required; expected a table with the "type" of the model, got nothing',
         ],
     ),
     "tables that are none": (
         'label = "x"\nsource = 3\nmodel = 4\npreprocessing = 5\nstate = 1\nsink = []\nhttp = true',
         [
-            "source: expected a table with a path, a dataset or topics, got 3",
+            "source: expected a table with a path, a dataset, http or topics, got 3",
             "preprocessing: expected one table [[preprocessing]] per step, got 5",
             "model: expected a model (KernelClassifier, KernelRegressor, GaussianProcessRegressor, "
             "KernelMultiTargetRegressor, KernelMultiLabelClassifier), got 4",
@@ -298,9 +298,12 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "two sources": (
         with_source('path = "events.csv"\ndataset = "Phishing"'),
-        ["source: expected a path, a dataset or topics, got path and dataset"],
+        ["source: expected a path, a dataset, http or topics, got path and dataset"],
     ),
-    "no source": (with_source("follow = true"), ["source: expected a path, a dataset or topics, got none of them"]),
+    "no source": (
+        with_source("follow = true"),
+        ["source: expected a path, a dataset, http or topics, got none of them"],
+    ),
     "keys of the other source": (
         with_source('path = "events.csv"\nlimit = 3\nparams = {}'),
         ["source.params: only goes with a dataset", "source.limit: only goes with a dataset"],

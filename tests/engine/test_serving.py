@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import ssl
@@ -92,6 +93,9 @@ def test_answers_are_those_of_the_run(engine: Any, served: ServerProcess) -> Non
     about = served.ask("GET", "/model")[2]
     assert about["origin"] == f"checkpoint {about['version']}"
     assert served.metric('streamkernel_serve_records_total{model="clicks"}') >= 3.0
+    page = (Path(__file__).parents[2] / "docs" / "how_to" / "serving.md").read_text()
+    names = set(re.findall(r"^# TYPE (streamkernel_serve\w+) ", served.ask("GET", "/metrics")[2], re.MULTILINE))
+    assert set(re.findall(r"^\| `(streamkernel_serve\w+)", page, re.MULTILINE)) == names
 
 
 def test_a_killed_worker_is_started_again(served: ServerProcess) -> None:

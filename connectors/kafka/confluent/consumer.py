@@ -23,7 +23,7 @@ from connectors.kafka.clients import (
 from connectors.kafka.confluent.client_mapping import AGAIN, describe_error, from_client, reach, settings, to_client
 from connectors.kafka.timeouts import run_within
 
-AT_ONCE = 500
+AT_ONCE = 1024
 """Largest number of records per poll."""
 
 
@@ -94,12 +94,12 @@ class ConfluentConsumer(Consumer):
             self._heed(reason)
         self._errors.clear()
         records: dict[Any, list[Record]] = {partition: [] for partition in self._positions}
-        wrong = []
+        wrong, make = [], Record._make
         for one in found:
             if one.error() is not None:
                 wrong.append(one)
             elif (those := records.get((one.topic(), one.partition()))) is not None:  # else it was just taken away
-                those.append(Record(one.offset(), one.key(), one.value(), one.headers() or (), one.timestamp()[1]))
+                those.append(make((one.offset(), one.key(), one.value(), one.headers() or (), one.timestamp()[1])))
         self._positions |= {partition: those[-1].offset + 1 for partition, those in records.items() if those}
         for one in wrong:
             self._heed(one.error(), Partition(one.topic(), one.partition()), one.offset())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -61,7 +61,7 @@ class ConfluentProducer(Producer):
         partition: int | None = None,
     ) -> None:
         number = -1 if partition is None else partition
-        try:
+        with _refusals():
             self._begin()
             try:
                 self._kafka.produce(topic, value, key, number, headers=list(headers) or None)
@@ -71,12 +71,10 @@ class ConfluentProducer(Producer):
             self._sent += 1
             if self._sent % HEARD_EVERY == 0:
                 self._kafka.poll(0)
-        except KafkaException as error:
-            raise CommitRefusedError(describe_error(error)) from error
 
     def send_all(self, topic: str, values: Iterable[bytes], keys: Iterable[bytes | None]) -> None:
         produce = self._kafka.produce
-        try:
+        with _refusals():
             self._begin()
             for value, key in zip(values, keys, strict=True):
                 try:
@@ -85,11 +83,11 @@ class ConfluentProducer(Producer):
                     self.flush()
                     produce(topic, value, key)
             self._kafka.poll(0)
-        except KafkaException as error:
-            raise CommitRefusedError(describe_error(error)) from error
 
     def flush(self) -> None:
-        if self._kafka.flush(COMMIT_SECONDS):
+        with _refusals():
+            waiting = self._kafka.flush(COMMIT_SECONDS)
+        if waiting:
             kind = CommitRefusedError if self._is_transactional else TimeoutError
             raise kind(f"Expected the brokers to respond within {COMMIT_SECONDS:g} s, {len(self._kafka)} records wait")
         if self._error is not None:
@@ -113,7 +111,7 @@ class ConfluentProducer(Producer):
     def close(self) -> None:
         if self._kafka is None:
             return
-        with suppress(KafkaException):  # the next producer with its name fences it
+        with suppress(CommitRefusedError), _refusals():  # the next producer with its name fences it
             if self._open:
                 self._kafka.abort_transaction(CLOSE_SECONDS)
             self._kafka.flush(CLOSE_SECONDS)
@@ -128,6 +126,19 @@ class ConfluentProducer(Producer):
     def _keep_error(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
             self._error = error
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Raise the errors of librdkafka as `CommitRefusedError`.
+
+    A fatal error is raised by the call that hands out delivery reports. If it finds reports behind the error, it calls
+    for them with the error set, which Python answers with a `SystemError` from it.
+    """
+    try:
+        yield
+    except (KafkaException, SystemError) as error:
+        raise CommitRefusedError(describe_error(error)) from error
 
 
 @cache

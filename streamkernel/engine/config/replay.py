@@ -43,6 +43,8 @@ def replay_config(config: Config, directory: Path, start: str | None, until: str
     own = config.state.directory
     if own is not None and own.resolve() == directory.resolve():
         raise ConfigError(f"state.directory: expected another directory to replay into, got {directory}")
+    if source.key == "http":
+        raise ConfigError("source: expected files, a data set or topics to read again, got requests over HTTP")
     if not has_topics and (start or until):
         raise ConfigError("source: expected topics, of which a range can be replayed, got none")
     changes: dict[str, Any] = {"follow": False}

@@ -42,7 +42,7 @@ class Settings(ConfigTable):
     weight: Name | None = Field(default=None, description="the name of the field with the weight of an event")
     coverage: float | None = Field(default=None, gt=0, le=0.996, description="a share above 0, at most 0.996")
     metric: build.Spec | None = Field(default=None, description="a River metric")
-    source: SourceTable = Field(description="a table with a path, a dataset or topics")
+    source: SourceTable = Field(description="a table with a path, a dataset, http or topics")
     preprocessing: tuple[build.Spec, ...] = Field(
         default=(), strict=False, description="one table [[preprocessing]] per step"
     )

@@ -66,8 +66,8 @@ VERSIONS = {
 }
 
 
-def description(*, needs_token: bool) -> dict[str, Any]:
-    """Return the description of a run's server.
+def description(*, needs_token: bool, learns: bool = False) -> dict[str, Any]:
+    """Return the description of a run's server, which may take events.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def description(*, needs_token: bool) -> dict[str, Any]:
         "responses": {"200": {"description": "the run", "content": _json({"type": "object"})}, **_errors(guarded)},
     }
     paths = {"/predict": _predict(guarded), "/model": _model(guarded), "/status": {"get": status}}
-    return _document(paths, needs_token)
+    return _document(paths | ({"/learn": _learn(guarded)} if learns else {}), needs_token)
 
 
 def serving_description(*, has_one: bool, needs_token: bool) -> dict[str, Any]:
@@ -136,6 +136,43 @@ def _predict(refused: dict[int, str]) -> dict[str, Any]:
         },
     }
     return {"post": predict}
+
+
+def _learn(refused: dict[int, str]) -> dict[str, Any]:
+    one = {"type": "object", "required": ["event"], "properties": {"event": RECORD}, "additionalProperties": False}
+    array = {"type": "array", "items": RECORD, "minItems": 1, "maxItems": MOST_ROWS}
+    many = {"type": "object", "required": ["events"], "properties": {"events": array}, "additionalProperties": False}
+    key = {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+        "description": "a name of the request, with which it can be repeated and is learned once",
+    }
+    stored = {
+        "type": "object",
+        "required": ["events", "position", "is_repeated"],
+        "properties": {
+            "events": {"type": "integer"},
+            "position": {"type": "integer", "description": "the byte of the log after the request"},
+            "is_repeated": {"type": "boolean", "description": "whether it was stored before"},
+        },
+    }
+    statuses = {
+        400: "an incomplete body, or no event",
+        422: "a known Idempotency-Key with other events",
+        429: "too many events wait to be learned; retry later",
+        503: "the events could not be stored, or too many requests are waiting; retry later",
+    }
+    learn = {
+        "summary": "Learn one event, or many",
+        "parameters": [key],
+        "requestBody": {"required": True, "content": _json({"oneOf": [one, many]})},
+        "responses": {
+            "202": {"description": "the events are durable, and will be learned", "content": _json(stored)},
+            **_errors(BODIES | refused | statuses),
+        },
+    }
+    return {"post": learn}
 
 
 def _model(refused: dict[int, str]) -> dict[str, Any]:

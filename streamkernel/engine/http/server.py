@@ -14,9 +14,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from connectors import HttpSource
 from streamkernel.engine.http import openapi
 from streamkernel.engine.http.answers import json_answer
 from streamkernel.engine.http.applications import application_of, metrics_answer
+from streamkernel.engine.http.learning import learning_route
 from streamkernel.engine.http.listening import Server, listen
 from streamkernel.engine.http.predictions import answer_prediction, version_headers
 from streamkernel.engine.http.tls import Certificate
@@ -66,7 +68,8 @@ def application(engine: Engine, token: str | None) -> Starlette:
     registry.register(EngineCollector(engine))
     ProcessCollector(registry=registry)
     worker = Worker()
-    description = orjson.dumps(openapi.description(needs_token=token is not None))
+    learning = learning_route(engine.source) if isinstance(engine.source, HttpSource) else None
+    description = orjson.dumps(openapi.description(needs_token=token is not None, learns=learning is not None))
 
     async def page(request: Request) -> Response:
         name, kind = PAGE[request.url.path]
@@ -110,7 +113,7 @@ def application(engine: Engine, token: str | None) -> Starlette:
     routes = [Route(path, page) for path in PAGE]
     routes += [Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz), Route("/model", model)]
     routes += [Route("/status", status), Route("/openapi.json", spec), Route("/predict", predict, methods=["POST"])]
-    return application_of(routes, token)
+    return application_of(routes if learning is None else [*routes, learning], token)
 
 
 def _published_model(engine: Engine) -> Any:

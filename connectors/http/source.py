@@ -1,0 +1,249 @@
+"""Events that clients send over HTTP, in the order of a log on disk."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from connectors.base import Event, Position
+from connectors.checks import is_count, position_of
+from connectors.http.request_log import Request, RequestLog, Stored
+from connectors.nested import flatten
+
+MOST_WAITING = 256
+"""Requests that may wait to become durable."""
+
+MOST_BACKLOG = 1 << 28
+"""Bytes of durable requests that may wait to be learned."""
+
+CHECKPOINTS = 4
+"""Requests after the oldest of so many checkpoints are not deleted."""
+
+BATCH_EVENTS = 512
+
+STREAM = "http"
+
+
+class NotReadyError(Exception):
+    """The log is not open, or too many requests wait to become durable: the client may retry at once."""
+
+
+class BacklogError(Exception):
+    """Too many events wait to be learned: the client is faster than the model."""
+
+
+class HttpSource:
+    """The events of requests, from a log that a server appends to by `submit`.
+
+    A position is ``[byte, events]``: the beginning of a request in the log, and how many of its events are done.
+
+    Parameters
+    ----------
+    http : str or Path
+        The directory of the log. Only one process can read it, which is the one that appends to it.
+
+    Raises
+    ------
+    ValueError
+        If it is a file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> source = HttpSource(folder.name)
+    >>> source.poll(timeout=0.01)
+    []
+    >>> source.submit(Request(None, b'[{"x":1},{"x":2}]')).result()
+    Stored(position=40, is_repeated=False)
+    >>> [(event.record, event.resume) for event in source.poll(timeout=1)]
+    [({'x': 1}, [0, 1]), ({'x': 2}, [40, 0])]
+    >>> source.close()
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, http: str | Path) -> None:
+        self._log = RequestLog(Path(http))
+        self._read = [0, 0]
+        self._lines: Iterator[bytes] = iter(())
+        self._events: deque[Event] = deque()
+        self._changed = threading.Condition()
+        self._waiting: list[tuple[Request, Future[Stored]]] = []
+        self._state = "new"
+        self._writer: threading.Thread | None = None
+        self._committed: deque[int] = deque(maxlen=CHECKPOINTS)
+
+    def seek(self, positions: Mapping[str, Position]) -> None:
+        """Continue after a position; nothing is opened or changed yet.
+
+        Parameters
+        ----------
+        positions : dict of str to Position
+            The ``resume`` of the last event, by the name of the stream.
+
+        Raises
+        ------
+        ValueError
+            If the log has no such position.
+        """
+        position = position_of(STREAM, positions)
+        if position is None:
+            return
+        if not (isinstance(position, (list, tuple)) and len(position) == 2 and all(map(is_count, position))):
+            raise ValueError(f"Expected a position [byte, events], got {position!r} - at {self._log.folder}")
+        begin, end = self._log.bounds()
+        if not begin <= position[0] <= end:
+            raise ValueError(
+                f"Expected a log that has byte {position[0]:,}, got {begin:,} to {end:,} - at {self._log.folder}: "
+                "it is not the one that was read"
+            )
+        self._read = list(position)
+
+    def poll(self, timeout: float) -> Sequence[Event] | None:
+        """Return the next events, which are durable; there is no end.
+
+        Parameters
+        ----------
+        timeout : float
+            The time to wait for events, in seconds.
+
+        Returns
+        -------
+        sequence of Event
+            Empty if no event arrived in time.
+
+        Raises
+        ------
+        OSError
+            If the log cannot be opened, which the first call does.
+        """
+        self._open()
+        with self._changed:
+            self._changed.wait_for(lambda: self._events or self._log.end > self._read[0], timeout)
+        while len(self._events) < BATCH_EVENTS and self._read[0] < self._log.end:
+            self._events.extend(self._next())
+        return [self._events.popleft() for _ in range(min(BATCH_EVENTS, len(self._events)))]
+
+    def submit(self, request: Request) -> Future[Stored]:
+        """Append a request; any thread may call it.
+
+        Parameters
+        ----------
+        request : Request
+            The request.
+
+        Returns
+        -------
+        Future of Stored
+            Done when the request is durable. Its error is an `OSError` if that failed, and a `KeyConflictError` if
+            its key is known with other events.
+
+        Raises
+        ------
+        NotReadyError, BacklogError
+            If it has to be sent again later.
+        """
+        with self._changed:
+            if self._state != "open":
+                raise NotReadyError("The run is starting or ending; retry")
+            if len(self._waiting) >= MOST_WAITING:
+                raise NotReadyError("Too many requests are waiting; retry later")
+            if self._log.end - self._read[0] > MOST_BACKLOG:
+                raise BacklogError(f"More than {MOST_BACKLOG:,} bytes of events wait to be learned; retry later")
+            future: Future[Stored] = Future()
+            self._waiting.append((request, future))
+            self._changed.notify_all()
+            return future
+
+    def acknowledge(self, positions: Mapping[str, Position]) -> None:
+        """Delete old requests that several checkpoints have learned.
+
+        Parameters
+        ----------
+        positions : dict of str to Position
+            Those of a checkpoint that was written.
+        """
+        if STREAM in positions:
+            self._committed.append(positions[STREAM][0])
+            if len(self._committed) == CHECKPOINTS:
+                self._log.release(self._committed[0])
+
+    def lag(self) -> Mapping[tuple[str, str], int]:
+        """Return the bytes of requests that were not read yet.
+
+        Returns
+        -------
+        mapping
+            With the key ``("http", "0")``.
+        """
+        return {(STREAM, "0"): max(0, self._log.end - self._read[0])}
+
+    def close(self) -> None:
+        """Refuse further requests, store those that wait, and release the log."""
+        with self._changed:
+            self._state = "closed"
+            self._changed.notify_all()
+        if self._writer is not None:
+            self._writer.join()
+        self._log.close()
+
+    def _open(self) -> None:
+        if self._state != "new":
+            return
+        self._log.open()
+        self._writer = threading.Thread(target=self._write, daemon=True, name="request log")
+        self._state = "open"
+        self._writer.start()
+
+    def _next(self) -> list[Event]:
+        """Return the events of the next request that are not done."""
+        line = next(self._lines, None)
+        if line is None:  # the end of what was durable when it was opened
+            self._lines = self._log.read(self._read[0])
+            line = next(self._lines)
+        begin, done = self._read
+        end = begin + len(line) + 1
+        self._read = [end, 0]
+        try:
+            events = orjson.loads(line)["events"]
+        except (ValueError, KeyError, TypeError) as error:
+            return [Event(STREAM, [end, 0], line, error=f"Expected a request, got an error: {error} - at byte {begin}")]
+        last = len(events) - 1
+        return [
+            _event(event, [end, 0] if i == last else [begin, i + 1])
+            for i, event in enumerate(events[done:], start=done)
+        ]
+
+    def _write(self) -> None:
+        """Append requests as they come, those together that wait together."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._state == "closed")
+                batch, self._waiting = self._waiting, []
+            if not batch:
+                return
+            results: Sequence[Stored | Exception]
+            try:
+                results = self._log.append([request for request, _ in batch])
+            except OSError as error:
+                results = [error] * len(batch)
+            with self._changed:
+                self._changed.notify_all()
+            for (_, future), result in zip(batch, results, strict=True):
+                if isinstance(result, Exception):
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
+
+
+def _event(event: dict[str, Any], position: Position) -> Event:
+    try:
+        return Event(STREAM, position, orjson.dumps(event), flatten(event))
+    except (AttributeError, TypeError, ValueError) as error:
+        return Event(STREAM, position, orjson.dumps(event), error=str(error))

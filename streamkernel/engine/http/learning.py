@@ -1,0 +1,109 @@
+"""Requests to learn: events that are durable before they are confirmed, and learned by the loop in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+
+from connectors import HttpSource
+from connectors.formats import JSON_NAMES, json_object
+from connectors.http.request_log import KeyConflictError, Request
+from connectors.http.source import BacklogError, NotReadyError
+from connectors.nested import flatten
+from streamkernel.engine.http.answers import json_answer
+from streamkernel.engine.http.bodies import json_body
+from streamkernel.engine.http.questions import MOST_NAMES, MOST_ROWS
+
+_KEY = re.compile(r"[ -~]{1,255}")
+_SOON, _LATER = {"retry-after": "1"}, {"retry-after": "10"}
+
+
+def learning_route(source: HttpSource) -> Route:
+    """Return the route of requests to learn."""
+
+    async def learn(request: HttpRequest) -> Response:
+        body = await json_body(request)
+        try:
+            key, events = key_of(request.headers.getlist("idempotency-key")), events_in(body)
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from None
+        try:
+            stored = await asyncio.wrap_future(source.submit(Request(key, orjson.dumps(events))))
+        except KeyConflictError as error:
+            raise HTTPException(422, str(error)) from None
+        except BacklogError as error:
+            raise HTTPException(429, str(error), _LATER) from None
+        except NotReadyError as error:
+            raise HTTPException(503, str(error), _SOON) from None
+        except OSError as error:
+            text = f"The events could not be stored: {error.strerror or error}; retry later"
+            raise HTTPException(503, text, _LATER) from None
+        found = {"events": len(events), "position": stored.position, "is_repeated": stored.is_repeated}
+        return json_answer(found, 202)
+
+    return Route("/learn", learn, methods=["POST"])
+
+
+def events_in(body: bytes) -> list[dict[str, Any]]:
+    """Return the events of a request.
+
+    Raises
+    ------
+    ValueError
+        If the body has none.
+
+    Examples
+    --------
+    >>> events_in(b'{"event": {"age": 31, "bought": true}}')
+    [{'age': 31, 'bought': True}]
+    >>> events_in(b'{"events": [{"age": 31}, 5]}')
+    Traceback (most recent call last):
+    ValueError: Expected an object, got a number - at events[1]
+    """
+    try:
+        found = json_object(body)
+    except UnicodeDecodeError:
+        raise ValueError("Expected UTF-8, got other bytes") from None
+    if list(found) == ["event"]:
+        return [_event(found["event"], "event")]
+    events = found.get("events")
+    if list(found) != ["events"] or not isinstance(events, list):
+        got = ", ".join(orjson.dumps(name[:60]).decode() for name in list(found)[:5]) or "nothing"
+        raise ValueError(f'Expected a field "event" with an object, or "events" with an array of objects, got {got}')
+    if not 1 <= len(events) <= MOST_ROWS:
+        raise ValueError(f"Expected 1 to {MOST_ROWS:,} events, got {len(events):,} - at events")
+    return [_event(event, f"events[{i}]") for i, event in enumerate(events)]
+
+
+def key_of(given: list[str]) -> str | None:
+    """Return the name that a client gives its request, or ``None`` if it has no name.
+
+    Raises
+    ------
+    ValueError
+        If there are several, or it is not usable.
+    """
+    if not given:
+        return None
+    if len(given) > 1 or _KEY.fullmatch(given[0]) is None:
+        raise ValueError("Expected one Idempotency-Key of 1 to 255 printable ASCII characters, got another")
+    return given[0]
+
+
+def _event(event: Any, where: str) -> dict[str, Any]:
+    if not isinstance(event, dict):
+        raise ValueError(f"Expected an object, got {JSON_NAMES[type(event)]} - at {where}")
+    try:
+        n_fields = len(flatten(event))
+    except ValueError as error:
+        raise ValueError(f"{error} - in {where}") from None
+    if not 1 <= n_fields <= MOST_NAMES:
+        raise ValueError(f"Expected 1 to {MOST_NAMES:,} fields, got {n_fields:,} - at {where}")
+    return event
