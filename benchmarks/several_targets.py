@@ -13,14 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from river import compose, datasets, linear_model, multioutput, preprocessing, tree
 
 from benchmarks.common import arguments, processor_seconds, show
 from streamkernel import KernelClassifier, KernelMultiLabelClassifier, KernelMultiTargetRegressor, KernelRegressor
+from streamkernel.estimators import learner_choice
 
-INPUTS, TARGETS, TURN = 10, 8, 250
+INPUTS, TARGETS, TURN, OFF = 10, 8, 250, {"has_metric": False}
 
 Rows = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
@@ -43,6 +45,13 @@ class Separate:
             self._models[name].learn_one(x, target)
 
 
+def without_metric(make: Callable[[], Any]) -> Any:
+    """Return a model that learns no metric for its features."""
+    made = learner_choice.SecondOrderLearner
+    with patch.object(learner_choice, "SecondOrderLearner", lambda *own, **more: made(*own, **more | OFF)):
+        return make()
+
+
 def scaled(model: Any) -> Any:
     """Return a model of River behind what it needs: indicators of strings, and a scaler."""
     encoded = (compose.SelectType(str) | preprocessing.OneHotEncoder()) + compose.SelectType((int, float))
@@ -52,12 +61,14 @@ def scaled(model: Any) -> Any:
 NUMBERS: dict[str, Callable[[], Any]] = {
     "KernelMultiTargetRegressor()": KernelMultiTargetRegressor,
     "KernelRegressor() for each": lambda: Separate(KernelRegressor),
+    "the same without metrics": lambda: Separate(partial(without_metric, KernelRegressor)),
     "RegressorChain(LinearRegression)": lambda: scaled(multioutput.RegressorChain(linear_model.LinearRegression())),
     "ISOUPTreeRegressor": lambda: scaled(tree.ISOUPTreeRegressor()),
 }
 LABELS: dict[str, Callable[[], Any]] = {
     "KernelMultiLabelClassifier()": KernelMultiLabelClassifier,
     "KernelClassifier() for each": lambda: Separate(KernelClassifier),
+    "the same without metrics": lambda: Separate(partial(without_metric, KernelClassifier)),
     "ClassifierChain(LogisticRegression)": lambda: scaled(
         multioutput.ClassifierChain(linear_model.LogisticRegression())
     ),

@@ -79,7 +79,7 @@ class LearningModel(model_file.Serializable):
     def _learn_event(
         self,
         x: Mapping[Hashable, Any],
-        y: float | F64 | None,
+        y: Any,
         w: float = 1.0,
         labels: Sequence[Any] = (),
         *,

@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 class LearningProcess(model_file.Serializable):
     """A Gaussian process, and the order of changes in which it learns.
 
-    Its state changes in one compiled call, or in one assignment of `_seen`. A journal in the state records an example
-    that decides bandwidth and noise: the next call completes what follows from it.
+    Its state changes in one compiled call, or in one assignment of `_seen`. While an example is learned that decides
+    bandwidth and noise, the state has a journal: the next call completes what follows from it.
     """
 
     kernel: Kernel | None

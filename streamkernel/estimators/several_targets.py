@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ class SeveralTargetsModel(ExplainedModel):
             If `method` or `n_orders` is out of its range.
         """
         return {
-            name: self._explain(x, lambda scores, t=t: scores[:, t], method, n_orders)
+            name: self._explain(x, partial(np.take, indices=t, axis=1), method, n_orders)
             for t, name in enumerate(self.targets)
         }
 

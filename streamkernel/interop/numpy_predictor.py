@@ -41,8 +41,10 @@ class Predictor:
             return dict(zip(self.targets, found.tolist(), strict=True))
         return found if self.labels else float(found)
 
-    def predict_proba_one(self, x: Any) -> dict[Any, float]:
+    def predict_proba_one(self, x: Any) -> dict[Any, Any]:
         """Return the probability of each label for a dictionary, or of true and false by target."""
+        if self.about["link"] == "identity":
+            raise ValueError("Expected a model of labels, got one that predicts numbers")
         found = self.predict_proba(self._row(x))[0].tolist()
         if self.targets:
             return {name: {False: 1.0 - up, True: up} for name, up in zip(self.targets, found, strict=True)}

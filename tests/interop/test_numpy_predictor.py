@@ -72,6 +72,8 @@ def test_several_targets_are_dictionaries_or_columns(tmp_path: Path) -> None:
         assert twin.predict(rows).shape == (len(rows), 2)
     assert {type(value) for value in twin.predict_one(x).values()} == {bool}
     assert twin.predict_proba_one(x)["many"] == pytest.approx(model.predict_proba_one(x)["many"], abs=1e-5)
+    with pytest.raises(ValueError, match="Expected a model of labels, got one that predicts numbers"):
+        exported(learned("several numbers")[0], tmp_path).predict_proba_one(x)
     with pytest.raises(ValueError, match="Expected a model that has learned its targets"):
         exported(KernelMultiTargetRegressor(kernels.Gaussian(1.0)), tmp_path, features=["x"])
 
