@@ -3,11 +3,13 @@ BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 QUICK := not java and not ray and not prometheus and not browser and not slow and not helm
-PYTEST := $(BIN)/pytest -n auto
+PYTEST := $(BIN)/pytest -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) # tests often wait for brokers and processes
 ESTIMATORS := $(patsubst %,tests/estimators/test_%.py,calls river_checks labels bad_input missing_values numeric_names \
 	threads_and_signals files_of_0_1)
 
 PACKAGE := build/package
+
+unexport PYTHONDONTWRITEBYTECODE # without bytecode each of the many processes compiles all modules
 
 .PHONY: demo demo-kafka test test-all regressions coverage lint docs package chart chart-manifest actionlint lock clean
 
@@ -22,7 +24,7 @@ test: .venv/test-installed lint ## the tests that need only Python: for every ch
 	$(PYTEST) --dist worksteal -m "$(QUICK)" --hypothesis-profile quick
 
 test-all: .venv/test-installed lint ## also with Kafka, Ray, Prometheus and a browser, and with more examples: what CI runs
-	$(PYTEST) --dist loadgroup -m "not helm"
+	$(PYTEST) --dist loadgroup -m "not helm" --durations 20 --durations-min 5
 	STREAMKERNEL_FAST_PATH=0 $(PYTEST) -m "$(QUICK)" --hypothesis-profile quick $(ESTIMATORS) # dictionaries read by Python
 
 regressions: .venv/test-installed ## accuracy and speed of a small set beside the last release; fails if they are worse

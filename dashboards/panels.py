@@ -72,6 +72,13 @@ LEARNING = (
         below=0.0,
     ),
     Panel(
+        "Better than the champion",
+        "With challengers: their recent quality minus that of the champion, in units of the metric, with the sign such "
+        "that more is better. One that stays above 0 can be promoted.",
+        "short",
+        (("instance:streamkernel_challenger_advantage:recent{$at}", "{{model}} {{name}} {{instance}}"),),
+    ),
+    Panel(
         "Coverage",
         "With coverage in the configuration: the share of the last 1,000 labels inside their interval or set, and the "
         "share that is configured. It stays lower where labels come late and the stream has changed since.",
@@ -113,6 +120,68 @@ LEARNING = (
         "behind the others has changed, or has few labels.",
         "short",
         (("streamkernel_segment_metric_recent{$at}", "{{segment}} {{name}} {{instance}}"),),
+    ),
+    Panel(
+        "Change of inputs",
+        "With [monitoring]: the population stability index of each input, its distribution in the last window against "
+        "that in the first. Below 0.1 nothing has changed; above 0.25 the input has moved.",
+        "short",
+        (("streamkernel_input_change{$at}", "{{field}} {{instance}}"),),
+        above=0.25,
+    ),
+    Panel(
+        "Missing and unusual inputs",
+        "With [monitoring], in the last window: the share of events without a field, of texts that are new since the "
+        "first window, and of numbers far outside the usual range.",
+        "percentunit",
+        (
+            ('streamkernel_input_missing{window="last", $at}', "missing {{field}} {{instance}}"),
+            ("streamkernel_input_new{$at}", "new {{field}} {{instance}}"),
+            ("streamkernel_input_outside{$at}", "outside {{field}} {{instance}}"),
+        ),
+    ),
+    Panel(
+        "Median of inputs",
+        "With [monitoring]: the median of each numeric input in the last window.",
+        "short",
+        (('streamkernel_input_quantile{level="0.5", window="last", $at}', "{{field}} {{instance}}"),),
+    ),
+    Panel(
+        "Alarms of drift",
+        "With [drift]: changes of inputs or scores in the last hour, by detector. The log and the live page name the "
+        "fields that moved.",
+        "short",
+        (("clamp_min(delta(streamkernel_drifts_total{$at}[1h]), 0)", "{{detector}} {{instance}}"),),
+    ),
+    Panel(
+        "Evidence of drift",
+        "With [drift]: the evidence of the kernel detector. It raises an alarm at half of its average_run_length.",
+        "short",
+        (("streamkernel_drift_evidence{$at}", "{{instance}}"),),
+    ),
+    Panel(
+        "Predictions",
+        "With [monitoring], in the last window: the share of each predicted class, or the quantiles of predicted "
+        "numbers. They need no labels.",
+        "short",
+        (
+            ('streamkernel_prediction_share{window="last", $at}', "{{class}} {{instance}}"),
+            (
+                'streamkernel_prediction_quantile{value="prediction", window="last", $at}',
+                "quantile {{level}} {{instance}}",
+            ),
+        ),
+    ),
+    Panel(
+        "Confidence and calibration",
+        "With [monitoring], of a classifier: the mean probability of the predicted class, and the expected calibration "
+        "error, the distance between such probabilities and how often they were right. Where the error is large, do "
+        "not use the probabilities as such.",
+        "percentunit",
+        (
+            ('streamkernel_prediction_mean{value="confidence", window="last", $at}', "confidence {{instance}}"),
+            ("streamkernel_calibration_error{$at}", "calibration error {{instance}}"),
+        ),
     ),
     Panel(
         "Objective",

@@ -13,7 +13,7 @@ from streamkernel.commands.redrive import redrive
 from streamkernel.commands.run import replay, run, topics
 from streamkernel.commands.serve import serve
 from streamkernel.commands.setup import dashboards, demo, warm_up
-from streamkernel.commands.state import inspect, report
+from streamkernel.commands.state import inspect, promote, report, rollback
 
 COMMANDS = (
     run,
@@ -23,6 +23,8 @@ COMMANDS = (
     redrive,
     inspect,
     report,
+    promote,
+    rollback,
     demo,
     warm_up,
     dashboards,

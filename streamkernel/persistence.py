@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from streamkernel import tensor_file
-from streamkernel.errors import ModelFileError
 from streamkernel.estimators import model_file
 
 
@@ -82,21 +81,12 @@ def load(path: str | Path) -> Any:
     """
     path = Path(path)
     if path.is_dir():
-        return _in_state(path)
+        from streamkernel.engine.checkpoint.saved_model import read_model
+
+        return read_model(path)
     description, tensors = tensor_file.read(path, "model", "pipeline")
     if not isinstance(description, dict) or "models" not in description:
         return model_file.rebuild(description, tensors, str(path))
     from streamkernel.engine.checkpoint import state_file
 
     return state_file.rebuild(description, tensors, str(path))
-
-
-def _in_state(path: Path) -> Any:
-    from streamkernel.engine.checkpoint.state_directory import read_newest
-
-    found = read_newest(path)
-    if found is None:
-        raise FileNotFoundError(f"Expected a state directory with a checkpoint, got none - at {path}")
-    if "model" not in found:
-        raise ModelFileError(f"Expected a checkpoint of a run, got one without a model - in {path}")
-    return found["model"]

@@ -15,13 +15,14 @@ def slow(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def covering(cases: Iterable[tuple[Any, ...]]) -> list[Any]:
+def covering(cases: Iterable[tuple[Any, ...]], together: int = 2) -> list[Any]:
     """Return some of many cases: for `make test` each two values that occur together, for `make test-all` each three.
 
-    What fails for a value, or for two or three together, fails in one of these; no case is for four at once alone.
+    With another number than two `together`, `make test` runs each combination of so many values, and `make test-all`
+    of one more. A failure that depends on so few values occurs in one of these cases.
     """
-    few, rest = _choose(list(cases), 2, [])
-    more, _ = _choose(rest, 3, few)
+    few, rest = _choose(list(cases), together, [])
+    more, _ = _choose(rest, together + 1, few)
     return few + [slow(*case) for case in more]
 
 

@@ -126,7 +126,8 @@ def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = No
     log, as_json = structlog.get_logger("streamkernel"), logs.is_json(found.log.format)
     stop = StopSignal()
     log.info("starting", version=__version__, run=title, configuration=found.without_secrets())
-    compile_for(found.build_model(), Console(stderr=True))
+    for model in found.build_models():
+        compile_for(model, Console(stderr=True))
     try:
         engine = make() if make else engine_of(found)
         if found.http.port is not None:

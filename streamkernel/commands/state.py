@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +38,32 @@ def report(
     except OSError as error:
         fail(error)
     typer.echo(f"{output}, {len(text):,} bytes")
+
+
+def promote(
+    state: Annotated[Path, typer.Argument(help="The state directory of a run that is stopped.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The name of a challenger.", show_default=False)],
+) -> None:
+    """Make a challenger the champion, whose predictions are written; the champion becomes a challenger."""
+    from streamkernel.engine.challengers import promotion
+
+    _change(lambda: promotion.promote(state, name))
+
+
+def rollback(
+    state: Annotated[Path, typer.Argument(help="The state directory of a run that is stopped.", show_default=False)],
+) -> None:
+    """Undo the last promotion: the former champion, which has kept learning as a challenger, is the champion again."""
+    from streamkernel.engine.challengers import promotion
+
+    _change(lambda: promotion.rollback(state))
+
+
+def _change(call: Callable[[], str]) -> None:
+    try:
+        typer.echo(call())
+    except EXPECTED as error:
+        fail(error)
 
 
 def newest_checkpoint(state: Path) -> dict[str, Any]:

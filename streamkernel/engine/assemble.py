@@ -8,6 +8,7 @@ from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink
 from connectors.registry import SINKS
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
+from streamkernel.engine.config.challengers import candidates_of
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import outlet
 from streamkernel.engine.config.monitoring import build_monitoring
@@ -30,7 +31,9 @@ def engine_of(config: Config) -> Engine:
     try:
         source = config.build_source(state.identity if state else None)
         labels = None if config.delayed_labels is None else DelayedLabels(**config.delayed_labels.model_dump())
-        return Engine(config.build_pipeline(), source, labels=labels, **engine_parts(config, source, state))
+        candidates = candidates_of(config)
+        parts = engine_parts(config, source, state)
+        return Engine(config.build_pipeline(), source, labels=labels, candidates=candidates, **parts)
     except BaseException:
         if state is not None:
             state.close()

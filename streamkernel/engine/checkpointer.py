@@ -142,6 +142,7 @@ class Checkpointer:
                 "positions": self.positions,
                 "is_divided": self._is_divided,
                 **ends,
+                **self._processor.challengers.state(),  # last: what the champion has is stored as without them
             }
         )
         if self.transactions is not None:
@@ -274,6 +275,7 @@ class Checkpointer:
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the components' state from a checkpoint; files and streams do not change."""
+        self._setup |= self._processor.challengers.setup(saved)
         check_setup(saved["setup"], self._setup)
         self._processor.restore(saved)
         if saved.get("history") is not None:

@@ -115,6 +115,10 @@ class DelayedLabels:
         """Return the number of features without a label."""
         return len(self._waiting)
 
+    def __contains__(self, key: Key) -> bool:
+        """Return whether features of a key are without a label."""
+        return key in self._waiting
+
     def arrive(self, record: Mapping[str, Any], is_label: bool = False) -> Key:
         """Return the key of a record, after dropping the entries that have expired by its time.
 

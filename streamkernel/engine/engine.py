@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from river import base, metrics
 
 from connectors import DeadLetters, KafkaDeadLetters, KafkaSource, Sink, Source, Transactions
+from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.cluster_snapshot import ClusterSnapshot
 from streamkernel.engine.delayed_labels import DelayedLabels
@@ -42,6 +43,9 @@ class Engine:
         The sink of events that cannot be learned; without it they are only counted and logged.
     baseline : river.base.Estimator or None, default None
         Another River model that learns the same events, for comparison.
+    candidates : sequence of Candidate, default ()
+        The model, and challengers that learn the same events beside it, by name; that of the model first. A checkpoint
+        decides which of them is the champion, whose predictions are written.
     labels : DelayedLabels or None, default None
         The join of features with labels from other records; without it each record has both.
     weight : str or None, default None
@@ -105,6 +109,7 @@ class Engine:
         sink: Sink | None = None,
         dead_letters: DeadLetters | KafkaDeadLetters | None = None,
         baseline: base.Estimator | None = None,
+        candidates: Sequence[Candidate] = (),
         labels: DelayedLabels | None = None,
         weight: str | None = None,
         coverage: float | None = None,
@@ -124,6 +129,7 @@ class Engine:
             ignore=ignore,
             metric=metric,
             baseline=baseline,
+            candidates=candidates,
             labels=labels,
             weight=weight,
             coverage=coverage,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -10,6 +11,8 @@ import structlog
 from river import base, metrics
 
 from connectors import Event, Refusal
+from streamkernel.engine.challengers.challengers import Challengers
+from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.coverage import Coverage, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, shorten
@@ -64,6 +67,8 @@ class RecordProcessor:
         What is watched besides the metric, if anything is.
     learned_before
         Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
+    candidates
+        The model and its challengers by name, if there are some; that of the model first.
 
     Attributes
     ----------
@@ -75,6 +80,8 @@ class RecordProcessor:
         Makes features from records.
     labels : DelayedLabels or None
         Features and labels that wait for each other.
+    challengers : Challengers
+        Models that learn the same events beside the model, and leave its results as they are.
     coverage : Coverage or None
         How wide intervals are, and the share of labels inside.
     outcomes : dict
@@ -109,6 +116,7 @@ class RecordProcessor:
         explain: int = 0,
         monitoring: Monitoring | None = None,
         learned_before: int = 0,
+        candidates: Sequence[Candidate] = (),
     ) -> None:
         self.model: Any = model
         self.baseline: Any = baseline
@@ -119,6 +127,7 @@ class RecordProcessor:
         needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
         needs_probabilities |= monitoring is not None and monitoring.needs_probabilities
         self.with_probabilities = needs_probabilities and isinstance(model, CLASSIFIERS)
+        self.challengers = Challengers(candidates, metric, with_probabilities=self.with_probabilities, labels=labels)
         self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
         self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
@@ -145,6 +154,11 @@ class RecordProcessor:
             self._explain or examples.is_several or None,
         )
         return self.model if others == (None,) * 5 and isinstance(self.model, KernelModel) else None
+
+    @property
+    def until_due(self) -> float:
+        """Predicted events that may be evaluated before something is due after an event of a certain number."""
+        return math.inf if self.monitoring is None else self.monitoring.until_due
 
     def count_known(self, ys: Sequence[Any]) -> int:
         """Return how many of these labels there are before one that has to be checked first."""
@@ -174,6 +188,7 @@ class RecordProcessor:
             found, x = x, add_history(self.model, x)
             answers = self._answers(x, found)
             observe(self.model, found)
+            self.challengers.wait(key, found)
             if y is None:
                 labels.wait(key, x, answers, f"{event.stream} at {event.resume}", w)
                 return x, y, answers, is_new
@@ -193,13 +208,16 @@ class RecordProcessor:
             self.model.learn_one(x, y, **({} if w == 1.0 else {"w": w}))
         if labels is not None and key is not None:
             labels.discard(key)
-        return x if labels is None else self._without_history(x), y, answers, is_new
+        x = x if labels is None else self._without_history(x)
+        self.challengers.learn(x, y, w, key)
+        return x, y, answers, is_new
 
     def judge(self, x: dict[str, Any], y: Any, answers: tuple[Answer, Answer], is_new: bool) -> None:
         """Evaluate the predictions of a learned step, and have the baseline learn it."""
         self.outcomes["predicted"] += is_new
         if self.monitoring is not None:
             self.monitoring.add(x, y, answers[0], is_new)
+            self._look(self.monitoring)
         if y is None:
             self.outcomes["pending"] += 1
             return
@@ -226,8 +244,10 @@ class RecordProcessor:
         self.examples.ranges.learn_many(xs, values)
         if self.monitoring is not None:
             self.monitoring.add_all(xs, ys, answers)
+            self._look(self.monitoring)
         kind = self._kind
         self._pairs += zip(ys, [answer[kind] for answer in answers], strict=True)
+        self.challengers.learn_many(xs, ys)
 
     def line(self, event: Event, y: Any, answer: Answer) -> dict[str, Any]:
         """Return a prediction as a record for a sink; call it before the step is evaluated.
@@ -291,12 +311,19 @@ class RecordProcessor:
         self.outcomes, self.refused = saved["outcomes"], self.refused | saved.get("refused", {})
         self.examples.restore(saved["numbers"])
         self._classes = set(saved.get("classes", ()))
+        self.challengers.restore(saved)
         if self.labels is not None and saved.get("labels") is not None:
             self.labels.restore(saved["labels"])
         if self.coverage is not None:
             self.coverage = Coverage.of_state(self.coverage.target, saved.get("coverage"))
         if self.monitoring is not None:
             self.monitoring.restore(saved.get("monitoring") or {})
+
+    def _look(self, monitoring: Monitoring) -> None:
+        """Complete what is due after this event, and let the model start again if it has to."""
+        if monitoring.until_due <= 0 and monitoring.look(self.model):
+            log.warning("the model starts again, because the stream has changed")
+            self.model, self._classes = self.model.clone(), set()
 
     def _check_class(self, y: Any) -> None:
         """Raise an InputError for a label beyond the limit before any preprocessing learns it."""

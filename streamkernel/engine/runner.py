@@ -109,7 +109,8 @@ class StreamRunner:
 
     def process_together(self, events: Sequence[Event], first: int) -> int:
         """Predict, learn and write the next events in one compiled call, up to one that needs more; return how many."""
-        n = self._batches.process(events, first, min(self._at_once, self._history.until_due()))
+        most = min(self._at_once, self._history.until_due(), self._processor.until_due)
+        n = self._batches.process(events, first, int(most))
         if n:
             self._checkpointer.advance_all({event.stream: event.resume for event in events[first : first + n]})
             if self._history.is_due(n):

@@ -30,6 +30,17 @@ pytestmark = pytest.mark.prometheus
 RNG = random.Random(0)
 VARIABLES = {"$job": ".+", "$instance": ".+", "$__rate_interval": "10s"}
 SMALL = "max_features = 64\n"
+TWO_CLASSES = """
+[[challengers]]
+name = "two"
+model = { type = "KernelClassifier", learner = "dsg", max_features = 64, max_classes = 2 }
+"""
+LAST_TARGET = """
+[[challengers]]
+name = "last"
+preprocessing = [{ type = "LastTarget" }, { type = "Binarizer", on = ["a"] }]
+model = { type = "KernelRegressor", learner = "dsg", max_features = 64 }
+"""
 DETAILS = """
 [delayed_labels]
 key = "id"
@@ -38,7 +49,11 @@ metrics = ["F1"]
 [segments]
 field = "a"
 most = 1
+[monitoring]
+window = 500
+every = 1
 """
+WINDOWS = "[monitoring]\nwindow = 500\n[drift]\nevery = 1\nscores = false\n"
 MEMBER = """
 [kafka]
 servers = "{servers}"
@@ -63,7 +78,7 @@ def joined(i: int) -> dict[str, Any]:
     """Features, and their label in the next record; the last of five has to wait."""
     a, b = math.sin(7.0 * (i // 2)), math.cos(3.0 * (i // 2))
     if i % 2 == 0 or i % 10 == 9:
-        return {"id": i // 2 if i % 2 == 0 else -i, "a": a, "b": b}
+        return {"id": i // 2 if i % 2 == 0 else -i, "a": a, "b": b, "c": "text"}
     return {"id": i // 2, "y": a > 0.2}
 
 
@@ -79,7 +94,7 @@ def classes(i: int) -> dict[str, Any]:
 
 def walk(i: int, at: list[float] = [1000.0]) -> dict[str, Any]:  # noqa: B006
     at[0] += RNG.gauss(0, 1) * (30.0 if RNG.random() < 0.02 else 0.01)
-    return {"a": RNG.gauss(0, 1), "y": at[0]}
+    return {"a": 5.0 + RNG.gauss(0, 1), "y": at[0]}
 
 
 def flat(i: int) -> dict[str, Any]:
@@ -104,8 +119,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             brokers.make_topics(servers, names=["events"])
             brokers.produce(servers, "events", [classes(i) for i in range(1500)])
             runs += [
-                Stream(folder / "joined", first_order, joined, DETAILS),
-                Stream(folder / "regressor", f'type = "KernelRegressor"\n{SMALL}', curve),
+                Stream(folder / "joined", first_order, joined, DETAILS + TWO_CLASSES),
+                Stream(folder / "regressor", f'type = "KernelRegressor"\n{SMALL}', curve, LAST_TARGET + WINDOWS),
                 Stream(folder / "slow", 'type = "KernelClassifier"\nmax_features = 4096', classes, first=300),
                 Stream(folder / "steep", steep, flat),
                 Run(folder / "member", 'topics = ["events"]', first_order, MEMBER.format(servers=servers)),
@@ -170,13 +185,13 @@ def test_every_fault_has_its_alert(house: House) -> None:
     house.regressor.each = 50
     house.joined.pause()
     (house.joined.folder / "state").rename(house.joined.folder / "gone")
-    unforeseen = [{"id": 10**6 + i, "a": 0.0} for i in range(600)]
+    unforeseen = [{"id": 10**6 + i, "a": 0.0} for i in range(1100)]
     unforeseen += [{"id": one["id"], "y": "never seen"} for one in unforeseen]
     house.joined.append("".join(json.dumps(one) + "\n" for one in unforeseen))
     house.joined.append("this is no record\n" * 50)
     house.steep.record = curve  # the first error is the last step
-    fire("LagRising", "QualityFalling", "WorseThanBaseline", "CoverageLow")
-    fire("DeadLetters", "Diverged", "CheckpointFailing")
+    fire("LagRising", "QualityFalling", "WorseThanBaseline", "CoverageLow", "InputsMoved", "Drift")
+    fire("DeadLetters", "Diverged", "CheckpointFailing", "ChallengerBetter", "ChallengerFailing")
     house.joined.append('{"id": 1, "half of')
     house.steep.process.kill()
     house.cluster.incidents["worker_lost"] += 1

@@ -52,12 +52,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_page_is_in_the_site(site: Path) -> None:
     pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
     built = {path.parent.relative_to(site) for path in site.rglob("index.html")}
     assert {Path() if page == Path("index") else page for page in pages} <= built
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_another_host(site: Path) -> None:
     for path in site.rglob("*.html"):
         loads = Loads()

@@ -32,6 +32,7 @@ def typed(block: str) -> Iterator[tuple[str, str]]:
         yield command, output.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_tutorials_run_as_written(page: Path, tmp_path: Path, servers: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -1,4 +1,4 @@
-"""What `/predict` answers besides a prediction: intervals, sets of labels, and contributions of inputs."""
+"""Additions to the prediction in a response of `/predict`: intervals, sets of labels, and contributions of inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration file: what it means, and what is said about one that is wrong."""
+"""The configuration file: the meaning of its settings, and the errors of an invalid one."""
 
 from __future__ import annotations
 
@@ -398,6 +398,31 @@ WRONG: dict[str, tuple[str, list[str]]] = {
             'preprocessing[3].window_size: expected an integer, got "5"',
         ],
     ),
+    "keys of challengers": (
+        SMALL + '[[challengers]]\nname = "b c"\nmodell = "KernelClassifier"\n[[challengers]]\nfrom = 3',
+        [
+            'challengers[0].modell: unknown key; did you mean "model"?',
+            'challengers[0].name: expected a name of at most 64 letters, digits and . _ -, got "b c"',
+            "challengers[1].from: expected the path of a saved model or a state directory, got 3",
+            "challengers[1].name: required; expected a name of at most 64 letters, digits and . _ -, got nothing",
+        ],
+    ),
+    "challengers": (
+        SMALL
+        + '[[challengers]]\nname = "model"\nmodel = "KernelClassifer"\n'
+        + '[[challengers]]\nname = "a"\n[[challengers]]\nname = "a"\npreprocessing = ["StandardScalr"]\nfrom = "x"',
+        [
+            'challengers[0].name: expected another name than "model", which is that of the table [model]',
+            "challengers[0].model: expected a model (KernelClassifier, KernelRegressor, GaussianProcessRegressor, "
+            'KernelMultiTargetRegressor, KernelMultiLabelClassifier), got "KernelClassifer"; did you mean '
+            '"KernelClassifier"?',
+            "challengers[1]: expected a model or from, got neither",
+            'challengers[2].name: expected different names, got "a" twice',
+            "challengers[2].preprocessing: expected none with from, whose model has its own, got some",
+            'challengers[2].preprocessing[0]: expected a River transformer, got "StandardScalr"; did you mean '
+            '"StandardScaler"?',
+        ],
+    ),
     "a wrong model and more": (
         'metric = "Accurcy"\n'
         + SMALL
@@ -628,7 +653,7 @@ def test_a_missing_client_package(load: Load, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_errors_do_not_mention_pydantic(load: Load) -> None:
-    """Every leaf of the file is replaced by every kind of value; all that comes back are our sentences."""
+    """Every leaf of the file is replaced by every kind of value; all errors are our own sentences."""
     values = ["3", "-1", "0.5", "true", '"x"', '""', "[]", "[1]", "{}", "{ a = 1 }", "nan", "1979-05-27", "07:32:00"]
     ours = re.compile(r"[a-z_.\[\]0-9]+: .*(expected|unknown key|only goes with|need).*")
     jargon = re.compile(
@@ -705,6 +730,19 @@ CHECKED: dict[str, tuple[str, list[str]]] = {
         [
             'source.params.sed: unknown key; did you mean "seed"?',
             'source.params.seed: expected an integer, got "1"',
+        ],
+    ),
+    "challengers of another kind": (
+        SMALL + '[[challengers]]\nname = "a"\nmodel = "KernelRegressor"\n'
+        '[[challengers]]\nname = "b"\nfrom = "nothing.safetensors"\n'
+        '[[challengers]]\nname = "c"\nmodel = "KernelClassifier"\n'
+        'preprocessing = [{ type = "OneHotEncoder" }, { type = "LastTarget" }]\n'
+        '[delayed_labels]\nkey = "id"',
+        [
+            "challengers[0].model: expected a model of the same kind as KernelClassifier, got KernelRegressor",
+            "challengers[1].from: expected a model file, found none - at {folder}/nothing.safetensors",
+            "challengers[2].preprocessing[1]: expected LastTarget before other steps but Calendar, where labels come "
+            "later, got one after them",
         ],
     ),
     "several": (

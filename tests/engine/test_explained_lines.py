@@ -1,4 +1,4 @@
-"""Lines of predictions with their largest contributions: those of the model before it learned the record."""
+"""Lines of predictions with their largest contributions, computed before the model learns the record."""
 
 from __future__ import annotations
 

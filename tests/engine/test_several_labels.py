@@ -1,4 +1,4 @@
-"""Runs with several labels: what they learn, what they write, what they refuse, and with labels that come later."""
+"""Runs with several labels: learning, output, refused configurations, and labels that arrive later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KernelMultiTargetRegressor and KernelMultiLabelClassifier: beside models of one target, as River's, in files."""
+"""KernelMultiTargetRegressor and KernelMultiLabelClassifier: against models of one target, in River's API, in files."""
 
 from __future__ import annotations
 

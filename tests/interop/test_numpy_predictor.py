@@ -1,4 +1,4 @@
-"""The predictor that needs NumPy alone says what the model says, to 1e-5 of the deviation of its predictions."""
+"""The predictor that needs only NumPy predicts the same as the model, to 1e-5 of the deviation of its predictions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A graph of ONNX says what the model says, as onnxruntime reads it: numbers to 1e-5 of the deviation of the
-predictions, probabilities to 1e-5.
+"""An ONNX graph in onnxruntime predicts the same as the model: numbers to 1e-5 of the deviation of the predictions,
+probabilities to 1e-5.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""Models that learned apart, as one: against means of functions, plain NumPy on all events, and bit by bit."""
+"""Models that learned separately, merged: against means of functions, plain NumPy on all events, and bit by bit."""
 
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import pickle
 
 import numpy as np
 import pytest
-from cases import max_examples
+from cases import covering, max_examples, slow
 from hypothesis import given
 from hypothesis import strategies as st
 from streams import classifier as first_order_classifier
@@ -637,13 +638,18 @@ def test_labels_in_another_order(labels, loss, order):
     assert np.mean(agree) > 0.85
 
 
-@pytest.mark.parametrize("order", ["newton", "dsg"])
-@pytest.mark.parametrize("loss", ["logistic", "softmax", "smooth_hinge"])
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [("a", "b"), ("a", "a"), ("ab", "c"), ("ab", "bc"), ("abc", "cd"), ("a", "cba"), ("ab", "cdef")],
+    ("labels", "loss", "order"),
+    covering(
+        itertools.product(
+            [("a", "b"), ("a", "a"), ("ab", "c"), ("ab", "bc"), ("abc", "cd"), ("a", "cba"), ("ab", "cdef")],
+            ["logistic", "softmax", "smooth_hinge"],
+            ["newton", "dsg"],
+        )
+    ),
 )
-def test_labels_of_only_one_model(first, second, loss, order):
+def test_labels_of_only_one_model(labels, loss, order):
+    first, second = labels
     one, other = halves(first, second, **SMALL, loss=loss, learner=order)
     xs = stream(60, seed=3)[0]
     scores = [dict(zip(m.labels, np.zeros(len(m.labels)), strict=True)) for m in (one, other)]
@@ -795,7 +801,7 @@ def test_default_models_continue_from_one():
 
 
 def test_strings_that_replicas_have_not_seen_in_common_are_merged():
-    """What a name without a scale is divided by depends on the model that replicas go on from alone."""
+    """The divisor of a name without a scale depends only on the model from which the replicas continue."""
     xs, ys = stream(900)
     xs = [{**x, "id": f"n{i}", f"late{i % 7}": x["a"]} if i >= 300 else x for i, x in enumerate(xs)]
     base = learnt(KernelRegressor(max_features=64), xs[:300], ys[:300])
@@ -992,9 +998,10 @@ BRANCHES = {
     "arc-cosine": {"kernel": kernels.ArcCosine(1)},
     "multi-scale": {"kernel": kernels.MultiScale(kernels.Gaussian(1.0), (0.5, 2.0))},
 }
+RARE = ("l2", "forgets", "arc-cosine", "multi-scale")
 
 
-@pytest.mark.parametrize("name", BRANCHES)
+@pytest.mark.parametrize("name", [slow(name) if name in RARE else name for name in BRANCHES])
 def test_models_that_continued_from_a_base_are_recognised(name):
     """Whatever waits for a step in them or in the base, however little is new, and merged before or not."""
     xs, ys = stream(3100)

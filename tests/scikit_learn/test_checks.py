@@ -50,6 +50,8 @@ def cases() -> Iterator[Any]:
         for one, check in estimator_checks_generator(estimator):
             reason = failing.get(name_of(check))
             marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+            if name.endswith("first order"):  # the wrappers are those of the default learner
+                marks.append(pytest.mark.slow)
             if name_of(check) not in NOT_FOR_US:
                 yield pytest.param(one, check, marks=marks, id=f"{name}-{name_of(check)}")
 

@@ -1,9 +1,12 @@
-"""Linear functions in the mixture: against plain NumPy, and what they are for any names, copy, file and merge."""
+"""Linear functions in the mixture: against plain NumPy, for any names, and in copies, files and merges."""
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from cases import covering
 from reference import algorithms, second_order
 from river import metrics
 from sklearn.linear_model import Ridge
@@ -98,14 +101,15 @@ def same(f, reference, X, y, names, rtol=1e-6, w=None):
     assert np.allclose(f.arrays.weights, reference.v, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("forgetting", "l2"), [(1.0, 0.0), (0.99, 0.0), (0.995, 0.05)])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_compiled_functions_match_the_reference(loss, forgetting, l2):
-    compiled, _, columns = LOSSES[loss]
+@pytest.mark.parametrize(
+    ("loss", "past"), covering(itertools.product(LOSSES, [(1.0, 0.0), (0.99, 0.0), (0.995, 0.05)]), together=1)
+)
+def test_compiled_functions_match_the_reference(loss, past):
+    (compiled, _, columns), (forgetting, l2) = LOSSES[loss], past
     names = names_in_order(mixture(losses.Square()), 5)
     intercept = 0 if compiled.for_classes else state.MEAN
     f, reference = both(loss, names, intercept=intercept, forgetting=forgetting, l2=l2)
-    same(f, reference, *examples(400, len(names), columns, compiled.for_classes), names)
+    same(f, reference, *examples(200, len(names), columns, compiled.for_classes), names)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -113,7 +117,7 @@ def test_weighted_examples_match_the_reference(loss):
     compiled, _, columns = LOSSES[loss]
     names = names_in_order(mixture(losses.Square()), 5)
     f, reference = both(loss, names, intercept=0 if compiled.for_classes else state.MEAN)
-    X, y = examples(400, len(names), columns, compiled.for_classes)
+    X, y = examples(200, len(names), columns, compiled.for_classes)
     same(f, reference, X, y, names, w=weights(len(y)))
 
 

@@ -1,4 +1,4 @@
-"""A model made smaller or refitted while it learns: which features stay, what f is then, and that bits do not move."""
+"""A model that is pruned or refitted while it learns: the kept features, the resulting f, and unchanged bits."""
 
 import copy
 import dataclasses
@@ -127,9 +127,10 @@ def test_learning_depends_only_on_the_events(kind, classes, options, tmp_path):
     assert whole.n_prunings >= 1
     asked = [x for x, _ in stream[:40]]
     want = [np.atleast_1d(whole._score(x)).tolist() for x in asked]
+    first, begin = kind(**nested(pruning=SOON, **options)), 0
     for cut in (300, 660, 700, 857, 900, 1099):  # before, at and after the beginning and the end of a job
-        first = learnt(kind(**nested(pruning=SOON, **options)), stream[:cut])
-        first.save(tmp_path / "model")
+        learnt(first, stream[begin:cut]).save(tmp_path / "model")
+        begin = cut
         again = learnt(load(tmp_path / "model"), stream[cut:])
         assert [np.atleast_1d(again._score(x)).tolist() for x in asked] == want, cut
         assert (again.n_features, again.n_prunings) == (whole.n_features, whole.n_prunings)

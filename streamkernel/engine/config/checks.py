@@ -11,6 +11,7 @@ from river import base, compose
 from connectors.registry import SINKS
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.config import build
+from streamkernel.engine.config.challengers import check_challengers
 from streamkernel.engine.config.http import certificate_of
 from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_toml
@@ -39,12 +40,14 @@ def check_config(settings: Settings) -> None:
     ConfigError
         If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
     """
+    of_model = _check_history, check_targets, _check_additions, _check_state
     checks = (
         _check_history,
         check_targets,
         _check_metric,
         _check_baseline,
         _check_additions,
+        partial(check_challengers, checks=of_model),
         check_monitoring,
         _check_state,
         _check_kafka,

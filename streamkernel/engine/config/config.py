@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError, model_validator
 
 from streamkernel.engine.config import sources
+from streamkernel.engine.config.challengers import challenger_problems
 from streamkernel.engine.config.checks import check_config, check_label
 from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.kafka import kafka_problems
@@ -44,7 +45,7 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
-        problems = [*self._confusions(), *kafka_problems(self), *value_problems(self)]
+        problems = [*self._confusions(), *kafka_problems(self), *value_problems(self), *challenger_problems(self)]
         if problems:
             raise ConfigError(*problems)
         return self

@@ -11,9 +11,10 @@ from river.metrics.multioutput import MacroAverage
 
 from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.config import build
+from streamkernel.engine.config.challenger_table import MOST, ChallengerTable
 from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.messages import collect_problems, to_toml
-from streamkernel.engine.config.monitoring_tables import QualityTable, SegmentsTable
+from streamkernel.engine.config.monitoring_tables import DriftTable, MonitoringTable, QualityTable, SegmentsTable
 from streamkernel.engine.config.schema import (
     STREAM,
     ClusterTable,
@@ -48,11 +49,16 @@ class Settings(ConfigTable):
     )
     model: build.Spec = Field(description='a table with the "type" of the model')
     baseline: build.Spec | None = Field(default=None, description="a linear model of River")
+    challengers: tuple[ChallengerTable, ...] = Field(
+        default=(), strict=False, max_length=MOST, description=f"at most {MOST} tables [[challengers]]"
+    )
     kafka: KafkaTable | None = Field(default=None, description="a table with the servers")
     schema_registry: SchemaRegistryTable | None = Field(default=None, description="a table with the url")
     delayed_labels: DelayedLabelsTable | None = None
     quality: QualityTable | None = None
     segments: SegmentsTable | None = None
+    monitoring: MonitoringTable | None = None
+    drift: DriftTable | None = None
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
     http: HttpTable = Field(default_factory=HttpTable)
@@ -152,7 +158,7 @@ class Settings(ConfigTable):
         from connectors.kafka.options import is_secret
         from connectors.schema_registry.registry import SECRET
 
-        found = self.model_dump(mode="json", exclude_unset=True)
+        found = self.model_dump(mode="json", exclude_unset=True, by_alias=True)
         found["source"] |= {name: "***" if is_secret(name) else value for name, value in self.source.parameters.items()}
         if self.sink.parameters:
             parameters = self.sink.parameters.items()
@@ -177,6 +183,11 @@ class Settings(ConfigTable):
         """Return the model without the preprocessing steps."""
         model: base.Estimator = build.build(self.model, build.models(), "model")
         return model
+
+    def build_models(self) -> list[base.Estimator]:
+        """Return the model and those of the challengers that begin empty, without preprocessing."""
+        others = [table.model for table in self.challengers if table.model is not None]
+        return [build.build(spec, build.models(), "model") for spec in (self.model, *others)]
 
     def build_baseline(self) -> base.Estimator | None:
         """Return the baseline, behind the same steps and others that turn all fields into scaled numbers."""

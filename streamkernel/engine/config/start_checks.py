@@ -8,7 +8,9 @@ from pathlib import Path
 from connectors import KafkaSource
 from connectors.kafka import Writer
 from connectors.schema_registry.registry import RegistryUnavailableError
+from streamkernel.engine.challengers.roles import roles_in
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, check_setup, read_newest
+from streamkernel.engine.config.challengers import candidates_of
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError, of_error
@@ -39,7 +41,8 @@ def check_state(config: Config) -> str:
         raise ConfigError(f"state.directory: expected a directory, got a file: {path}")
     saved = read_newest(path)
     if saved is not None:
-        check_setup(saved["setup"], config.setup())
+        setup = config.setup()
+        check_setup(saved["setup"], {**setup, **roles_in(saved, candidates_of(config)).setup})
         source = config.build_source()
         try:
             source.seek(saved["positions"])

@@ -44,17 +44,21 @@ def _problem(keys: tuple[int | str, ...], value: Any, config: type[BaseModel]) -
     table: Any = config
     path = ""
     for key in keys:
-        field = table.model_fields.get(key)
+        if isinstance(key, int):  # of a list of tables
+            path, value = f"{path}[{key}]", value[key]
+            continue
+        fields = {field.alias or name: field for name, field in table.model_fields.items()}
+        field = fields.get(key)
         if field is None:
             top = f'; "{key}" belongs above the first [table]' if path and key in config.model_fields else ""
-            return f"{path}.{key}: unknown key{top}" if top else unknown_key(path, str(key), table.model_fields)
+            return f"{path}.{key}: unknown key{top}" if top else unknown_key(path, str(key), fields)
         path = f"{path}.{key}" if path else str(key)
         wanted = field.description or "a table"
         if key not in value:
             return f"{path}: required; expected {wanted}, got nothing"
         table = next(filter(_is_table, (field.annotation, *get_args(field.annotation))), None)
         value = value[key]
-        if table is None or not isinstance(value, dict):
+        if table is None or not isinstance(value, (dict, list)):
             break
     if sentence := sentence_of_value(path, value):
         return f"{path}: {sentence}"

@@ -8,14 +8,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from connectors.json_text import printable
+from streamkernel.engine.monitoring.field_windows import QUANTILES, FieldSummary
 from streamkernel.engine.monitoring.monitoring import MonitoringSnapshot
 from streamkernel.engine.monitoring.several_metrics import SeveralScores
+from streamkernel.engine.monitoring.stream_statistics import StatisticsSnapshot
+
+WINDOWS = ("reference", "last")
 
 
 def monitoring_families(found: MonitoringSnapshot) -> Iterator[Metric]:
     """Yield the metrics of what is watched."""
     if found.quality is not None:
         yield from _quality(found.quality)
+    if found.statistics is not None:
+        yield from _statistics(found.statistics)
+    if found.drift is not None:
+        yield _counters("drifts", "Alarms of changes of the stream, by detector.", "detector", found.drift.counts)
+        text = "Evidence of a change, of the kernel detector; at half its average_run_length it raises an alarm."
+        evidence = found.drift.evidence
+        yield gauges("drift_evidence", text, (), [] if evidence is None else [((), evidence)])
 
 
 def _quality(scores: SeveralScores) -> Iterator[Metric]:
@@ -39,6 +50,41 @@ def _quality(scores: SeveralScores) -> Iterator[Metric]:
     yield gauges("class_precision", text, ("class",), (((name,), one.precision) for name, one in classes.items()))
     text = "Share of the labels of a class that were predicted, of the last 1,000 labels."
     yield gauges("class_recall", text, ("class",), (((name,), one.recall) for name, one in classes.items()))
+
+
+def _statistics(found: StatisticsSnapshot) -> Iterator[Metric]:
+    yield from _fields("input", "inputs", "field", found.inputs)
+    yield from _fields("prediction", "predictions", "value", found.predictions)
+    text = "Share of a predicted class, in the reference window and in the last one."
+    pairs = zip(WINDOWS, found.predictions.get("prediction", ()), strict=False)
+    values = (((name, window), share) for window, of in pairs for name, share in of.shares.items())
+    yield gauges("prediction_share", text, ("class", "window"), values)
+    text = "Expected calibration error of the last 1,000 labels of the sample."
+    error = found.reliability.error
+    yield gauges("calibration_error", text, (), [] if error is None else [((), error)])
+
+
+def _fields(
+    prefix: str, what: str, label: str, fields: Mapping[str, tuple[FieldSummary, FieldSummary]]
+) -> Iterator[Metric]:
+    """Yield the metrics of the fields of inputs or of predictions."""
+    both = [((name, window), one) for name, pair in fields.items() for window, one in zip(WINDOWS, pair, strict=True)]
+    last = [((name,), one) for name, (_, one) in fields.items()]
+    labels = (label, "window")
+    text = "in the reference window and in the last one."
+    missing = ((k, f.missing) for k, f in both)
+    yield gauges(f"{prefix}_missing", f"Share of {what} that are missing, {text}", labels, missing)
+    yield gauges(f"{prefix}_mean", f"Mean of {what}, {text}", labels, ((k, f.mean) for k, f in both))
+    yield gauges(f"{prefix}_deviation", f"Deviation of {what}, {text}", labels, ((k, f.deviation) for k, f in both))
+    values = (((*k, f"{q:g}"), v) for k, f in both for q, v in zip(QUANTILES, f.quantiles or (), strict=False))
+    yield gauges(f"{prefix}_quantile", f"Quantiles of {what}, {text}", (*labels, "level"), values)
+    change = "Population stability index of the last window against the reference window."
+    yield gauges(f"{prefix}_change", change, (label,), ((k, f.change) for k, f in last))
+    if prefix == "input":
+        text = "Share of texts of the last window that were not in the reference window."
+        yield gauges("input_new", text, (label,), ((k, f.new) for k, f in last))
+        text = "Share of values of the last window far outside the usual range of the reference window."
+        yield gauges("input_outside", text, (label,), ((k, f.outside) for k, f in last))
 
 
 def gauges(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from operator import eq
 from typing import Any
 
 from river.metrics.base import ClassificationMetric
@@ -44,6 +47,16 @@ class KappaT(ClassificationMetric):
             self._repeated += w
         self._last = (y_true,)
         super().update(y_true, y_pred, w)
+
+    def update_many(self, pairs: Sequence[tuple[Any, Any]]) -> None:
+        """Update with labels and predictions in their order, which has the result of `update` with each."""
+        labels = [*self._last, *(y for y, prediction in pairs if prediction is not None)]
+        self._repeated += sum(map(eq, labels[1:], labels))
+        self._last = tuple(labels[-1:])
+        counts = Counter(pair for pair in pairs if pair[1] is not None)
+        for (y, prediction), n in counts.items():
+            self.cm.update(y, prediction, float(n))
+            self.cm.n_samples += n - 1  # River counts updates there, not their weights
 
     def get(self) -> float:
         """Return κ; 0 before the first label, and where the previous label was always right."""

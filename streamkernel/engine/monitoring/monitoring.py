@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 from typing import Any, NamedTuple
 
-from streamkernel.engine.monitoring.several_metrics import SeveralMetrics, SeveralScores, text_of
+from streamkernel.engine.explanations import importances
+from streamkernel.engine.monitoring.drift_watch import DriftSnapshot, DriftWatch
+from streamkernel.engine.monitoring.several_metrics import Judged, SeveralMetrics, SeveralScores, text_of
+from streamkernel.engine.monitoring.stream_statistics import StatisticsSnapshot, StreamStatistics
 from streamkernel.engine.pipelines import Answer
 
 
@@ -14,10 +17,12 @@ class MonitoringSnapshot(NamedTuple):
     """What is watched, at one moment; any thread may read it."""
 
     quality: SeveralScores | None
+    statistics: StatisticsSnapshot | None
+    drift: DriftSnapshot | None
 
     def rows(self) -> dict[str, Any]:
         """Return all of it as JSON values."""
-        return {"quality": None if self.quality is None else self.quality.rows()}
+        return {name: None if of is None else of.rows() for name, of in self._asdict().items()}
 
 
 class Monitoring:
@@ -29,50 +34,107 @@ class Monitoring:
         More metrics, and metrics by segment.
     segment_field
         The input whose values are the segments.
+    statistics
+        Statistics of inputs and predictions.
+    drift
+        Detection of changes.
+
+    Attributes
+    ----------
+    until_due : float
+        Predicted events until `look` has to be called, so that it is called after the same event in each run.
     """
 
-    def __init__(self, *, quality: SeveralMetrics | None = None, segment_field: str | None = None) -> None:
-        self.quality, self._segment_field = quality, segment_field
-        self._new: list[tuple[dict[str, Any], Any, Answer, bool]] = []
+    def __init__(
+        self,
+        *,
+        quality: SeveralMetrics | None = None,
+        segment_field: str | None = None,
+        statistics: StreamStatistics | None = None,
+        drift: DriftWatch | None = None,
+    ) -> None:
+        self.quality, self._segment_field, self.statistics, self.drift = quality, segment_field, statistics, drift
+        self._judged: list[Judged] = []
+        self.until_due = self._until_due()
 
     @property
     def needs_probabilities(self) -> bool:
         """Whether anything is computed of probabilities."""
-        return self.quality is not None and self.quality.needs_probabilities
+        watched = self.statistics is not None or self.drift is not None
+        return watched or (self.quality is not None and self.quality.needs_probabilities)
 
     def add(self, x: dict[str, Any], y: Any, answer: Answer, is_new: bool) -> None:
         """Collect the features of a record, the label if it is known, and the answer, which may be an earlier one."""
-        self._new.append((x, y, answer, is_new))
+        self.until_due -= is_new
+        if self.statistics is not None:
+            self.statistics.add(x, y, answer, is_new)
+        if self.drift is not None and is_new:
+            self.drift.add(x, answer)
+        if self.quality is not None and y is not None:
+            self._judged.append((y, answer[0], answer[1], self._segment_of(x)))
 
     def add_all(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> None:
         """Collect records with their labels and new answers."""
-        self._new += zip(xs, ys, answers, repeat(True))
+        self.until_due -= len(xs)
+        if self.statistics is not None:
+            self.statistics.add_all(xs, ys, answers)
+        if self.drift is not None:
+            self.drift.add_all(xs, answers)
+        if self.quality is not None:
+            found = zip(xs, ys, answers, strict=True)
+            self._judged += [(y, answer[0], answer[1], self._segment_of(x)) for x, y, answer in found]
+
+    def look(self, model: Any) -> bool:
+        """Complete what is due after this event; return whether `model`, which has learned it, has to start again."""
+        self.fold()
+        if self.statistics is not None and self.statistics.is_full:
+            self.statistics.complete(lambda: importances(model))
+        has_to_forget = self.drift is not None and self.drift.wants_to_forget
+        if self.drift is not None:
+            self.drift.wants_to_forget = False
+        self.until_due = self._until_due()
+        return has_to_forget
 
     def fold(self) -> None:
         """Evaluate what was collected; how much at once changes no bit."""
-        new, self._new = self._new, []
+        judged, self._judged = self._judged, []
         if self.quality is not None:
-            field = self._segment_field
-            self.quality.fold(
-                [
-                    (y, answer[0], answer[1], None if field is None else text_of(x.get(field, "(missing)")))
-                    for x, y, answer, _ in new
-                    if y is not None
-                ]
-            )
+            self.quality.fold(judged)
+        if self.statistics is not None:
+            self.statistics.fold()
+        if self.drift is not None:
+            self.drift.fold()
 
     def snapshot(self) -> MonitoringSnapshot:
         """Return the current figures."""
         self.fold()
-        return MonitoringSnapshot(None if self.quality is None else self.quality.scores())
+        return MonitoringSnapshot(
+            None if self.quality is None else self.quality.scores(),
+            None if self.statistics is None else self.statistics.snapshot(),
+            None if self.drift is None else self.drift.snapshot(),
+        )
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         self.fold()
-        return {"quality": None if self.quality is None else self.quality.state()}
+        return {
+            "quality": None if self.quality is None else self.quality.state(),
+            "statistics": None if self.statistics is None else self.statistics.state(),
+            "drift": None if self.drift is None else self.drift.state(),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, of which parts may be missing; what was collected since is dropped."""
-        self._new = []
-        if self.quality is not None and state.get("quality") is not None:
-            self.quality.restore(state["quality"])
+        self._judged = []
+        for name, part in (("quality", self.quality), ("statistics", self.statistics), ("drift", self.drift)):
+            if part is not None and state.get(name) is not None:
+                part.restore(state[name])
+        self.until_due = self._until_due()
+
+    def _until_due(self) -> float:
+        window = math.inf if self.statistics is None else self.statistics.until_window
+        return min(window, math.inf if self.drift is None else self.drift.until_check)
+
+    def _segment_of(self, x: Mapping[str, Any]) -> str | None:
+        field = self._segment_field
+        return None if field is None else text_of(x.get(field, "(missing)"))

@@ -1,7 +1,8 @@
 """Quality of predictions by more than one metric, as a table of confusions, by class and by segment.
 
-Judged predictions are collected by others and evaluated many at a time; the values over the last `WINDOW` labels are
-computed when they are read.
+Judged predictions are collected by others and evaluated many at a time. A metric that only counts pairs of a label and
+a prediction is evaluated on all. Others cost as much as an event of a fast model: since the start they are evaluated on
+every eighth label, and over the last `WINDOW` labels on all, when they are read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any, NamedTuple
 from river.metrics.base import Metric
 
 from streamkernel.engine.delayed_labels import plain
-from streamkernel.engine.telemetry.quality import WINDOW, update_metric, value
+from streamkernel.engine.monitoring.kappa_t import KappaT
+from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, counts_pairs, update_metric, value
 
 MOST_CLASSES = 20
 """Classes with values of their own and rows in the table of confusions; those with the most labels."""
@@ -71,10 +73,8 @@ class SeveralScores:
     @cached_property
     def recent_by_segment(self) -> dict[str, dict[str, float]]:
         """The metrics over those of the last `WINDOW` labels that are in each segment."""
-        found: dict[str, list[Judged]] = {name: [] for name in self.segments}
-        for one in self.judged:
-            found[_segment_in(one[3], found)].append(one)
-        return {name: _values(_updated(self.metrics, judged)) for name, judged in found.items() if judged}
+        found = _by_segment(self.judged, self.segments)
+        return {name: _values(_updated(self.metrics, found[name])) for name in self.segments if name in found}
 
     @cached_property
     def recent_by_class(self) -> dict[str, ClassQuality]:
@@ -185,19 +185,21 @@ class SeveralMetrics:
         return [[f"{name}: {metric._get_params()}" for name, metric in self._empty.items()], self._main, self._most]  # noqa: SLF001
 
     def _add(self, judged: Sequence[Judged]) -> None:
-        _update(self._metrics, judged)
+        sampled = judged[-self._count % SAMPLED :: SAMPLED]
+        _update(self._metrics, judged, sampled)
         if self._classes:
             self._confusions.update([(y, prediction) for y, prediction, *_ in judged if prediction is not None])
         if self._segments:
-            self._segments = _with(self._segments, judged)
+            self._segments = _with(self._segments, judged, sampled)
         self._recent.extend(judged)
         self._count += len(judged)
 
     def _chosen(self) -> dict[str, tuple[int, dict[str, Metric]]]:
-        """Return the segments with the most of the last labels, and what these say of them."""
-        names = [name for name, _ in Counter(one[3] or OTHER for one in self._recent).most_common(self._most)]
+        """Return the segments with the most of the first labels, with their metrics over these."""
+        first = list(self._recent)
+        names = [name for name, _ in Counter(one[3] or OTHER for one in first).most_common(self._most)]
         empty = {name: (0, _updated(self._empty, ())) for name in dict.fromkeys([*names, OTHER])}
-        return _with(empty, self._recent)
+        return _with(empty, first, first[::SAMPLED])
 
 
 def by_class(confusions: Mapping[tuple[Any, Any], int]) -> dict[str, ClassQuality]:
@@ -266,28 +268,37 @@ def _segment_in(name: str | None, segments: Mapping[str, Any]) -> str:
 
 
 def _with(
-    segments: Mapping[str, tuple[int, dict[str, Metric]]], judged: Iterable[Judged]
+    segments: Mapping[str, tuple[int, dict[str, Metric]]], judged: Sequence[Judged], sampled: Sequence[Judged]
 ) -> dict[str, tuple[int, dict[str, Metric]]]:
     """Return segments after more judged predictions; their metrics are changed."""
+    all_of, some_of = _by_segment(judged, segments), _by_segment(sampled, segments)
+    for name, ones in all_of.items():
+        _update(segments[name][1], ones, some_of.get(name, []))
+    return {name: (n + len(all_of.get(name, ())), metrics) for name, (n, metrics) in segments.items()}
+
+
+def _by_segment(judged: Sequence[Judged], segments: Mapping[str, Any]) -> dict[str, list[Judged]]:
     found: dict[str, list[Judged]] = {}
     for one in judged:
         found.setdefault(_segment_in(one[3], segments), []).append(one)
-    for name, ones in found.items():
-        _update(segments[name][1], ones)
-    return {name: (n + len(found.get(name, ())), metrics) for name, (n, metrics) in segments.items()}
+    return found
 
 
-def _updated(metrics: Mapping[str, Metric], judged: Iterable[Judged]) -> dict[str, Metric]:
-    return _update({name: metric.clone() for name, metric in metrics.items()}, judged)
+def _updated(metrics: Mapping[str, Metric], judged: Sequence[Judged]) -> dict[str, Metric]:
+    return _update({name: metric.clone() for name, metric in metrics.items()}, judged, judged)
 
 
-def _update(metrics: dict[str, Metric], judged: Iterable[Judged]) -> dict[str, Metric]:
-    """Update metrics, each with predictions or probabilities as it needs."""
-    judged = list(judged)
+def _update(metrics: dict[str, Metric], judged: Sequence[Judged], sampled: Sequence[Judged]) -> dict[str, Metric]:
+    """Update metrics, each with predictions or probabilities as it needs; slow ones with the sample only."""
     pairs = [(y, prediction) for y, prediction, *_ in judged]
-    probable = [(y, probabilities) for y, _, probabilities, _ in judged]
     for metric in metrics.values():
-        update_metric(metric, pairs if getattr(metric, "requires_labels", True) else probable)
+        if isinstance(metric, KappaT):
+            metric.update_many(pairs)
+        elif counts_pairs(metric):
+            update_metric(metric, pairs)
+        else:
+            place = 1 if getattr(metric, "requires_labels", True) else 2
+            update_metric(metric, [(one[0], one[place]) for one in sampled])
     return metrics
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from river import compose
 
+from streamkernel.engine.telemetry.challengers import checkpoint_table, promotion_rows, texts
 from streamkernel.engine.telemetry.quality import name_of_metric, values_by_target
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import parameters_of
@@ -44,6 +45,7 @@ def checkpoint_rows(state: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = model_rows(state["model"])
     rows += [(name_of_metric(state["metric"]), f"{state['metric'].get():.6g}")]
     rows += [(f"of {target}", f"{score:.6g}") for target, score in values_by_target(state["metric"]).items()]
+    rows += [*texts(checkpoint_table(state)), *promotion_rows(state)]
     rows += [(OUTCOMES.get(outcome, outcome), f"{count:,}") for outcome, count in state["outcomes"].items()]
     if state.get("labels") is not None:
         rows += [(f"labels {outcome}", f"{count:,}") for outcome, count in state["labels"]["counts"].items()]

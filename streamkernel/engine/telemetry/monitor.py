@@ -100,6 +100,7 @@ class Monitor:
             names_refused={"kinds": examples.n_refused, "ranges": examples.ranges.n_refused},
             positions=dict(checkpointer.positions),
             scores=processor.quality.scores(),
+            challengers=processor.challengers.snapshot(),
             coverage=None if processor.coverage is None else processor.coverage.snapshot(),
             monitoring=None if processor.monitoring is None else processor.monitoring.snapshot(),
             model=None if model is None else of_model(model),

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 
 from connectors.json_text import printable
 from streamkernel.engine.monitoring.families import monitoring_families
+from streamkernel.engine.telemetry.challengers import challenger_metrics
 from streamkernel.engine.telemetry.snapshot import MOST, EngineSnapshot, ModelSnapshot, lag_of, place
 from streamkernel.versions import package_version
 
@@ -53,6 +54,7 @@ class EngineCollector(Collector):
         if numbers.model is not None:
             yield from _model(numbers.model)
         yield from _quality(numbers.scores)
+        yield from challenger_metrics(numbers.challengers)
         if numbers.monitoring is not None:
             yield from monitoring_families(numbers.monitoring)
         if numbers.coverage is not None:

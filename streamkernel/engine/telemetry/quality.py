@@ -126,6 +126,11 @@ class Quality:
         self._recent: deque[Pair] = deque(maxlen=WINDOW + 1)
         self._baseline_recent: deque[Pair] = deque(maxlen=WINDOW)
 
+    @property
+    def judged(self) -> int:
+        """Examples that were judged, before those that are not evaluated yet."""
+        return self._count
+
     def fold(self) -> None:
         """Evaluate the collected pairs; how many at once changes no bit."""
         pairs, theirs = self.pairs[:], self.baseline_pairs[:]
@@ -133,7 +138,7 @@ class Quality:
             return
         self.pairs.clear()
         self.baseline_pairs.clear()
-        came = Counter(pairs) if _counts(self.metric) else None
+        came = Counter(pairs) if counts_pairs(self.metric) else None
         update_metric(self.metric, pairs if came is None else came)
         if self._is_model:
             update_metric(self.baseline_metric, theirs)
@@ -207,7 +212,7 @@ def update_metric(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metr
     >>> update_metric(metrics.Accuracy(), [("a", "a"), ("b", "a"), ("b", None)])
     Accuracy: 50.00%
     """
-    if _counts(metric):
+    if counts_pairs(metric):
         for (y, answer), n in (pairs if isinstance(pairs, Counter) else Counter(pairs)).items():
             if answer is not None:
                 _add(metric, y, answer, n)
@@ -251,7 +256,7 @@ def value(metric: Metric) -> float:
         return math.nan
 
 
-def _counts(metric: Metric) -> bool:
+def counts_pairs(metric: Metric) -> bool:
     """Return whether a metric depends only on the number of each pair."""
     own: Any = type(metric).update
     return own in (ClassificationMetric.update, BinaryMetric.update) and _takes_labels(metric)
@@ -286,7 +291,7 @@ def _takes_labels(metric: Metric) -> bool:
 
 def _add(metric: Any, y: Any, answer: Any, n: int) -> None:
     metric.update(y, answer, w=float(n))
-    if _counts(metric):
+    if counts_pairs(metric):
         metric.cm.n_samples += n - 1  # River counts updates there, not their weights
 
 

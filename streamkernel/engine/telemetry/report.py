@@ -12,6 +12,7 @@ import orjson
 
 from connectors.json_text import to_json
 from streamkernel.engine.explanations import importances
+from streamkernel.engine.telemetry.challengers import checkpoint_table
 from streamkernel.engine.telemetry.description import checkpoint_rows
 from streamkernel.engine.telemetry.quality import name_of_metric, value
 from streamkernel.engine.telemetry.status import is_mean
@@ -59,6 +60,7 @@ def _run(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         },
         "history": history["columns"],
         "is_mean": is_mean(metric),
+        "models": checkpoint_table(state),
         "dead_letters": list(_dead_letters(directory / "dead_letters.jsonl")),
         "about": dict(checkpoint_rows(state)),
         "importances": importances(state["model"]),

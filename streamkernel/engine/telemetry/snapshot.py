@@ -18,6 +18,7 @@ from streamkernel.estimators.internals import learner_of
 
 if TYPE_CHECKING:
     from connectors import Source
+    from streamkernel.engine.challengers.challengers import ChallengersSnapshot
     from streamkernel.estimators.base import KernelModel
 
 MOST = 100
@@ -68,6 +69,8 @@ class EngineSnapshot:
         Where each stream stands.
     scores
         How good predictions are.
+    challengers
+        Of the models that learn beside the champion.
     coverage
         Of the intervals or the sets of labels around predictions, where there are some.
     monitoring
@@ -91,6 +94,7 @@ class EngineSnapshot:
     names_refused: Mapping[str, int]
     positions: Mapping[str, Any]
     scores: Scores
+    challengers: ChallengersSnapshot
     coverage: CoverageSnapshot | None
     monitoring: MonitoringSnapshot | None
     model: ModelSnapshot | None

@@ -12,6 +12,7 @@ from river.metrics import Accuracy
 from river.metrics.base import MeanMetric
 
 from streamkernel.engine.explanations import importances
+from streamkernel.engine.telemetry.challengers import model_table
 from streamkernel.engine.telemetry.description import model_rows
 from streamkernel.engine.telemetry.snapshot import lag_of
 
@@ -58,6 +59,7 @@ def status_of(engine: Engine) -> dict[str, Any]:
         "history": engine.history.columns(),
         "cluster": None if cluster is None else rounds_of(cluster),
         "is_mean": is_mean(scores.metric),
+        "models": model_table(numbers),
         "monitoring": {} if numbers.monitoring is None else numbers.monitoring.rows(),
         "dead_letters": list(engine.last_dead_letters),
         "about": {} if newest is None else dict(model_rows(newest.model)),

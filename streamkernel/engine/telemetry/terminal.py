@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from streamkernel.engine.telemetry.challengers import model_table, texts
 from streamkernel.engine.telemetry.quality import WINDOW
 from streamkernel.warm_up import warm_up
 
@@ -62,6 +63,7 @@ class View:
         rows += [(scores.name, f"{scores.ours:.4f}"), (f"{scores.name}, last {WINDOW:,}", f"{scores.recent()[0]:.4f}")]
         if scores.baseline:
             rows.append((f"{scores.name} (baseline)", f"{scores.theirs:.4f}"))
+        rows += texts(model_table(numbers))
         if numbers.coverage is not None:
             rows += [(name, f"{value:.4g}") for name, value in numbers.coverage.rows().items()]
         if model is not None:

@@ -213,10 +213,38 @@ function qualityTables({ metrics, confusion, classes, segments }) {
   ];
 }
 
+function fieldTable(caption, name, fields) {
+  const numbers = ["change", "missing", "new", "outside", "mean", "deviation"];
+  const rows = Object.entries(fields).map(([field, { reference, last }]) => [field, ...numbers.map((of) => last[of]), last.quantiles?.[2], reference.mean, reference.quantiles?.[2]]);
+  return table(caption, [name, ...numbers, "median", "mean at first", "median at first"], rows);
+}
+
+function statisticsTables({ events, inputs, predictions, calibration }) {
+  const shares = predictions.prediction ? Object.entries(predictions.prediction.last.shares) : [];
+  return [
+    ...fieldTable(`Inputs, last window, up to event ${shown(events)}`, "field", inputs),
+    ...fieldTable("Predictions, last window", "value", predictions),
+    ...table("Predicted classes, last window", ["class", "share", "share at first"], shares.map(([name, share]) => [name, share, predictions.prediction.reference.shares[name]])),
+    ...table(`Calibration: error ${shown(calibration.error)}`, ["labels", "confidence", "share right"], calibration.bins.map(([n, ...of]) => [shown(n), ...of])),
+  ];
+}
+
+function driftTables({ alarms }) {
+  const rows = alarms.slice().reverse().map(({ event, detector, moved }) => [shown(event), detector, moved.map((one) => one.field).join(", ")]);
+  return table("Changes of the stream", ["event", "detector", "fields that moved most"], rows);
+}
+
 function drawWatched(monitoring) {
-  const found = monitoring.quality ? qualityTables(monitoring.quality) : [];
+  const found = [...(monitoring.drift ? driftTables(monitoring.drift) : []), ...(monitoring.statistics ? statisticsTables(monitoring.statistics) : []), ...(monitoring.quality ? qualityTables(monitoring.quality) : [])];
   $("watched").hidden = !found.length;
   $("tables").replaceChildren(...found);
+}
+
+function drawModels(rows) {
+  $("models").hidden = rows.length === 0;
+  const columns = ["model", "role", `${rows[0]?.name_of_metric} since it began`, "last 1,000", "events", "errors", "last error"];
+  const cells = rows.map((one) => [one.model, one.role, one.metric, one.recent, one.judged, one.errors, one.reason]);
+  $("compared").replaceChildren(...table("Quality of each model", columns, cells));
 }
 
 function show(run) {
@@ -225,6 +253,7 @@ function show(run) {
   pairs($("now"), rows);
   pairs($("model"), Object.entries(run.about));
   drawAll(run.history, run.is_mean);
+  drawModels(run.models ?? []);
   drawImportances(Object.entries(run.importances));
   drawWatched(run.monitoring ?? {});
   $("cluster").hidden = !run.cluster || run.cluster.round.length < 2;

@@ -1,0 +1,74 @@
+"""Whether the probabilities of a classifier are true: how often its predictions are right, by their probability."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamkernel.engine.telemetry.quality import WINDOW
+
+BINS = 10
+
+
+class Reliability(NamedTuple):
+    """A table of reliability, and the error of calibration.
+
+    Parameters
+    ----------
+    error
+        The expected calibration error: the mean over predictions of the distance between confidence and accuracy of
+        their bin; ``None`` before the first label.
+    bins
+        For each bin of the probability of the prediction that is not empty: predictions, the mean probability, and the
+        share that was right.
+    """
+
+    error: float | None
+    bins: tuple[tuple[int, float, float], ...]
+
+
+class Calibration:
+    """Compares the probabilities of predictions with how often these are right, over the last `WINDOW` labels.
+
+    References
+    ----------
+    Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015.
+
+    Examples
+    --------
+    >>> calibration = Calibration()
+    >>> calibration.add([(0.95, True), (0.95, True), (0.65, False), (0.55, True)])
+    >>> found = calibration.reliability()
+    >>> round(found.error, 4), found.bins[-1]
+    (0.3, (2, 0.95, 1.0))
+    """
+
+    def __init__(self) -> None:
+        self._recent: npt.NDArray[np.float64] = np.empty((0, 2))
+
+    def add(self, judged: Sequence[tuple[float, bool]]) -> None:
+        """Add the probability of predictions, and whether they were right."""
+        if judged:
+            self._recent = np.concatenate([self._recent, np.array(judged, np.float64)])[-WINDOW:]
+
+    def reliability(self) -> Reliability:
+        """Return the table of the last labels."""
+        confidence, right = self._recent.T
+        if not len(confidence):
+            return Reliability(None, ())
+        places = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+        n, sums, hits = (np.bincount(places, weights, BINS) for weights in (None, confidence, right))
+        error = float(np.abs(hits - sums).sum() / n.sum())
+        bins = tuple((int(n[i]), float(sums[i] / n[i]), float(hits[i] / n[i])) for i in np.flatnonzero(n))
+        return Reliability(error, bins)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
+        return {"recent": self._recent}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from the result of `state`."""
+        self._recent = state["recent"]

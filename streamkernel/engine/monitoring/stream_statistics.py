@@ -1,0 +1,173 @@
+"""Statistics of a sample of the stream: inputs, predictions, and whether probabilities are true.
+
+The number of an event alone decides whether it is in the sample, so a restart and any batches leave the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from streamkernel.engine.monitoring.calibration import Calibration, Reliability
+from streamkernel.engine.monitoring.field_windows import FieldSummary, FieldWindows
+from streamkernel.engine.monitoring.several_metrics import text_of
+from streamkernel.engine.pipelines import Answer
+
+OF_CLASSES, OF_NUMBERS = ("prediction", "confidence", "entropy"), ("prediction",)
+"""The fields of predictions."""
+
+
+class StatisticsSnapshot(NamedTuple):
+    """Statistics at one moment; any thread may read them.
+
+    Parameters
+    ----------
+    events
+        Events up to the end of the last full window.
+    inputs, predictions
+        By field, the summaries of the reference window and of the last full one. The fields of predictions are
+        ``prediction``, and with probabilities ``confidence``, the largest one, and ``entropy`` in nats.
+    reliability
+        Of the last labels.
+    """
+
+    events: int
+    inputs: Mapping[str, tuple[FieldSummary, FieldSummary]]
+    predictions: Mapping[str, tuple[FieldSummary, FieldSummary]]
+    reliability: Reliability
+
+    def rows(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        parts = {"inputs": self.inputs, "predictions": self.predictions}
+        return {
+            "events": self.events,
+            **{
+                part: {
+                    name: {"reference": reference._asdict(), "last": last._asdict()}
+                    for name, (reference, last) in of.items()
+                }
+                for part, of in parts.items()
+            },
+            "calibration": {"error": self.reliability.error, "bins": list(map(list, self.reliability.bins))},
+        }
+
+
+class StreamStatistics:
+    """Keeps windows of inputs and predictions, and the calibration of probabilities.
+
+    Parameters
+    ----------
+    classes
+        Whether predictions are classes.
+    window
+        Sampled events in a window.
+    every
+        One event in so many is in the sample.
+    fields, most
+        The inputs, as for `FieldWindows`.
+    """
+
+    def __init__(
+        self, *, classes: bool, window: int = 1000, every: int = 1, fields: Sequence[str] | None = None, most: int = 20
+    ) -> None:
+        self._classes, self._every, self._span = classes, every, window * every
+        self._inputs = FieldWindows(window, fields, most)
+        self._predictions = FieldWindows(window, OF_CLASSES if classes else OF_NUMBERS)
+        self._calibration = Calibration()
+        self._predicted = self._labelled = self._events = 0
+        self._sampled: list[tuple[dict[str, Any], Answer]] = []  # new predictions that are not evaluated yet
+        self._judged: list[tuple[Any, Answer]] = []  # labels, and the answers before them
+
+    @property
+    def until_window(self) -> int:
+        """Predicted events until a window is full."""
+        return self._span - self._predicted % self._span
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a window is full that is not summarized yet."""
+        return self._predicted - self._events >= self._span
+
+    def add(self, x: dict[str, Any], y: Any, answer: Answer, is_new: bool) -> None:
+        """Add an event: features, the label or ``None``, and the answer, which may have been added before."""
+        if is_new:
+            if self._predicted % self._every == 0:
+                self._sampled.append((x, answer))
+            self._predicted += 1
+        if y is not None:
+            if self._labelled % self._every == 0:
+                self._judged.append((y, answer))
+            self._labelled += 1
+
+    def add_all(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> None:
+        """Add events with their labels and new answers, as `add` does each; at most until the window is full."""
+        every, first = self._every, -self._predicted % self._every
+        self._sampled += zip(xs[first::every], answers[first::every], strict=True)
+        first = -self._labelled % every
+        self._judged += zip(ys[first::every], answers[first::every], strict=True)
+        self._predicted += len(xs)
+        self._labelled += len(xs)
+
+    def fold(self) -> None:
+        """Evaluate the events that were added; how many at once changes no bit."""
+        sampled, self._sampled = self._sampled, []
+        judged, self._judged = self._judged, []
+        self._inputs.add([x for x, _ in sampled])
+        self._predictions.add([self._row(answer) for _, answer in sampled])
+        if self._classes:
+            known = [(y, prediction, p) for y, (prediction, p, *_) in judged if p and prediction is not None]
+            self._calibration.add([(p[prediction], y == prediction) for y, prediction, p in known])
+
+    def complete(self, important: Callable[[], Iterable[str]]) -> None:
+        """Summarize the window, which is full; `important` returns inputs that matter to the model."""
+        self.fold()
+        self._inputs.complete(important)
+        self._predictions.complete()
+        self._events = self._predicted
+
+    def snapshot(self) -> StatisticsSnapshot:
+        """Return the current statistics."""
+        self.fold()
+        inputs, predictions = (
+            {name: (of.reference[name], of.last[name]) for name in of.last} for of in (self._inputs, self._predictions)
+        )
+        return StatisticsSnapshot(self._events, inputs, predictions, self._calibration.reliability())
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
+        self.fold()
+        return {
+            "setup": self._setup(),
+            "predicted": self._predicted,
+            "labelled": self._labelled,
+            "events": self._events,
+            "inputs": self._inputs.state(),
+            "predictions": self._predictions.state(),
+            "calibration": self._calibration.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from the result of `state`, unless that was of other windows."""
+        if state["setup"] != self._setup():
+            return
+        self._sampled, self._judged = [], []
+        self._predicted, self._labelled, self._events = state["predicted"], state["labelled"], state["events"]
+        self._inputs.restore(state["inputs"])
+        self._predictions.restore(state["predictions"])
+        self._calibration.restore(state["calibration"])
+
+    def _setup(self) -> list[Any]:
+        return [self._classes, self._every, self._span, self._inputs.setup]
+
+    def _row(self, answer: Answer) -> dict[str, Any]:
+        """Return a prediction as a row of fields; of several targets it has none."""
+        prediction, probabilities, *_ = answer
+        if prediction is None or isinstance(prediction, dict):
+            return {}
+        if not self._classes:
+            return {"prediction": prediction}
+        if not probabilities:
+            return {"prediction": text_of(prediction)}
+        entropy = -sum(p * math.log(p) for p in probabilities.values() if p > 0.0)
+        return {"prediction": text_of(prediction), "confidence": probabilities[prediction], "entropy": entropy}
