@@ -28,13 +28,16 @@ MODELS: dict[str, tuple[dict[str, Any], int]] = {
 """Parameters of the model, and what the number of events is divided by."""
 
 QUALITY = {"metrics": ["F1", "CohenKappa", "KappaT", "ROCAUC", "LogLoss"]}
+DRIFT = {"scores": False}
+SEGMENTS = {"field": "0", "most": 10}
 TABLES: dict[str, dict[str, Any]] = {
     "nothing": {},
     "probabilities": {"probabilities": True},
-    "[monitoring]": {"monitoring": {}},
-    "[quality], five metrics": {"quality": QUALITY},
-    "[segments]": {"segments": {"field": "0", "most": 10}},
-    "all": {"monitoring": {}, "quality": QUALITY, "segments": {"field": "0", "most": 10}},
+    "monitoring": {"monitoring": {}},
+    "drift": {"drift": DRIFT},
+    "quality, five metrics": {"quality": QUALITY},
+    "segments": {"segments": SEGMENTS},
+    "all": {"monitoring": {}, "drift": DRIFT, "quality": QUALITY, "segments": SEGMENTS},
 }
 
 

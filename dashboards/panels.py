@@ -147,6 +147,19 @@ LEARNING = (
         (('streamkernel_input_quantile{level="0.5", window="last", $at}', "{{field}} {{instance}}"),),
     ),
     Panel(
+        "Alarms of drift",
+        "With [drift]: changes of inputs or scores in the last hour, by detector. The log and the live page name the "
+        "fields that moved.",
+        "short",
+        (("clamp_min(delta(streamkernel_drifts_total{$at}[1h]), 0)", "{{detector}} {{instance}}"),),
+    ),
+    Panel(
+        "Evidence of drift",
+        "With [drift]: the evidence of the kernel detector. It raises an alarm at half of its average_run_length.",
+        "short",
+        (("streamkernel_drift_evidence{$at}", "{{instance}}"),),
+    ),
+    Panel(
         "Predictions",
         "With [monitoring], in the last window: the share of each predicted class, or the quantiles of predicted "
         "numbers. They need no labels.",

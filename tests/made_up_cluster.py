@@ -1,4 +1,4 @@
-"""What a cluster might have done."""
+"""A synthetic snapshot of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaussian processes that differ in everything that matters to what is learned, and a small stream for them."""
+"""Gaussian processes that cover all options of learning, and a small stream for them."""
 
 from __future__ import annotations
 

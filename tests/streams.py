@@ -1,4 +1,4 @@
-"""Small streams, and how the tests compare what models have learned from them."""
+"""Small streams, and comparisons of the models that learned them."""
 
 from __future__ import annotations
 

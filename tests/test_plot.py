@@ -1,4 +1,4 @@
-"""Pictures have in them what they are of: numbers that are known, in axes that are given or new."""
+"""Plots contain the known values of their data, in given or new axes."""
 
 from __future__ import annotations
 

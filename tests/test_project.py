@@ -1,4 +1,4 @@
-"""What the project says of itself in several files is the same in all of them."""
+"""Statements about the project are the same in all files that contain them."""
 
 from __future__ import annotations
 

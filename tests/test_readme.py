@@ -1,4 +1,4 @@
-"""What the pages promise: their Python runs, their TOML is valid, and the first command works in a fresh clone."""
+"""The pages are correct: their Python runs, their TOML is valid, and the first command works in a fresh clone."""
 
 from __future__ import annotations
 

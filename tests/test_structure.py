@@ -1,4 +1,4 @@
-"""How the code is arranged: names of public classes, arguments of calls, and imports without cycles."""
+"""The structure of the code: names of public classes, arguments of calls, and imports without cycles."""
 
 from __future__ import annotations
 

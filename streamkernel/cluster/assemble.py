@@ -16,6 +16,7 @@ from streamkernel.cluster.workers import WorkerPool, check_ray
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_parts
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
+from streamkernel.engine.config.challengers import candidates_of
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import decoder_of, kafka_options
 from streamkernel.engine.config.messages import ConfigError, of_error
@@ -55,7 +56,8 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
     for_workers = config.without_http()
     pool, events = WorkerPool(address, lambda: replica_of(for_workers)), config.cluster.events_per_round
     runner = partial(ClusterRunner, divided=source.divided, pool=pool, workers=workers, events_per_round=events)
-    return Engine(config.build_pipeline(), source, runner=runner, **engine_parts(config, source, state))
+    parts = {"candidates": candidates_of(config), **engine_parts(config, source, state)}  # a champion may be promoted
+    return Engine(config.build_pipeline(), source, runner=runner, **parts)
 
 
 def check_cluster(config: Config) -> None:
@@ -141,7 +143,7 @@ def _problems(config: Config) -> Iterator[str]:
         yield "delayed_labels: expected none on a cluster, where each record needs its label, got a table"
     if config.challengers:
         yield f"challengers: expected none on a cluster, which merges one model, got {len(config.challengers)}"
-    for name in ("quality", "segments", "monitoring"):
+    for name in ("quality", "segments", "monitoring", "drift"):
         if getattr(config, name) is not None:
             yield f"{name}: expected none on a cluster, where workers predict apart, got a table"
     if config.baseline is not None:

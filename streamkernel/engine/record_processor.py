@@ -18,7 +18,7 @@ from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, shorten
 from streamkernel.engine.explanations import explain_briefly
 from streamkernel.engine.monitoring.monitoring import Monitoring
-from streamkernel.engine.pipelines import NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
+from streamkernel.engine.pipelines import CLASSIFIERS, NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
 from streamkernel.engine.refusals import KINDS
 from streamkernel.engine.telemetry.quality import Quality
 from streamkernel.errors import InputError, TooManyClassesError
@@ -126,7 +126,7 @@ class RecordProcessor:
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
         needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
         needs_probabilities |= monitoring is not None and monitoring.needs_probabilities
-        self.with_probabilities = needs_probabilities and isinstance(model, base.Classifier)
+        self.with_probabilities = needs_probabilities and isinstance(model, CLASSIFIERS)
         self.challengers = Challengers(candidates, metric, with_probabilities=self.with_probabilities, labels=labels)
         self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
         self.monitoring, self._explain = monitoring, explain
@@ -320,9 +320,10 @@ class RecordProcessor:
             self.monitoring.restore(saved.get("monitoring") or {})
 
     def _look(self, monitoring: Monitoring) -> None:
-        """Have the statistics completed where they are due."""
-        if monitoring.until_due <= 0:
-            monitoring.look(self.model)
+        """Complete what is due after this event, and let the model start again if it has to."""
+        if monitoring.until_due <= 0 and monitoring.look(self.model):
+            log.warning("the model starts again, because the stream has changed")
+            self.model, self._classes = self.model.clone(), set()
 
     def _check_class(self, y: Any) -> None:
         """Raise an InputError for a label beyond the limit before any preprocessing learns it."""

@@ -1,4 +1,4 @@
-"""The common part of the classifier and the regressor: parameters, and what they and dashboards show of a model."""
+"""The common base of the classifier and the regressor: parameters, and properties for users and dashboards."""
 
 from __future__ import annotations
 

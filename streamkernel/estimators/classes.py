@@ -1,4 +1,4 @@
-"""What a classifier knows of its classes: their numbers, the columns of f for them, and their weights."""
+"""The classes of a classifier: their numbers, their columns of f, and their weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An example beside the running means of its fields, and the mixtures of both."""
+"""The comparison of an example with the running means of its fields, by mixtures of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel model as JSON values and arrays: what its files hold, and how it is restored from them."""
+"""A kernel model as JSON values and arrays: the content of its files, and its restoration from them."""
 
 from __future__ import annotations
 

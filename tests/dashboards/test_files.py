@@ -1,4 +1,4 @@
-"""The files of `dashboards` are what they are made of, valid, and told in the handbook."""
+"""The files of `dashboards` match their definitions, are valid, and are described in the handbook."""
 
 from __future__ import annotations
 

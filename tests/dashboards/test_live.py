@@ -53,7 +53,7 @@ most = 1
 window = 500
 every = 1
 """
-WINDOWS = "[monitoring]\nwindow = 500\n"
+WINDOWS = "[monitoring]\nwindow = 500\n[drift]\nevery = 1\nscores = false\n"
 MEMBER = """
 [kafka]
 servers = "{servers}"
@@ -94,7 +94,7 @@ def classes(i: int) -> dict[str, Any]:
 
 def walk(i: int, at: list[float] = [1000.0]) -> dict[str, Any]:  # noqa: B006
     at[0] += RNG.gauss(0, 1) * (30.0 if RNG.random() < 0.02 else 0.01)
-    return {"a": RNG.gauss(0, 1), "y": at[0]}
+    return {"a": 5.0 + RNG.gauss(0, 1), "y": at[0]}
 
 
 def flat(i: int) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def test_every_fault_has_its_alert(house: House) -> None:
     house.joined.append("".join(json.dumps(one) + "\n" for one in unforeseen))
     house.joined.append("this is no record\n" * 50)
     house.steep.record = curve  # the first error is the last step
-    fire("LagRising", "QualityFalling", "WorseThanBaseline", "CoverageLow", "InputsMoved")
+    fire("LagRising", "QualityFalling", "WorseThanBaseline", "CoverageLow", "InputsMoved", "Drift")
     fire("DeadLetters", "Diverged", "CheckpointFailing", "ChallengerBetter", "ChallengerFailing")
     house.joined.append('{"id": 1, "half of')
     house.steep.process.kill()

@@ -1,4 +1,4 @@
-"""The changes of docs/how_to/extending.md, made to a copy of the project as they stand there, pass their tests."""
+"""The changes in docs/how_to/extending.md, applied unchanged to a copy of the project, pass their tests."""
 
 from __future__ import annotations
 

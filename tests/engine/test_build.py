@@ -1,4 +1,4 @@
-"""Tables become objects, and a table that cannot says what is wrong with it and where."""
+"""Tables of a configuration become objects, and an invalid table raises an error with the cause and its position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration file: what it means, and what is said about one that is wrong."""
+"""The configuration file: the meaning of its settings, and the errors of an invalid one."""
 
 from __future__ import annotations
 
@@ -653,7 +653,7 @@ def test_a_missing_client_package(load: Load, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_errors_do_not_mention_pydantic(load: Load) -> None:
-    """Every leaf of the file is replaced by every kind of value; all that comes back are our sentences."""
+    """Every leaf of the file is replaced by every kind of value; all errors are our own sentences."""
     values = ["3", "-1", "0.5", "true", '"x"', '""', "[]", "[1]", "{}", "{ a = 1 }", "nan", "1979-05-27", "07:32:00"]
     ours = re.compile(r"[a-z_.\[\]0-9]+: .*(expected|unknown key|only goes with|need).*")
     jargon = re.compile(

@@ -1,4 +1,4 @@
-"""Intervals and sets of a run: those of the wrappers, judged as they were given, and the same after a kill."""
+"""Intervals and sets of a run are those of the wrappers, are judged as they were returned, and survive a kill."""
 
 from __future__ import annotations
 

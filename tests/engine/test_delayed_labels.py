@@ -1,4 +1,4 @@
-"""Labels that come later: against a plain loop that keeps lists, over restarts, and at the bounds of what is kept."""
+"""Labels that arrive later: compared with a plain loop over lists, over restarts, and at the limits of memory."""
 
 from __future__ import annotations
 

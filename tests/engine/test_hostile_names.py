@@ -1,4 +1,4 @@
-"""Names that other people choose: of files whose names are no text, and of more files than a monitor can bear."""
+"""Names chosen by attackers: files whose names are not valid text, and more files than a monitor can handle."""
 
 from __future__ import annotations
 

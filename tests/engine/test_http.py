@@ -1,4 +1,4 @@
-"""What a run answers over HTTP while it learns, asked by a real client through a real socket."""
+"""The HTTP responses of a run while it learns, requested by a real client through a real socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients cannot do to a run: hold its places, its event loop or its memory, or pass for somebody else."""
+"""Attacks of HTTP clients fail: they cannot exhaust connections, the event loop or memory, or impersonate others."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_long_prediction_does_not_hold_up_others(served: Served, monkeypatch: 
     refused: list[tuple[int, Any, Any]] = []
 
     def is_refused() -> bool:
-        """Ask with a deadline of its own, since a request waits as long as there is room for it."""
+        """Send a request with a separate deadline, because a request waits while the queue has space for it."""
         thread = threading.Thread(target=lambda: refused.append(served.predict(SLOW)))
         thread.start()
         thread.join(1.0)

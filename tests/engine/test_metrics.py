@@ -1,4 +1,4 @@
-"""What is told to Prometheus: complete, by its conventions, and safe to read while the model learns."""
+"""The metrics for Prometheus: complete, by its conventions, and safe to read while the model learns."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.health import INCIDENTS
+from streamkernel.engine.monitoring.drift_watch import DriftWatch
 from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.monitoring.several_metrics import SeveralMetrics
 from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
+from streamkernel.engine.pipelines import NO_ANSWER
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.snapshot import MOST
 from streamkernel.upkeep import Refit
@@ -101,8 +103,9 @@ def engines(folder: Path) -> Iterator[Engine]:
         source = Records(made, {("t", "0"): 3})
         metric = metrics.MAE() if isinstance(model, KernelRegressor) else metrics.Accuracy()
         several = SeveralMetrics({"metric": metric, "KappaT": KappaT()}, main="metric", most_segments=2)
-        statistics = StreamStatistics(classes=True, window=10)
-        watched = Monitoring(quality=several, segment_field="b", statistics=statistics) if i == 0 else None
+        statistics, drift = StreamStatistics(classes=True, window=10), DriftWatch(every=1)
+        drift.add_all([{"a": float(j % 7)} for j in range(300)], [NO_ANSWER] * 300)
+        watched = Monitoring(quality=several, segment_field="b", statistics=statistics, drift=drift) if i == 0 else None
         options: dict[str, Any] = {"labels": labels, "state": state, "coverage": 0.9, "monitoring": watched}
         both = [Candidate("model", {}, lambda model=model: model), Candidate("other", {}, KernelClassifier)]
         options["candidates"] = both if i == 0 else ()

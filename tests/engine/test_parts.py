@@ -1,4 +1,4 @@
-"""The parts of a run by themselves: what each owns, and in which order they are called."""
+"""The parts of a run in isolation: the state of each, and the order of their calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streamkernel.engine.record_processor import RecordProcessor
 
 
 class Calls:
-    """A source, a sink or transactions that write down what they are asked to do."""
+    """A source, a sink or transactions that record their calls."""
 
     def __init__(self, name: str, calls: list[str], lag: int = 0) -> None:
         self.name, self.calls, self.waiting = name, calls, lag

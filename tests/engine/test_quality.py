@@ -1,4 +1,4 @@
-"""Quality is what River's metrics say one by one, however events are put together, and survives a restart."""
+"""The quality of a run equals that of River's metrics, for any grouping of events, and survives a restart."""
 
 from __future__ import annotations
 

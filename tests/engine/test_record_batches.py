@@ -1,4 +1,4 @@
-"""Records that are processed together: what a run leaves is what it leaves after one record after the other."""
+"""Records that are processed together have the same results as records that are processed one by one."""
 
 from __future__ import annotations
 

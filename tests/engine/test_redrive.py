@@ -1,4 +1,4 @@
-"""Dead letters go back to topics and files, each once, whatever is chosen and whenever the command is killed."""
+"""Dead letters are sent back to topics and files, each once, for any selection and after a kill at any time."""
 
 from __future__ import annotations
 

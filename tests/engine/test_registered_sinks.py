@@ -1,4 +1,4 @@
-"""A sink of predictions that the registry of connectors names."""
+"""A sink of predictions that is found by its name in the registry of connectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""River's objects come back exactly as they were stored, and nothing that is stored can be run."""
+"""River's objects are restored exactly as they were stored, and no stored content is executed."""
 
 from __future__ import annotations
 

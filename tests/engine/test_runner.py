@@ -1,4 +1,4 @@
-"""The engine loop: what is learned, what is refused, and that a restart goes on with the same bits."""
+"""The engine loop: which records are learned or refused, and that a restart continues with the same bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine writes to files and topics is as the schemas in docs/ say."""
+"""The files and topics that the engine writes conform to the schemas in docs/."""
 
 from __future__ import annotations
 

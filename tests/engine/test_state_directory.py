@@ -1,4 +1,4 @@
-"""Who can read what is in a state directory, and what happens where somebody else has put something into it."""
+"""Permissions of a state directory, and files that another user has put into it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `topics`, and what `run --check --connect` says, with real brokers."""
+"""The command `topics`, and the output of `run --check --connect`, with real brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs on topics with values of other formats than JSON, and what a configuration of them is refused for."""
+"""Runs on topics with values in other formats than JSON, and the configurations of them that are refused."""
 
 from __future__ import annotations
 

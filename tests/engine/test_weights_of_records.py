@@ -1,4 +1,4 @@
-"""A field with the weights of records: the model of a run is that of the library, with and without delayed labels."""
+"""A field with the weights of records: a run learns the same model as the library, with and without delayed labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examples that cannot be used: the error names the field and the value, and the model is what it was."""
+"""Unusable examples: the error names the field and the value, and the model is unchanged."""
 
 from __future__ import annotations
 

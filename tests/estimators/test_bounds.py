@@ -1,4 +1,4 @@
-"""What is remembered of names, values and labels has a bound, whatever comes."""
+"""The memory for names, values and labels has a bound on any stream."""
 
 from __future__ import annotations
 

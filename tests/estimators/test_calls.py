@@ -1,4 +1,4 @@
-"""How events are handed over changes nothing: one by one or many, predicted first or not, in any grouping."""
+"""The grouping of events into calls changes no result: one by one or many, predicted first or not."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Own(dict):
 
 
 def with_a_hole(x):
-    """Return the same dictionary after a name in its middle was deleted and came back."""
+    """Return the same dictionary after a name in its middle was deleted and added again."""
     x = dict(x)
     x["x1"] = x.pop("x1")
     return x

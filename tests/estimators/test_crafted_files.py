@@ -1,4 +1,4 @@
-"""Files with a right checksum that no model wrote: refused when they are read, whatever they hold."""
+"""Crafted files with a correct checksum are refused when they are read, whatever their content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Density ratios: the losses are the duals, the steps the printed ones, and the limits those of known densities."""
+"""Density ratios: the losses are the duals, the steps those of the paper, and the limits known densities."""
 
 from __future__ import annotations
 

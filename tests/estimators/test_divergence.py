@@ -1,4 +1,4 @@
-"""Steps that are far too long are refused before anything that is not finite is learned."""
+"""Steps that are much too long are refused before a value that is not finite is learned."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_line_search_without_a_limit_stays_finite_or_is_refused():
 @pytest.mark.parametrize("batch_size", [1, 4])
 @pytest.mark.parametrize("kernel", [FIXED, Gaussian()], ids=["fixed", "median"])
 def test_rejected_examples_change_nothing(kernel, batch_size):
-    """The examples that wait for the batch go on waiting, and a label that is new stays unknown."""
+    """Buffered examples stay buffered, and a new label stays unknown."""
     xs, ys = examples(300)
     model = KernelRegressor(
         **nested(kernel=kernel, learner="dsg", step_size=step_sizes.Constant(1e60), batch_size=batch_size, **SMALL)

@@ -1,4 +1,4 @@
-"""Drift detection: the printed bets, their mean of 1 and the run length that follows, and what is detected."""
+"""Drift detection: the bets of the paper, their mean of 1, the resulting run length, and detected changes."""
 
 from __future__ import annotations
 

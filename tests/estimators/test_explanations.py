@@ -1,4 +1,4 @@
-"""What fields contribute to a prediction, against differences of predictions and functions that are known."""
+"""Contributions of fields to a prediction, against differences of predictions and known functions."""
 
 from __future__ import annotations
 

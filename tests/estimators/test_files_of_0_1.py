@@ -1,4 +1,4 @@
-"""Model files of version 0.1: they load, predict the bits that they did, and learn on as they would have."""
+"""Model files of version 0.1: they load, predict the same bits as then, and continue learning as they would have."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ WAYS = [pytest.param(True, id="some"), pytest.param(False, id="all", marks=pytes
 @pytest.mark.parametrize("some", WAYS)
 @pytest.mark.parametrize(("name", "n"), CASES)
 def test_an_example_is_learned_or_not(name, n, some):
-    """And what is learned after it is what is learned by a model that was never interrupted."""
+    """The model learns later examples like a model that was never interrupted."""
     before, after = at(name, n), at(name, n + 1)
     ends = {}
     for one in (before, after):

@@ -1,4 +1,4 @@
-"""Labels: what may be one, and what happens when another appears."""
+"""Labels: the accepted types, and the arrival of a new label."""
 
 from __future__ import annotations
 

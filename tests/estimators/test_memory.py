@@ -1,4 +1,4 @@
-"""Memory stays what it is once the cap is reached, whatever comes; and what the features are good for."""
+"""Memory is constant once the cap is reached, on any stream; and the benefit of the features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model files: what is saved comes back bit for bit, and what is no model is refused before anything is made of it."""
+"""Model files: a saved model is restored bit for bit, and other content is refused before an object is created."""
 
 from __future__ import annotations
 

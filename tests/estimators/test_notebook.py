@@ -1,4 +1,4 @@
-"""A notebook shows of a model what runs and what it has learned, all of its parameters, and nothing that could run."""
+"""The view in a notebook shows the learner, the learned state and all parameters, and has no executable content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Novelty detection: the printed steps, the fraction ν, the batch solution, and what every estimator must do."""
+"""Novelty detection: the steps of the paper, the fraction ν, the batch solution, and the checks of all estimators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A string where a number was learned under that name is refused; a prediction decides nothing."""
+"""A string under a name with numbers is refused; predictions do not determine the type of a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses that tell only a direction: their units and intercept, and the quantiles that they learn."""
+"""Losses whose derivative is only a direction: their units and intercept, and the quantiles that they learn."""
 
 from __future__ import annotations
 

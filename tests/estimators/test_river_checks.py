@@ -1,4 +1,4 @@
-"""River's own checks of an estimator, on every estimator in many configurations, as it yields them."""
+"""River's own checks of an estimator, on every estimator in many configurations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Inputs that are missing, rare, corrupt or heavy-tailed: with no arguments nearly as good as without them.
+"""Missing, rare, corrupt and heavy-tailed inputs: defaults are nearly as accurate as without such inputs.
 
-Each case says what it had when a missing number counted as 0, rare values were divided by their deviation, and every
+Each case states its result when a missing number counted as 0, rare values were divided by their deviation, and every
 value counted in the moments.
 """
 

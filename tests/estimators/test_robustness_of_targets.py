@@ -1,6 +1,6 @@
-"""Targets whose unit changes, inputs outside of those seen, and classes that come late.
+"""Targets whose unit changes, inputs outside of the range seen, and classes that appear late.
 
-Each case says what it had when nothing bounded a prediction, and no new class made the mixture less certain.
+Each case states its result when predictions had no bound, and a new class did not make the mixture less certain.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def test_a_weight_is_equivalent_to_repeated_examples(options, most):
 @pytest.mark.parametrize("w", [1e4, LARGEST_WEIGHT])
 @pytest.mark.parametrize("kind", [KernelClassifier, KernelRegressor])
 def test_a_huge_weight_leaves_a_finite_model(kind, w):
-    """Beside it others count as nothing, and what it says is learned; what comes later is learned as well."""
+    """The heavy example dominates the others and is learned; later examples are learned as well."""
     X = np.random.default_rng(1).normal(size=(600, 2))
     ys = (X[:, 0] > 0.0).tolist() if kind is KernelClassifier else X[:, 0].tolist()
     model = kind(max_features=64)

@@ -296,9 +296,9 @@ def assert_same(run: Run, calm: Run) -> None:
 
 
 def killed(run: Run, kills: int, rng: random.Random, longest: float = 0.4) -> int:
-    """Kill a member at random moments and let it go on, at last to the end; return how often it was killed in time.
+    """Kill a member at random moments and restart it, at last until its end; return the number of kills before the end.
 
-    A moment is so many seconds after it has made a checkpoint, `longest` at most, or now and then after its start.
+    A moment is a random time after a checkpoint, at most `longest` seconds, or sometimes after the start.
     """
     times = 0
     for _ in range(kills):

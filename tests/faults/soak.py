@@ -28,10 +28,10 @@ from faults import kafka_runs
 from waiting import LIMIT
 
 LATER = 1000
-"""Records between an event and a label of its own."""
+"""Records between an event and its separate label."""
 
 MOST = 8.0
-"""Megabytes that a run may grow by after the first third: what is freed and taken again is not always the same."""
+"""Megabytes that a run may grow by after the first third, because freed memory is not reused completely."""
 
 
 class Soak(kafka_runs.Run):

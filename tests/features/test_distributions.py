@@ -1,4 +1,4 @@
-"""What is published: the wheel has every module and the dashboards, the sdist has what the tests need."""
+"""The published files: the wheel has every module and the dashboards, the sdist has all files that the tests need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeded features: what the rest of the library takes for granted about them."""
+"""Seeded features: the properties on which the rest of the library relies."""
 
 from __future__ import annotations
 

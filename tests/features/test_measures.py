@@ -1,4 +1,4 @@
-"""The measures of random directions: their distributions, and the bits that they keep for ever."""
+"""The measures of random directions: their distributions, and bits that never change."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def test_rare_extreme_values_do_not_count(bad, share):
 
 @pytest.mark.parametrize("share", [0.001, 0.01, 0.05])
 def test_a_name_that_only_rare_values_move_has_their_spread(share):
-    """What is left without them stands still, and has none of its own."""
+    """The other values are constant, without a spread."""
     values = np.where(np.random.default_rng(10).uniform(size=100_000) < share, 7.0, 5.0)
     ((c, s),) = in_use(observed(column(values)))
     assert abs(c - 5.0) < 0.2

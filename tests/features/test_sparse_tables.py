@@ -1,4 +1,4 @@
-"""A sparse matrix is learned as the dense array that it stands for, and never becomes one."""
+"""A sparse matrix is learned like the equal dense array, and never becomes dense."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flavour of MLflow: with MLflow itself, in an environment of its own, and what it does without.
+"""The MLflow flavour: with MLflow in a separate environment, and without MLflow.
 
 MLflow is not among the locked requirements: it needs older versions of packages that others here need newer.
 """

@@ -1,5 +1,5 @@
-"""A graph of ONNX says what the model says, as onnxruntime reads it: numbers to 1e-5 of the deviation of the
-predictions, probabilities to 1e-5.
+"""An ONNX graph in onnxruntime predicts the same as the model: numbers to 1e-5 of the deviation of the predictions,
+probabilities to 1e-5.
 """
 
 from __future__ import annotations
@@ -44,9 +44,15 @@ def test_onnxruntime_matches_the_model(name: str) -> None:
     onnx.checker.check_model(made, full_check=True)
     found = run(made, examples)
     compare(found["probabilities" if "label" in found else "variable"], predictions(model, examples))
-    if "label" in found:
+    if name == "several labels":
+        assert found["label"].tolist() == [[*map(int, model.predict_one(x).values())] for x, _ in examples]
+    elif "label" in found:
         assert found["label"].tolist() == [model.predict_one(x) for x, _ in examples]
         assert metadata(made)["classes"] == list(found_labels(model))
+
+
+def test_targets_are_named_in_the_metadata() -> None:
+    assert metadata(to_onnx(learned("several numbers")[0]))["targets"] == ["y", "squared"]
 
 
 def found_labels(model: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Processes without stored compiled code: they say so once, work without a folder to store it, and can be warmed up."""
+"""Processes without stored compiled code log this once, work without a folder to store it, and can be warmed up."""
 
 from __future__ import annotations
 

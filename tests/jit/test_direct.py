@@ -1,4 +1,4 @@
-"""Calls without a look at types: the same results, and a look at what has not been seen."""
+"""Calls without type checks: the same results, and a type check for unknown types."""
 
 from __future__ import annotations
 

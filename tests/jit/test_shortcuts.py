@@ -1,4 +1,4 @@
-"""What compiling leaves out: results and references are as numba has them, and another numba compiles in its way."""
+"""Omitted stages of compilation: results and references are those of numba, and another numba omits nothing."""
 
 import gc
 import subprocess

@@ -1,4 +1,4 @@
-"""The median trick on a stream: what the first examples decide, and what they must survive."""
+"""The median heuristic on a stream: bandwidths from the first examples, also from unusual ones."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_translation_does_not_change_the_median(offset):
 
 
 def test_all_examples_that_decide_the_bandwidth_are_learned():
-    """A value that is usable with the provisional bandwidth may be none with the next; the model goes on."""
+    """A value that is usable with the provisional bandwidth may be unusable with the next; the model continues."""
     xs, ys = examples(300)
     xs = [{name: 1e-6 * value for name, value in x.items()} for x in xs]
     for outlier in (1e15, 1e22, 1e28, 1e30):

@@ -1,4 +1,4 @@
-"""Kernels, steps and tables at the edges of what they can be given."""
+"""Kernels, steps and tables at the limits of their inputs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_equal_examples_can_be_preconditioned_with_any_epsilon():
 
 
 def test_an_example_that_a_new_block_cannot_read_does_not_stop_every_batch():
-    """Its features are of usable size in the blocks so far; the steps after it go on without it."""
+    """Its features are of usable size in the blocks so far; later steps continue without it."""
     model = KernelRegressor(
         kernels.ArcCosine(2),
         learner=learners.DSG(rule=rules.DSG(), batch_size=4, features_per_seed=16),

@@ -1,4 +1,4 @@
-"""A kernel at several bandwidths: each block is that of the kernel at one of them, and the stream gives their unit."""
+"""A kernel at several bandwidths: each block has one of them, and the stream determines their unit."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ score = st.floats(-30, 30)
 
 @st.composite
 def problems(draw, among=CLASSES + NUMBERS):
-    """Draw a loss with scores and a target that go together."""
+    """Draw a loss with matching scores and target."""
     loss = draw(st.sampled_from(among))
     if not loss.for_classes:
         return loss, np.array([draw(score)]), draw(score)

@@ -1,4 +1,4 @@
-"""Models that learned apart, as one: against means of functions, plain NumPy on all events, and bit by bit."""
+"""Models that learned separately, merged: against means of functions, plain NumPy on all events, and bit by bit."""
 
 from __future__ import annotations
 
@@ -333,7 +333,7 @@ def faded(function, xs, ys, gram, moment, first, kept, l2, lam):
 
     for i, y in enumerate(ys):
         seen, waiting = seen + 1, waiting + 1
-        if waiting < newton_step.due(seen, 1, kept) and i + 1 < len(ys):
+        if waiting < newton_step.due(seen, 1, kept, 1) and i + 1 < len(ys):
             continue
         turn = max(waiting, min(n, int(0.5 / max(1.0 - kept, 1e-9))))
         rows, targets = phi[i + 1 - waiting : i + 1], np.array(ys[i + 1 - waiting : i + 1])
@@ -801,7 +801,7 @@ def test_default_models_continue_from_one():
 
 
 def test_strings_that_replicas_have_not_seen_in_common_are_merged():
-    """What a name without a scale is divided by depends on the model that replicas go on from alone."""
+    """The divisor of a name without a scale depends only on the model from which the replicas continue."""
     xs, ys = stream(900)
     xs = [{**x, "id": f"n{i}", f"late{i % 7}": x["a"]} if i >= 300 else x for i, x in enumerate(xs)]
     base = learnt(KernelRegressor(max_features=64), xs[:300], ys[:300])

@@ -1,4 +1,4 @@
-"""The Gaussian process regressor against closed forms, on streams, and with input that cannot be used."""
+"""The Gaussian process regressor against closed forms, on streams, and with unusable input."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_parameters_out_of_range_are_refused(options):
 
 
 def test_memory_is_that_of_the_posterior():
-    """Flat for the recursion; for the operator it ends to grow when all blocks are there."""
+    """Memory is constant for the recursion, and for the operator once all blocks exist."""
     model = learn(gp(n_features=16), XS, YS)
     before = model._raw_memory_usage
     assert learn(model, XS, YS)._raw_memory_usage == before
@@ -256,7 +256,7 @@ def test_memory_is_that_of_the_posterior():
 
 
 def test_a_real_stream_is_learned():
-    """Trump's approval, as it comes."""
+    """River's TrumpApproval, unscaled and in order."""
     model, errors, ys = gp(), [], []
     for x, y in datasets.TrumpApproval():
         errors.append(model.predict_one(x) - y)
@@ -272,7 +272,7 @@ def test_the_forms_match_their_names():
 
 
 def test_one_compiled_version_serves_every_call():
-    """Another type of argument would be compiled anew, for seconds in the middle of a stream."""
+    """Another type of argument would be compiled again, for seconds in the middle of a stream."""
     for options in ({"n_features": 8}, {"n_features": 8, "noise": 1.0}):
         for dtype in ("float32", "float64", "int32"):
             model = learn(gp(**options), XS[:5], [int(y) for y in YS[:5]])

@@ -1,4 +1,4 @@
-"""Files of Gaussian processes: what is saved comes back bit for bit, and what none wrote is refused."""
+"""Files of Gaussian processes: a saved process is restored bit for bit, and crafted files are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The estimators say what their online models say, event by event, and work where scikit-learn's do."""
+"""The estimators equal their online models, event by event, and work with scikit-learn's tools."""
 
 from __future__ import annotations
 

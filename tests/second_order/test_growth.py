@@ -1,4 +1,4 @@
-"""Larger groups that begin while the stream runs: the same bits in any calls, copies and caches, and never too much."""
+"""Larger groups that start during the stream: the same bits in any calls, copies and caches, within the cap."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KERNELS = {
 
 @pytest.fixture(autouse=True)
 def early(monkeypatch):
-    """Groups in a metric and larger ones begin early, for fewer examples."""
+    """Start groups in a metric and larger groups early, so that few examples suffice."""
     monkeypatch.setattr(growth, "FROM", 256)
     monkeypatch.setattr(growth, "PROBED", 256)
 
@@ -56,7 +56,7 @@ def stages(model):
 
 
 def fine(n, seed=0, moves=None):
-    """Return a regression that more features help, another one from an example on."""
+    """Return a regression that benefits from more features, and that changes at an example."""
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(n, 3))
     y = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2]
@@ -103,7 +103,7 @@ def test_the_cache_does_not_change_a_bit(name, cache_bytes):
     ("kernel", "way"), covering(itertools.product([None, k.Gaussian(1.5), k.ArcCosine(1)], WAYS), together=1)
 )
 def test_a_copy_continues_with_the_same_bits_around_checks(kernel, way, tmp_path):
-    """Before, at and after those where a group begins; from 512 on examples wait that a new group has not seen."""
+    """Before, at and after the start of a group; from 512 on, examples are buffered that a new group has not seen."""
     xs, ys = fine(1100)
     begun, model = [], regressor(kernel=kernel)
     for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
@@ -141,7 +141,7 @@ def test_features_never_exceed_the_cap_and_only_checks_change_them(cap):
 
 
 def test_memory_is_flat_after_growth():
-    """Where the stream moves, larger groups end and others begin, in no more room."""
+    """If the stream drifts, larger groups end and others start, within the same cap."""
     xs, ys = fine(9000, moves=5000)
     regressor().learn_one(xs[0], ys[0])
     gc.collect()

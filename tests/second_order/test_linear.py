@@ -1,4 +1,4 @@
-"""Linear functions in the mixture: against plain NumPy, and what they are for any names, copy, file and merge."""
+"""Linear functions in the mixture: against plain NumPy, for any names, and in copies, files and merges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metric that is learned: gradients and features against NumPy, what it is worth, and the same bits."""
+"""The learned metric: gradients and features against NumPy, its benefit, and the same bits in any calls."""
 
 from __future__ import annotations
 

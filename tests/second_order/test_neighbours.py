@@ -1,4 +1,4 @@
-"""The function of the nearest neighbours: against scikit-learn, and what it is for files, merges and drift."""
+"""The function of the nearest neighbours: against scikit-learn, in files and merges, and under drift."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups that forget, and the restart of those that the past misleads."""
+"""Groups that forget, and the reset of groups that are misled by the past."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL = {"max_features": 128, "kernel": None}
 
 
 def stream(seed=0, before=CHANGE, after=AFTER):
-    """Return inputs and classes that an interaction decides, whose sign turns."""
+    """Return inputs and classes that depend on an interaction, whose sign changes."""
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(before + after, 4))
     sign = np.where(np.arange(len(X)) < before, 1.0, -1.0)
@@ -26,7 +26,7 @@ def stream(seed=0, before=CHANGE, after=AFTER):
 
 
 def turning(n):
-    """Return inputs and numbers that more features help with, whose sign turns after 5,000."""
+    """Return inputs and targets that benefit from more features, and whose sign changes after 5,000."""
     X = np.random.default_rng(0).normal(size=(n, 3))
     sign = np.where(np.arange(n) < 5000, 1.0, -1.0)
     return X, sign * (np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2])
@@ -42,7 +42,7 @@ def right(model, xs, ys):
 
 
 def restarted(model):
-    """Return how many examples there were when the model last began anew."""
+    """Return the number of examples at the last reset of the model."""
     return int(model._learner.numbers["restarted"])
 
 
@@ -199,7 +199,7 @@ def test_a_model_without_its_larger_groups_is_restored(tmp_path):
 
 
 def test_groups_that_begin_are_compared_over_the_same_examples(monkeypatch):
-    """A group that forgets and has just changed its block is not compared by fewer examples than others."""
+    """A forgetting group that has just changed its block is compared on as many examples as others."""
     monkeypatch.setattr(recency, "block_for", lambda own, singles, since: 2 if since >= 1024 else own)
     xs, ys = stream(before=1200, after=0)
     model = learn(KernelClassifier(**SMALL), xs[:1024], ys[:1024])
@@ -223,7 +223,7 @@ def test_the_penalty_is_that_of_the_coefficients_of_shared_features_together():
 
 
 def without_forgetting(model):
-    """Return the model as a file from before there were groups that forget would have it."""
+    """Return the model as stored by a version without groups that forget."""
     parts = copy.deepcopy(model)
     learner = parts._learner
     tensors, count = learner.tensors(), len(learner.table)

@@ -1,4 +1,4 @@
-"""Rows that stand for the examples of a step in A: their sum is nearly that of all, and depends on no step's time."""
+"""Sampled rows of a step in A: their sum approximates that of all rows, and does not depend on the times of steps."""
 
 from __future__ import annotations
 

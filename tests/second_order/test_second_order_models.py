@@ -1,4 +1,4 @@
-"""Estimators that take second-order steps: what they are for any stream, grouping of events, copy and file."""
+"""Estimators with second-order steps: any stream, any grouping of events, copies and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Newton steps that are spread over the events after them: what is learned, and that no event has to do it all."""
+"""Newton steps that are spread over later events: the same result, and no event does all the work."""
 
 from __future__ import annotations
 

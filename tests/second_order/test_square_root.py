@@ -1,4 +1,4 @@
-"""The triangular factor: what it is after rows are added, in float32 and float64, once and ten million times."""
+"""The triangular factor after rows are added: in float32 and float64, once and ten million times."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def ratios(A, exact):
     return np.linalg.eigvalsh(L @ A @ L.T)[[0, -1]]
 
 
-@njit
+@compiled  # a plain njit function that has to load a unit waits for ever for numba's lock
 def _reflect(factor, table, rounds):
     rows = np.empty((2 * EIGHT, table.shape[1]), table.dtype)
     for _ in range(rounds):
@@ -193,7 +193,7 @@ def _subtract(P, table, rounds, kept):
 
 
 def test_ten_million_rows_in_float32():
-    """The factor is positive and the sum of them all; what it says of any direction is of the right size."""
+    """The factor is positive and represents the sum of all rows, with the right size in every direction."""
     assert ROUNDS * TABLE > 10_000_000
     exact, R = after(ROUNDS), start()
     assert np.linalg.cond(exact) > 1e8

@@ -1,4 +1,4 @@
-"""AsyDSSKL as an estimator: scikit-learn's checks, accuracy, what stays, the model in the end, Ctrl-C."""
+"""AsyDSSKL as an estimator: scikit-learn's checks, accuracy, sparsity, the final model, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rings(n: int = 600, classes: int = 2, seed: int = 0) -> tuple[Any, Any]:
 
 
 def waves(n: int = 600, seed: int = 0) -> tuple[Any, Any]:
-    """Points and a smooth function of them, far from 0 and of a size of its own."""
+    """Return points and a smooth function of them, with a large mean and deviation."""
     X = np.random.default_rng(seed).uniform(-2, 2, (n, 2))
     return X, 1000.0 + 50.0 * np.sin(2 * X[:, 0]) * X[:, 1]
 

@@ -83,7 +83,7 @@ def test_iterates_match_the_paper(form: str, loss: str, rows: int, columns: int)
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_dual_step_is_optimal(loss: str) -> None:
-    """Also from the ends of what is feasible, and with steps that are far too short or too long."""
+    """Also from the ends of the feasible range, and with steps that are much too short or too long."""
     generator = np.random.default_rng(2)
     for _ in range(2000):
         b = generator.choice([-1.0, 1.0])

@@ -1,4 +1,4 @@
-"""Lags, last targets and calendars: against lists kept by hand, in pipelines, files and runs with late labels."""
+"""Lags, last targets and calendars: against plain lists, in pipelines, files and runs with delayed labels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ YS = [math.sin(i) for i in range(N)]
 
 
 class Recorder(base.Regressor):
-    """Keeps what it is given."""
+    """Records its examples."""
 
     def __init__(self) -> None:
         self.learned: list[Any] = []

@@ -1,4 +1,4 @@
-"""A model made smaller or refitted while it learns: which features stay, what f is then, and that bits do not move."""
+"""A model that is pruned or refitted while it learns: the kept features, the resulting f, and unchanged bits."""
 
 import copy
 import dataclasses

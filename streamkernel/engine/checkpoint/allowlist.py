@@ -30,7 +30,9 @@ from river import (
     stats,
     utils,
 )
+from river._river_rust import drift as compiled_drift
 from river._river_rust import stats as compiled
+from river.drift import ADWIN
 from river.feature_extraction import vectorize
 from river.linear_model import pa
 from river.metrics import mutual_info
@@ -87,6 +89,7 @@ _LISTED: dict[str, Any] = {
 _OURS: dict[str, type] = {
     f"{kind.__module__}.{kind.__qualname__}": kind
     for kind in (
+        ADWIN,
         AdaptiveLevel,
         Calendar,
         ConformalClassifier,
@@ -121,7 +124,7 @@ COMPILED: dict[str, type] = {
     f"{compiled.__name__}.{name}": kind
     for name, kind in vars(compiled).items()
     if isinstance(kind, type) and hasattr(kind, "__setstate__")
-}
+} | {f"{compiled_drift.__name__}.AdaptiveWindowing": compiled_drift.AdaptiveWindowing}
 """River's statistics in compiled code, which serialize themselves as bytes."""
 
 

@@ -8,7 +8,8 @@ from river import base
 
 from streamkernel.engine.config import build
 from streamkernel.engine.config.messages import ConfigError, to_toml
-from streamkernel.engine.config.monitoring_tables import MonitoringTable, metric_at
+from streamkernel.engine.config.monitoring_tables import DriftTable, MonitoringTable, metric_at
+from streamkernel.engine.monitoring.drift_watch import DriftWatch
 from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.monitoring.several_metrics import SeveralMetrics
 from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
@@ -20,14 +21,15 @@ if TYPE_CHECKING:
 
     from streamkernel.engine.config.settings import Settings
 
-EVERY, FIRST_ORDER_EVERY = 4, 64
-"""One event in so many is in the sample of a model of second order, and of first order."""
+EVERY, FIRST_ORDER_EVERY, DRIFT_EVERY = 4, 64, 8
+"""One event in so many is in the sample of a model of second order, and of first order; one in so many of these passes
+the detectors of changes."""
 
 
 def build_monitoring(settings: Settings) -> Monitoring | None:
     """Return the monitoring that a configuration describes; ``None`` if there is none."""
     quality, segments, table = settings.quality, settings.segments, settings.monitoring
-    if quality is None and segments is None and table is None:
+    if quality is None and segments is None and table is None and settings.drift is None:
         return None
     several, main = None, build.type_of(settings.metric_spec)
     if quality is not None or segments is not None:
@@ -41,6 +43,7 @@ def build_monitoring(settings: Settings) -> Monitoring | None:
         quality=several,
         segment_field=None if segments is None else segments.field,
         statistics=None if table is None else _statistics(settings, table),
+        drift=None if settings.drift is None else _drift(settings, settings.drift),
     )
 
 
@@ -61,9 +64,10 @@ def check_monitoring(settings: Settings) -> None:
     segments = settings.segments
     if segments is not None and segments.field in (*settings.labels, *settings.ignore, settings.weight):
         problems.append(f"segments.field: expected an input of the model, got {to_toml(segments.field)}")
-    for name in (settings.monitoring and settings.monitoring.fields) or ():
-        if name in (*settings.labels, *settings.ignore, settings.weight):
-            problems.append(f"monitoring.fields: expected inputs of the model, got {to_toml(name)}")
+    for key, table in (("monitoring", settings.monitoring), ("drift", settings.drift)):
+        for name in (table and table.fields) or ():
+            if name in (*settings.labels, *settings.ignore, settings.weight):
+                problems.append(f"{key}.fields: expected inputs of the model, got {to_toml(name)}")
     if problems:
         raise ConfigError(*problems)
 
@@ -72,14 +76,24 @@ def _is_classifier(settings: Settings) -> bool:
     return issubclass(settings.estimator_class, base.Classifier)
 
 
+def _is_first_order(settings: Settings) -> bool:
+    model = settings.build_model()
+    return isinstance(model, KernelModel) and learner_of(model).table is None
+
+
+def _drift(settings: Settings, table: DriftTable) -> DriftWatch:
+    """Return the detection of changes; it is as slow as an event of first order, so fewer events are in its sample."""
+    every = table.every or DRIFT_EVERY * (FIRST_ORDER_EVERY if _is_first_order(settings) else EVERY)
+    options = table.model_dump(exclude={"every", "action"})
+    return DriftWatch(**options, every=every, forget=table.action == "forget")
+
+
 def _statistics(settings: Settings, table: MonitoringTable) -> StreamStatistics:
     """Return the statistics of a run; of a model of first order, which is faster, fewer events are in the sample."""
-    model = settings.build_model()
-    is_first_order = isinstance(model, KernelModel) and learner_of(model).table is None
     return StreamStatistics(
         classes=_is_classifier(settings),
         window=table.window,
-        every=table.every or (FIRST_ORDER_EVERY if is_first_order else EVERY),
+        every=table.every or (FIRST_ORDER_EVERY if _is_first_order(settings) else EVERY),
         fields=table.fields,
         most=table.most,
     )

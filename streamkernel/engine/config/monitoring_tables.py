@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -48,6 +48,21 @@ class MonitoringTable(ConfigTable):
     most: int = Field(default=20, ge=1, le=MOST_FIELDS, description=f"an integer from 1 to {MOST_FIELDS}")
     window: int = Field(default=1000, ge=100, le=MOST_ROWS, description=f"an integer from 100 to {MOST_ROWS:,}")
     every: int | None = Field(default=None, ge=1, le=MOST_ROWS, description=f"an integer from 1 to {MOST_ROWS:,}")
+
+
+class DriftTable(ConfigTable):
+    """The detection of changes without labels."""
+
+    detectors: tuple[Literal["kernel", "adwin"], ...] = Field(
+        default=("kernel", "adwin"), strict=False, min_length=1, description='a list of "kernel" and "adwin"'
+    )
+    fields: Names | None = Field(default=None, description="a list of field names, at most 100")
+    most: int = Field(default=20, ge=1, le=MOST_FIELDS, description=f"an integer from 1 to {MOST_FIELDS}")
+    scores: bool = Field(default=True, description="true or false")
+    every: int | None = Field(default=None, ge=1, le=MOST_ROWS, description=f"an integer from 1 to {MOST_ROWS:,}")
+    average_run_length: float = Field(default=1_000_000.0, ge=2.0, description="a number of at least 2")
+    delta: float = Field(default=0.002, gt=0.0, lt=1.0, description="a number between 0 and 1")
+    action: Literal["alert", "forget"] = Field(default="alert", description='"alert" or "forget"')
 
 
 def metric_at(i: int, spec: build.Spec) -> Metric:

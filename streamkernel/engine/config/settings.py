@@ -14,7 +14,7 @@ from streamkernel.engine.config import build
 from streamkernel.engine.config.challenger_table import MOST, ChallengerTable
 from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.messages import collect_problems, to_toml
-from streamkernel.engine.config.monitoring_tables import MonitoringTable, QualityTable, SegmentsTable
+from streamkernel.engine.config.monitoring_tables import DriftTable, MonitoringTable, QualityTable, SegmentsTable
 from streamkernel.engine.config.schema import (
     STREAM,
     ClusterTable,
@@ -58,6 +58,7 @@ class Settings(ConfigTable):
     quality: QualityTable | None = None
     segments: SegmentsTable | None = None
     monitoring: MonitoringTable | None = None
+    drift: DriftTable | None = None
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
     http: HttpTable = Field(default_factory=HttpTable)

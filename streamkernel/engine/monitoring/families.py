@@ -22,6 +22,11 @@ def monitoring_families(found: MonitoringSnapshot) -> Iterator[Metric]:
         yield from _quality(found.quality)
     if found.statistics is not None:
         yield from _statistics(found.statistics)
+    if found.drift is not None:
+        yield _counters("drifts", "Alarms of changes of the stream, by detector.", "detector", found.drift.counts)
+        text = "Evidence of a change, of the kernel detector; at half its average_run_length it raises an alarm."
+        evidence = found.drift.evidence
+        yield gauges("drift_evidence", text, (), [] if evidence is None else [((), evidence)])
 
 
 def _quality(scores: SeveralScores) -> Iterator[Metric]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from streamkernel.engine.explanations import importances
+from streamkernel.engine.monitoring.drift_watch import DriftSnapshot, DriftWatch
 from streamkernel.engine.monitoring.several_metrics import Judged, SeveralMetrics, SeveralScores, text_of
 from streamkernel.engine.monitoring.stream_statistics import StatisticsSnapshot, StreamStatistics
 from streamkernel.engine.pipelines import Answer
@@ -17,6 +18,7 @@ class MonitoringSnapshot(NamedTuple):
 
     quality: SeveralScores | None
     statistics: StatisticsSnapshot | None
+    drift: DriftSnapshot | None
 
     def rows(self) -> dict[str, Any]:
         """Return all of it as JSON values."""
@@ -34,6 +36,8 @@ class Monitoring:
         The input whose values are the segments.
     statistics
         Statistics of inputs and predictions.
+    drift
+        Detection of changes.
 
     Attributes
     ----------
@@ -47,21 +51,25 @@ class Monitoring:
         quality: SeveralMetrics | None = None,
         segment_field: str | None = None,
         statistics: StreamStatistics | None = None,
+        drift: DriftWatch | None = None,
     ) -> None:
-        self.quality, self._segment_field, self.statistics = quality, segment_field, statistics
+        self.quality, self._segment_field, self.statistics, self.drift = quality, segment_field, statistics, drift
         self._judged: list[Judged] = []
-        self.until_due: float = math.inf if statistics is None else statistics.until_window
+        self.until_due = self._until_due()
 
     @property
     def needs_probabilities(self) -> bool:
         """Whether anything is computed of probabilities."""
-        return self.statistics is not None or (self.quality is not None and self.quality.needs_probabilities)
+        watched = self.statistics is not None or self.drift is not None
+        return watched or (self.quality is not None and self.quality.needs_probabilities)
 
     def add(self, x: dict[str, Any], y: Any, answer: Answer, is_new: bool) -> None:
         """Collect the features of a record, the label if it is known, and the answer, which may be an earlier one."""
         self.until_due -= is_new
         if self.statistics is not None:
             self.statistics.add(x, y, answer, is_new)
+        if self.drift is not None and is_new:
+            self.drift.add(x, answer)
         if self.quality is not None and y is not None:
             self._judged.append((y, answer[0], answer[1], self._segment_of(x)))
 
@@ -70,15 +78,22 @@ class Monitoring:
         self.until_due -= len(xs)
         if self.statistics is not None:
             self.statistics.add_all(xs, ys, answers)
+        if self.drift is not None:
+            self.drift.add_all(xs, answers)
         if self.quality is not None:
             found = zip(xs, ys, answers, strict=True)
             self._judged += [(y, answer[0], answer[1], self._segment_of(x)) for x, y, answer in found]
 
-    def look(self, model: Any) -> None:
-        """Complete a window; `model` has learned all events in it."""
-        if self.statistics is not None:
+    def look(self, model: Any) -> bool:
+        """Complete what is due after this event; return whether `model`, which has learned it, has to start again."""
+        self.fold()
+        if self.statistics is not None and self.statistics.is_full:
             self.statistics.complete(lambda: importances(model))
-            self.until_due = self.statistics.until_window
+        has_to_forget = self.drift is not None and self.drift.wants_to_forget
+        if self.drift is not None:
+            self.drift.wants_to_forget = False
+        self.until_due = self._until_due()
+        return has_to_forget
 
     def fold(self) -> None:
         """Evaluate what was collected; how much at once changes no bit."""
@@ -87,6 +102,8 @@ class Monitoring:
             self.quality.fold(judged)
         if self.statistics is not None:
             self.statistics.fold()
+        if self.drift is not None:
+            self.drift.fold()
 
     def snapshot(self) -> MonitoringSnapshot:
         """Return the current figures."""
@@ -94,6 +111,7 @@ class Monitoring:
         return MonitoringSnapshot(
             None if self.quality is None else self.quality.scores(),
             None if self.statistics is None else self.statistics.snapshot(),
+            None if self.drift is None else self.drift.snapshot(),
         )
 
     def state(self) -> dict[str, Any]:
@@ -102,16 +120,20 @@ class Monitoring:
         return {
             "quality": None if self.quality is None else self.quality.state(),
             "statistics": None if self.statistics is None else self.statistics.state(),
+            "drift": None if self.drift is None else self.drift.state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, of which parts may be missing; what was collected since is dropped."""
         self._judged = []
-        for name, part in (("quality", self.quality), ("statistics", self.statistics)):
+        for name, part in (("quality", self.quality), ("statistics", self.statistics), ("drift", self.drift)):
             if part is not None and state.get(name) is not None:
                 part.restore(state[name])
-        if self.statistics is not None:
-            self.until_due = self.statistics.until_window
+        self.until_due = self._until_due()
+
+    def _until_due(self) -> float:
+        window = math.inf if self.statistics is None else self.statistics.until_window
+        return min(window, math.inf if self.drift is None else self.drift.until_check)
 
     def _segment_of(self, x: Mapping[str, Any]) -> str | None:
         field = self._segment_field

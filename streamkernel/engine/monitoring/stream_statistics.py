@@ -84,6 +84,11 @@ class StreamStatistics:
         """Predicted events until a window is full."""
         return self._span - self._predicted % self._span
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a window is full that is not summarized yet."""
+        return self._predicted - self._events >= self._span
+
     def add(self, x: dict[str, Any], y: Any, answer: Answer, is_new: bool) -> None:
         """Add an event: features, the label or ``None``, and the answer, which may have been added before."""
         if is_new:

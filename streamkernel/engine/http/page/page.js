@@ -229,8 +229,13 @@ function statisticsTables({ events, inputs, predictions, calibration }) {
   ];
 }
 
+function driftTables({ alarms }) {
+  const rows = alarms.slice().reverse().map(({ event, detector, moved }) => [shown(event), detector, moved.map((one) => one.field).join(", ")]);
+  return table("Changes of the stream", ["event", "detector", "fields that moved most"], rows);
+}
+
 function drawWatched(monitoring) {
-  const found = [...(monitoring.statistics ? statisticsTables(monitoring.statistics) : []), ...(monitoring.quality ? qualityTables(monitoring.quality) : [])];
+  const found = [...(monitoring.drift ? driftTables(monitoring.drift) : []), ...(monitoring.statistics ? statisticsTables(monitoring.statistics) : []), ...(monitoring.quality ? qualityTables(monitoring.quality) : [])];
   $("watched").hidden = !found.length;
   $("tables").replaceChildren(...found);
 }

@@ -1,0 +1,286 @@
+"""Detection of changes of the inputs and of the model's scores, without labels.
+
+A sample of the events passes the detectors one by one. The number of an event alone decides whether it is in the
+sample, so a restart and any batches leave the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import structlog
+from river.drift import ADWIN
+
+from streamkernel.engine.pipelines import Answer
+from streamkernel.estimators.drift import KernelDriftDetector
+
+FIRST = 256
+"""Rows from which means and deviations are learned, before the detectors begin."""
+
+SCORE = "(score)"
+"""The name of the model's score: the probability of the predicted class, or the predicted number."""
+
+ALARMS, MOVED = 20, 3
+"""Alarms that are kept, and fields that each names."""
+
+LARGEST = 10.0
+"""The largest distance from the mean, in deviations."""
+
+log = structlog.get_logger("streamkernel")
+Row = dict[str, Any]
+
+
+class DriftSnapshot(NamedTuple):
+    """Alarms by detector, the last of them, and the evidence of the kernel detector."""
+
+    counts: Mapping[str, int]
+    alarms: Sequence[Mapping[str, Any]]
+    evidence: float | None
+
+    def rows(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        return {"counts": dict(self.counts), "alarms": list(self.alarms), "evidence": self.evidence}
+
+
+class DriftWatch:
+    """Raises an alarm where the distribution of inputs or scores changes.
+
+    After an alarm, all detectors start again: the next rows are the new normal.
+
+    Parameters
+    ----------
+    detectors
+        ``"kernel"``, a `KernelDriftDetector` on all fields together, and ``"adwin"``, River's ADWIN on each numeric
+        field and on the score.
+    fields
+        The inputs; ``None`` for the first of the stream.
+    most
+        Inputs at most.
+    scores
+        Whether the model's scores are watched.
+    every
+        One event in so many is in the sample.
+    average_run_length
+        Lower bound of the mean number of sampled events until a false alarm of the kernel detector.
+    delta
+        The `delta` of ADWIN, divided by the number of what it watches.
+    forget
+        Whether the model shall start again after an alarm.
+
+    Attributes
+    ----------
+    wants_to_forget : bool
+        Whether there was an alarm after which the model has to start again.
+    """
+
+    def __init__(
+        self,
+        *,
+        detectors: Sequence[str] = ("kernel", "adwin"),
+        fields: Sequence[str] | None = None,
+        most: int = 20,
+        scores: bool = True,
+        every: int = 16,
+        average_run_length: float = 1_000_000.0,
+        delta: float = 0.002,
+        forget: bool = False,
+    ) -> None:
+        self._detectors, self._given, self._most, self._scores = tuple(detectors), fields, most, scores
+        self._every, self._run_length, self._delta, self._forget = every, average_run_length, delta, forget
+        self._predicted = 0
+        self._sampled: list[tuple[dict[str, Any], Answer]] = []  # not evaluated yet
+        self._alarms: deque[dict[str, Any]] = deque(maxlen=ALARMS)
+        self._counts = dict.fromkeys(self._detectors, 0)
+        self._evaluated = 0
+        self.wants_to_forget = False
+        self._before: list[Row] = []
+        self._recent: deque[Row] = deque(maxlen=FIRST // 2)
+        self._scales: dict[str, tuple[float, float] | None] = {}  # None for texts
+        self._kernel: KernelDriftDetector | None = None
+        self._adwins: dict[str, ADWIN] = {}
+
+    @property
+    def until_check(self) -> int:
+        """Predicted events until the model starts again, if it has to."""
+        span = self._every * 16
+        return span - self._predicted % span
+
+    def add(self, x: dict[str, Any], answer: Answer) -> None:
+        """Add the features of a new event, and the answer."""
+        if self._predicted % self._every == 0:
+            self._sampled.append((x, answer))
+        self._predicted += 1
+
+    def add_all(self, xs: Sequence[dict[str, Any]], answers: Sequence[Answer]) -> None:
+        """Add several events, as `add` does each."""
+        every, first = self._every, -self._predicted % self._every
+        self._sampled += zip(xs[first::every], answers[first::every], strict=True)
+        self._predicted += len(xs)
+
+    def fold(self) -> None:
+        """Pass the events that were added to the detectors."""
+        sampled, self._sampled = self._sampled, []
+        for x, answer in sampled:
+            self._evaluated += 1
+            row = self._row(x, answer)
+            if len(self._before) < FIRST:
+                self._before.append(row)
+                if len(self._before) == FIRST:
+                    self._begin()
+            else:
+                self._detect(self._scaled(row))
+
+    def snapshot(self) -> DriftSnapshot:
+        """Return the current figures."""
+        self.fold()
+        evidence = None if self._kernel is None else self._kernel.statistic
+        return DriftSnapshot(dict(self._counts), tuple(self._alarms), evidence)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
+        self.fold()
+        return {
+            "setup": self._setup(),
+            "predicted": self._predicted,
+            "evaluated": self._evaluated,
+            "alarms": list(self._alarms),
+            "counts": self._counts,
+            "wants_to_forget": self.wants_to_forget,
+            "before": self._before,
+            "recent": list(self._recent),
+            "scales": self._scales,
+            "kernel": self._kernel,
+            "adwins": self._adwins,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from the result of `state`, unless that was of another configuration."""
+        if state["setup"] != self._setup():
+            return
+        self._sampled = []
+        self._predicted, self._evaluated = state["predicted"], state["evaluated"]
+        self._alarms, self._counts = deque(state["alarms"], maxlen=ALARMS), state["counts"]
+        self.wants_to_forget, self._before = state["wants_to_forget"], state["before"]
+        self._recent, self._scales = deque(state["recent"], maxlen=FIRST // 2), state["scales"]
+        self._kernel, self._adwins = state["kernel"], state["adwins"]
+
+    def _setup(self) -> list[Any]:
+        fields = None if self._given is None else list(self._given)
+        numbers = [self._most, self._scores, self._every, self._run_length, self._delta]
+        return [list(self._detectors), fields, *numbers]
+
+    def _start(self) -> None:
+        """Learn means and deviations again."""
+        self._before, self._scales, self._kernel, self._adwins = [], {}, None, {}
+        self._recent.clear()
+
+    def _begin(self) -> None:
+        """Choose fields and scales by the first rows, and begin to detect."""
+        names = list(dict.fromkeys(name for row in self._before for name in row if name != SCORE))
+        names = [name for name in self._given or names[: self._most] if name in names]
+        for name in (*names, *((SCORE,) if self._scores else ())):
+            values = [row[name] for row in self._before if name in row]
+            if any(isinstance(value, str) for value in values):
+                self._scales[name] = None
+            elif values:
+                self._scales[name] = float(np.mean(values)), float(np.std(values)) or 1.0
+        self._before = [self._scaled(row) for row in self._before]
+        if "kernel" in self._detectors:
+            self._kernel = KernelDriftDetector(average_run_length=self._run_length)
+        if "adwin" in self._detectors:
+            numeric = [name for name, scale in self._scales.items() if scale is not None]
+            self._adwins = {name: ADWIN(delta=self._delta / len(numeric)) for name in numeric}
+
+    def _row(self, x: Mapping[str, Any], answer: Answer) -> Row:
+        """Return the fields of an event, with the score of the answer if it has one."""
+        names = self._scales or self._given or list(x)[: self._most]
+        row = {name: x[name] for name in names if name in x}
+        prediction, probabilities, *_ = answer
+        if probabilities and prediction is not None:
+            row[SCORE] = probabilities[prediction]
+        elif isinstance(prediction, float):
+            row[SCORE] = prediction
+        return row
+
+    def _scaled(self, row: Row) -> Row:
+        found: Row = {}
+        for name, scale in self._scales.items():
+            value = row.get(name)
+            if value is not None and scale is None:
+                found[name] = str(value)
+            elif scale is not None and isinstance(value, (int, float)):
+                found[name] = max(-LARGEST, min(LARGEST, (value - scale[0]) / scale[1]))
+        return found
+
+    def _detect(self, row: Row) -> None:
+        self._recent.append(row)
+        for name, adwin in self._adwins.items():
+            if name in row:
+                adwin.update(1.0 / (1.0 + math.exp(-row[name])))
+                if adwin.drift_detected:
+                    self._raise("adwin", name)
+                    return
+        if self._kernel is not None:
+            self._kernel.update({name: value for name, value in row.items() if name != SCORE})
+            if self._kernel.drift_detected:
+                self._raise("kernel", None)
+
+    def _raise(self, detector: str, field: str | None) -> None:
+        """Record an alarm, and start again."""
+        moved = moved_fields(self._before, list(self._recent))
+        moved.sort(key=lambda one: one["field"] != field)
+        event = (self._evaluated - 1) * self._every + 1
+        self._alarms.append({"event": event, "detector": detector, "moved": moved[:MOVED]})
+        self._counts[detector] += 1
+        self.wants_to_forget = self._forget
+        names = [one["field"] for one in moved[:MOVED]]
+        log.warning("the stream has changed", event_number=event, detector=detector, fields=names)
+        self._start()
+
+
+def moved_fields(before: Sequence[Row], after: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the numeric fields, those first that moved most, in deviations of the first rows.
+
+    A field has moved as far as its mean, its deviation, or half its correlation with another field, whichever is most.
+
+    Examples
+    --------
+    >>> before = [{"a": i % 7, "b": i % 5} for i in range(100)]
+    >>> moved_fields(before, [{"a": i % 7, "b": 9 - i % 5} for i in range(100)])[0]["field"]
+    'b'
+    """
+    names = [name for name, value in before[0].items() if not isinstance(value, str)]
+    old, new = (
+        np.array([[row.get(name, 0.0) for name in names] for row in rows], np.float64) for rows in (before, after)
+    )
+    if not len(new) or not names:
+        return []
+    width = np.where(old.std(axis=0) > 0.0, old.std(axis=0), 1.0)
+    shift = (new.mean(axis=0) - old.mean(axis=0)) / width
+    spread = (new.std(axis=0) - old.std(axis=0)) / width
+    turned = np.abs(_correlations(new) - _correlations(old))
+    distance = np.maximum(np.maximum(np.abs(shift), np.abs(spread)), turned.max(axis=0))
+    return [
+        {
+            "field": names[i],
+            "shift": float(shift[i]),
+            "spread": float(spread[i]),
+            "correlation": float(turned[i].max()),
+            "with": names[int(turned[i].argmax())] if turned[i].max() > 0.0 else None,
+        }
+        for i in np.argsort(-distance, kind="stable")
+    ]
+
+
+def _correlations(rows: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return half the correlations of columns, 0 where one is constant."""
+    centred = rows - rows.mean(axis=0)
+    length = np.sqrt((centred**2).sum(axis=0))
+    scaled = centred / np.where(length > 0.0, length, 1.0)
+    found: np.ndarray[Any, np.dtype[np.float64]] = 0.5 * scaled.T @ scaled
+    np.fill_diagonal(found, 0.0)
+    return found
