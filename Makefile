@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
-QUICK := not java and not ray and not prometheus and not browser and not slow and not helm
+QUICK := not java and not ray and not prometheus and not browser and not slow and not helm and not image
 PYTEST := $(BIN)/pytest -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) # tests often wait for brokers and processes
 ESTIMATORS := $(patsubst %,tests/estimators/test_%.py,calls river_checks labels bad_input missing_values numeric_names \
 	threads_and_signals files_of_0_1)
@@ -11,7 +11,7 @@ PACKAGE := build/package
 
 unexport PYTHONDONTWRITEBYTECODE # without bytecode each of the many processes compiles all modules
 
-.PHONY: demo demo-kafka test test-all regressions coverage lint docs package chart chart-manifest actionlint lock clean
+.PHONY: demo demo-kafka test test-all regressions coverage lint docs package chart image chart-manifest actionlint lock clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
@@ -24,7 +24,7 @@ test: .venv/test-installed lint ## the tests that need only Python: for every ch
 	$(PYTEST) --dist worksteal -m "$(QUICK)" --hypothesis-profile quick
 
 test-all: .venv/test-installed lint ## also with Kafka, Ray, Prometheus and a browser, and with more examples: what CI runs
-	$(PYTEST) --dist loadgroup -m "not helm" --durations 20 --durations-min 5
+	$(PYTEST) --dist loadgroup -m "not helm and not image" --durations 20 --durations-min 5
 	STREAMKERNEL_FAST_PATH=0 $(PYTEST) -m "$(QUICK)" --hypothesis-profile quick $(ESTIMATORS) # dictionaries read by Python
 
 regressions: .venv/test-installed ## accuracy and speed of a small set beside the last release; fails if they are worse
@@ -64,6 +64,10 @@ chart: .venv/test-installed ## the Helm chart; Go compiles Helm, at the version 
 	$(PIP) install kubernetes-validate==1.37.0
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -m helm tests/deploy
 
+image: export STREAMKERNEL_NO_SKIPS = 1
+image: .venv/test-installed ## the image: built and run without a daemon, which needs buildah, mmdebstrap and bubblewrap
+	$(BIN)/pytest -m image tests/deploy
+
 chart-manifest: ## deploy/kubernetes.yaml: what the chart makes of its default values
 	(echo "# What the chart makes of its default values; \`make chart-manifest\` writes it."; \
 	$(BIN)/helm template --kube-version 1.31 streamkernel deploy/helm/streamkernel) > deploy/kubernetes.yaml
@@ -71,13 +75,15 @@ chart-manifest: ## deploy/kubernetes.yaml: what the chart makes of its default v
 actionlint: ## the workflows; Go compiles the program, at the version named here
 	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
+IMAGE := engine confluent schema-registry compression
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
-	--custom-compile-command 'make lock' --group build pyproject.toml
+	--custom-compile-command 'make lock'
 
 lock: | $(BIN)/python ## the newest release of every package, with its hashes: requirements/run.txt for the image, test.txt for CI
 	$(PIP) install uv
-	$(LOCK) --output-file requirements/run.txt --extra engine
-	$(LOCK) --output-file requirements/test.txt --extra test
+	$(LOCK) --output-file requirements/run.txt --group build $(IMAGE:%=--extra %) pyproject.toml
+	$(LOCK) --output-file requirements/test.txt --group build --extra test pyproject.toml
+	$(LOCK) --output-file requirements/bill_of_materials.txt --group bill-of-materials
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv

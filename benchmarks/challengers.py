@@ -62,7 +62,7 @@ def measured(runs: int, events: int) -> list[list[str]]:
 
 def main() -> None:
     """Print the table."""
-    options = arguments(__doc__, runs=11, events=40_000)
+    options = arguments(__doc__, runs=11, events=20_000)
     columns = ["champion", "challengers", "none, events/s", "none again", "1", "2"]
     show(f"{INPUTS} inputs, medians of {options.runs} runs", columns, measured(options.runs, options.events))
 

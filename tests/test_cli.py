@@ -76,6 +76,13 @@ checkpoint_seconds = 0.2
 """
 
 
+CHALLENGER = """
+[[challengers]]
+name = "other"
+model = { type = "KernelClassifier", learner = "dsg", max_features = 128 }
+"""
+
+
 def command(*words: object) -> list[str]:
     return [sys.executable, "-c", "from streamkernel.cli import main; main()", *map(str, words)]
 
@@ -145,7 +152,7 @@ def run_until(config: Path, lines: int) -> None:
 def test_stops_and_kills_change_no_result(tmp_path: Path) -> None:
     n = 8000
     text = events(n)
-    whole, parts = prepared(tmp_path / "whole", text), prepared(tmp_path / "parts", text)
+    whole, parts = (prepared(tmp_path / name, text, CHALLENGER) for name in ("whole", "parts"))
     (parts.parent / "events.jsonl").unlink()
     (parts.parent / "events.jsonl").hardlink_to(whole.parent / "events.jsonl")  # Positions say of which file they are.
     run_until(whole, n)
@@ -158,6 +165,7 @@ def test_stops_and_kills_change_no_result(tmp_path: Path) -> None:
     assert ours.replace(str(parts.parent), "") == theirs.replace(str(whole.parent), "")
     assert ours.count("\n") == n
     assert newest(parts.parent) == newest(whole.parent)
+    assert len(newest(whole.parent)[0]["models"]) == 2  # the challenger is in the checkpoint, too
 
 
 def test_sighup_stops_a_run_like_sigterm(tmp_path: Path) -> None:

@@ -31,13 +31,17 @@ def needed(name: str) -> list[Requirement]:
     ]
 
 
-@pytest.mark.parametrize(("file", "extra"), [("run", "engine"), ("test", "test")])
-def test_locked_requirements_are_those_of_the_project(file: str, extra: str) -> None:
+IMAGE = ["engine", "confluent", "schema-registry", "compression"]
+"""The extras that are in the image."""
+
+
+@pytest.mark.parametrize(("file", "extras"), [("run", IMAGE), ("test", ["test"])])
+def test_locked_requirements_are_those_of_the_project(file: str, extras: list[str]) -> None:
     text = (ROOT / "requirements" / f"{file}.txt").read_text()
     locked: dict[str, list[str]] = {}
     for name, version in LOCKED.findall(text):
         locked.setdefault(canonicalize_name(name), []).append(version)
-    wanted = needed("") + needed(extra)
+    wanted = needed("") + [requirement for extra in extras for requirement in needed(extra)]
     wanted += map(Requirement, PYPROJECT["dependency-groups"]["build"])
     for requirement in wanted:
         versions = locked.get(canonicalize_name(requirement.name), [])
@@ -52,16 +56,17 @@ def test_build_requirements_are_locked() -> None:
 
 
 def test_the_image_installs_nothing_else() -> None:
-    commands = re.sub(r"\\\n", "", (ROOT / "dashboards" / "Containerfile").read_text())
+    commands = re.sub(r"\\\n", "", (ROOT / "deploy" / "Containerfile").read_text())
     installs = re.findall(r"pip install.*", commands)
-    assert len(installs) == 2
+    assert len(installs) == 3
     assert "--no-deps --require-hashes -r requirements/run.txt" in installs[0]
     assert all(option in installs[1] for option in ("--no-index", "--no-deps", "--no-build-isolation"))
+    assert "--no-deps --require-hashes -r requirements/bill_of_materials.txt" in installs[2]
 
 
 def test_installs_resolve_nothing_beyond_the_lock() -> None:
     """pip resolves ``coverage[toml]`` by itself, and takes a release newer than the lock, whose hash is not in it."""
-    files = [ROOT / "Makefile", ROOT / "dashboards" / "Containerfile", *ROOT.glob(".github/workflows/*.yml")]
+    files = [ROOT / "Makefile", ROOT / "deploy" / "Containerfile", *ROOT.glob(".github/workflows/*.yml")]
     installs = [line for file in files for line in file.read_text().splitlines() if "--require-hashes" in line]
     assert len(installs) >= 4
     assert all("--no-deps --require-hashes" in line for line in installs)

@@ -14,6 +14,7 @@ from streamkernel.cluster.workers import WorkerPool, check_ray
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_parts
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
+from streamkernel.engine.config.challengers import candidates_of
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.first_model import first_model
 from streamkernel.engine.config.kafka import decoder_of, kafka_options
@@ -52,7 +53,8 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
     for_workers = config.without_http()
     pool, events = WorkerPool(address, lambda: replica_of(for_workers)), config.cluster.events_per_round
     runner = partial(ClusterRunner, divided=source.divided, pool=pool, workers=workers, events_per_round=events)
-    return Engine(first_model(config), source, runner=runner, **engine_parts(config, source, state))
+    parts = {"candidates": candidates_of(config), **engine_parts(config, source, state)}  # a champion may be promoted
+    return Engine(first_model(config), source, runner=runner, **parts)
 
 
 def check_cluster(config: Config) -> None:

@@ -34,7 +34,7 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
     Raises
     ------
     ValueError
-        If `coverage` or `window` is out of its range.
+        If `coverage` or `window` is out of its range, or `model` is not a classifier of one target.
 
     References
     ----------
@@ -54,6 +54,8 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
     >>> round(inside.get(), 2)
     0.9
     """
+
+    _kind = base.Classifier
 
     def __init__(self, model: base.Classifier, coverage: float = 0.9, window: int = 250) -> None:
         super().__init__(model, coverage, window)

@@ -48,7 +48,7 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
     Raises
     ------
     ValueError
-        If `coverage` or `window` is out of its range.
+        If `coverage` or `window` is out of its range, or `model` is not a regressor of one target.
 
     References
     ----------
@@ -70,6 +70,8 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
     >>> model.predict_interval_one(x)
     Interval(lower=..., upper=...)
     """
+
+    _kind = base.Regressor
 
     def __init__(self, model: base.Regressor, coverage: float = 0.9, window: int = 250) -> None:
         super().__init__(model, coverage, window)

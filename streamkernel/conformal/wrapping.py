@@ -24,9 +24,15 @@ class ConformalWrapper(base.Wrapper[Any]):
         Scores of recent examples that are kept.
     """
 
+    _kind: type
+    """The class of River's models that it is for."""
+
     def __init__(self, model: Any, coverage: float, window: int) -> None:
         check_options(coverage, window)
-        self.model = model
+        if not isinstance(model, self._kind):
+            got = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
+            raise ValueError(f"Expected a River {self._kind.__name__.lower()} of one target as model, got {got}")
+        self.model: Any = model
         self.coverage = coverage
         self.window = window
         self._scores = RollingScores(coverage, window)

@@ -9,6 +9,7 @@ from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.errors import InputError, NotFittedError
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.explained import ExplainedModel
+from streamkernel.estimators.several_targets import SeveralTargetsModel
 
 MOST_INPUTS = 200
 """Inputs of a record that is explained: twice as many evaluations of the model is the least that this takes."""
@@ -24,8 +25,15 @@ SHOWN = 10
 
 
 def is_explainable(kind: type) -> bool:
-    """Return whether models of a class explain their predictions."""
-    return issubclass(kind, ExplainedModel)
+    """Return whether models of a class explain their predictions, each of one target.
+
+    Examples
+    --------
+    >>> from streamkernel import KernelMultiTargetRegressor
+    >>> is_explainable(KernelClassifier), is_explainable(KernelMultiTargetRegressor)
+    (True, False)
+    """
+    return issubclass(kind, ExplainedModel) and not issubclass(kind, SeveralTargetsModel)
 
 
 def explain(model: Any, x: Mapping[str, Any], prediction: Any) -> dict[str, float]:

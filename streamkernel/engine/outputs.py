@@ -15,6 +15,9 @@ from streamkernel.engine.record_processor import RecordProcessor
 DEAD_LETTERS, RAW_SHOWN = 8, 300
 """Number of dead letters that are shown, and of bytes of each."""
 
+MOST_GATHERED = 64
+"""Number of predictions that are kept at most, to be written together."""
+
 FIRST_RECORDS = 100
 """Number of dead letters, with no usable record, after which an error is logged."""
 
@@ -51,6 +54,7 @@ class Outputs:
         self.member = member
         self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
         self._processor = processor
+        self._forget()
 
     def openings(self) -> list[Callable[[], Any]]:
         """Return functions that wait until the sinks' brokers and topics are available."""
@@ -58,16 +62,37 @@ class Outputs:
 
     def write(self, line: dict[str, Any], key: bytes | None) -> None:
         """Write a prediction, if there is a sink for predictions."""
-        if self.predictions is not None:
-            self.predictions.write(line | {"member": self.member}, key)
+        self.gather(line, key)
+        self.write_gathered()
 
-    def write_all(self, events: Sequence[Event], lines: Sequence[dict[str, Any]]) -> None:
-        """Write the predictions for events, a line for each, if predictions are written at all."""
+    def gather(self, line: dict[str, Any], key: bytes | None) -> None:
+        """Keep a prediction, to be written together with later ones: `write_gathered` has to follow soon."""
+        self._lines.append(line)
+        self._keys.append(key)
+        if len(self._lines) >= MOST_GATHERED:
+            self.write_gathered()
+
+    def write_gathered(self) -> None:
+        """Write the predictions that are kept.
+
+        Raises
+        ------
+        CommitRefusedError
+            If the brokers refuse them.
+        """
+        if self._lines:
+            lines, keys = self._lines, self._keys
+            self._forget()
+            self.write_all(lines, keys)
+
+    def write_all(self, lines: Sequence[dict[str, Any]], keys: Sequence[bytes | None]) -> None:
+        """Write predictions, each with a key, after those that are kept, if predictions are written at all."""
+        if self._lines:
+            self.write_gathered()
         if self.predictions is not None:
             member = self.member
             for line in lines:
                 line["member"] = member
-            keys = [event.key for event in events]
             if (write_all := getattr(self.predictions, "write_all", None)) is not None:  # a sink need not have it
                 write_all(lines, keys)
                 return
@@ -75,7 +100,8 @@ class Outputs:
                 self.predictions.write(line, key)
 
     def refuse(self, event: Event, refusal: Refusal) -> None:
-        """Count, store and write a dead letter."""
+        """Count, store and write a dead letter, after the predictions that are kept."""
+        self.write_gathered()
         reason = refusal.reason
         self._processor.count_refusal(refusal)
         raw = event.raw[:RAW_SHOWN].decode(errors="replace")
@@ -98,13 +124,15 @@ class Outputs:
 
     def flush(self) -> dict[str, Any]:
         """Flush the sinks, and return their end positions for a checkpoint."""
+        self.write_gathered()
         return {
             "sink": self.predictions.flush() if self.predictions else None,
             "dead_letters": self.dead_letters.flush() if self.dead_letters else None,
         }
 
     def seek(self, ends: Mapping[str, Any]) -> None:
-        """Truncate the sinks to their end positions of a checkpoint."""
+        """Truncate the sinks to their end positions of a checkpoint, and drop the predictions that are kept."""
+        self._forget()
         if self.predictions is not None and ends["sink"] is not None:
             self.predictions.seek(ends["sink"])
         if self.dead_letters is not None and ends["dead_letters"] is not None:
@@ -115,3 +143,7 @@ class Outputs:
         for sink in (self.predictions, self.dead_letters):
             if sink is not None:
                 sink.close()
+
+    def _forget(self) -> None:
+        self._lines: list[dict[str, Any]] = []
+        self._keys: list[bytes | None] = []

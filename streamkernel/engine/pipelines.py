@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from river import compose
+from river import base, compose
 
 from streamkernel.estimators.base import KernelModel
 
 Answer = tuple[Any, ...]
 """A prediction, with the probabilities of the labels if they are needed; a pair is faster than a class."""
+
+CLASSIFIERS = base.Classifier, base.MultiLabelClassifier
+"""Models that have probabilities."""
 
 NO_ANSWER: Answer = (None, None)
 
@@ -44,6 +47,10 @@ def name_of(model: Any) -> str:
 
 
 def most_likely(model: Any, x: dict[str, Any]) -> Answer:
-    """Return the most likely class, ``None`` before the first label, and the probabilities of all classes."""
+    """Return the most likely class, ``None`` before the first label, and the probabilities of all classes; of several
+    labels both by label.
+    """
     probabilities = model.predict_proba_one(x)
+    if isinstance(last_step(model), base.MultiLabelClassifier):
+        return {name: max(own, key=own.get) for name, own in probabilities.items()}, probabilities
     return max(probabilities, key=probabilities.get, default=None), probabilities

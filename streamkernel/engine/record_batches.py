@@ -61,6 +61,7 @@ class RecordBatches:
             answers = answers_of(model, scores, with_probabilities=processor.with_probabilities)
             ys = ys[:done]
             if self._outputs.predictions is not None:
-                self._outputs.write_all(events[:done], processor.lines(events[:done], ys, answers))
+                keys = [event.key for event in events[:done]]
+                self._outputs.write_all(processor.lines(events, ys, answers), keys)
             processor.judge_all(xs[:done], values, ys, answers)
         return done

@@ -18,7 +18,7 @@ from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, shorten
 from streamkernel.engine.explanations import explain_briefly
 from streamkernel.engine.monitoring.monitoring import Monitoring
-from streamkernel.engine.pipelines import NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
+from streamkernel.engine.pipelines import CLASSIFIERS, NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
 from streamkernel.engine.refusals import KINDS
 from streamkernel.engine.telemetry.quality import Quality
 from streamkernel.errors import InputError, TooManyClassesError
@@ -126,7 +126,7 @@ class RecordProcessor:
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
         needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
         needs_probabilities |= monitoring is not None and monitoring.needs_probabilities
-        self.with_probabilities = needs_probabilities and isinstance(model, base.Classifier)
+        self.with_probabilities = needs_probabilities and isinstance(model, CLASSIFIERS)
         self.challengers = Challengers(candidates, metric, with_probabilities=self.with_probabilities, labels=labels)
         self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
         self.monitoring, self._explain = monitoring, explain

@@ -104,7 +104,11 @@ class StreamRunner:
                 now = clock()
             began = now
             if stopping():
-                return
+                break
+        try:
+            self._outputs.write_gathered()
+        except CommitRefusedError as error:
+            checkpointer.mark_refused(error)
         monitor.fold()
 
     def process_together(self, events: Sequence[Event], first: int) -> int:
@@ -130,7 +134,7 @@ class StreamRunner:
             if step is not None:
                 x, y, answers, is_new = step
                 if is_new and self._outputs.predictions is not None:
-                    self._outputs.write(processor.line(event, y, answers[0]), event.key)
+                    self._outputs.gather(processor.line(event, y, answers[0]), event.key)
                 processor.judge(x, y, answers, is_new)
         self._checkpointer.advance(event.stream, event.resume)
         if self._history.is_due():

@@ -7,12 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from river import base
-
 from streamkernel.engine.coverage import region
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.explanations import explain
-from streamkernel.engine.pipelines import most_likely
+from streamkernel.engine.pipelines import CLASSIFIERS, most_likely
 from streamkernel.estimators.prediction_copy import prediction_copy
 
 SECONDS = 1.0
@@ -71,7 +69,7 @@ class PublishedModel(NamedTuple):
             If the record cannot be used, and whatever a step of the pipeline raises.
         """
         x, _ = self.examples.read(record)
-        is_classifier = isinstance(self.model, base.Classifier)
+        is_classifier = isinstance(self.model, CLASSIFIERS)
         found = most_likely(self.model, x) if is_classifier else (self.model.predict_one(x), None)
         answer = {"prediction": found[0]} | ({"probabilities": found[1]} if is_classifier else {})
         if self.threshold is not None:

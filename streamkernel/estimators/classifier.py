@@ -179,7 +179,10 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         except TypeError:  # it has no hash
             as_label(y)
             raise
-        self._learn_event(x, number, w, (y,) if number is not None else (as_label(y),))
+        if number is not None:
+            self._learn_event(x, number, w, (y,))
+        else:
+            self._learn_event(x, None, w, (as_label(y),), is_new=True)
 
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
         """Return the probability of each label learned so far.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from threading import Lock
@@ -12,15 +11,15 @@ import numpy as np
 from river import base
 
 from streamkernel import tensor_file
-from streamkernel.errors import InputError, is_real
+from streamkernel.errors import is_real
 from streamkernel.estimators import model_file
+from streamkernel.estimators.learning_process import LearningProcess
 from streamkernel.estimators.parameters import check_shared, require_at_least
-from streamkernel.estimators.process_state import FirstExamples, ProcessState, choose_by_first
+from streamkernel.estimators.process_state import ProcessState
 from streamkernel.estimators.targets import as_target
 from streamkernel.estimators.weighting import as_weight, weights_of
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_series, targets_of
-from streamkernel.features.rows import F64, Rows
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
 from streamkernel.locking import locked
 from streamkernel.posterior import marginal_likelihood
@@ -31,10 +30,8 @@ from streamkernel.posterior.recursive_posterior import Recursive
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 
-log = logging.getLogger(__name__)
 
-
-class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor):
+class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
     """Gaussian process regression on a stream, with a predictive distribution, in bounded memory.
 
     The method is Bayesian linear regression on seeded random features, updated recursively. After every example it is
@@ -215,14 +212,6 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         mean, variance = self._mean_and_variance(row)
         return proba.Gaussian._from_state(n=1, m=mean, var=variance, ddof=0)
 
-    @locked
-    def _mean_and_variance(self, row: Rows) -> tuple[float, float]:
-        """Return the mean and the variance from one state."""
-        self._recover()
-        seen = self._seen
-        mean = seen.offset + float(seen.posterior.mean(row)[0])
-        return mean, float(seen.posterior.variance(row)[0]) + seen.posterior.noise
-
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the prediction for each row of a data frame.
 
@@ -238,72 +227,6 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         """
         seen = self._complete()
         return native_series(seen.offset + seen.posterior.mean(seen.phis[0].table(X)), X)
-
-    def _row(self, x: Any) -> Rows:
-        """Return an example as a row."""
-        if not isinstance(x, Mapping):
-            raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
-        return self._seen.phis[0].row(x)
-
-    @locked
-    def _learn(self, rows: Rows, y: F64) -> None:
-        """Learn `rows` in order, except those of weight 0."""
-        self._recover()
-        if not rows.weights.all():
-            rows, y = rows.where(chosen := rows.weights > 0.0), y[chosen]
-        done = 0
-        while self._seen.first is not None and done < len(y):
-            self._learn_first(rows.part(done, done + 1), float(y[done]))
-            done += 1
-        self._seen.posterior.learn(rows.part(done, len(y)), y[done:] - self._seen.offset)
-
-    def _learn_first(self, row: Rows, y: float) -> None:
-        """Learn one of the first examples, which are all learned again each time they are used; requires the lock."""
-        seen = self._seen
-        self._seen = seen._replace(journal=(row, y, seen.posterior.examples))
-        try:  # before it counts: one that is refused decides nothing
-            seen.posterior.learn(row, np.array([y - seen.offset]))
-        finally:
-            self._recover()
-
-    def _complete(self) -> ProcessState:
-        """Return the state after completing an interrupted change; a thread that learns completes its own."""
-        if self._seen.journal is not None and not self._lock.locked():
-            self._recover_locked()
-        return self._seen
-
-    @locked
-    def _recover_locked(self) -> None:
-        self._recover()
-
-    def _recover(self) -> None:
-        """Complete the changes that follow from the learned examples; requires the lock."""
-        seen = self._seen
-        if seen.journal is None:
-            return
-        row, y, examples = seen.journal
-        after = seen._replace(journal=None)
-        if seen.posterior.examples > examples:
-            first = (*(seen.first or ()), (row, y))
-            after = after._replace(first=first)
-            if len(first) == 1 or bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first]):
-                after = self._decide(after, first)
-        self._seen = after
-
-    def _decide(self, seen: ProcessState, first: FirstExamples) -> ProcessState:
-        """Return the state with bandwidth, origin of the targets and noise from the first examples, learned again."""
-        choice = (0.5, 1.0, 2.0) if self.kernel is None and self.noise is None else (1.0,)
-        phis, offset, ratio = choose_by_first(seen, first, self._given, choice, is_noise_given=self.noise is not None)
-        posterior = self._new_posterior(phis, ratio)
-        for known, target in first:
-            try:
-                posterior.learn(known, np.array([target - offset]))
-            except InputError as error:
-                log.warning("cannot learn an example again: %s", error)
-        is_last = bandwidth.is_enough([row for row, _ in first])
-        if is_last:
-            log.info("%r and noise ratio %.3g, from the first examples", phis[0].kernel, ratio)
-        return ProcessState(phis, posterior, offset, ratio, None if is_last else tuple(first))
 
     @locked
     def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:

@@ -77,16 +77,22 @@ class LearningModel(model_file.Serializable):
         return self._state
 
     def _learn_event(
-        self, x: Mapping[Hashable, Any], y: float | None, w: float = 1.0, labels: Sequence[Any] = ()
+        self,
+        x: Mapping[Hashable, Any],
+        y: Any,
+        w: float = 1.0,
+        labels: Sequence[Any] = (),
+        *,
+        is_new: bool = False,
     ) -> None:
-        """Learn from one example of weight w; `y` is ``None`` if its label is new."""
+        """Learn from one example of weight w with a target, or an array of several; its label or targets may be new."""
         found = self._state
         try:
-            if y is not None and found.is_direct and found.learner.learn_event(x, y, w, found.numeric):
+            if not is_new and found.is_direct and found.learner.learn_event(x, y, w, found.numeric):
                 return
             directions = found.learner.directions
             row, numeric = directions.learnable_row(x, found.numeric, w)
-            if y is None or not self._learn_alone(row, y, directions, numeric):
+            if is_new or not self._learn_alone(row, y, directions, numeric):
                 self._learn(row, np.array([y], np.float64), directions, numeric, labels)
         except (InputError, TypeError, AttributeError):
             self._check(x)

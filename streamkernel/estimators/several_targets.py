@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from streamkernel import losses
 from streamkernel.errors import InputError, LabelError
-from streamkernel.estimators.base import Choice, KernelModel
+from streamkernel.estimators.base import Choice
+from streamkernel.estimators.explained import ExplainedModel
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.tables import learn_table
 from streamkernel.estimators.targets import as_label
@@ -22,7 +24,7 @@ from streamkernel.learners.options import Newton
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 
-class SeveralTargetsModel(KernelModel):
+class SeveralTargetsModel(ExplainedModel):
     """A kernel model of several targets, which are those of the first example that it learns.
 
     Each target has its own coefficients, mixture weights, range and scale. All have the features, bandwidths and Gram
@@ -98,15 +100,42 @@ class SeveralTargetsModel(KernelModel):
         if w == 0.0:
             self._check(x)
             return
-        found = self._state
-        try:
-            directions = found.learner.directions
-            row, numeric = directions.learnable_row(x, found.numeric, w)
-            if not found.labels or not self._learn_alone(row, numbers, directions, numeric):
-                self._learn(row, numbers[None], directions, numeric, [names])
-        except (InputError, TypeError, AttributeError):
-            self._check(x)
-            raise
+        self._learn_event(x, numbers, w, [names], is_new=not self._state.labels)
+
+    def explain_one(
+        self, x: Mapping[Hashable, Any], *, method: str = "gradient", n_orders: int = 32
+    ) -> dict[Hashable, dict[Hashable, float]]:
+        """Return the contribution of each field of an example to each target.
+
+        They are in units of the target, or of a label's score: with the logistic loss its log-odds. Dictionaries are
+        empty before the first example.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name, as for :meth:`predict_one`.
+        method : {"gradient", "sampling"}, default "gradient"
+            As for :meth:`KernelRegressor.explain_one <streamkernel.KernelRegressor.explain_one>`.
+        n_orders : int, default 32
+            Number of orders for ``"sampling"``.
+
+        Returns
+        -------
+        dict
+            For each target, the contributions by the names in `x`, in its order.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a finite number nor a string; or if the method is ``"gradient"`` and the gradient of
+            this kernel is not known.
+        ValueError
+            If `method` or `n_orders` is out of its range.
+        """
+        return {
+            name: self._explain(x, partial(np.take, indices=t, axis=1), method, n_orders)
+            for t, name in enumerate(self.targets)
+        }
 
     def _learn_rows(self, X: Any, Y: Any, w: Any, verbose: bool) -> None:
         """Learn from the rows of a table in order, with the columns of another one as targets."""

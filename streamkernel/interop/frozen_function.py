@@ -17,6 +17,7 @@ from streamkernel import losses
 from streamkernel.estimators import prediction_copy
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import learner_of, loss_of, names_learned_by, scales_of
+from streamkernel.estimators.multi_label import KernelMultiLabelClassifier
 from streamkernel.estimators.several_targets import SeveralTargetsModel
 from streamkernel.features import numeric_names
 from streamkernel.features.counter_rng import hash64
@@ -67,8 +68,10 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
         If a step, the learner or the kernel cannot be frozen, or the inputs are not known; says which.
     """
     *steps, last = _steps(model)
-    if not isinstance(last, KernelModel) or isinstance(last, SeveralTargetsModel):
-        raise ValueError(f"Expected a KernelClassifier or a KernelRegressor, got a {type(last).__name__}")
+    if not isinstance(last, KernelModel):
+        raise ValueError(
+            f"Expected a KernelClassifier, a KernelRegressor or one of several targets, got a {type(last).__name__}"
+        )
     affine.check(steps)
     copied = prediction_copy.prediction_copy(model)
     *steps, model = _steps(copied)
@@ -82,24 +85,27 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
         "version": 1,
         "features": [list(name) if isinstance(name, tuple) else name for name in names],
         "strings": _has_strings(names, known),
-        "columns": learner.columns,
-        "offset": float(learner.numbers["predicted_offset"]),
-        "linear": [],
+        "classes": learner.columns if not isinstance(model, SeveralTargetsModel) else 1,
         **_output(model),
     }
     parts, drawn = parts_of(learner, hashes, readers)
     about["parts"] = parts
     if isinstance(learner, SecondOrderLearner):
-        more, tensors = others(learner, hashes)
-        about |= more
-        arrays |= tensors
+        arrays |= others(learner, hashes)
     weights = _first_order(learner) if isinstance(learner, FirstOrderLearner) else coefficients(learner)
     about["terms"], terms = terms_of(learner, weights)
-    return FrozenFunction(about, {"constant": np.zeros(learner.columns)} | arrays | drawn | terms)
+    always = {"constant": np.zeros(learner.columns), "offset": _offsets(learner)}
+    return FrozenFunction(about, always | arrays | drawn | terms)
 
 
 def _steps(model: Any) -> list[Any]:
     return list(model.steps.values()) if isinstance(model, compose.Pipeline) else [model]
+
+
+def _offsets(learner: Any) -> F64:
+    """Return the offset of each target in predictions."""
+    numbers = learner.arrays.numbers if isinstance(learner, SecondOrderLearner) else learner.numbers
+    return np.atleast_1d(np.array(numbers["predicted_offset"], np.float64))
 
 
 def _first_order(learner: FirstOrderLearner) -> F64:
@@ -173,7 +179,12 @@ def _scaled(scales: Scales | None, hashes: U64) -> dict[str, Any]:
 
 
 def _output(model: Any) -> dict[str, Any]:
-    """Return the labels, and the function from scores to probabilities."""
+    """Return the labels or the targets, and the function from scores to probabilities."""
+    if isinstance(model, SeveralTargetsModel):
+        if not model.targets:
+            raise ValueError("Expected a model that has learned its targets, got an untrained one")
+        link = "each" if isinstance(model, KernelMultiLabelClassifier) else "identity"
+        return {"labels": [], "targets": list(model.targets), "link": link, "is_softmax": False}
     labels: Mapping[Any, int] | None = getattr(model, "labels", None)
     if labels is None:
         return {"labels": [], "link": "identity"}

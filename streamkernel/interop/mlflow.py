@@ -159,20 +159,32 @@ class PyfuncModel:
 
     def __init__(self, model: Any, function: str) -> None:
         last = [*model.steps.values()][-1] if isinstance(model, compose.Pipeline) else model
-        if not isinstance(last, (base.Classifier, base.Regressor)):
+        classifiers = base.Classifier, base.MultiLabelClassifier
+        if not isinstance(last, (*classifiers, base.Regressor, base.MultiTargetRegressor)):
             raise TypeError(f"Expected a classifier or a regressor, got a {type(last).__name__}")
         if function not in FUNCTIONS:
             raise ValueError(f"Expected pyfunc_predict_fn to be one of {', '.join(FUNCTIONS)}, got {function!r}")
-        if function == "predict_proba" and not isinstance(last, base.Classifier):
+        if function == "predict_proba" and not isinstance(last, classifiers):
             raise ValueError(f'Expected pyfunc_predict_fn="predict" for a {type(last).__name__}, got {function!r}')
         self.model, self.function = model, function
 
     def predict(self, X: pd.DataFrame, params: dict[str, Any] | None = None) -> Any:
-        """Return labels or numbers, an array of shape (rows,), or a data frame of probabilities."""
+        """Return labels or numbers, an array of shape (rows,), or a data frame of probabilities.
+
+        Of several targets it is a data frame with a column for each, and of labels the probabilities that they are
+        true.
+        """
         rows = X.to_dict("records")
         if self.function == "predict":
-            return np.array([self.model.predict_one(x) for x in rows])
-        return pd.DataFrame([self.model.predict_proba_one(x) for x in rows], index=X.index).rename(columns=str)
+            found = [self.model.predict_one(x) for x in rows]
+            return self._frame(found, X) if found and isinstance(found[0], dict) else np.array(found)
+        found = [self.model.predict_proba_one(x) for x in rows]
+        if found and isinstance(next(iter(found[0].values()), None), dict):
+            found = [{name: own[True] for name, own in one.items()} for one in found]
+        return self._frame(found, X)
+
+    def _frame(self, found: list[dict[Any, Any]], X: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame(found, index=X.index).rename(columns=str)
 
 
 def _mlflow(module: str) -> Any:

@@ -20,7 +20,7 @@ def to_numpy(model: Any, path: str | Path, features: Sequence[Hashable] | None =
 
     Parameters
     ----------
-    model : KernelClassifier or KernelRegressor or Pipeline
+    model : KernelClassifier, KernelRegressor, one of several targets, or Pipeline
         A model, which does not change. A pipeline may have River's ``StandardScaler``, ``MinMaxScaler`` or
         ``MaxAbsScaler`` in front of it.
     path : str or Path

@@ -28,25 +28,39 @@ class Predictor:
         if self.about["version"] != 1:
             raise ValueError(f"Expected a model of version 1, got {self.about['version']} - in {path}")
         self.features = [tuple(name) if isinstance(name, list) else name for name in self.about["features"]]
-        self.labels = self.about["labels"]
+        self.labels, self.targets = self.about["labels"], self.about.get("targets")
         self._columns = {int(one): i for i, one in enumerate(self.arrays.pop("hashes"))}
 
     def predict_one(self, x: Any) -> Any:
-        """Return the number or the label for a dictionary of numbers and strings; None and NaN are missing values."""
+        """Return the number or the label for a dictionary of numbers and strings, or a dictionary of them by target.
+
+        None and NaN are missing values.
+        """
         found = self.predict(self._row(x))[0]
+        if self.targets:
+            return dict(zip(self.targets, found.tolist(), strict=True))
         return found if self.labels else float(found)
 
-    def predict_proba_one(self, x: Any) -> dict[Any, float]:
-        """Return the probability of each label for a dictionary."""
-        return dict(zip(self.labels, self.predict_proba(self._row(x))[0].tolist(), strict=True))
+    def predict_proba_one(self, x: Any) -> dict[Any, Any]:
+        """Return the probability of each label for a dictionary, or of true and false by target."""
+        if self.about["link"] == "identity":
+            raise ValueError("Expected a model of labels, got one that predicts numbers")
+        found = self.predict_proba(self._row(x))[0].tolist()
+        if self.targets:
+            return {name: {False: 1.0 - up, True: up} for name, up in zip(self.targets, found, strict=True)}
+        return dict(zip(self.labels, found, strict=True))
 
     def predict(self, X: Any) -> Any:
-        """Return the numbers or labels of the rows of an array, shape (rows, features); NaN is a missing value."""
+        """Return the numbers or labels of the rows of an array, shape (rows, features), a column for each of several
+        targets; NaN is a missing value.
+        """
         found = self.predict_proba(X)
+        if self.targets:
+            return found > 0.5 if self.about["link"] == "each" else found
         return [self.labels[i] for i in found.argmax(axis=1)] if self.labels else found[:, 0]
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probabilities of the labels, shape (rows, labels), or the numbers, shape (rows, 1)."""
+        """Return the probabilities of the labels, shape (rows, labels), or the numbers, shape (rows, targets)."""
         X = np.asarray(X, np.float64)
         if X.ndim != 2 or X.shape[1] != len(self.features) or (np.abs(X) > LARGEST).any():
             raise ValueError(f"Expected rows of {len(self.features)} numbers of usable size, got shape {X.shape}")
@@ -101,6 +115,8 @@ def outputs(xp: Any, about: Any, a: Any, x: Any, forms: Any = None) -> Any:
     if about["link"] == "rest":
         each = 0.5 * (1.0 + xp.tanh(0.5 * f)) + 1e-300
         return each / each.sum(axis=1, keepdims=True)
+    if about["link"] == "each":
+        return 0.5 * (1.0 + xp.tanh(0.5 * f))
     return 0.0 * f + 1.0 if about["link"] == "one" else f
 
 
@@ -116,25 +132,25 @@ def scores(xp: Any, about: Any, a: Any, x: Any, forms: Any) -> Any:
         v = xp.where(abs(z) <= EDGE, z, far) / a["scale.divisor"] - a["scale.shift"]
     v = xp.where(missing, 0.0, v)
     f, others = features(xp, about, a, v, forms) + a["constant"], []
-    for k, share in enumerate(about["linear"]):
+    for k, share in enumerate(a.get("linear.share", ())):
         s = xp.minimum(xp.maximum((x - a["linear.centre"]) / a["linear.unit"], -1e9), 1e9)
         g = xp.where(missing, 0.0, s) @ a["linear.w"][k] + a["linear.constant"][k]
         others.append(xp.minimum(xp.maximum(g, -a["linear.reach"][k]), a["linear.reach"][k]))
-        f = f + share * others[-1]
+        f = f + others[-1] * share
     if "near.points" in a:
         others.append(neighbours(xp, about, a, v))
-        f = f + about["near"] * others[-1]
+        f = f + others[-1] * a["near.share"]
     if "span" in a:
         low, high = a["span"]
         for g in others:
             low, high = xp.minimum(g, low), xp.maximum(g, high)
         f = xp.minimum(xp.maximum(f, low), high)
-    return f + about["offset"]
+    return f + a["offset"]
 
 
 def neighbours(xp: Any, about: Any, a: Any, v: Any) -> Any:
     """Return the prediction of the nearest recent examples."""
-    points, y, squares = a["near.points"], a["near.answers"], 0.0
+    points, squares = a["near.points"], 0.0
     for column, own in zip(a["near.columns"], points, strict=True):
         value = xp.minimum(xp.maximum(xp.take(v, [column], axis=1), -1e9), 1e9).astype(np.float32)
         squares = squares + (own - value) * (own - value)
@@ -142,15 +158,20 @@ def neighbours(xp: Any, about: Any, a: Any, v: Any) -> Any:
     which = xp.argsort(squares, axis=1, kind="stable")[:, :k]
     distance = xp.sqrt(xp.maximum(xp.take_along_axis(squares, which, axis=1).astype(np.float64), 1e-12))
     share = xp.take(a["near.weights"], which) / distance
-    share, answers = share / share.sum(axis=1, keepdims=True), xp.take(y, which)
-    if not about["labels"]:
-        return 0.3 * (share * (answers - about["offset"])).sum(axis=1, keepdims=True)
-    classes = [xp.where(answers == c, share, 0.0).sum(axis=1, keepdims=True) for c in range(max(2, about["columns"]))]
-    logs = [0.3 * xp.log(k * one + 0.5) for one in classes]
-    if about["columns"] == 1:
-        return logs[1] - logs[0]
-    g = xp.concatenate(logs, axis=1) * (1.0 if about["is_softmax"] else 2.0)
-    return g - g.sum(axis=1, keepdims=True) / about["columns"]
+    share, found = share / share.sum(axis=1, keepdims=True), []
+    for y, offset in zip(a["near.answers"], a["offset"].tolist(), strict=True):
+        answers = xp.take(y, which)
+        if about["link"] == "identity":
+            found.append(0.3 * (share * (answers - offset)).sum(axis=1, keepdims=True))
+            continue
+        classes = range(max(2, about["classes"]))
+        logs = [0.3 * xp.log(k * xp.where(answers == c, share, 0.0).sum(axis=1, keepdims=True) + 0.5) for c in classes]
+        if about["classes"] == 1:
+            found.append(logs[1] - logs[0])
+            continue
+        g = xp.concatenate(logs, axis=1) * (1.0 if about["is_softmax"] else 2.0)
+        found.append(g - g.sum(axis=1, keepdims=True) / about["classes"])
+    return found[0] if len(found) == 1 else xp.concatenate(found, axis=1)
 
 
 def features(xp: Any, about: Any, a: Any, v: Any, forms: Any) -> Any:
@@ -203,4 +224,5 @@ if __name__ == "__main__":
     model = Predictor(sys.argv[1])
     for line in sys.stdin:
         x = json.loads(line)
-        print(json.dumps(model.predict_proba_one(x) if model.labels else model.predict_one(x)))
+        is_number = model.about["link"] == "identity"
+        print(json.dumps(model.predict_one(x) if is_number else model.predict_proba_one(x)))

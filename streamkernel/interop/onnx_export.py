@@ -28,15 +28,17 @@ def to_onnx(model: Any, features: Sequence[Hashable] | None = None) -> ModelProt
 
     It has one input, ``X``: float64 of shape (rows, features), where NaN is a missing value. The metadata have the
     names of its columns as ``features``, and the labels as ``classes``, both as JSON. A regressor has the output
-    ``variable``, shape (rows, 1); a classifier has ``label``, shape (rows,), strings or integers, and
-    ``probabilities``, shape (rows, classes).
+    ``variable``, shape (rows, targets); a classifier has ``label``, shape (rows,), strings or integers, and
+    ``probabilities``, shape (rows, classes). A classifier of several labels has ``label``, 0 or 1, and
+    ``probabilities`` that it is 1, both of shape (rows, labels). The names of several targets are in the metadata, as
+    ``targets``.
 
     Inputs are float64 because the model scales them itself: as float32 a time of 1.7·10⁹ s would be off by a minute.
     Random features are float32 as in the model itself.
 
     Parameters
     ----------
-    model : KernelClassifier or KernelRegressor or Pipeline
+    model : KernelClassifier, KernelRegressor, one of several targets, or Pipeline
         A model, which does not change. A pipeline may have River's ``StandardScaler``, ``MinMaxScaler`` or
         ``MaxAbsScaler`` in front of it.
     features : list of str or None, default None
@@ -81,7 +83,9 @@ def to_onnx(model: Any, features: Sequence[Hashable] | None = None) -> ModelProt
     graph, of_labels = Graph(), _labels(labels)
     found = outputs(graph, function.about, function.arrays, graph.input("X", "float64"), ALL)
     rows, double = "rows", TensorProto.DOUBLE
-    graph.nodes.append(helper.make_node("Identity", [found.name], ["probabilities" if labels else "variable"]))
+    targets, is_each = function.about.get("targets", [None]), function.about["link"] == "each"
+    name = "probabilities" if labels or is_each else "variable"
+    graph.nodes.append(helper.make_node("Identity", [found.name], [name]))
     if labels:
         kind = TensorProto.STRING if of_labels.dtype.kind in "OU" else TensorProto.INT64
         graph.nodes.append(helper.make_node("Identity", [graph.take(of_labels, graph.argmax(found)).name], ["label"]))
@@ -90,7 +94,10 @@ def to_onnx(model: Any, features: Sequence[Hashable] | None = None) -> ModelProt
             helper.make_tensor_value_info("probabilities", double, [rows, len(labels)]),
         ]
     else:
-        out = [helper.make_tensor_value_info("variable", double, [rows, 1])]
+        out = [helper.make_tensor_value_info(name, double, [rows, len(targets)])]
+        if is_each:
+            graph.nodes.append(helper.make_node("Cast", [(found > 0.5).name], ["label"], to=TensorProto.INT64))
+            out.insert(0, helper.make_tensor_value_info("label", TensorProto.INT64, [rows, len(targets)]))
     inputs = [helper.make_tensor_value_info("X", double, [rows, len(names)])]
     made = helper.make_model(
         helper.make_graph(graph.nodes, type(model).__name__, inputs, out, list(graph.constants.values())),
@@ -99,7 +106,8 @@ def to_onnx(model: Any, features: Sequence[Hashable] | None = None) -> ModelProt
         producer_name="streamkernel",
         producer_version=package_version("streamkernel"),
     )
-    helper.set_model_props(made, {"features": json.dumps(names), "classes": json.dumps(labels)})
+    about = {"features": names, "classes": labels} | ({"targets": targets} if targets != [None] else {})
+    helper.set_model_props(made, {name: json.dumps(value) for name, value in about.items()})
     checker.check_model(made, full_check=True)
     return made
 

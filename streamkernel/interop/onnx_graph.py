@@ -140,6 +140,9 @@ class Tensor:
     def __le__(self, other: Any) -> Tensor:
         return self.graph.add("LessOrEqual", self, other, dtype="bool")
 
+    def __gt__(self, other: Any) -> Tensor:
+        return self.graph.add("Greater", self, other, dtype="bool")
+
     def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
         """Return whether each entry is equal."""
         return self.graph.add("Equal", self, other, dtype="bool")

@@ -118,26 +118,24 @@ class FileCache(NullCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function for argument types, ``None`` if it has to be compiled."""
         target_context.refresh()
-        path = self._path(sig, target_context.codegen())
-        with suppress(OSError, EOFError, pickle.UnpicklingError, AttributeError, ImportError):  # of another release
-            if path is not None:
-                return CompileResult._rebuild(target_context, *pickle.loads(path.read_bytes()))
+        name = self._name(sig, target_context.codegen())
+        for found in folders():
+            with suppress(OSError, EOFError, pickle.UnpicklingError, AttributeError, ImportError):  # of another release
+                return CompileResult._rebuild(target_context, *pickle.loads((found / name).read_bytes()))
         _announce()
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Store a compiled function; if the disk is full or missing, the next process compiles it again."""
-        path = self._path(sig, data.codegen)
-        if path is None or data.library.has_dynamic_globals:
+        target = folder()
+        if target is None or data.library.has_dynamic_globals:
             return
-        with suppress(OSError), tempfile.TemporaryDirectory(dir=path.parent) as draft:
-            (Path(draft) / path.name).write_bytes(dumps(data._reduce()))
-            (Path(draft) / path.name).replace(path)
+        name = self._name(sig, data.codegen)
+        with suppress(OSError), tempfile.TemporaryDirectory(dir=target) as draft:
+            (Path(draft) / name).write_bytes(dumps(data._reduce()))
+            (Path(draft) / name).replace(target / name)
 
-    def _path(self, sig: Any, codegen: Any) -> Path | None:
-        found = folder()
-        if found is None:
-            return None
+    def _name(self, sig: Any, codegen: Any) -> str:
         made_from = (
             fingerprint(self._function),
             self._options,
@@ -148,34 +146,47 @@ class FileCache(NullCache):
             CALLS,
         )
         name = f"{self._function.__module__}.{self._function.__name__}"
-        return found / f"{name}-{hashlib.blake2b(repr(made_from).encode(), digest_size=16).hexdigest()}.numba"
+        return f"{name}-{hashlib.blake2b(repr(made_from).encode(), digest_size=16).hexdigest()}.numba"
+
+
+def folder() -> Path | None:
+    """Return the folder in which compiled code is stored, ``None`` if no folder is writable."""
+    found = folders()
+    return found[-1] if found and _is_writable(found[-1]) else None
 
 
 @cache
-def folder() -> Path | None:
-    """Return the folder for compiled code, ``None`` if no folder is writable.
+def folders() -> list[Path]:
+    """Return the folders in which compiled code is looked up; the last one alone may be writable.
 
-    It is ``NUMBA_CACHE_DIR`` if that is set, or else the first writable one of these: a folder beside the sources, the
-    user's cache folder, and a private folder of the user in the temporary folder.
+    They are ``NUMBA_CACHE_DIR`` if that is set, or else these up to the first writable one: a folder beside the
+    sources, the user's cache folder, and a private folder of the user in the temporary folder. Those that cannot be
+    written, such as an image's, are read.
     """
     if os.environ.get("NUMBA_CACHE_DIR"):
         candidates = [Path(os.environ["NUMBA_CACHE_DIR"]) / "streamkernel"]
     else:
         user = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache" if _has_home() else None)
         candidates = [PACKAGE / "__pycache__", *([Path(user) / "streamkernel"] if user else []), _temporary()]
+    found = []
     for candidate in candidates:
         with suppress(OSError):
             candidate.mkdir(mode=0o700, parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=candidate).close()
             if candidate == _temporary():
                 _check_own(candidate)
                 log.warning("compiled code is stored in %s; NUMBA_CACHE_DIR can name a better folder", candidate)
-            return candidate
-    log.warning(
-        "compiled code cannot be stored, so each process compiles for some seconds; "
-        "set NUMBA_CACHE_DIR to a writable folder that is not shared with other users"
-    )
-    return None
+            found.append(candidate)
+            if _is_writable(candidate):
+                break
+    return found
+
+
+@cache
+def _is_writable(path: Path) -> bool:
+    with suppress(OSError):
+        tempfile.TemporaryFile(dir=path).close()
+        return True
+    return False
 
 
 def _has_home() -> bool:
@@ -201,6 +212,11 @@ def _check_own(path: Path) -> None:
 @cache
 def _announce() -> None:
     """Announce compilation once per process, by a warning, because Python shows warnings without logging configured."""
+    if folder() is None:
+        log.warning(
+            "compiled code cannot be stored, so each process compiles for some seconds; "
+            "set NUMBA_CACHE_DIR to a writable folder that is not shared with other users"
+        )
     log.warning("compiling for this machine, once; this takes some seconds")
 
 

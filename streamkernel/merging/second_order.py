@@ -249,16 +249,16 @@ def _prior_left(f: SecondOrderLearner, before: int, g: int) -> float:
     if kept == 1.0:
         return 1.0
     last = f.examples
-    return float(_share_left(before, last, int(f.batch_size), kept, len(f.groups[g].factor)))
+    return float(_share_left(before, last, int(f.batch_size), kept, len(f.groups[g].factor), f.n_targets))
 
 
 @compiled
-def _share_left(first, last, batch, kept, n):  # type: ignore[no-untyped-def]
+def _share_left(first, last, batch, kept, n, targets):  # type: ignore[no-untyped-def]
     """Return ρ to the power of the examples that the steps from `first` to `last` have forgotten."""
     left, waiting = 1.0, 0
     for seen in range(first + 1, last + 1):
         waiting += 1
-        if waiting >= newton_step.compiled_due(seen, batch, kept) or seen == last:
+        if waiting >= newton_step.compiled_due(seen, batch, kept, targets) or seen == last:
             turn = newton_step.turn(n, waiting, kept)
             if newton_step.fades(seen, waiting, turn):
                 left *= kept**turn

@@ -16,7 +16,7 @@ from streamkernel.second_order import evaluation
 from streamkernel.second_order.arrangement import Arrangement
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.linear_state import NEIGHBOURS, PLACES, REMEMBERED, Linear
-from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, OWNER, MixtureState
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, OWNER, MixtureState, weights_by_column
 from streamkernel.second_order.neighbours import CAUTION, LEAST_SQUARE, UNSEEN
 
 
@@ -43,7 +43,7 @@ def derivatives(mixture: Arrangement, scales: ScalesState, row: Rows) -> F64:
     scale_rows(scales, row, scaled.values)
     found = _of_groups(mixture, function, scaled)
     if min(function.linear.counts[REMEMBERED], len(function.linear.weights)):
-        found += function.weights[-1] * _of_neighbours(function, scaled)
+        found += weights_by_column(function)[-1][:, None] * _of_neighbours(function, scaled)
     if is_scaled:
         found *= slopes_of(scales, moments_of(scales, row.hashes), row.values)
     found[:, row.readers == 0] = 0.0
@@ -59,11 +59,11 @@ def _of_groups(mixture: Arrangement, function: MixtureState, row: Rows) -> F64:
     z = np.zeros(int((layout[:, FIRST] + layout[:, COUNT]).max()), np.float32)
     own = embed_rows(function, mixture.directions, row, int(numbers["blocks"]))[0]
     z[: len(own)] = own[: len(z)]
-    coefficients = np.zeros((columns, len(z)))
+    coefficients, weights = np.zeros((columns, len(z))), weights_by_column(function)[:, :, None]
     for g, (first, n, before) in enumerate(layout[:, [FIRST, COUNT, BEFORE]].tolist()):
         here = slice(columns * before, columns * (before + n))
-        mixed = function.weights[g] * function.newton[here] + function.weights[groups + g] * function.steady[here]
-        coefficients[:, first : first + n] += mixed.reshape(columns, n)
+        newton, steady = function.newton[here].reshape(columns, n), function.steady[here].reshape(columns, n)
+        coefficients[:, first : first + n] += weights[g] * newton + weights[groups + g] * steady
     kernel = mixture.directions.kernel
     own_slopes = slopes(kernel, size, z, coefficients)
     along = directions_along(kernel, size, row.hashes, len(z) // 2)
@@ -100,19 +100,26 @@ def _of_neighbours(function: MixtureState, row: Rows) -> F64:
     ways = linear.points[:, :known].T - point
     squares = np.maximum(np.square(ways).sum(axis=1), LEAST_SQUARE)
     nearest = np.argsort(squares, kind="stable")[:NEIGHBOURS]
-    inverse, ways, answers = linear.weights[nearest] * squares[nearest] ** -0.5, ways[nearest], linear.answers[nearest]
+    inverse, ways = linear.weights[nearest] * squares[nearest] ** -0.5, ways[nearest]
+    answers = linear.answers.reshape(len(function.numbers), -1)[:, nearest]
     shares, slopes_of_inverse = inverse / inverse.sum(), ways * (inverse / squares[nearest])[:, None]
     by_point = (slopes_of_inverse - shares[:, None] * slopes_of_inverse.sum(axis=0)) / inverse.sum()
-    columns = len(function.level)
     if numbers["intercept"] == MEAN:
-        gradient = answers[None] @ by_point
+        gradient = answers @ by_point
     else:
-        is_of = answers == np.arange(max(columns, 2))[:, None]
-        k = len(nearest)
-        gradient = k * (is_of @ by_point) / (k * (is_of @ shares) + UNSEEN)[:, None]
-        own = 1.0 if columns == 1 or numbers["loss"] == SOFTMAX else 2.0
-        gradient = gradient[1:] - gradient[0] if columns == 1 else own * (gradient - gradient.mean(axis=0))
+        columns = len(function.level) // len(answers)
+        spread = 1.0 if numbers["loss"] == SOFTMAX else 2.0
+        gradient = np.concatenate([_of_classes(own, columns, spread, shares, by_point) for own in answers])
     return np.where(counts, CAUTION * gradient[:, np.where(counts, places, 0)], 0.0)
+
+
+def _of_classes(answers: F64, columns: int, spread: float, shares: F64, by_point: F64) -> F64:
+    """Return the derivatives of the scores of a target's classes by the point, shape (columns, entries)."""
+    is_of = answers == np.arange(max(columns, 2))[:, None]
+    k = len(answers)
+    gradient = k * (is_of @ by_point) / (k * (is_of @ shares) + UNSEEN)[:, None]
+    found = gradient[1:] - gradient[0] if columns == 1 else spread * (gradient - gradient.mean(axis=0))
+    return np.asarray(found, np.float64)
 
 
 def _of_linear(function: MixtureState, scales: ScalesState, row: Rows) -> F64:
@@ -124,8 +131,9 @@ def _of_linear(function: MixtureState, scales: ScalesState, row: Rows) -> F64:
     w = linear.w[:, :, places]
     raw = linear.w[:, :, 0] + w @ ((row.values - centre) * per_value)
     base = 2 * len(function.layout) + 1
-    said = np.empty((1, len(function.weights) - base, raw.shape[1]))
+    mixture_weights = weights_by_column(function)
+    said = np.empty((1, len(mixture_weights) - base, raw.shape[1]))
     evaluation.scores_of_others(function, scales, row, row, said)
     is_within = np.abs(said[0, : len(raw)]) >= (1.0 - 1e-9) * np.abs(raw)
-    weights = function.weights[base : base + len(raw), None] * is_within
+    weights = mixture_weights[base : base + len(raw)] * is_within
     return np.asarray((weights[:, :, None] * w * per_value).sum(axis=0))

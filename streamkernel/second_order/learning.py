@@ -255,7 +255,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
         observe_row(scales, rows, i)
         if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
             use_moments(scales)
-    if numbers.buffered >= newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting):
+    if numbers.buffered >= newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting, several):
         return DUE
     return DONE
 
@@ -271,7 +271,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
     numbers = state.numbers[0]
     if options.is_alone:
         seen = numbers.examples + 1
-        due = newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting)
+        due = newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting, len(state.numbers))
         if numbers.buffered + 1 >= due or schedule.compiled_is_due(seen - numbers.restarted):
             return DUE, first
     room = learning_room(state, kernel, rows, options)

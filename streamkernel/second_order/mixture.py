@@ -189,7 +189,7 @@ class SecondOrderLearner(StoredMixture):
             return
         numbers = self.numbers
         batch, seen = int(numbers["buffered"]), int(numbers["examples"])
-        due = newton_step.due(seen, self.batch_size, self._forgetting)
+        due = newton_step.due(seen, self.batch_size, self._forgetting, self.n_targets)
         is_due, is_spread = batch >= max(due, 1), self._live.groups.is_spread
         if is_due or not is_spread:
             self._complete()

@@ -207,3 +207,9 @@ def outputs_of(numbers, layout, blocks):  # type: ignore[no-untyped-def]
     for g in range(len(layout)):
         most = max(most, layout[g, FIRST] + layout[g, COUNT])
     return most
+
+
+def weights_by_column(state: MixtureState) -> F64:
+    """Return v of all functions for each column of f, shape (functions, columns); the columns of a target have one."""
+    targets = len(state.numbers)
+    return np.repeat(state.weights.reshape(targets, -1).T, len(state.level) // targets, axis=1)

@@ -31,6 +31,9 @@ LONGEST_BATCH = 64
 GROWING = 256
 """Number of examples after which Newton steps take eight more each."""
 
+SEVERAL = 4
+"""Newton steps take eight examples at least for each target, up to so many targets: each adds a solution to a step."""
+
 SETTLING = 256
 """Number of examples that a new group learns before it is mixed: with fewer examples than outputs, it overfits."""
 
@@ -184,12 +187,21 @@ def fades(seen, batch, every):  # type: ignore[no-untyped-def]
     return seen == batch or seen // every > (seen - batch) // every
 
 
-def due(seen: int, batch: int, kept: float) -> int:
-    """Return the number of examples of a Newton step: B, or if B is 1 a number that grows with the model's examples."""
+def due(seen: int, batch: int, kept: float, targets: int) -> int:
+    """Return the number of examples of a Newton step: B, or if B is 1 a number that grows with the model's examples.
+
+    Examples
+    --------
+    >>> [due(seen, 1, 1.0, targets=1) for seen in (1, 1000, 100_000)]
+    [8, 24, 64]
+    >>> [due(seen, 1, 1.0, targets=8) for seen in (1, 1000, 100_000)]
+    [32, 32, 64]
+    """
     if batch > 1:
         return batch
     memory = 0.1 / max(1.0 - kept, 0.1 / LONGEST_BATCH)
-    return max(min(seen // GROWING * EIGHT, LONGEST_BATCH, int(memory)) // EIGHT, 1) * EIGHT
+    eights = max(seen // GROWING, min(targets, SEVERAL))
+    return max(min(eights * EIGHT, LONGEST_BATCH, int(memory)) // EIGHT, 1) * EIGHT
 
 
 compiled_due: Any = inlined(due)

@@ -154,29 +154,37 @@ def _reflections(factor, columns, j, after, room):  # type: ignore[no-untyped-de
 @unit(types.void(_MATRIX, types.float64[::1]))
 def solve(factor, x):  # type: ignore[no-untyped-def]
     """Set x to (RᵀR)⁻¹x."""
-    solve_forward(factor, x, 0, len(factor))
-    solve_backward(factor, x, 0, len(factor))
+    columns = x.reshape((1, len(x)))
+    solve_forward(factor, columns, 0, len(factor))
+    solve_backward(factor, columns, 0, len(factor))
 
 
 @inlined
 def solve_forward(factor, x, first, last):  # type: ignore[no-untyped-def]
-    """Continue the computation of R⁻ᵀx, by the rows of R from `first`, a multiple of eight, to `last`, ascending."""
+    """Continue the computation of R⁻ᵀx for each row x of an array, by the rows of R from `first`, a multiple of eight,
+    to `last`, ascending.
+    """
     n = len(factor)
     for j in range(first, last, EIGHT):
         after = min(j + EIGHT, n)
-        for i in range(j, after):
-            for k in range(j, i):
-                x[i] -= factor[k, i] * x[k]
-            x[i] /= factor[i, i]
-        if after < n:
-            _take_eight(x[after:], factor, j, after, x[j:after])
+        for c in range(len(x)):  # while eight rows of R are in the cache
+            own = x[c]
+            for i in range(j, after):
+                for k in range(j, i):
+                    own[i] -= factor[k, i] * own[k]
+                own[i] /= factor[i, i]
+            if after < n:
+                _take_eight(own[after:], factor, j, after, own[j:after])
 
 
 @inlined
 def solve_backward(factor, x, first, last):  # type: ignore[no-untyped-def]
-    """Continue the computation of R⁻¹x, by the rows of R from `first` to `last`, descending."""
+    """Continue the computation of R⁻¹x for each row x of an array, by the rows of R from `first` to `last`,
+    descending.
+    """
     for i in range(last - 1, first - 1, -1):
-        x[i] = (x[i] - vectors.dot(factor[i, i + 1 :], x[i + 1 :])) / factor[i, i]
+        for c in range(len(x)):  # independent of each other: one does not wait for the division of another
+            x[c, i] = (x[c, i] - vectors.dot(factor[i, i + 1 :], x[c, i + 1 :])) / factor[i, i]
 
 
 @inlined

@@ -107,7 +107,8 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
         if is_counted and is_all:
             continue
         if not is_all and not is_counted:
-            due = newton_step.compiled_due(numbers.examples, numbers.batch_size, numbers.forgetting)
+            targets = len(state.numbers)
+            due = newton_step.compiled_due(numbers.examples, numbers.batch_size, numbers.forgetting, targets)
             goal, done = done * numbers.buffered / max(due - 1, 1), 0.0
         for g in range(len(layout)):
             n, (kept, own, more), rows = layout[g, COUNT], _fading(state, g), int(state.sampled[g, TAKEN])
@@ -134,16 +135,13 @@ def _work(group, rows, phase, first, kept, back, room):  # type: ignore[no-untyp
         square_root.fade(group.factor, kept, back, first, last)
     elif phase == FORWARD:
         square_root.reflect_columns(group.factor, group.panels, rows, first, last, room)
-        for c in range(len(group.change)):
-            square_root.solve_forward(group.factor, group.change[c], first, last)
+        square_root.solve_forward(group.factor, group.change, first, last)
     else:
         n = len(group.factor)
         if phase == BACKWARD:
-            for c in range(len(group.change)):
-                square_root.solve_backward(group.factor, group.change[c], n - last, n - first)
+            square_root.solve_backward(group.factor, group.change, n - last, n - first)
         else:
-            for c in range(SKETCHES):
-                square_root.solve_backward(group.factor, group.sketch[c], n - last, n - first)
+            square_root.solve_backward(group.factor, group.sketch, n - last, n - first)
 
 
 @compiled

@@ -51,6 +51,9 @@ PROBLEMS = {
     "delayed_labels: expected none on a cluster, where each record needs its label, got a table": (
         "[sink]", '[delayed_labels]\nkey = "id"\n[sink]'
     ),
+    "challengers: expected none on a cluster, which merges one model, got 1": (
+        "[sink]", '[[challengers]]\nname = "other"\nmodel = "KernelClassifier"\n[sink]'
+    ),
     "baseline: expected none on a cluster, where it would have to be merged, got one": (
         "[sink]", '[baseline]\ntype = "LogisticRegression"\n[sink]'
     ),

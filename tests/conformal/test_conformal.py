@@ -13,7 +13,15 @@ from river import base, compose, datasets, linear_model, preprocessing
 from river.datasets import synth
 
 import streamkernel
-from streamkernel import ConformalClassifier, ConformalRegressor, InputError, KernelClassifier, KernelRegressor
+from streamkernel import (
+    ConformalClassifier,
+    ConformalRegressor,
+    InputError,
+    KernelClassifier,
+    KernelMultiLabelClassifier,
+    KernelMultiTargetRegressor,
+    KernelRegressor,
+)
 from streamkernel.conformal.adaptive_level import AdaptiveLevel
 from streamkernel.conformal.rolling_scores import RollingScores
 
@@ -221,3 +229,17 @@ def test_copies_continue_unchanged(name: str, way: str, tmp_path: Path) -> None:
         assert ours == theirs
         for m in (model, twin):
             m.learn_one(x, y)
+
+
+@pytest.mark.parametrize(
+    ("make", "model", "got"),
+    [
+        (ConformalRegressor, KernelClassifier(max_features=64), "regressor of one target as model, got a KernelClassi"),
+        (ConformalRegressor, KernelMultiTargetRegressor(max_features=64), "got a KernelMultiTargetRegressor"),
+        (ConformalRegressor, KernelRegressor, "got the class KernelRegressor"),
+        (ConformalClassifier, KernelMultiLabelClassifier(max_features=64), "classifier of one target as model"),
+    ],
+)
+def test_models_of_another_kind_are_refused(make, model, got):
+    with pytest.raises(ValueError, match=got):
+        make(model)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import registries
 import yaml
 from compose_spec import PyCompose
 
@@ -90,7 +91,7 @@ def test_the_compose_file_names_existing_files_and_only_loopback() -> None:
     compose = yaml.safe_load((FOLDER / "compose.yaml").read_text())
     PyCompose.from_yaml((FOLDER / "compose.yaml").read_text()).validate()
     services = compose["services"]
-    assert services.keys() == {"kafka", "topics", "events", "streamkernel", "prometheus", "grafana"}
+    assert services.keys() == {"kafka", "topics", "registry", "events", "streamkernel", "prometheus", "grafana"}
     for service in services.values():
         assert ("image" in service) != ("build" in service)
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
@@ -100,7 +101,7 @@ def test_the_compose_file_names_existing_files_and_only_loopback() -> None:
             assert (FOLDER / source).exists() if source.startswith(".") else source in compose["volumes"]
     build = services["streamkernel"]["build"]
     assert (FOLDER / build["context"] / build["dockerfile"]).exists()
-    assert "\nUSER streamkernel\n" in (FOLDER / "Containerfile").read_text()
+    assert "\nUSER streamkernel\n" in (FOLDER.parent / "deploy" / "Containerfile").read_text()
 
 
 def test_the_configuration_in_it_is_valid() -> None:
@@ -108,6 +109,9 @@ def test_the_configuration_in_it_is_valid() -> None:
     compose = (FOLDER / "compose.yaml").read_text()
     assert config.kafka is not None
     assert config.kafka.servers in compose
+    assert config.schema_registry is not None
+    assert config.schema_registry.url.removeprefix("http://registry:8080") in compose  # the page it names
+    assert f"apicurio-registry:{registries.VERSION}" in compose  # the release that the tests run
     assert f"127.0.0.1:{config.http.port}:{config.http.port}" in compose
     topics = [*(config.source.topics or ()), config.sink.predictions_topic, config.sink.dead_letters_topic]
     assert f"for topic in {' '.join(map(str, topics))};" in compose

@@ -23,6 +23,7 @@ from connectors import DeadLetters, Event, FileSink
 from streamkernel import KernelClassifier
 from streamkernel.cli import app
 from streamkernel.engine import Engine
+from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.http import serve
 from streamkernel.engine.telemetry.status import status_of
@@ -68,7 +69,9 @@ class Slow:
 def address() -> Iterator[str]:
     source, model = Slow(), KernelClassifier(max_features=64)
     baseline = linear_model.LogisticRegression()
-    engine = Engine(model, source, label="y", metric=metrics.Accuracy(), baseline=baseline, coverage=0.9)
+    other = Candidate("other", {}, lambda: KernelClassifier(max_features=64, learner="dsg"))
+    both: dict[str, Any] = {"candidates": [Candidate("model", {}, lambda: model), other], "baseline": baseline}
+    engine = Engine(model, source, label="y", metric=metrics.Accuracy(), coverage=0.9, **both)
     port = serve(engine, "127.0.0.1", 0)
     thread = threading.Thread(target=engine.run)
     thread.start()
@@ -121,6 +124,8 @@ def test_charts_and_numbers_update(page: webdriver.Chrome) -> None:
     assert page.find_element(By.ID, "state").text == "running"
     assert number(page, "lag") == 7
     assert "KernelClassifier" in page.find_element(By.ID, "model").text
+    rows = [row.text.split() for row in page.find_elements(By.CSS_SELECTOR, "#compared tbody tr")]
+    assert [row[:2] for row in rows] == [["model", "champion"], ["other", "challenger"]]
 
 
 @pytest.mark.browser

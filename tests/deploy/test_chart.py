@@ -33,6 +33,9 @@ VALUES: tuple[tuple[str, ...], ...] = (
     ("volumes[0].name=ca", "volumes[0].secret.secretName=ca",
      "volumeMounts[0].name=ca", "volumeMounts[0].mountPath=/etc/ca"),
     ("nodeSelector.disk=ssd", "tolerations[0].key=learners", "tolerations[0].operator=Exists"),
+    ("serve.enabled=true", "state.accessMode=ReadWriteOnce", "secret=secrets", "podLabels.team=fraud"),
+    ("serve.enabled=true", "serve.volume.nfs.server=files", "serve.volume.nfs.path=/copy", "serve.workers=4",
+     "serve.autoscaling.enabled=true", "serve.autoscaling.requestsPerSecond=500"),
 )  # fmt: skip
 MONITORING = (
     (),
@@ -62,7 +65,9 @@ def kind(objects: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("monitoring", MONITORING, ids=("plain", "monitor", "all"))
-@pytest.mark.parametrize("values", VALUES, ids=("default", "three", "tag", "labels", "volumes", "placed"))
+@pytest.mark.parametrize(
+    "values", VALUES, ids=("default", "three", "tag", "labels", "volumes", "placed", "serve", "scaled")
+)
 def test_objects_are_valid_for_old_and_new_kubernetes(values: tuple[str, ...], monitoring: tuple[str, ...]) -> None:
     kubernetes_validate = importlib.import_module("kubernetes_validate")  # `make chart` installs it
     objects = template(values + monitoring)
@@ -100,6 +105,8 @@ def test_the_configuration_of_the_default_values_is_one_that_runs(tmp_path: Path
         (("replica=2",), "replica"),
         (("state.size=2",), "size"),
         (("state.accessMode=ReadWriteMany",), "accessMode"),
+        (("serve.enabled=true",), "serve: expected state.accessMode = ReadWriteOnce, or a serve.volume"),
+        (("serve.workers=0",), "workers"),
     ],
 )
 def test_wrong_values_are_refused_by_name(values: tuple[str, ...], message: str) -> None:
@@ -115,7 +122,7 @@ def test_wrong_values_are_refused_by_name(values: tuple[str, ...], message: str)
 
 
 def test_the_pod_runs_as_the_user_of_the_image_and_writes_to_its_volume_alone() -> None:
-    containerfile = (TOP / "dashboards" / "Containerfile").read_text()
+    containerfile = (TOP / "deploy" / "Containerfile").read_text()
     objects = template()
     pod = kind(objects, "StatefulSet")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -137,6 +144,30 @@ def test_services_and_monitors_select_the_pods() -> None:
     assert kind(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"].items() <= pod
     wanted = kind(objects, "ServiceMonitor")["spec"]["selector"]["matchLabels"].items()
     assert [wanted <= one["metadata"]["labels"].items() for one in services] == [False, True]
+
+
+def test_pods_that_serve_are_selected_by_their_own_service_and_scaler() -> None:
+    objects = template(("serviceMonitor.enabled=true", *VALUES[-1]))
+    (deployment,) = (one for one in objects if one["kind"] == "Deployment")
+    assert "replicas" not in deployment["spec"]
+    pod = deployment["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    assert container["args"] == [
+        "serve", "streamkernel=/var/lib/streamkernel/state", "--host=0.0.0.0", "--port=9465", "--workers=4",
+    ]  # fmt: skip
+    assert {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")} == {"/tmp"}
+    user = pod["spec"]["securityContext"]["runAsUser"]
+    assert user == kind(objects, "StatefulSet")["spec"]["template"]["spec"]["securityContext"]["runAsUser"]
+    labels = pod["metadata"]["labels"].items()
+    services = {one["metadata"]["name"]: one for one in objects if one["kind"] == "Service"}
+    selected = [name for name, one in services.items() if one["spec"]["selector"].items() <= labels]
+    assert selected == ["streamkernel-serve"]
+    monitors = [one for one in objects if one["kind"] == "ServiceMonitor"]
+    wanted = [one["spec"]["selector"]["matchLabels"].items() for one in monitors]
+    assert sum(one <= services["streamkernel-serve"]["metadata"]["labels"].items() for one in wanted) == 1
+    scaler = kind(objects, "HorizontalPodAutoscaler")["spec"]
+    assert scaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    assert [metric["type"] for metric in scaler["metrics"]] == ["Resource", "Pods"]
 
 
 def test_rules_and_dashboards_are_those_of_the_repository() -> None:

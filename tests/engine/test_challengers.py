@@ -6,23 +6,36 @@ import json
 import random
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from river import base, compose, linear_model, metrics, preprocessing
+from river import base, compose, linear_model, metrics, multiclass, preprocessing
 from states import state_in
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from connectors import DeadLetters, FileSink, FileSource
-from streamkernel import KernelClassifier, KernelMultiTargetRegressor, KernelRegressor, LastTarget, tensor_file
+from streamkernel import (
+    KernelClassifier,
+    KernelMultiTargetRegressor,
+    KernelRegressor,
+    LastTarget,
+    load,
+    save,
+    tensor_file,
+)
 from streamkernel.cli import app
 from streamkernel.engine import Engine
+from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.challengers.promotion import PromotionError, promote, rollback
 from streamkernel.engine.challengers.roles import Candidate
+from streamkernel.engine.checkpoint.packing import unpack
 from streamkernel.engine.checkpoint.state_directory import StateDirectoryError, checkpoints, read_newest
+from streamkernel.engine.config.config import ConfigError, load_config
+from streamkernel.engine.config.start_checks import check_state
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.telemetry.challengers import checkpoint_table
 from streamkernel.engine.telemetry.description import checkpoint_rows
@@ -215,6 +228,26 @@ def test_promote_and_rollback_leave_each_model_as_if_it_had_been_alone(tmp_path:
     assert rows["champion model"].endswith(f"{seen['outcomes']['learned']:,} events")
 
 
+def test_a_promotion_leaves_the_baseline_and_the_coverage_of_the_run(tmp_path: Path) -> None:
+    found = candidates(*KINDS["late class"])
+
+    def run(folder: str, stop: Callable[[], bool]) -> dict[str, Any]:
+        model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+        numbers = multiclass.OneVsRestClassifier(compose.Select("a", "b") | model)
+        engine(tmp_path / folder, "late class", found, baseline=numbers, coverage=0.9).run(stop)
+        return read_newest(tmp_path / folder / "state") or {}
+
+    run("run", stop_after(400))
+    waiting = len(unpack((read_newest(tmp_path / "run" / "state") or {})["labels"]["waiting"]))
+    promote(tmp_path / "run" / "state", "other")
+    promoted, whole = run("run", lambda: False), run("whole", lambda: False)
+    assert promoted["baseline_metric"].get() == whole["baseline_metric"].get()
+    assert promoted["quality"]["baseline_recent"] == whole["quality"]["baseline_recent"]
+    assert promoted["outcomes"] == whole["outcomes"]
+    judged = [saved["coverage"]["judged"] for saved in (promoted, whole)]
+    assert 0 < judged[1] - judged[0] <= waiting
+
+
 def test_models_that_a_configuration_no_longer_has_are_dropped_and_new_ones_begin(tmp_path: Path) -> None:
     first, second = KINDS["class"]
     one, two, three, four = candidates(first, second, lambda: KernelClassifier(**SMALL), lambda: scaled(first()))
@@ -264,6 +297,49 @@ def test_the_champion_of_a_state_has_to_be_in_the_configuration(tmp_path: Path) 
     assert run.snapshot.challengers.champion == "model"
     assert run.snapshot.challengers.models[0].judged == run.outcomes["learned"]
     assert '"former" is the champion' in rollback(directory)
+
+
+def test_a_challenger_begins_from_a_saved_model_and_needs_it_once(tmp_path: Path) -> None:
+    second = KINDS["class"][1]
+    engine(tmp_path / "before", "class", candidates(second)).run()
+    expected = load(tmp_path / "before" / "state")
+    save(expected, tmp_path / "saved.safetensors")
+    path = tmp_path / "run.toml"
+    path.write_text("""
+        label = "y"
+        ignore = ["id"]
+        source.path = "events.jsonl"
+        state.directory = "state"
+        model = { type = "KernelClassifier", learner = "dsg", max_features = 64 }
+        [[challengers]]
+        name = "file"
+        from = "saved.safetensors"
+        [[challengers]]
+        name = "state"
+        from = "before/state"
+    """)
+    run, metric = engine_of(load_config(path)), metrics.Accuracy()
+    run.run(stop_after(100))
+    learned = run.outcomes["learned"]
+    for record in [record for record in records("class") if not isinstance(record["a"], str)][:learned]:
+        x, y = {name: value for name, value in record.items() if name not in ("id", "y")}, record["y"]
+        metric.update(y, expected.predict_one(x))
+        expected.learn_one(x, y)
+    file, state = run.snapshot.challengers.models
+    assert file.judged == learned > 90
+    assert file.scores.ours == state.scores.ours == metric.get()
+    (tmp_path / "saved.safetensors").unlink()
+    config = load_config(path)
+    config.check()
+    promote(tmp_path / "state", "file")
+    assert check_state(config) == ""
+    run = engine_of(config)
+    assert run.snapshot.challengers.champion == "file"
+    assert run.model.predict_one({"a": 0.3, "b": -1.0}) == expected.predict_one({"a": 0.3, "b": -1.0})
+    run.close()
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(ConfigError, match=r"challengers\[0\].from: expected a model file, found none"):
+        config.check()
 
 
 class Vandal(base.Classifier):

@@ -10,10 +10,13 @@ from cases import max_examples
 from hypothesis import given
 from hypothesis import strategies as st
 from river import linear_model, metrics
+from structlog.testing import capture_logs
 
 from connectors import CommitRefusedError, Event, TopicMissingError, UnavailableError
 from streamkernel import ModelFileError
 from streamkernel.engine import Engine
+from streamkernel.engine.challengers.promotion import PromotionError, promote
+from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.commit_recovery import recover_newest
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, checkpoints, read_newest
 
@@ -111,7 +114,7 @@ class Commits:
         pass
 
 
-def engine(folder, cluster, faults, piece=3):
+def engine(folder, cluster, faults, piece=3, **options):
     commits = Commits(cluster, faults)
     made = Engine(
         linear_model.LinearRegression(),
@@ -122,6 +125,7 @@ def engine(folder, cluster, faults, piece=3):
         state=StateDirectory(folder),
         transactions=commits,
         checkpoint_seconds=0.0,
+        **options,
     )
     return made
 
@@ -298,6 +302,31 @@ def read_newest_but(folder):
     copy.mkdir()
     shutil.copy(checkpoints(folder)[0], copy)
     return read_newest(copy)
+
+
+def test_a_promotion_between_two_transactions_loses_and_repeats_nothing(tmp_path):
+    """Kafka has the checkpoint before the promotion, and the run continues from the one after it."""
+    cluster = Cluster()
+    both = [Candidate(name, {}, linear_model.LinearRegression) for name in ("model", "other")]
+    made, seen = engine(tmp_path, cluster, [], candidates=both), []
+    made.run(stopping=lambda: len(seen) > 20 or seen.append(1))
+    number = cluster.number
+    promote(tmp_path, "other")
+    with capture_logs() as logs:
+        engine(tmp_path, cluster, ["crash before"], candidates=both).parts.checkpointer.recover(lambda: False)
+    assert not [log for log in logs if log["log_level"] == "warning"]
+    engine(tmp_path, cluster, ["refused", "no answer"], candidates=both).run()
+    assert cluster.seen == list(range(1, N + 1))
+    saved = read_newest(tmp_path)
+    assert cluster.number == saved["checkpoint"] > number + 1
+    assert saved["challengers"]["champion"] == "other"
+    assert "exchanged_after" not in saved
+    calm = run(tmp_path / "calm", Cluster(), [])
+    assert saved["model"].weights == saved["challengers"]["models"][0]["model"].weights == calm["model"].weights
+    newest = checkpoints(tmp_path)[-1]
+    newest.write_bytes(newest.read_bytes()[:-7])
+    with pytest.raises(PromotionError, match="the newest checkpoint is damaged"):
+        promote(tmp_path, "model")
 
 
 def test_an_older_copy_of_a_directory_is_rejected(tmp_path):

@@ -204,6 +204,7 @@ def test_a_link_is_not_followed(states: Path, tmp_path: Path) -> None:
     assert follower.problem
 
 
+@pytest.mark.slow
 def test_two_models_with_tls_a_certificate_that_is_replaced_and_a_killed_parent(states: Path, tmp_path: Path) -> None:
     certificate, key = tmp_path / "server.pem", tmp_path / "key.pem"
     write_certificate(certificate, key)

@@ -88,6 +88,11 @@ def test_a_run_learns_and_predicts_all_labels(tmp_path: Path, label: str, kind: 
     found = lines(tmp_path / "predictions.jsonl")
     assert [line["prediction"] for line in found] == predicted
     assert [line["label"] for line in found] == ys
+    if ys is LABELS:  # the first label is predicted before any probability is known
+        p = [{name: line["probabilities"][name]["true"] for name in ys[0]} for line in found[1:]]
+        assert [{name: up > 0.5 for name, up in one.items()} for one in p] == predicted[1:]
+    else:
+        assert "probabilities" not in found[-1]
     rows = dict(checkpoint_rows(state))
     assert rows["targets"] == ", ".join(ys[0])
     assert {"of " + name for name in each} < {*rows}

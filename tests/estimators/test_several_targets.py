@@ -21,7 +21,6 @@ from streamkernel import (
     load,
     upkeep,
 )
-from streamkernel.interop import to_numpy
 
 SMALL = {"max_features": 64}
 
@@ -205,6 +204,31 @@ def test_what_cannot_be_learned_from_leaves_a_new_model_without_targets():
         model.learn_one({"x0": 1.0}, 1.0)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_explanations_are_those_of_each_target(kind):
+    """By differences of the predictions from the mean and in the direction of each field."""
+    model, x, step = learned(kind, 500), XS[501], 1e-2
+    gradients, sampled = model.explain_one(x), model.explain_one(x, method="sampling")
+    means = np.mean([list(row.values()) for row in XS[:500]], axis=0)
+    differences = [(model._score(x | {k: x[k] + step}) - model._score(x | {k: x[k] - step})) for k in x]
+    expected = np.array(differences).T / (2.0 * step) * (np.array([*x.values()]) - means)
+    found = np.array([list(own.values()) for own in gradients.values()])
+    assert (np.abs(found - expected) < 0.02 * np.abs(expected).max(axis=1, keepdims=True)).all()
+    totals = model._score(x) - model._score(dict(zip(x, means.tolist(), strict=True)))
+    assert [sum(own.values()) for own in sampled.values()] == pytest.approx(totals, rel=1e-3)
+    assert set(model.feature_importances_) == set(x)
+    assert KINDS[kind][0]().explain_one(x) == {}
+
+
+def test_one_target_is_explained_as_by_the_regressor():
+    several, one = KernelMultiTargetRegressor(**SMALL), KernelRegressor(**SMALL)
+    for x, y in zip(XS[:300], NUMBERS, strict=False):
+        several.learn_one(x, {"b": y["b"]})
+        one.learn_one(x, y["b"])
+    for method in ("gradient", "sampling"):
+        assert several.explain_one(XS[300], method=method) == {"b": one.explain_one(XS[300], method=method)}
+
+
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
@@ -221,11 +245,9 @@ def test_what_does_not_go_with_several_targets_is_refused_by_its_name(make, opti
         make(**options)
 
 
-def test_what_is_made_for_one_target_is_refused(tmp_path):
+def test_what_is_made_for_one_target_is_refused():
     model, other = learned("numbers", 300), learned("numbers", 300)
     with pytest.raises(MergeError, match="of one target to merge, got a KernelMultiTargetRegressor"):
         model.merge(other)
     with pytest.raises(ValueError, match="a model of one target"):
         model.run_task(upkeep.Pruning(every=100, window=50), [])
-    with pytest.raises(ValueError, match="KernelMultiTargetRegressor"):
-        to_numpy(model, tmp_path / "model")

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from river import datasets, preprocessing
 
-from streamkernel import KernelClassifier, KernelRegressor, kernels, learners
+from streamkernel import (
+    KernelClassifier,
+    KernelMultiLabelClassifier,
+    KernelMultiTargetRegressor,
+    KernelRegressor,
+    kernels,
+    learners,
+)
 from streamkernel.engine.fields import OnFields
 
 Examples = list[tuple[dict[Any, Any], Any]]
@@ -51,6 +58,15 @@ def strings(n: int) -> Examples:
     return found
 
 
+def several(n: int, limit: float | None = None) -> Examples:
+    """Return two targets, or whether they are beyond a limit."""
+    found = []
+    for x, y in numbers(n):
+        targets = {"y": y / 100.0, "squared": (y / 100.0) ** 2}
+        found.append((x, targets if limit is None else {"many": y > limit, "few": y < 102.0}))
+    return found
+
+
 Make = Callable[[], Any]
 
 MODELS: dict[str, tuple[Make, Examples]] = {
@@ -64,6 +80,8 @@ MODELS: dict[str, tuple[Make, Examples]] = {
     "softmax": (lambda: KernelClassifier(loss="softmax", max_features=1024), classes(900)),
     "softmax of two": (lambda: KernelClassifier(loss="softmax", max_features=1024), classes(400, 2)),
     "hinge": (lambda: KernelClassifier(loss="squared_hinge", max_features=1024), classes(900)),
+    "several numbers": (lambda: KernelMultiTargetRegressor(max_features=1024), several(900)),
+    "several labels": (lambda: KernelMultiLabelClassifier(max_features=1024), several(900, limit=104.0)),
     "huber": (lambda: KernelRegressor(loss="huber", max_features=1024), numbers(600)),
     "joint": (
         lambda: KernelRegressor(kernels.Gaussian(1.0), learner=learners.Newton(joint=True), max_features=256),
@@ -147,10 +165,17 @@ def learned(name: str) -> tuple[Any, Examples, list[Any] | None]:
 
 def predictions(model: Any, examples: Examples) -> Any:
     """Return the probabilities of all labels, or the numbers, shape (examples, columns)."""
-    is_classifier = isinstance(list(model.steps.values())[-1] if hasattr(model, "steps") else model, KernelClassifier)
-    return np.array(
-        [list(model.predict_proba_one(x).values()) if is_classifier else [model.predict_one(x)] for x, _ in examples]
-    )
+    last = list(model.steps.values())[-1] if hasattr(model, "steps") else model
+    is_classifier = isinstance(last, (KernelClassifier, KernelMultiLabelClassifier))
+    predict = model.predict_proba_one if is_classifier else model.predict_one
+    return np.array([columns_of(predict(x)) for x, _ in examples])
+
+
+def columns_of(found: Any) -> list[float]:
+    """Return a prediction as numbers: of several labels the probabilities that they are true."""
+    if not isinstance(found, dict):
+        return [found]
+    return [list(own.values())[-1] if isinstance(own, dict) else own for own in found.values()]
 
 
 def compare(found: Any, expected: Any) -> None:

@@ -11,10 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frozen_models import KERNELS, MODELS, MORE_KERNELS, compare, learned, predictions
+from frozen_models import KERNELS, MODELS, MORE_KERNELS, columns_of, compare, learned, predictions
 from river import compose, preprocessing
 
-from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, kernels
+from streamkernel import (
+    GaussianProcessRegressor,
+    KernelClassifier,
+    KernelMultiTargetRegressor,
+    KernelRegressor,
+    kernels,
+)
 from streamkernel.estimators.internals import learner_of
 from streamkernel.interop import to_numpy
 from streamkernel.interop.numpy_predictor import Predictor
@@ -42,9 +48,7 @@ def test_the_predictor_matches_the_model(name: str, tmp_path: Path) -> None:
     done = subprocess.run(words, input=lines, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.stderr == ""
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    compare(
-        np.array([[*one.values()] if isinstance(one, dict) else [one] for one in found]), predictions(model, examples)
-    )
+    compare(np.array([*map(columns_of, found)]), predictions(model, examples))
 
 
 def test_rows_of_an_array_labels_and_names(tmp_path: Path) -> None:
@@ -57,6 +61,21 @@ def test_rows_of_an_array_labels_and_names(tmp_path: Path) -> None:
     assert [twin.predict_one(x) for x, _ in examples] == twin.predict(rows)
     assert list(twin.predict_proba_one(examples[0][0])) == list(model.labels)
     assert exported(model, tmp_path, features=["x4", "x2", "x0", "x1", "x3"]).features[0] == "x4"
+
+
+def test_several_targets_are_dictionaries_or_columns(tmp_path: Path) -> None:
+    for name in ("several numbers", "several labels"):
+        model, examples, _ = learned(name)
+        twin, (x, _) = exported(model, tmp_path), examples[0]
+        assert twin.predict_one(x) == pytest.approx(model.predict_one(x), rel=1e-5)
+        rows = np.array([[x[name] for name in twin.features] for x, _ in examples], float)
+        assert twin.predict(rows).shape == (len(rows), 2)
+    assert {type(value) for value in twin.predict_one(x).values()} == {bool}
+    assert twin.predict_proba_one(x)["many"] == pytest.approx(model.predict_proba_one(x)["many"], abs=1e-5)
+    with pytest.raises(ValueError, match="Expected a model of labels, got one that predicts numbers"):
+        exported(learned("several numbers")[0], tmp_path).predict_proba_one(x)
+    with pytest.raises(ValueError, match="Expected a model that has learned its targets"):
+        exported(KernelMultiTargetRegressor(kernels.Gaussian(1.0)), tmp_path, features=["x"])
 
 
 def test_columns_of_strings_may_be_listed(tmp_path: Path) -> None:
@@ -103,7 +122,7 @@ def function(x: Any) -> Any:
 REFUSED: dict[str, tuple[Any, str]] = {
     "another model": (
         lambda: GaussianProcessRegressor(),
-        "Expected a KernelClassifier or a KernelRegressor, got a GaussianProcessRegressor",
+        "Expected a KernelClassifier, a KernelRegressor or one of several targets, got a GaussianProcessRegressor",
     ),
     "another step": (
         lambda: preprocessing.OneHotEncoder() | KernelRegressor(),

@@ -44,9 +44,15 @@ def test_onnxruntime_matches_the_model(name: str) -> None:
     onnx.checker.check_model(made, full_check=True)
     found = run(made, examples)
     compare(found["probabilities" if "label" in found else "variable"], predictions(model, examples))
-    if "label" in found:
+    if name == "several labels":
+        assert found["label"].tolist() == [[*map(int, model.predict_one(x).values())] for x, _ in examples]
+    elif "label" in found:
         assert found["label"].tolist() == [model.predict_one(x) for x, _ in examples]
         assert metadata(made)["classes"] == list(found_labels(model))
+
+
+def test_targets_are_named_in_the_metadata() -> None:
+    assert metadata(to_onnx(learned("several numbers")[0]))["targets"] == ["y", "squared"]
 
 
 def found_labels(model: Any) -> Any:

@@ -32,6 +32,12 @@ def refuse(*arguments, **options):
     raise PermissionError("read-only")
 Path.mkdir = refuse
 """
+READ_ONLY = """
+import tempfile
+def refuse(*arguments, **options):
+    raise PermissionError("read-only")
+tempfile.TemporaryFile = tempfile.TemporaryDirectory = refuse
+"""
 
 
 def process(code: str, cache: Path | None) -> subprocess.CompletedProcess[str]:
@@ -60,6 +66,13 @@ def test_a_process_without_a_writable_folder_works_and_warns() -> None:
     cold = process(NOTHING_CAN_BE_WRITTEN + TWO_FUNCTIONS + "print('done')", None)
     assert cold.stdout == "done\n"
     assert cold.stderr.count("set NUMBA_CACHE_DIR to a writable folder") == 1
+
+
+def test_stored_code_is_read_from_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    assert process(READ_ONLY + TWO_FUNCTIONS, tmp_path).stderr.count("set NUMBA_CACHE_DIR to a writable folder") == 1
+    assert not [*tmp_path.rglob("*.numba")]
+    process(TWO_FUNCTIONS, tmp_path)
+    assert process(READ_ONLY + TWO_FUNCTIONS, tmp_path).stderr == ""
 
 
 @pytest.mark.slow

@@ -333,7 +333,7 @@ def faded(function, xs, ys, gram, moment, first, kept, l2, lam):
 
     for i, y in enumerate(ys):
         seen, waiting = seen + 1, waiting + 1
-        if waiting < newton_step.due(seen, 1, kept) and i + 1 < len(ys):
+        if waiting < newton_step.due(seen, 1, kept, 1) and i + 1 < len(ys):
             continue
         turn = max(waiting, min(n, int(0.5 / max(1.0 - kept, 1e-9))))
         rows, targets = phi[i + 1 - waiting : i + 1], np.array(ys[i + 1 - waiting : i + 1])

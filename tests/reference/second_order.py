@@ -282,7 +282,7 @@ class Mixture:
         self.level, self.follow, self.level_bound = np.zeros(columns), follow, Bound(loss)
         self.A, self.bound, self.largest = None, Bound(loss), 0.0
         self.seen, self.waiting, self.looked, self.mean, self.size = 0, 0, 0, 0.0, 0.0 if intercept else 1.0
-        self.weight = 0.0
+        self.weight, self.targets = 0.0, 1
         self.nothing = 0.0  # the running loss of f = 0
         self.lowest, self.highest = math.inf, -math.inf
         self.history = []  # (examples, stage, bandwidth) where larger groups began
@@ -365,7 +365,8 @@ class Mixture:
             line.step(self.seen)
         self.waiting += 1
         longest = int(0.1 / max(1.0 - self.forgetting, 1e-9))
-        due = self.batch if self.batch > 1 else max(min(self.seen // 256 * 8, 64, longest) // 8 * 8, 8)
+        grown = max(self.seen // 256, min(self.targets, 4)) * 8
+        due = self.batch if self.batch > 1 else max(min(grown, 64, longest) // 8 * 8, 8)
         if self.waiting >= due:
             for number, group in enumerate(self.groups):
                 if group:
@@ -454,6 +455,8 @@ class SeveralTargets:
 
     def __init__(self, mixtures):
         self.mixtures = mixtures
+        for mixture in mixtures:
+            mixture.targets = len(mixtures)
 
     def scores(self, x):
         return np.concatenate([mixture.scores(x) for mixture in self.mixtures])

@@ -169,7 +169,7 @@ def ratios(A, exact):
     return np.linalg.eigvalsh(L @ A @ L.T)[[0, -1]]
 
 
-@njit
+@compiled  # a plain njit function that has to load a unit waits for ever for numba's lock
 def _reflect(factor, table, rounds):
     rows = np.empty((2 * EIGHT, table.shape[1]), table.dtype)
     for _ in range(rounds):

@@ -109,8 +109,8 @@ def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, ba
 
 
 def test_each_target_is_learned_as_if_it_were_alone():
-    """With the square loss, where nothing is clipped and before groups are added, to the bit."""
-    options = {"intercept": state.MEAN, "forgetting": 1.0}
+    """With the square loss, steps of equal length, where nothing is clipped and before groups are added, to the bit."""
+    options = {"intercept": state.MEAN, "forgetting": 1.0, "batch_size": 16}
     names = names_in_order(mixture(losses.Square(), 1), 4)
     together = unclipped(mixture(losses.Square(), TARGETS, **options))
     X, y = examples(500, len(names), False)

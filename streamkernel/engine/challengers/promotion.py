@@ -120,6 +120,7 @@ def exchanged(state: Mapping[str, Any], name: str, action: str) -> dict[str, Any
         "quality": new["quality"] | {key: state["quality"][key] for key in OF_BASELINE},
         "classes": set(),  # they are checked again, because models may have different limits
         "labels": labels,
+        "exchanged_after": state["checkpoint"],
         "challengers": {
             "champion": name,
             "promotions": [*_found(state).get("promotions", ()), event],
@@ -139,6 +140,10 @@ def _exchange(path: Path, choose: Callable[[Mapping[str, Any]], str], action: st
             raise PromotionError(
                 "the last run ended before the brokers had answered whether its last checkpoint counts; start it once, "
                 "and stop it"
+            )
+        if state["checkpoint"] < directory.newest():
+            raise PromotionError(
+                "the newest checkpoint is damaged; start the run once, which continues from the one before, and stop it"
             )
         directory.discard()
         before, name = _champion(state), choose(state)

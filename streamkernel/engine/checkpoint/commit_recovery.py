@@ -46,9 +46,9 @@ def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
             f"Expected checkpoint {newest}, the last one committed in Kafka, got {state.newest()} - at {state.path}; "
             "it is an older copy of a state directory"
         )
-    if newest < state.newest():
-        log.warning("Kafka has no record of the newest checkpoint; resuming from it", has=newest, number=state.newest())
     saved = state.read_newest()
+    if newest < state.newest() and (saved is None or saved.get("exchanged_after") != newest):
+        log.warning("Kafka has no record of the newest checkpoint; resuming from it", has=newest, number=state.newest())
     if saved is not None and saved["checkpoint"] < newest:
         log.error(
             "events since an older checkpoint are learned again, and their predictions are written twice",

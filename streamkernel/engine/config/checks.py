@@ -136,7 +136,8 @@ def _check_additions(settings: Settings) -> None:
         got = build.type_of(settings.model)
         raise ConfigError(f"coverage: expected a model that predicts one label or one number, got {got}")
     if settings.sink.explain and not is_explainable(settings.estimator_class):
-        raise ConfigError(f"sink.explain: expected a model with explain_one, got {build.type_of(settings.model)}")
+        got = build.type_of(settings.model)
+        raise ConfigError(f"sink.explain: expected a model of one target with explain_one, got {got}")
 
 
 def _check_sink(settings: Settings) -> None:

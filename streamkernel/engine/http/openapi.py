@@ -24,7 +24,11 @@ ANSWER = {
             "additionalProperties": {"type": ["number", "boolean"]},
             "description": "null before any class; of several targets an object by field",
         },
-        "probabilities": {"type": "object", "additionalProperties": {"type": "number"}, "description": "by class"},
+        "probabilities": {
+            "type": "object",
+            "additionalProperties": {"type": ["number", "object"], "additionalProperties": {"type": "number"}},
+            "description": "by class; of several labels by field, then by class",
+        },
         "lower": {"type": ["number", "null"], "description": "where the interval begins; null if it has no beginning"},
         "upper": {"type": ["number", "null"], "description": "where the interval ends; null if it has no end"},
         "set": {

@@ -7,6 +7,19 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* Others than those of the members, whose services must not select these pods. */}}
+{{- define "streamkernel.serve.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}-serve
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "streamkernel.serve.labels" -}}
+{{ include "streamkernel.serve.selector" . }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
 {{- define "streamkernel.labels" -}}
 {{ include "streamkernel.selector" . }}
 app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | quote }}
