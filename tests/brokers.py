@@ -206,7 +206,7 @@ def _cluster_id() -> str:
 
 def _format(folder: Path, properties: Path, cluster: str, *words: str) -> None:
     """Make the folder of a broker's data."""
-    tool = [*_java(), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", properties, *words]
+    tool = [*_java(), "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", properties, *words]
     subprocess.run(tool, check=True, capture_output=True, cwd=folder)
 
 
