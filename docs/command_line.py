@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,19 @@ def note(parameter: Any) -> str:
     return f"{text} Default: `{default}`."
 
 
+def commands(group: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the commands of a group with their names, in the order of the help."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from ((f"{name} {one}", each) for one, each in commands(command))
+        else:
+            yield name, command
+
+
 def page() -> str:
     """Return the text of the page."""
-    group: Any = typer.main.get_command(app)
     parts = []
-    for name, command in group.commands.items():
+    for name, command in commands(typer.main.get_command(app)):
         words = " ".join(p.name.upper() for p in command.params if p.param_type_name == "argument")
         rows = [f"| {form(p)} | {note(p)} |" for p in command.params if p.name != "help"]
         parts.append(f"## {name}\n\n`streamkernel {name} {words}`".rstrip("` ") + f"`\n\n{command.help.strip()}\n")

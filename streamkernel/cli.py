@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from streamkernel import __version__
+from streamkernel.commands.checkpoints import state
 from streamkernel.commands.models import export, merge, prune, refit
 from streamkernel.commands.redrive import redrive
 from streamkernel.commands.run import replay, run, topics
@@ -59,6 +60,7 @@ app = typer.Typer(
 )
 for command in COMMANDS:
     app.command()(command)  # warm_up becomes warm-up
+app.add_typer(state, name="state")
 
 
 @app.callback()

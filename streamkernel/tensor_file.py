@@ -109,6 +109,15 @@ def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
         raise ModelFileError(f"Expected a JSON description, got {error!r} - at {path}") from error
 
 
+def version_of(path: Path) -> str:
+    """Return the version of the format that a file says it has, ``"?"`` if it says none."""
+    try:
+        with safe_open(path, "np") as file:
+            return str((file.metadata() or {}).get("version", "?"))
+    except SafetensorError:
+        return "?"
+
+
 def require_tensor(tensors: Mapping[str, Any], name: str, kind: Any, shape: tuple[int | None, ...]) -> Any:
     """Return a named tensor, if it has the type and shape (``None`` for any length) and is finite.
 

@@ -195,7 +195,7 @@ def read_newest(path: Path) -> dict[str, Any] | None:
     errors = []
     for file in reversed(files):
         try:
-            return _read(file) | {"checkpoint": number_of(file)}
+            return read_checkpoint(file) | {"checkpoint": number_of(file)}
         except ModelFileError as error:
             errors.append(str(error))
             log.error("a checkpoint is damaged; trying the one before it", file=str(file), reason=str(error))
@@ -232,5 +232,12 @@ def no_link(path: Path) -> Path:
     return path
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Return the state in the file of a checkpoint.
+
+    Raises
+    ------
+    ModelFileError
+        If it cannot be read.
+    """
     return dict(state_file.rebuild(*tensor_file.read(no_link(path), "checkpoint"), where=str(path)))

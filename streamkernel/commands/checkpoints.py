@@ -1,0 +1,67 @@
+"""Commands for the checkpoints of a state directory: ``streamkernel state``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from streamkernel.commands.errors import EXPECTED, fail
+
+STOPPED = typer.Argument(help="The state directory of a run that is stopped.", show_default=False)
+
+state = typer.Typer(
+    help="List, migrate or delete the checkpoints of a run.", no_args_is_help=True, add_completion=False
+)
+
+
+@state.command()
+def history(
+    state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
+) -> None:
+    """Print the checkpoints, oldest first: when each was written, its format, size and number of learned events."""
+    from streamkernel.engine.checkpoint import maintenance
+
+    table = Table("checkpoint", "written (UTC)", "format", "bytes", "learned", "problem")
+    try:
+        for one in maintenance.history(state):
+            learned = "" if one.learned is None else f"{one.learned:,}"
+            written = f"{one.written:%Y-%m-%d %H:%M:%S}"
+            table.add_row(str(one.number), written, one.format, f"{one.size:,}", learned, one.problem)
+    except EXPECTED as error:
+        fail(error)
+    Console().print(table)
+
+
+@state.command()
+def migrate(state: Annotated[Path, STOPPED]) -> None:
+    """Write checkpoints of an earlier release in this one's format; to be able to go back, copy the directory first."""
+    from streamkernel.engine.checkpoint import maintenance
+
+    try:
+        numbers = maintenance.migrate(state)
+    except EXPECTED as error:
+        fail(error)
+    typer.echo(f"{_counted(numbers)} written in today's format" if numbers else "all checkpoints have today's format")
+
+
+@state.command()
+def prune(
+    state: Annotated[Path, STOPPED],
+    keep: Annotated[int, typer.Option(min=1, help="The newest checkpoints that stay.")] = 1,
+) -> None:
+    """Delete all checkpoints but the newest."""
+    from streamkernel.engine.checkpoint import maintenance
+
+    try:
+        numbers = maintenance.prune(state, keep)
+    except EXPECTED as error:
+        fail(error)
+    typer.echo(f"{_counted(numbers)} deleted" if numbers else "nothing to delete")
+
+
+def _counted(numbers: list[int]) -> str:
+    return f"{len(numbers)} {'checkpoint' if len(numbers) == 1 else 'checkpoints'}"

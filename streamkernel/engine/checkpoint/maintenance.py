@@ -1,0 +1,131 @@
+"""The checkpoints of a stopped run: listed, written in today's format, and deleted except for the newest."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from streamkernel import tensor_file
+from streamkernel.engine.checkpoint import state_file
+from streamkernel.engine.checkpoint.state_directory import (
+    PRIVATE,
+    StateDirectory,
+    StateDirectoryError,
+    checkpoints,
+    number_of,
+    read_checkpoint,
+)
+from streamkernel.errors import ModelFileError
+
+
+class Checkpoint(NamedTuple):
+    """One checkpoint of a state directory.
+
+    Attributes
+    ----------
+    number : int
+        Its number.
+    written : datetime.datetime
+        When its file was written, in UTC.
+    format : str
+        The version of its file format.
+    size : int
+        The size of the file in bytes.
+    learned : int or None
+        Events that its model has learned; ``None`` for a damaged file.
+    problem : str
+        Why it cannot be read; empty if it can.
+    """
+
+    number: int
+    written: dt.datetime
+    format: str
+    size: int
+    learned: int | None
+    problem: str
+
+
+def history(path: Path) -> Iterator[Checkpoint]:
+    """Yield the checkpoints in a directory, oldest first.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such directory, or no checkpoint in it.
+    """
+    for file in _files(path):
+        learned, problem = None, ""
+        try:
+            learned = int(read_checkpoint(file)["outcomes"]["learned"])
+        except ModelFileError as error:
+            problem = str(error)
+        found = file.stat()
+        written = dt.datetime.fromtimestamp(found.st_mtime, dt.UTC)
+        yield Checkpoint(number_of(file), written, tensor_file.version_of(file), found.st_size, learned, problem)
+
+
+def migrate(path: Path) -> list[int]:
+    """Write the checkpoints of earlier releases in today's format, and return their numbers.
+
+    Each file is replaced by one with the same number and content, so Kafka still knows it. A run reads files of the
+    earlier release anyway; after this a later release, which does not, reads them too.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such directory, or no checkpoint in it.
+    StateDirectoryError
+        If a run uses the directory.
+    ModelFileError
+        If one of them cannot be read; nothing is changed then.
+    """
+    files = _files(path)
+    with StateDirectory(path):
+        old = [file for file in files if tensor_file.version_of(file) != str(tensor_file.VERSION)]
+        for file, state in [(file, read_checkpoint(file)) for file in old]:
+            state_file.write(file, "checkpoint", state, PRIVATE)
+    return [number_of(file) for file in old]
+
+
+def prune(path: Path, keep: int = 1) -> list[int]:
+    """Delete all checkpoints but the newest, and return the numbers of those that were deleted.
+
+    Parameters
+    ----------
+    path
+        The state directory.
+    keep
+        The checkpoints that stay, at least 1.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such directory, or no checkpoint in it.
+    StateDirectoryError
+        If a run uses the directory, or one of those that would stay is damaged: a run then continues from an older one.
+    """
+    if keep < 1:
+        raise ValueError(f"Expected keep to be at least 1, got {keep}")
+    files = _files(path)
+    with StateDirectory(path):
+        for file in files[-keep:]:
+            try:
+                read_checkpoint(file)
+            except ModelFileError as error:
+                raise StateDirectoryError(
+                    f"nothing is deleted, because a checkpoint that would stay is damaged: {error}"
+                ) from error
+        for file in files[:-keep]:
+            file.unlink()
+    return [number_of(file) for file in files[:-keep]]
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        raise FileNotFoundError(f"Expected a state directory, found none - at {path}")
+    files = checkpoints(path)
+    if not files:
+        raise FileNotFoundError(f"Expected a checkpoint, found none - in {path}")
+    return files
