@@ -336,7 +336,8 @@ def test_a_transaction_shows_nothing_before_it_is_committed(servers, options):
 
 def test_records_that_are_written_together_are_there_once_and_in_order(servers, options):
     topic, out, group, n = made(servers), made(servers, partitions=2), uuid.uuid4().hex, 4000
-    transactions = KafkaTransactions(KafkaSource(options, topic, group=group, until="latest"), group, 60.0)
+    source = KafkaSource(options, topic, group=group, until="latest")
+    transactions = KafkaTransactions(source, group, 60.0)
     sink = KafkaSink(transactions, out)
     long = "x" * 200
     for number in (1, 2):  # the second transaction starts again
@@ -355,6 +356,7 @@ def test_records_that_are_written_together_are_there_once_and_in_order(servers, 
         assert all(len(numbers) == 1 for numbers in of_keys.values())
     assert transactions.newest() == 2
     sink.close()
+    source.close()
 
 
 def test_uncommitted_records_are_never_visible(servers, options):
