@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import structlog
 
 from streamkernel.engine.config.config import load_config
 
@@ -19,6 +20,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 @pytest.mark.parametrize("page", [page for page in PAGES if ">>>" in page.read_text()], ids=lambda page: page.name)
 def test_the_python_of_the_pages_runs(page: Path, tmp_path: Path) -> None:
     text = page.read_text().replace("/tmp/", f"{tmp_path}/")
+    structlog.reset_defaults()  # an earlier test may have configured it, and lines of the log are shown on pages
     examples = doctest.DocTestParser().get_doctest(text.replace("```", ""), {}, page.name, page.name, 0)
     results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
     assert results.attempted >= 4

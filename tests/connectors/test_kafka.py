@@ -220,7 +220,7 @@ def test_deterministic_order_of_many_records_in_few_large_pieces(servers):
 
 def test_turns_are_kept_when_partitions_are_revoked_and_assigned_again(servers):
     topic = made(servers, partitions=3)
-    brokers.produce(servers, topic, rows(600), partitions=3)
+    brokers.produce(servers, topic, rows(6000), partitions=3)
     source = KafkaSource(servers, topic, group=uuid.uuid4().hex, order="deterministic", until="latest")
     events = []
     source.listen(lambda streams: source.acknowledge({event.stream: event.resume for event in events}), print)
@@ -230,7 +230,7 @@ def test_turns_are_kept_when_partitions_are_revoked_and_assigned_again(servers):
     for _ in range(2):  # the second time before anything was read again
         source.on_revoked(partitions)
         source.on_assigned(partitions)
-    assert values(events + drained(source)) == list(range(600))
+    assert values(events + drained(source)) == list(range(6000))
 
 
 def test_members_of_a_group_share_the_partitions(servers, options):

@@ -120,7 +120,7 @@ def test_topics_are_listed_and_created(written: Write, port: int) -> None:
         answer = call("topics", config, *words)
         there = [line.replace("created", "exists") for line in made]
         assert (answer.exit_code, answer.stdout.splitlines()) == (0, there)
-    assert call("run", "--check", "--connect", config).stdout == f"{config} is valid\n"
+    assert call("run", "--check", "--connect", config).stdout.splitlines()[0] == f"{config} is valid"
 
 
 def test_a_missing_source_topic_is_created(written: Write, port: int) -> None:
@@ -179,7 +179,7 @@ def test_a_wrong_password_is_reported_and_the_right_one_is_used(written: Write, 
     assert call("topics", config, "--create").exit_code == 0
     names = name, f"{name}.out", f"{name}.dead"
     wait_for(lambda: min(counts(secured.broker.port, *names).values()) > 0)
-    assert call("run", "--check", "--connect", config).stdout == f"{config} is valid\n"
+    assert call("run", "--check", "--connect", config).stdout.splitlines()[0] == f"{config} is valid"
 
 
 def test_topics_require_the_kafka_table(tmp_path: Path) -> None:
