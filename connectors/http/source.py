@@ -23,7 +23,7 @@ MOST_BACKLOG = 1 << 28
 """Bytes of durable requests that may wait to be learned."""
 
 CHECKPOINTS = 4
-"""Requests after the oldest of so many checkpoints are not deleted."""
+"""Requests after the oldest of the last four checkpoints are not deleted."""
 
 BATCH_EVENTS = 512
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streamkernel.commands.errors import EXPECTED, fail
+from streamkernel.commands.state import echo
 
 STOPPED = typer.Argument(help="The state directory of a run that is stopped.", show_default=False)
 
@@ -41,11 +42,11 @@ def migrate(state: Annotated[Path, STOPPED]) -> None:
     """Write checkpoints of an earlier release in this one's format; to be able to go back, copy the directory first."""
     from streamkernel.engine.checkpoint import maintenance
 
-    try:
+    def change() -> str:
         numbers = maintenance.migrate(state)
-    except EXPECTED as error:
-        fail(error)
-    typer.echo(f"{_counted(numbers)} written in today's format" if numbers else "all checkpoints have today's format")
+        return f"{_counted(numbers)} written in today's format" if numbers else "all checkpoints have today's format"
+
+    echo(change)
 
 
 @state.command()
@@ -56,11 +57,11 @@ def prune(
     """Delete all checkpoints but the newest."""
     from streamkernel.engine.checkpoint import maintenance
 
-    try:
+    def change() -> str:
         numbers = maintenance.prune(state, keep)
-    except EXPECTED as error:
-        fail(error)
-    typer.echo(f"{_counted(numbers)} deleted" if numbers else "nothing to delete")
+        return f"{_counted(numbers)} deleted" if numbers else "nothing to delete"
+
+    echo(change)
 
 
 def _counted(numbers: list[int]) -> str:

@@ -47,7 +47,7 @@ def promote(
     """Make a challenger the champion, whose predictions are written; the champion becomes a challenger."""
     from streamkernel.engine.challengers import promotion
 
-    _change(lambda: promotion.promote(state, name))
+    echo(lambda: promotion.promote(state, name))
 
 
 def rollback(
@@ -56,10 +56,11 @@ def rollback(
     """Undo the last promotion: the former champion, which has kept learning as a challenger, is the champion again."""
     from streamkernel.engine.challengers import promotion
 
-    _change(lambda: promotion.rollback(state))
+    echo(lambda: promotion.rollback(state))
 
 
-def _change(call: Callable[[], str]) -> None:
+def echo(call: Callable[[], str]) -> None:
+    """Print what a call returns, or its error."""
     try:
         typer.echo(call())
     except EXPECTED as error:
@@ -68,14 +69,12 @@ def _change(call: Callable[[], str]) -> None:
 
 def newest_checkpoint(state: Path) -> dict[str, Any]:
     """Return the newest checkpoint in a directory."""
-    from streamkernel.engine.checkpoint.state_directory import read_newest
+    from streamkernel.engine.checkpoint.state_directory import existing_checkpoints, read_newest
 
     try:
-        if not state.is_dir():
-            raise FileNotFoundError(f"Expected a state directory, found none - at {state}")
+        existing_checkpoints(state)
         found = read_newest(state)
-        if found is None:
-            raise FileNotFoundError(f"Expected a checkpoint, found none - in {state}")
     except EXPECTED as error:
         fail(error)
+    assert found is not None
     return found

@@ -32,7 +32,7 @@ GROWING = 256
 """Number of examples after which Newton steps take eight more each."""
 
 SEVERAL = 4
-"""Newton steps take eight examples at least for each target, up to so many targets: each adds a solution to a step."""
+"""Newton steps take at least eight examples for each target, up to four targets, because each adds a solution."""
 
 SETTLING = 256
 """Number of examples that a new group learns before it is mixed: with fewer examples than outputs, it overfits."""

@@ -152,7 +152,7 @@ class Volume:
             return subprocess.Popen(words, stdout=log, stderr=log, user=UID, group=UID, extra_groups=[])
 
     def wait_for(self, lines: int, process: subprocess.Popen[bytes]) -> None:
-        """Wait for so many predictions of a process."""
+        """Wait until a process has written at least `lines` predictions."""
 
         def are_there() -> bool:
             assert process.poll() is None, self.log.read_text()[-3000:]

@@ -167,7 +167,7 @@ class Challenger:
         self.pending = {key: found for key, found in self.pending.items() if key in waiting}
 
     def fold(self, least: int = 0) -> None:
-        """Evaluate the collected pairs if there are so many at least."""
+        """Evaluate the collected pairs if there are at least `least`."""
         if len(self.quality.pairs) < least:
             return
         try:

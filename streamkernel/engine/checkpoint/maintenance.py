@@ -13,7 +13,7 @@ from streamkernel.engine.checkpoint.state_directory import (
     PRIVATE,
     StateDirectory,
     StateDirectoryError,
-    checkpoints,
+    existing_checkpoints,
     number_of,
     read_checkpoint,
 )
@@ -55,7 +55,7 @@ def history(path: Path) -> Iterator[Checkpoint]:
     FileNotFoundError
         If there is no such directory, or no checkpoint in it.
     """
-    for file in _files(path):
+    for file in existing_checkpoints(path):
         learned, problem = None, ""
         try:
             learned = int(read_checkpoint(file)["outcomes"]["learned"])
@@ -81,7 +81,7 @@ def migrate(path: Path) -> list[int]:
     ModelFileError
         If one of them cannot be read; nothing is changed then.
     """
-    files = _files(path)
+    files = existing_checkpoints(path)
     with StateDirectory(path):
         old = [file for file in files if tensor_file.version_of(file) != str(tensor_file.VERSION)]
         for file, state in [(file, read_checkpoint(file)) for file in old]:
@@ -108,7 +108,7 @@ def prune(path: Path, keep: int = 1) -> list[int]:
     """
     if keep < 1:
         raise ValueError(f"Expected keep to be at least 1, got {keep}")
-    files = _files(path)
+    files = existing_checkpoints(path)
     with StateDirectory(path):
         for file in files[-keep:]:
             try:
@@ -120,12 +120,3 @@ def prune(path: Path, keep: int = 1) -> list[int]:
         for file in files[:-keep]:
             file.unlink()
     return [number_of(file) for file in files[:-keep]]
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        raise FileNotFoundError(f"Expected a state directory, found none - at {path}")
-    files = checkpoints(path)
-    if not files:
-        raise FileNotFoundError(f"Expected a checkpoint, found none - in {path}")
-    return files

@@ -189,6 +189,22 @@ def checkpoints(path: Path) -> list[Path]:
     return sorted(path.glob("checkpoint-*.safetensors"))
 
 
+def existing_checkpoints(path: Path) -> list[Path]:
+    """Return the checkpoints in a directory, oldest first; raise an error if there is none.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such directory, or no checkpoint in it.
+    """
+    if not path.is_dir():
+        raise FileNotFoundError(f"Expected a state directory, found none - at {path}")
+    files = checkpoints(path)
+    if not files:
+        raise FileNotFoundError(f"Expected a checkpoint, found none - in {path}")
+    return files
+
+
 def read_newest(path: Path) -> dict[str, Any] | None:
     """Return the newest intact state in a directory; see :meth:`StateDirectory.read_newest`."""
     files = checkpoints(path)

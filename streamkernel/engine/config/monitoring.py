@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from streamkernel.engine.config.settings import Settings
 
 EVERY, FIRST_ORDER_EVERY, DRIFT_EVERY = 4, 64, 8
-"""One event in so many is in the sample of a model of second order, and of first order; one in so many of these passes
-the detectors of changes."""
+"""The sample of a second-order model has one event in 4, that of a first-order model one in 64; of these, the detectors
+of changes see one in 8."""
 
 
 def build_monitoring(settings: Settings) -> Monitoring | None:

@@ -63,7 +63,7 @@ class DriftWatch:
     scores
         Whether the model's scores are watched.
     every
-        One event in so many is in the sample.
+        Of as many events, the first one is in the sample: 16 for one event in 16.
     average_run_length
         Lower bound of the mean number of sampled events until a false alarm of the kernel detector.
     delta

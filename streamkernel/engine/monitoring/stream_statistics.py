@@ -63,7 +63,7 @@ class StreamStatistics:
     window
         Sampled events in a window.
     every
-        One event in so many is in the sample.
+        Of as many events, the first one is in the sample: 4 for one event in 4.
     fields, most
         The inputs, as for `FieldWindows`.
     """
