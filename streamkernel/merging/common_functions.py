@@ -13,6 +13,7 @@ from streamkernel.merging.factors import factor_of
 from streamkernel.merging.linear import LinearSummary
 from streamkernel.merging.summaries import SecondOrderSummary
 from streamkernel.second_order import newton_step
+from streamkernel.second_order.linear_state import neighbour_functions
 
 
 def forgetting_groups(part: SecondOrderSummary) -> int:
@@ -41,9 +42,13 @@ def without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
     return _without(part, range(base, base + len(part.linear.w)), replace(part.linear, **none))
 
 
-def without_neighbours(part: SecondOrderSummary) -> SecondOrderSummary:
-    """Return the summary of a function without its nearest neighbours, which another model lacks."""
-    return _without(part, [len(part.weights) - 1], replace(part.linear, remembered=None))
+def with_capacity(part: SecondOrderSummary, stored: int) -> SecondOrderSummary:
+    """Return the summary of a function that stores so many examples, without functions of the nearest neighbours that
+    another model lacks.
+    """
+    more = neighbour_functions(part.linear.capacity) - neighbour_functions(stored)
+    count = len(part.weights)
+    return _without(part, range(count - more, count), replace(part.linear, capacity=stored)) if more else part
 
 
 def _without(part: SecondOrderSummary, gone: Sequence[int], linear: LinearSummary) -> SecondOrderSummary:

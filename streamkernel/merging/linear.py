@@ -1,6 +1,6 @@
 """Merging of linear functions: names in one order, on one scale, and sums of their Gram matrices.
 
-All together remember the last of the recent examples of each, and what is left of those that they had in common.
+All together store the last of the examples of each, and what is left of those that they had in common.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from streamkernel.features.rows import F32, F64, U64
 from streamkernel.merging.factors import factor_of, solve
 from streamkernel.second_order import linear_files
-from streamkernel.second_order.linear_state import CONSTANT, DENSE, MOST, NEAR, PLACES, REMEMBERED, WINDOW, Linear
+from streamkernel.second_order.linear_state import CONSTANT, DENSE, MOST, NEAR, PLACES, REMEMBERED, STORED, Linear
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,11 @@ class LinearSummary:
     errors
         Running squared errors, shape (functions,).
     points, answers, weights
-        The recent examples, the oldest first: inputs, shape (places, n), targets, and weights.
+        The stored examples, the oldest first: inputs, shape (places, n), targets, and weights.
     remembered
-        How many have been remembered so far, ``None`` where none ever is.
+        How many have been remembered so far.
+    capacity
+        How many are stored at most; 0 where none ever is.
     """
 
     names: U64
@@ -50,7 +52,8 @@ class LinearSummary:
     points: F32
     answers: F64
     weights: F64
-    remembered: int | None
+    remembered: int
+    capacity: int = STORED
 
     def with_columns(self, columns: F64) -> LinearSummary:
         """Return a summary whose columns are sums of this one's; targets are numbers of classes."""
@@ -71,10 +74,10 @@ def summarize(linear: Linear) -> LinearSummary:
     diagonal = linear.diagonal[:, :n].copy()
     diagonal[:, :dense] = np.einsum("kii->ki", grams)
     own = linear.names[:n].copy(), linear.scales[:n].copy(), linear.w[:, :, :n].copy()
-    remembered, window = int(linear.counts[REMEMBERED]), len(linear.answers)
+    remembered, window = int(linear.counts[REMEMBERED]), len(linear.weights)
     ring = np.arange(max(0, remembered - window), remembered) % max(window, 1)
     recent = linear.points[:n, ring], linear.answers[ring], linear.weights[ring]
-    return LinearSummary(*own, grams, diagonal, linear.errors.copy(), *recent, remembered if window else None)
+    return LinearSummary(*own, grams, diagonal, linear.errors.copy(), *recent, remembered, window)
 
 
 def merge(
@@ -138,16 +141,16 @@ def merge(
         "linear.factor": factors[:, *np.triu_indices(dense)],
         "linear.diagonal": diagonals,
         "linear.errors": np.array([part.errors for part in parts]).T @ weights,
-        **({} if parts[0].remembered is None else _recent(parts, base, names)),
+        **(_recent(parts, base, names) if parts[0].capacity else {}),
     }
 
 
 def _recent(parts: Sequence[LinearSummary], base: LinearSummary | None, names: U64) -> dict[str, Any]:
     """Return the tensors of the recent examples of all parts: those of the base, then the last of each part in turn."""
     points, answers, heavy, ages = [], [], [], []
-    before = 0 if base is None else base.remembered or 0
-    own = [(part, max(0, (part.remembered or 0) - before), 0) for part in parts]
-    for part, new, older in [*own, *([] if base is None else [(base, WINDOW, WINDOW)])]:
+    before, capacity = 0 if base is None else base.remembered, parts[0].capacity
+    own = [(part, max(0, part.remembered - before), 0) for part in parts]
+    for part, new, older in [*own, *([] if base is None else [(base, STORED, STORED)])]:
         last = slice(max(0, len(part.answers) - new), None)
         places = {name: i for i, name in enumerate(part.names[: len(part.points)].tolist())}
         at = np.array([places.get(name, -1) for name in names[:NEAR].tolist()])
@@ -155,14 +158,15 @@ def _recent(parts: Sequence[LinearSummary], base: LinearSummary | None, names: U
         answers.append(part.answers[last])
         heavy.append(part.weights[last])
         ages.append(older + np.arange(len(answers[-1]))[::-1])
-    newest = np.argsort(-np.concatenate(ages), kind="stable")[-WINDOW:]
+    newest = np.argsort(-np.concatenate(ages), kind="stable")[-capacity:]
     remembered = before + sum(new for _, new, _ in own)
-    in_ring = newest if remembered < WINDOW else np.roll(newest, remembered % WINDOW)
+    in_ring = newest if remembered < capacity else np.roll(newest, remembered % capacity)
     return linear_files.recent(
         np.ascontiguousarray(np.concatenate(points, axis=1)[:, in_ring]),
         np.concatenate(answers)[in_ring],
         np.concatenate(heavy)[in_ring],
         remembered,
+        capacity,
     )
 
 

@@ -18,7 +18,7 @@ from streamkernel.merging.common_functions import (
     without_forgetting,
     without_groups,
     without_linear,
-    without_neighbours,
+    with_capacity,
 )
 from streamkernel.merging.factors import factor_of
 from streamkernel.merging.groups import groups_together, is_of_base, merge_group
@@ -109,8 +109,8 @@ def merge(
     functions, forgetting = min(len(part.linear.w) for part in parts), min(map(forgetting_groups, parts))
     parts = [without_forgetting(part) if forgetting_groups(part) > forgetting else part for part in parts]
     parts = [without_linear(part) if len(part.linear.w) > functions else part for part in parts]
-    is_near = all(part.linear.remembered is not None for part in parts)
-    parts = [without_neighbours(part) if part.linear.remembered is not None and not is_near else part for part in parts]
+    stored = min(part.linear.capacity for part in parts)
+    parts = [with_capacity(part, stored) for part in parts]
     table, has = groups_together(parts, weights)
     count = len(table)
     groups, priors = [], np.zeros(count)
@@ -134,7 +134,8 @@ def merge(
     numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], own_blocks))
     kept = {} if len(parts[0].kept) < 2 else {"kept": parts[0].kept}
     level = sum(w * part.level for w, part in zip(weights, parts, strict=True))
-    share = weights[:, None] * np.c_[has, has, np.repeat(has.any(axis=1)[:, None], 1 + functions + is_near, axis=1)]
+    others = 1 + functions + neighbour_functions(stored)
+    share = weights[:, None] * np.c_[has, has, np.repeat(has.any(axis=1)[:, None], others, axis=1)]
     standing = (share * [part.standing for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
     return {
         **state.pack_learned(numbers),

@@ -16,7 +16,7 @@ from streamkernel.kernels.program import KernelProgram
 from streamkernel.second_order import growth, metric, priors
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
-from streamkernel.second_order.linear_state import new_linear, with_more_room
+from streamkernel.second_order.linear_state import neighbour_functions, new_linear, with_more_room
 from streamkernel.second_order.mixture_state import BORN, Group, MixtureState
 
 BEGINNING = 0.4
@@ -110,7 +110,7 @@ class Arranger:
     linear, linear_prior
         Linear functions, and their λ.
     window
-        Recent examples that are remembered for a function of the nearest ones, 0 if there is none.
+        Examples that are stored for functions of the nearest ones, 0 if there are none.
     forgetting
         What each group beside them keeps of the past at each example that shares a block's features and forgets.
     """
@@ -136,7 +136,7 @@ class Arranger:
         table[:alone, 0] = self.alone
         table[:alone, 1] = np.arange(alone)
         table[ordinary:] = 1, max(alone // 2 - 1, 0), 0
-        beside = self.linear + (self.window > 0)
+        beside = self.linear + neighbour_functions(self.window)
         functions = 2 * count + 1 + beside
         first = np.array([BEGINNING * (self.linear > 0), *[0.0] * beside][:beside])
         single = np.where(np.arange(count) < alone, 0.5 * (1.0 - first.sum()) / alone, 0.0)

@@ -76,7 +76,7 @@ def _set_others(state, scales, rows, read, i, room, out):  # type: ignore[no-unt
     linear.within_reach(own, numbers, room.raw, out[:near])
     if len(out) > near:
         neighbours.set_point(own, read, i, room.linear)
-        neighbours.score(own, numbers, room.added, room.linear, out[near])
+        neighbours.score(own, numbers, room.added, room.linear, out[near:])
 
 
 @compiled

@@ -8,7 +8,7 @@ The blocks of a model form groups. Group g has the features φ_g(x), n outputs o
 One function more is a constant that takes constant steps: the recent level, whatever x is. Where inputs are scaled,
 two more are linear in them (`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
 The v_k are learned by Newton steps too, on the loss of f itself, with less weight of old examples. All functions
-predict an example before they learn it. A further function averages the nearest neighbours among recent examples
+predict an example before they learn it. Two further functions average the nearest neighbours among stored examples
 (`streamkernel.second_order.neighbours`).
 
 The state changes with an example in one call that holds the interpreter's lock and allocates no memory after the first
@@ -145,7 +145,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
                 raw[k, c] -= own_targets.moved[c // width]
         linear.within_reach(own_linear, state.numbers, raw, f[base:near])
     if count > near:
-        neighbours.score(own_linear, state.numbers, own_targets.added, linear_room, f[near])
+        neighbours.score(own_linear, state.numbers, own_targets.added, linear_room, f[near:])
     mix_scores(weights, several, f, out)
     usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
     for k in range(count):
@@ -213,8 +213,8 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     if count > base:
         linear.admit(own_linear, scales, rows, i, used, options.prior, linear_room)
         linear.move(own_linear, own_targets.moved)
-    if count > near:
-        own_losses[near] += w * (loss_at(state.numbers, own_targets, f[near]) - own_losses[near]) / memory
+    for k in range(near, count):
+        own_losses[k] += w * (loss_at(state.numbers, own_targets, f[k]) - own_losses[k]) / memory
     for k in range(base, near):
         own_loss = loss_at(state.numbers, own_targets, f[k])
         own_losses[k] += w * (own_loss - own_losses[k]) / memory

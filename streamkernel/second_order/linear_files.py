@@ -18,6 +18,7 @@ from streamkernel.second_order.linear_state import (
     NEAR,
     PLACES,
     REMEMBERED,
+    STORED,
     WINDOW,
     Linear,
     new_linear,
@@ -27,7 +28,7 @@ from streamkernel.second_order.linear_state import (
 
 NAMES = "linear.names"
 POINTS, ANSWERS, COUNT = "neighbours.points", "neighbours.targets", "neighbours.count"
-WEIGHTS = "neighbours.weights"
+WEIGHTS, CAPACITY = "neighbours.weights", "neighbours.capacity"
 
 
 def has_linear(tensors: Mapping[str, Any]) -> bool:
@@ -42,14 +43,22 @@ def count(tensors: Mapping[str, Any]) -> int:
 
 def window(tensors: Mapping[str, Any]) -> int:
     """Return the capacity of a function's recent examples in a file, 0 for earlier files."""
-    return WINDOW if has_linear(tensors) and ANSWERS in tensors else 0
+    if not has_linear(tensors) or ANSWERS not in tensors:
+        return 0
+    if CAPACITY not in tensors:  # only recent examples
+        return WINDOW
+    (found,) = tensor_file.require_tensor(tensors, CAPACITY, np.int64, (1,)).tolist()
+    if found != STORED:
+        raise ValueError(f"expected a capacity of {STORED} examples as {CAPACITY}, got {found}")
+    return STORED
 
 
 def pack(linear: Linear) -> dict[str, Any]:
     """Return the state as arrays, without unused places."""
     n, dense = int(linear.counts[PLACES]), min(int(linear.counts[PLACES]), linear.factor.shape[1])
     ring = linear.points[:n], linear.answers, linear.weights
-    near = recent(*ring, int(linear.counts[REMEMBERED])) if len(linear.weights) else {}
+    capacity = len(linear.weights)
+    near = recent(*ring, int(linear.counts[REMEMBERED]), capacity) if capacity else {}
     return near | {
         NAMES: linear.names[:n].view(np.int64).copy(),
         "linear.scales": linear.scales[:n].copy(),
@@ -60,13 +69,14 @@ def pack(linear: Linear) -> dict[str, Any]:
     }
 
 
-def recent(points: F32, answers: F64, weights: F64, remembered: int) -> dict[str, Any]:
-    """Return recent examples as arrays, in the order of their ring, and how many were remembered in all; weights only
-    where one is not 1.
+def recent(points: F32, answers: F64, weights: F64, remembered: int, capacity: int) -> dict[str, Any]:
+    """Return stored examples as arrays, in the order of their ring, how many were remembered in all, and the capacity
+    if it exceeds recent examples; weights only where one is not 1.
     """
     filled, window = min(remembered, len(weights)), len(weights)
     own, targets = pack_weights(WEIGHTS, weights[:filled].copy()), len(answers) // max(window, 1)
     own[ANSWERS] = answers.reshape(targets, window)[:, :filled].ravel()
+    own |= {CAPACITY: np.array([capacity])} if capacity > WINDOW else {}
     return own | {POINTS: points[:, :filled].copy(), COUNT: np.array([remembered])}
 
 
@@ -131,7 +141,7 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None, target
 def _restore_recent(linear: Linear, tensors: Mapping[str, Any], classes: int | None, targets: int) -> None:
     """Restore the recent examples of a file."""
     (remembered,) = tensor_file.require_tensor(tensors, COUNT, np.int64, (1,)).tolist()
-    filled, places = min(remembered, WINDOW), min(int(linear.counts[PLACES]), NEAR)
+    filled, places = min(remembered, len(linear.weights)), min(int(linear.counts[PLACES]), NEAR)
     if not 0 <= remembered < 1 << 62:
         raise ValueError(f"expected how many examples were remembered as {COUNT}, got {remembered}")
     answers = tensor_file.require_tensor(tensors, ANSWERS, np.float64, (targets * filled,))

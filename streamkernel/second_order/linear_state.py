@@ -25,8 +25,11 @@ FIRST = 16
 NEAR = 128
 """Number of places, including the constant, that distances between examples use."""
 
-WINDOW, NEIGHBOURS = 1000, 5
-"""Number of remembered examples, and of nearest neighbours among them."""
+WINDOW, STORED, NEIGHBOURS = 1000, 8192, 5
+"""Number of recent examples, of all stored examples, and of the nearest neighbours among either."""
+
+SEARCHED = 1 << 17
+"""Number of inputs that a search reads at most, if that is more than those of the recent examples."""
 
 LARGEST_INPUT = 1e9
 """Bound on the absolute value of an input."""
@@ -63,7 +66,7 @@ class Linear(NamedTuple):
     errors
         The running mean squared error of each function for each target, shape (functions × targets,).
     points, answers, weights
-        The last examples, one after the other in a ring: their inputs at the first places, shape (places, n), their
+        The stored examples, one after the other in a ring: their inputs at the first places, shape (places, n), their
         targets, those of the first target before those of others, shape (targets × n,), and their weights, shape (n,);
         n is 0 where none are remembered.
     """
@@ -107,6 +110,17 @@ LINEAR = types.NamedTuple(
     Linear,
 )
 ROOM = types.NamedTuple([_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR, _SINGLES, _SINGLES, _SINGLES, _INTS], LinearRoom)
+
+
+def neighbour_functions(stored: int) -> int:
+    """Return the number of functions of the nearest neighbours where so many examples are stored.
+
+    Examples
+    --------
+    >>> [neighbour_functions(stored) for stored in (0, WINDOW, STORED)]
+    [0, 1, 2]
+    """
+    return (stored > 0) + (stored > WINDOW)
 
 
 def prior(loss: Loss) -> float:

@@ -24,7 +24,7 @@ from streamkernel.second_order.derivatives import derivatives
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
-from streamkernel.second_order.linear_state import WINDOW, prior
+from streamkernel.second_order.linear_state import STORED, prior
 from streamkernel.second_order.mixture_state import MixtureState
 from streamkernel.second_order.neighbours import CAUTION
 from streamkernel.second_order.tiles import EIGHT
@@ -61,7 +61,7 @@ class MixedFunction(Learner):
     has_metric
         Whether new groups may draw their features in a metric that is learned.
     is_linear
-        Whether there are functions linear in the inputs, and one of the nearest neighbours.
+        Whether there are functions linear in the inputs, and two of the nearest neighbours.
     loss_per_error
         The parameter of the loss in units of the mean |f(x) - y|, 0 for the one that the loss has.
     l2, columns, intercept, cache_bytes, seed
@@ -106,7 +106,7 @@ class MixedFunction(Learner):
             has_metric=has_metric and not joint and blocks >= growth.ALONE and directions.plan.is_plain,
             linear=len(FORGETTING) if is_linear else 0,
             linear_prior=prior(loss),
-            window=WINDOW if is_linear and (loss.for_classes or intercept == state.MEAN) else 0,
+            window=STORED if is_linear and (loss.for_classes or intercept == state.MEAN) else 0,
             forgetting=recency.KEPT if forgetting is None and not joint else (),
         )
         self.is_unfinished = self._is_private = False
@@ -221,7 +221,7 @@ class MixedFunction(Learner):
         if near > level + 1:
             found["linear"] = float(weights[level + 1 : near].sum())
         if len(weights) > near:
-            found["neighbours"] = CAUTION * float(weights[near])
+            found["neighbours"] = CAUTION * float(weights[near:].sum())
         return found
 
     @property

@@ -46,7 +46,7 @@ class MixtureState(NamedTuple):
         The constant, shape (columns, 1).
     weights, mixer
         v, and the factor of its own A, of each target; functions by Newton steps, by constant ones, the level, linear
-        functions, that of the nearest neighbours.
+        functions, those of the nearest neighbours.
     bounds
         Of each target the largest derivatives seen of the functions, and of f, and the largest size of the targets.
     losses

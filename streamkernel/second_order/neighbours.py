@@ -1,12 +1,15 @@
-"""A function of the nearest neighbours of x among recent examples; compiled.
+"""Functions of the nearest neighbours of x among recent examples, and among all stored ones; compiled.
 
-With the k nearest of the last `WINDOW` examples, at the distances d_i and of the weights w_i, and
+With the k nearest examples, at the distances d_i and of the weights w_i, and
 ω_i = (w_i/d_i)/Σ w_j/d_j,
 
     f = c Σ ω_i (y_i - ȳ),      or of classes      f_y = g_y - Σ_z g_z/C,   g_y = c log(k Σ_{y_i = y} ω_i + 1/2)
 
 where ȳ is the offset of the mixture. Two classes in one column have g_1 - g_0. Where each class is learned against
 the rest f_y is twice that, so that the scores of two classes keep their order when a third class is added.
+
+The first function uses the last `WINDOW` examples, which follow a stream that moves. The second one uses up to `STORED`
+examples, where dense data are needed; fewer if there are many inputs, so that a search reads at most `SEARCHED` of them.
 
 Distances are between the inputs as the features read them, over the names that have the first places among those of
 the linear functions (:mod:`streamkernel.second_order.linear`).
@@ -23,7 +26,7 @@ from streamkernel.features.rows import ROWS
 from streamkernel.jit import inlined, unit
 from streamkernel.learners.state import MEAN, NUMBERS_TYPE
 from streamkernel.losses.compiled import SOFTMAX
-from streamkernel.second_order.linear_state import LARGEST_INPUT, LINEAR, PLACES, REMEMBERED, ROOM
+from streamkernel.second_order.linear_state import LARGEST_INPUT, LINEAR, PLACES, REMEMBERED, ROOM, SEARCHED, WINDOW
 
 CAUTION = 0.3
 """c. λ of v is the same for all functions of a mixture: a smaller f gets its weight later, which small tables need."""
@@ -37,7 +40,7 @@ FURTHEST = 5.0
 LEAST_SQUARE = 1e-12
 """Lower bound on d²."""
 
-_VECTOR = types.float64[::1]
+_VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 
 
 @unit(types.void(LINEAR, ROWS, types.int64, ROOM), allocates=False)
@@ -53,18 +56,18 @@ def set_point(linear, rows, i, room):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def _find_nearest(linear, room):  # type: ignore[no-untyped-def]
-    """Set the work arrays to the nearest neighbours of the point, the nearest first; return their number."""
-    points, known = linear.points, min(linear.counts[REMEMBERED], len(linear.weights))
-    squares, nearest, which = room.squares, room.nearest, room.which
-    for i in range(known):
+def _find_nearest(linear, first, last, found, room):  # type: ignore[no-untyped-def]
+    """Compare the point with the examples at the positions ``first <= i < last`` of the ring, in addition to the
+    neighbours that were found elsewhere, the nearest first; return their number.
+    """
+    points, squares, nearest, which = linear.points, room.squares, room.nearest, room.which
+    for i in range(first, last):
         squares[i] = np.float32(0.0)
     for place in range(1, min(linear.counts[PLACES], len(points))):
         own, value = points[place], room.point[place]
-        for i in range(known):
+        for i in range(first, last):
             squares[i] += (own[i] - value) * (own[i] - value)
-    found = 0
-    for i in range(known):
+    for i in range(first, last):
         if found == len(nearest) and squares[i] >= nearest[found - 1]:
             continue
         found = min(found + 1, len(nearest))
@@ -76,10 +79,38 @@ def _find_nearest(linear, room):  # type: ignore[no-untyped-def]
     return found
 
 
-@unit(types.void(LINEAR, NUMBERS_TYPE, _VECTOR, ROOM, _VECTOR), allocates=False, error_model="numpy")
+@inlined(allocates=False)
+def _find_by_age(linear, youngest, oldest, found, room):  # type: ignore[no-untyped-def]
+    """Compare the point with the examples of ages ``youngest <= age < oldest``, as :func:`_find_nearest` does."""
+    window = len(linear.weights)
+    at = linear.counts[REMEMBERED] % window
+    first, last = at - oldest, at - youngest
+    if first < 0 < last:
+        found = _find_nearest(linear, 0, last, found, room)
+        return _find_nearest(linear, first + window, window, found, room)
+    if first < 0:
+        first, last = first + window, last + window
+    return _find_nearest(linear, first, last, found, room)
+
+
+@unit(types.void(LINEAR, NUMBERS_TYPE, _VECTOR, ROOM, _MATRIX), allocates=False, error_model="numpy")
 def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
-    """Set `out` to f at the point, without the offsets of the targets; to 0 if no example is stored."""
-    window, found, total = len(linear.weights), _find_nearest(linear, room), 0.0
+    """Set `out`, shape (functions, columns), to the functions at the point, without the offsets of the targets; to 0 if
+    no example is stored.
+    """
+    stored, places = min(linear.counts[REMEMBERED], len(linear.weights)), min(linear.counts[PLACES], len(linear.points))
+    before, found = 0, 0
+    for k in range(len(out)):
+        last = min(stored, WINDOW if k == 0 else max(WINDOW, SEARCHED // places))
+        found = _find_by_age(linear, before, last, found, room)
+        _score(linear, numbers, added, found, room, out[k])
+        before = last
+
+
+@inlined(allocates=False)
+def _score(linear, numbers, added, found, room, out):  # type: ignore[no-untyped-def]
+    """Set `out`, shape (columns,), to f of the neighbours found."""
+    window, total = len(linear.weights), 0.0
     for c in range(len(out)):
         out[c] = 0.0
     if found == 0:
