@@ -39,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 PACKAGE = Path(__file__).resolve().parents[1]
 
 STACK = 1 << 17
-"""Size of the frame of the function that compiles, in words. Python keeps frames in pieces of memory of 16 KB, and maps
+"""Values in the frame of the function that compiles. Python keeps frames in pieces of memory of 16 KB, and maps
 and unmaps one at each call that crosses the end of a piece, which took a tenth of a first start. A large frame gets a
 larger piece, and the rest of it holds the frames of all calls inside."""
 
