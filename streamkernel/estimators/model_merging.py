@@ -250,7 +250,7 @@ def _with_labels(part: Summary, labels: Sequence[Hashable]) -> Any:
     """Return the summary of a function with columns for all labels."""
     if not labels or isinstance(part.learned, Outline):
         return part.learned
-    if "targets" in part.same:
+    if "targets" in part.same and isinstance(part.learned, SecondOrderSummary):
         return part.learned.in_order([part.labels.index(name) for name in labels])
     loss = losses.resolve_loss(part.same["loss"], for_classes=True)
     half = 0.5 if isinstance(loss, losses.Logistic) else 1.0
