@@ -40,6 +40,9 @@ FURTHEST = 5.0
 LEAST_SQUARE = 1e-12
 """Lower bound on d²."""
 
+SIDE_BY_SIDE, FEW = 1024, 64
+"""Examples whose d² are computed together, which stay in the processor's cache, and that are compared together."""
+
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 
 
@@ -60,14 +63,32 @@ def _find_nearest(linear, first, last, found, room):  # type: ignore[no-untyped-
     """Compare the point with the examples at the positions ``first <= i < last`` of the ring, in addition to the
     neighbours that were found elsewhere, the nearest first; return their number.
     """
-    points, squares, nearest, which = linear.points, room.squares, room.nearest, room.which
-    for i in range(first, last):
-        squares[i] = np.float32(0.0)
-    for place in range(1, min(linear.counts[PLACES], len(points))):
-        own, value = points[place], room.point[place]
-        for i in range(first, last):
-            squares[i] += (own[i] - value) * (own[i] - value)
-    for i in range(first, last):
+    places = min(linear.counts[PLACES], len(linear.points))
+    for start in range(first, last, SIDE_BY_SIDE):
+        n = min(SIDE_BY_SIDE, last - start)
+        squares = room.squares[:n]
+        for i in range(n):
+            squares[i] = np.float32(0.0)
+        for place in range(1, places):
+            own, value = linear.points[place, start : start + n], room.point[place]
+            for i in range(n):
+                squares[i] += (own[i] - value) * (own[i] - value)
+        for begin in range(0, n, FEW):
+            found = _insert(squares[begin : min(begin + FEW, n)], start + begin, found, room)
+    return found
+
+
+@inlined(allocates=False)
+def _insert(squares, first, found, room):  # type: ignore[no-untyped-def]
+    """Insert those of a few examples that are nearer than neighbours found before; return the number of neighbours."""
+    nearest, which = room.nearest, room.which
+    if found == len(nearest):
+        most, nearer = nearest[found - 1], 0
+        for i in range(len(squares)):
+            nearer += squares[i] < most
+        if nearer == 0:
+            return found
+    for i in range(len(squares)):
         if found == len(nearest) and squares[i] >= nearest[found - 1]:
             continue
         found = min(found + 1, len(nearest))
@@ -75,7 +96,7 @@ def _find_nearest(linear, first, last, found, room):  # type: ignore[no-untyped-
         while k > 0 and squares[i] < nearest[k - 1]:
             nearest[k], which[k] = nearest[k - 1], which[k - 1]
             k -= 1
-        nearest[k], which[k] = squares[i], i
+        nearest[k], which[k] = squares[i], first + i
     return found
 
 
