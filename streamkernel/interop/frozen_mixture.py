@@ -10,9 +10,10 @@ from streamkernel.features.rows import F64, U64
 from streamkernel.learners.state import MEAN
 from streamkernel.second_order.evaluation import BEYOND
 from streamkernel.second_order.linear import LARGEST_SCORE, REACH, SMALLEST_SHARE
-from streamkernel.second_order.linear_state import PLACES, REMEMBERED
+from streamkernel.second_order.linear_state import PLACES
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, weights_by_column
+from streamkernel.second_order.neighbours import in_order
 
 
 def coefficients(learner: SecondOrderLearner) -> F64:
@@ -50,20 +51,20 @@ def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
         arrays["linear.share"] = weights[level + 1 : near]
         reach = _reach(own.errors.reshape(count, targets), numbers["error_scale"])
         arrays["linear.reach"] = np.repeat(reach, learner.columns // targets, axis=1)
-    known = min(int(own.counts[REMEMBERED]), len(own.weights))
-    if len(weights) > near and known:
-        arrays["near.share"] = weights[near]
-        in_order = [(place, column) for column, place in enumerate(places.tolist()) if 0 < place < len(own.points)]
-        by_place = sorted(in_order)
+    order, ends = in_order(own)
+    if ends:
+        arrays["near.counts"], arrays["near.share"] = np.array(ends), weights[near : near + len(ends)]
+        columns = [(place, column) for column, place in enumerate(places.tolist()) if 0 < place < len(own.points)]
+        by_place = sorted(columns)
         arrays["near.columns"] = np.array([column for _, column in by_place], np.int64)
-        arrays["near.points"] = own.points[[place for place, _ in by_place], :known]
-        arrays["near.answers"] = own.answers.reshape(targets, -1)[:, :known]
-        arrays["near.weights"] = own.weights[:known]
+        arrays["near.points"] = own.points[[place for place, _ in by_place]][:, order]
+        arrays["near.answers"] = own.answers.reshape(targets, -1)[:, order]
+        arrays["near.weights"] = own.weights[order]
     if numbers["intercept"][0] == MEAN and numbers["examples"][0] > 0:
         low, high = state.span.reshape(targets, 2).T
         more, added = BEYOND * (high - low), numbers["predicted_offset"]
         low, high = low - more - added, high + more - added
-        if len(weights) > near and not known:  # then they say 0
+        if len(weights) > near + len(ends):  # the others say 0
             low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
         arrays["span"] = np.array([low, high])
     return arrays

@@ -137,9 +137,9 @@ def scores(xp: Any, about: Any, a: Any, x: Any, forms: Any) -> Any:
         g = xp.where(missing, 0.0, s) @ a["linear.w"][k] + a["linear.constant"][k]
         others.append(xp.minimum(xp.maximum(g, -a["linear.reach"][k]), a["linear.reach"][k]))
         f = f + others[-1] * share
-    if "near.points" in a:
-        others.append(neighbours(xp, about, a, v))
-        f = f + others[-1] * a["near.share"]
+    for near, share in zip(neighbours(xp, about, a, v), a.get("near.share", ()), strict=False):
+        others.append(near)
+        f = f + near * share
     if "span" in a:
         low, high = a["span"]
         for g in others:
@@ -149,13 +149,21 @@ def scores(xp: Any, about: Any, a: Any, x: Any, forms: Any) -> Any:
 
 
 def neighbours(xp: Any, about: Any, a: Any, v: Any) -> Any:
-    """Return the prediction of the nearest recent examples."""
-    points, squares = a["near.points"], 0.0
-    for column, own in zip(a["near.columns"], points, strict=True):
-        value = xp.minimum(xp.maximum(xp.take(v, [column], axis=1), -1e9), 1e9).astype(np.float32)
-        squares = squares + (own - value) * (own - value)
-    k = min(5, points.shape[1])
-    which = xp.argsort(squares, axis=1, kind="stable")[:, :k]
+    """Yield the predictions of the nearest neighbours among recent examples, and among all stored ones."""
+    first, parts = 0, []
+    for last in a.get("near.counts", np.zeros(0, int)).tolist():
+        squares = 0.0
+        for column, own in zip(a["near.columns"], a["near.points"][:, first:last], strict=True):
+            value = xp.minimum(xp.maximum(xp.take(v, [column], axis=1), -1e9), 1e9).astype(np.float32)
+            squares = squares + (own - value) * (own - value)
+        parts.append(squares)
+        first = last
+        yield of_nearest(xp, about, a, parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=1), min(5, last))
+
+
+def of_nearest(xp: Any, about: Any, a: Any, squares: Any, k: int) -> Any:
+    """Return the prediction of the k nearest examples, given the squares of the distances."""
+    which = getattr(xp, "smallest", smallest)(squares, k)
     distance = xp.sqrt(xp.maximum(xp.take_along_axis(squares, which, axis=1).astype(np.float64), 1e-12))
     share = xp.take(a["near.weights"], which) / distance
     share, found = share / share.sum(axis=1, keepdims=True), []
@@ -172,6 +180,15 @@ def neighbours(xp: Any, about: Any, a: Any, v: Any) -> Any:
         g = xp.concatenate(logs, axis=1) * (1.0 if about["is_softmax"] else 2.0)
         found.append(g - g.sum(axis=1, keepdims=True) / about["classes"])
     return found[0] if len(found) == 1 else xp.concatenate(found, axis=1)
+
+
+def smallest(x: Any, k: int) -> Any:
+    """Return the indices of the k smallest of each row, the smallest first; of equal ones the first comes first."""
+    left, which = x.copy(), []
+    for _ in range(k):
+        which.append(left.argmin(axis=1, keepdims=True))
+        np.put_along_axis(left, which[-1], np.inf, axis=1)
+    return np.concatenate(which, axis=1)
 
 
 def features(xp: Any, about: Any, a: Any, v: Any, forms: Any) -> Any:

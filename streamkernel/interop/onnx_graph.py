@@ -90,9 +90,12 @@ class Graph:
         """Return the entries of each row at its indices."""
         return self.add("GatherElements", x, which, axis=axis)
 
-    def argsort(self, x: Tensor, axis: int, kind: str) -> Order:
-        """Return the order of each row for its first entries; of equal entries the first comes first."""
-        return Order(x)
+    def smallest(self, x: Tensor, k: int) -> Tensor:
+        """Return the indices of the k smallest of each row, the smallest first; of equal ones the first comes first."""
+        _, out = names = [f"topk_{len(self.nodes)}_{what}" for what in ("values", "indices")]
+        of = [x.name, self.integers(k).name]
+        self.nodes.append(helper.make_node("TopK", of, names, axis=1, largest=0, sorted=1))
+        return Tensor(self, out, "int64")
 
     def argmax(self, x: Tensor) -> Tensor:
         """Return the index of the largest of each row."""
@@ -148,23 +151,6 @@ class Tensor:
         return self.graph.add("Equal", self, other, dtype="bool")
 
     __hash__ = None  # type: ignore[assignment]
-
-
-class Order:
-    """The order of rows, from which the first columns are taken."""
-
-    def __init__(self, of: Tensor) -> None:
-        self.of = of
-
-    def __getitem__(self, at: tuple[slice, slice]) -> Tensor:
-        graph = self.of.graph
-        _, out = names = [f"topk_{len(graph.nodes)}_{what}" for what in ("values", "indices")]
-        graph.nodes.append(
-            helper.make_node(
-                "TopK", [self.of.name, graph.integers(at[1].stop).name], names, axis=1, largest=0, sorted=1
-            )
-        )
-        return Tensor(graph, out, "int64")
 
 
 def _define(name: str, kind: str) -> None:

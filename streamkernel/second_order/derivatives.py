@@ -15,9 +15,9 @@ from streamkernel.losses.compiled import SOFTMAX
 from streamkernel.second_order import evaluation
 from streamkernel.second_order.arrangement import Arrangement
 from streamkernel.second_order.gradients import embed_rows
-from streamkernel.second_order.linear_state import NEIGHBOURS, PLACES, REMEMBERED, Linear
+from streamkernel.second_order.linear_state import NEIGHBOURS, PLACES, Linear
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, OWNER, MixtureState, weights_by_column
-from streamkernel.second_order.neighbours import CAUTION, LEAST_SQUARE, UNSEEN
+from streamkernel.second_order.neighbours import CAUTION, LEAST_SQUARE, UNSEEN, in_order
 
 
 def derivatives(mixture: Arrangement, scales: ScalesState, row: Rows) -> F64:
@@ -42,8 +42,10 @@ def derivatives(mixture: Arrangement, scales: ScalesState, row: Rows) -> F64:
     scaled, is_scaled = row._replace(values=np.empty_like(row.values)), len(scales.table) > 0
     scale_rows(scales, row, scaled.values)
     found = _of_groups(mixture, function, scaled)
-    if min(function.linear.counts[REMEMBERED], len(function.linear.weights)):
-        found += weights_by_column(function)[-1][:, None] * _of_neighbours(function, scaled)
+    order, ends = in_order(function.linear)
+    near = 2 * len(function.layout) + 1 + len(function.linear.w)
+    for weights, last in zip(weights_by_column(function)[near:], ends, strict=False):  # the others are 0
+        found += weights[:, None] * _of_neighbours(function, scaled, order[:last])
     if is_scaled:
         found *= slopes_of(scales, moments_of(scales, row.hashes), row.values)
     found[:, row.readers == 0] = 0.0
@@ -87,21 +89,21 @@ def _places(linear: Linear, row: Rows) -> I64:
     return np.array([number.get(max(name, 1), 0) for name in row.hashes.tolist()], np.int64)
 
 
-def _of_neighbours(function: MixtureState, row: Rows) -> F64:
-    """Return the derivatives of what the nearest neighbours predict by the scaled values.
+def _of_neighbours(function: MixtureState, row: Rows, among: I64) -> F64:
+    """Return the derivatives of what the nearest neighbours among some stored examples predict by the scaled values.
 
     ∂ω_i/∂x = (∂(w_i/d_i)/∂x - ω_i Σ_j ∂(w_j/d_j)/∂x)/Σ_j w_j/d_j,   ∂(w_i/d_i)/∂x = w_i (x_i - x)/d_i³
     """
     linear, numbers = function.linear, function.numbers[0]
-    places, known = _places(linear, row), min(int(linear.counts[REMEMBERED]), len(linear.weights))
+    places = _places(linear, row)
     point = np.zeros(len(linear.points))
     counts = (places > 0) & (places < len(point))
     point[places[counts]] = row.values[counts]
-    ways = linear.points[:, :known].T - point
+    ways = linear.points[:, among].T - point
     squares = np.maximum(np.square(ways).sum(axis=1), LEAST_SQUARE)
     nearest = np.argsort(squares, kind="stable")[:NEIGHBOURS]
-    inverse, ways = linear.weights[nearest] * squares[nearest] ** -0.5, ways[nearest]
-    answers = linear.answers.reshape(len(function.numbers), -1)[:, nearest]
+    inverse, ways = linear.weights[among[nearest]] * squares[nearest] ** -0.5, ways[nearest]
+    answers = linear.answers.reshape(len(function.numbers), -1)[:, among[nearest]]
     shares, slopes_of_inverse = inverse / inverse.sum(), ways * (inverse / squares[nearest])[:, None]
     by_point = (slopes_of_inverse - shares[:, None] * slopes_of_inverse.sum(axis=0)) / inverse.sum()
     if numbers["intercept"] == MEAN:

@@ -29,7 +29,7 @@ WINDOW, STORED, NEIGHBOURS = 1000, 8192, 5
 """Number of recent examples, of all stored examples, and of the nearest neighbours among either."""
 
 SEARCHED = 1 << 17
-"""Number of inputs that a search reads at most, if that is more than those of the recent examples."""
+"""Number of inputs that a search for the nearest of all stored examples reads at most."""
 
 LARGEST_INPUT = 1e9
 """Bound on the absolute value of an input."""

@@ -10,6 +10,7 @@ the rest f_y is twice that, so that the scores of two classes keep their order w
 
 The first function uses the last `WINDOW` examples, which follow a stream that moves. The second one uses up to `STORED`
 examples, where dense data are needed; fewer if there are many inputs, so that a search reads at most `SEARCHED` of them.
+It is 0 as long as these are fewer than twice those of the first.
 
 Distances are between the inputs as the features read them, over the names that have the first places among those of
 the linear functions (:mod:`streamkernel.second_order.linear`).
@@ -18,15 +19,27 @@ the linear functions (:mod:`streamkernel.second_order.linear`).
 from __future__ import annotations
 
 import math
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numba import types
 
-from streamkernel.features.rows import ROWS
+from streamkernel.features.rows import I64, ROWS
 from streamkernel.jit import inlined, unit
 from streamkernel.learners.state import MEAN, NUMBERS_TYPE
 from streamkernel.losses.compiled import SOFTMAX
-from streamkernel.second_order.linear_state import LARGEST_INPUT, LINEAR, PLACES, REMEMBERED, ROOM, SEARCHED, WINDOW
+from streamkernel.second_order.linear_state import (
+    LARGEST_INPUT,
+    LINEAR,
+    PLACES,
+    REMEMBERED,
+    ROOM,
+    SEARCHED,
+    WINDOW,
+    Linear,
+    neighbour_functions,
+)
 
 CAUTION = 0.3
 """c. λ of v is the same for all functions of a mixture: a smaller f gets its weight later, which small tables need."""
@@ -100,6 +113,26 @@ def _insert(squares, first, found, room):  # type: ignore[no-untyped-def]
     return found
 
 
+def searched(linear: Linear, k: int) -> int:
+    """Return the number of the last examples that function k uses; as many as the one before it if it is 0."""
+    stored, places = min(linear.counts[REMEMBERED], len(linear.weights)), min(linear.counts[PLACES], len(linear.points))
+    most = min(stored, SEARCHED // places)
+    return most if k > 0 and most >= 2 * WINDOW else min(stored, WINDOW)
+
+
+_compiled_searched: Any = inlined(searched, allocates=False)
+
+
+def in_order(linear: Linear) -> tuple[I64, list[int]]:
+    """Return the positions in the ring in the order of the search, and how many of the first each function uses, without
+    the functions that are 0.
+    """
+    window, remembered = len(linear.weights), int(linear.counts[REMEMBERED])
+    ends = sorted({searched(linear, k) for k in range(neighbour_functions(window))} - {0})
+    parts = [np.sort(np.arange(remembered - last, remembered - first) % window) for first, last in pairwise([0, *ends])]
+    return np.concatenate([np.zeros(0, np.int64), *parts]), ends
+
+
 @inlined(allocates=False)
 def _find_by_age(linear, youngest, oldest, found, room):  # type: ignore[no-untyped-def]
     """Compare the point with the examples of ages ``youngest <= age < oldest``, as :func:`_find_nearest` does."""
@@ -116,26 +149,22 @@ def _find_by_age(linear, youngest, oldest, found, room):  # type: ignore[no-unty
 
 @unit(types.void(LINEAR, NUMBERS_TYPE, _VECTOR, ROOM, _MATRIX), allocates=False, error_model="numpy")
 def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
-    """Set `out`, shape (functions, columns), to the functions at the point, without the offsets of the targets; to 0 if
-    no example is stored.
-    """
-    stored, places = min(linear.counts[REMEMBERED], len(linear.weights)), min(linear.counts[PLACES], len(linear.points))
+    """Set `out`, shape (functions, columns), to the functions at the point, without the offsets of the targets."""
     before, found = 0, 0
     for k in range(len(out)):
-        last = min(stored, WINDOW if k == 0 else max(WINDOW, SEARCHED // places))
-        found = _find_by_age(linear, before, last, found, room)
-        _score(linear, numbers, added, found, room, out[k])
+        last = _compiled_searched(linear, k)
+        for c in range(out.shape[1]):
+            out[k, c] = 0.0
+        if last > before:
+            found = _find_by_age(linear, before, last, found, room)
+            _score(linear, numbers, added, found, room, out[k])
         before = last
 
 
 @inlined(allocates=False)
 def _score(linear, numbers, added, found, room, out):  # type: ignore[no-untyped-def]
-    """Set `out`, shape (columns,), to f of the neighbours found."""
+    """Set `out`, shape (columns,), which is 0, to f of the neighbours found."""
     window, total = len(linear.weights), 0.0
-    for c in range(len(out)):
-        out[c] = 0.0
-    if found == 0:
-        return
     for k in range(found):
         total += linear.weights[room.which[k]] / math.sqrt(max(room.nearest[k], LEAST_SQUARE))
     width = len(out) // len(numbers)
