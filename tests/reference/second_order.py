@@ -203,7 +203,8 @@ class Line:
 class Neighbours:
     """What the nearest of the last examples say, as `streamkernel.second_order.neighbours` prints it."""
 
-    WINDOW, COUNT, INPUTS, CAUTION = 1000, 5, 127, 0.3
+    WINDOW, STORED, SEARCHED, COUNT, INPUTS, CAUTION = 1000, 8192, 1 << 17, 5, 127, 0.3
+    functions = 2
 
     def __init__(self, columns, is_mean, is_softmax):
         self.columns, self.is_mean, self.points, self.answers = columns, is_mean, [], []
@@ -211,13 +212,21 @@ class Neighbours:
         self.spread = self.CAUTION * (1.0 if is_mean or is_softmax or columns == 1 else 2.0)
 
     def scores(self, x, mean):
-        if not self.points:
-            return np.zeros(self.columns)
-        distances = np.linalg.norm(np.array(self.points[-self.WINDOW :]) - x[: self.INPUTS], axis=1)
+        """Return the score of the nearest recent examples, and that of the nearest among all, if those are far more."""
+        most = min(len(self.points), self.STORED, self.SEARCHED // (1 + min(len(x), self.INPUTS)))
+        nothing = np.zeros(self.columns)
+        return [
+            self.among(min(len(self.points), self.WINDOW), x, mean) if self.points else nothing,
+            self.among(most, x, mean) if most >= 2 * self.WINDOW else nothing,
+        ]
+
+    def among(self, last, x, mean):
+        """Return the score of the nearest of the last examples."""
+        distances = np.linalg.norm(np.array(self.points[-last:]) - x[: self.INPUTS], axis=1)
         nearest = np.argsort(distances, kind="stable")[: self.COUNT]
-        share = np.array(self.weights[-self.WINDOW :])[nearest] / np.maximum(distances[nearest], 1e-6)
+        share = np.array(self.weights[-last:])[nearest] / np.maximum(distances[nearest], 1e-6)
         share /= share.sum()
-        answers = np.array(self.answers[-self.WINDOW :])[nearest]
+        answers = np.array(self.answers[-last:])[nearest]
         if self.is_mean:
             return self.spread * np.array([share @ answers - mean])
         classes = np.arange(max(2, self.columns))
@@ -289,7 +298,7 @@ class Mixture:
         self.margins = []  # how near decisions were to others
         self.linear, self.neighbours = linear or [], neighbours
         self.v[: 2 * len(self.groups)] *= 0.6 if self.linear else 1.0
-        self.v = np.concatenate([self.v, [0.4, 0.0][: len(self.linear)], [0.0] * (neighbours is not None)])
+        self.v = np.concatenate([self.v, [0.4, 0.0][: len(self.linear)], [0.0] * (neighbours.functions if neighbours else 0)])
 
     def features(self, x, seen):
         """Return φ of each group, and ``None`` of none; a first block that is not there yet counts as 0."""
@@ -310,7 +319,7 @@ class Mixture:
         size = self.size if self.intercept else 0.0
         lines = [line.bounded(line.scores(x) - moved, size) for line in self.linear]
         pairs = [group.scores(part) if group else nothing for group, part in zip(self.groups, phi, strict=True)]
-        lines += [self.neighbours.scores(x, self.mean)] if self.neighbours else []
+        lines += self.neighbours.scores(x, self.mean) if self.neighbours else []
         return np.array([newton for newton, _ in pairs] + [steady for _, steady in pairs] + [self.level] + lines)
 
     def scores(self, x):
