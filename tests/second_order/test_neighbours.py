@@ -1,4 +1,4 @@
-"""The function of the nearest neighbours: against scikit-learn, in files and merges, and under drift."""
+"""The functions of the nearest neighbours: against scikit-learn, in files and merges, and under drift."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamkernel.merging.labels import columns_of
 from streamkernel.merging.linear import summarize
 from streamkernel.second_order import linear_files
 from streamkernel.second_order.linear import FORGETTING
-from streamkernel.second_order.linear_state import NEAR, NEIGHBOURS, WINDOW
+from streamkernel.second_order.linear_state import NEAR, NEIGHBOURS, SEARCHED, STORED, WINDOW
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.neighbours import CAUTION, UNSEEN
 
@@ -34,8 +34,8 @@ def moving(n=N, classes=3, seed=4):
     return centres[which] + 0.7 * moved + 0.2 * generator.normal(size=(n, 4)), which % classes
 
 
-def model_of(kind):
-    X, which = moving()
+def model_of(kind, n=N):
+    X, which = moving(n)
     y = which.tolist() if kind == "classifier" else (which + X[:, 0]).tolist()
     return (KernelClassifier if kind == "classifier" else KernelRegressor)(**SMALL), as_dicts(X), y
 
@@ -50,21 +50,35 @@ def mixture(loss, columns=1):
 
 
 def near(f, rows):
-    """Return the scores of the nearest neighbours at rows."""
-    return f.scores_of_others(rows)[:, -1]
+    """Return the scores of the nearest neighbours at rows, among recent examples and among all."""
+    return f.scores_of_others(rows)[:, -2:].swapaxes(0, 1)
 
 
-@pytest.mark.parametrize("known", [3, 400, N])
-def test_regression_matches_scikit_learn(known):
-    X, which = moving(N + 50)
+@pytest.mark.parametrize(
+    ("known", "inputs", "searched"),
+    [
+        (3, 4, (3, 0)),
+        (400, 4, (400, 0)),
+        (N, 4, (WINDOW, 0)),
+        (2 * WINDOW, 4, (WINDOW, 2 * WINDOW)),
+        (STORED + 530, 4, (WINDOW, STORED)),
+        (STORED + 1300, 4, (WINDOW, STORED)),
+        (4000, 40, (WINDOW, SEARCHED // 41)),
+        (3000, 70, (WINDOW, 0)),
+    ],
+)
+def test_regression_matches_scikit_learn(known, inputs, searched):
+    X, which = moving(known + 50)
+    X = np.c_[X, np.random.default_rng(7).normal(size=(len(X), inputs - 4))]
     y = which + X[:, 0]
     f = mixture(losses.Square())
-    names = [f"x{j}" for j in range(X.shape[1])]
+    names = [f"x{j}" for j in range(inputs)]
     f.learn(f.directions.rows(names, X[:known]), y[:known])
-    recent = slice(max(0, known - WINDOW), known)
-    other = KNeighborsRegressor(min(known, NEIGHBOURS), weights="distance").fit(X[recent], y[recent])
-    expected = CAUTION * (other.predict(X[N:]) - f.numbers["offset"])
-    assert np.allclose(near(f, f.directions.rows(names, X[N:]))[:, 0], expected, atol=1e-4)
+    for found, last in zip(near(f, f.directions.rows(names, X[known:])), searched, strict=True):
+        recent = slice(known - last, known)
+        other = last and KNeighborsRegressor(min(last, NEIGHBOURS), weights="distance").fit(X[recent], y[recent])
+        expected = CAUTION * (other.predict(X[known:]) - f.numbers["offset"]) if last else 0.0
+        assert np.allclose(found[:, 0], expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -76,7 +90,7 @@ def test_class_odds_match_scikit_learn(classes):
     other = KNeighborsClassifier(NEIGHBOURS, weights="distance").fit(X[N - WINDOW : N], y[N - WINDOW : N])
     scores = CAUTION * np.log(NEIGHBOURS * other.predict_proba(X[N:]) + UNSEEN)
     expected = scores[:, 1:] - scores[:, :1] if classes == 2 else scores - scores.mean(axis=1, keepdims=True)
-    assert np.allclose(near(f, f.directions.rows(names, X[N:])), expected, atol=1e-3)
+    assert np.allclose(near(f, f.directions.rows(names, X[N:]))[0], expected, atol=1e-3)
 
 
 def test_drift_is_followed():
@@ -97,7 +111,7 @@ def test_inputs_beyond_the_limit_are_ignored():
     f = mixture(losses.Square())
     for i in range(200):
         f.learn_one(f.row({f"x{i}": 1.0, "first": float(i % 3)}), float(i % 2))
-    assert f.arrays.linear.points.shape == (NEAR, WINDOW)
+    assert f.arrays.linear.points.shape == (NEAR, STORED)
     assert f.arrays.linear.counts.tolist() == [202, 200]
     known, other = (f.row({"first": 2.0, name: 1.0}) for name in ("x199", "x999"))
     assert np.array_equal(near(f, known), near(f, other))
@@ -105,11 +119,11 @@ def test_inputs_beyond_the_limit_are_ignored():
 
 @pytest.mark.parametrize("kind", ["classifier", "regressor"])
 def test_saving_and_loading_changes_no_bit(kind, tmp_path):
-    """Before and after the first examples are forgotten."""
-    model, xs, ys = model_of(kind)
+    """Before and after the first examples are forgotten by each function."""
+    model, xs, ys = model_of(kind, STORED + 500)
     other = type(model)(**SMALL)
     for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
-        if i in (0, 40, N - 200):
+        if i in (0, 40, N, STORED + 300):
             other.save(tmp_path / "model")
             other = load(tmp_path / "model")
         model.learn_one(x, y)
@@ -122,39 +136,50 @@ def test_saving_and_loading_changes_no_bit(kind, tmp_path):
 def test_gradients_match_finite_differences(loss, columns):
     if columns > 1 and not loss.for_classes:
         return
-    X, which = moving(700)
+    n = 2 * WINDOW + 90
+    X, which = moving(n + 10)
     f = mixture(loss, columns)
     names = names_in_order(mixture(losses.Square()), 4)
-    f.learn(f.directions.rows(names, X[:690]), np.minimum(which[:690], max(columns - 1, 1)).astype(float))
+    f.learn(f.directions.rows(names, X[:n]), np.minimum(which[:n], max(columns - 1, 1)).astype(float))
     f.arrays.weights[:] = 0.0
-    f.arrays.weights[-1] = 2.0
-    for x in X[690:]:
+    f.arrays.weights[-2:] = 0.5, 2.0
+    for x in X[n:]:
         step = 1e-5 * np.eye(len(x))
-        up, down = (2.0 * near(f, f.directions.rows(names, x + way)) for way in (step, -step))
+        of_each = (near(f, f.directions.rows(names, x + way)) for way in (step, -step))
+        up, down = (0.5 * recent + 2.0 * stored for recent, stored in of_each)
         row = f.directions.rows(names, x[None])
         assert np.allclose(f.derivatives(row), ((up - down) / 2e-5).T, rtol=0.02, atol=0.02)
 
 
-def without(f):
-    """Return the tensors of a function as they were before there were neighbours."""
-    tensors = f.tensors()
-    cut = {name: part for name, part in tensors.items() if not name.startswith("neighbours.")}
-    cut |= {name: cut[name][:-1] for name in ("weights", "standing")} | {"mixer": cut["mixer"][:-1, :-1].copy()}
-    cut["bounds"] = np.delete(cut["bounds"], -3)
+def without(f, functions=2):
+    """Return the tensors of a function as they were before there were one or two functions of neighbours."""
+    gone, tensors = -functions, f.tensors()
+    lost = "neighbours." if functions == 2 else "neighbours.capacity"
+    cut = {name: part for name, part in tensors.items() if not name.startswith(lost)}
+    cut |= {name: cut[name][:gone] for name in ("weights", "standing")} | {"mixer": cut["mixer"][:gone, :gone].copy()}
+    cut["bounds"] = np.delete(cut["bounds"], np.arange(gone, 0) - 2)
     return cut
 
 
-def test_an_earlier_file_continues_without_neighbours_and_merges():
-    _, xs, ys = model_of("regressor")
+@pytest.mark.parametrize("functions", [1, 2])
+def test_an_earlier_file_continues_without_later_functions_and_merges(functions, tmp_path):
+    _, xs, ys = model_of("regressor", N + 1000)
     first, second = (learn(KernelRegressor(**SMALL), xs[:600], ys[:600]) for _ in range(2))
+    expected = first.predict_one(xs[600])
     f = second._learner
-    f.restore(without(f))
-    learn(second, xs[600:800], ys[600:800])
-    assert "neighbours" not in f.shares
-    assert not len(f.arrays.linear.answers)
+    f.restore(without(f, functions))
+    if functions == 1:
+        assert second.predict_one(xs[600]) == expected  # the second function is 0 up to then
+    learn(first, xs[600:], ys[600:])
+    learn(second, xs[600:], ys[600:])
+    assert f.arrays.linear.weights.shape == (WINDOW if functions == 1 else 0,)
+    second.save(tmp_path / "model")
+    assert load(tmp_path / "model").predict_one(xs[3]) == second.predict_one(xs[3])
     merged = first.merge(second)
     assert "linear" in merged._learner.shares
-    assert "neighbours" not in merged._learner.shares
+    for learner in (f, merged._learner):
+        assert ("neighbours" in learner.shares) == (functions == 1)
+    assert len(merged._learner.arrays.weights) == len(f.arrays.weights)
     assert np.isfinite(merged.predict_one(xs[900]))
 
 
@@ -178,6 +203,7 @@ CRAFTED = {
     "neighbours.points": np.zeros((2, 40), np.float32),
     "neighbours.targets": np.full(40, 7.0),
     "neighbours.count": np.array([-3]),
+    "neighbours.capacity": np.array([1 << 40]),
 }
 
 
@@ -195,7 +221,7 @@ def remembered(model):
     """Return the recent examples that a model knows, as inputs by name with their labels, the oldest first."""
     summary = summarize(model._learner.arrays.linear)
     names = summary.names[: len(summary.points)].tolist()
-    labels = [list(model.labels)[int(answer)] for answer in summary.answers]
+    labels = [list(model.labels)[int(answer)] for answer in summary.answers[0]]
     return [
         ({name: value for name, value in zip(names, point, strict=True) if value}, label)
         for point, label in zip(summary.points.T.tolist(), labels, strict=True)
@@ -219,7 +245,7 @@ def test_merged_replicas_keep_recent_examples_of_each_and_of_the_base():
 
 def test_a_merged_model_merges_again_with_the_same_base():
     """Though no more examples are kept than there is room for."""
-    X, _ = moving(WINDOW + 1200)
+    X, _ = moving(STORED + 1200)
     names = names_in_order(mixture(losses.Square()), 4)
 
     def learn_parts(*parts):
@@ -239,16 +265,16 @@ def test_a_merged_model_merges_again_with_the_same_base():
         )
         return summarize(linear_files.unpack(merged, 1, None))
 
-    start = (0, WINDOW + 500)
+    start = (0, STORED + 500)
     base = learn_parts(start)
-    first, second, third = (learn_parts(start, (n, n + 100)) for n in range(WINDOW + 500, WINDOW + 800, 100))
+    first, second, third = (learn_parts(start, (n, n + 100)) for n in range(STORED + 500, STORED + 800, 100))
     both = merge(first, second)
-    assert both.remembered == WINDOW + 700
-    assert set(both.answers[-200:]) == set(first.answers[-100:]) | set(second.answers[-100:])
-    assert np.array_equal(both.answers[:-200], base.answers[200:])
+    assert both.remembered == STORED + 700
+    assert set(both.answers[0, -200:]) == set(first.answers[0, -100:]) | set(second.answers[0, -100:])
+    assert np.array_equal(both.answers[0, :-200], base.answers[0, 200:])
     found = merge(both, third)
-    assert found.remembered == WINDOW + 800
-    assert set(found.answers[-300:]) == set(both.answers[-200:]) | set(third.answers[-100:])
+    assert found.remembered == STORED + 800
+    assert set(found.answers[0, -300:]) == set(both.answers[0, -200:]) | set(third.answers[0, -100:])
 
 
 @pytest.mark.parametrize("more", [["a"], ["a", "c"], []])
