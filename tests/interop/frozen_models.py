@@ -70,7 +70,7 @@ def several(n: int, limit: float | None = None) -> Examples:
 Make = Callable[[], Any]
 
 MODELS: dict[str, tuple[Make, Examples]] = {
-    "default": (KernelRegressor, numbers(2500)),
+    "default": (KernelRegressor, numbers(2600)),
     "of few examples": (KernelRegressor, numbers(30)),
     "far apart": (lambda: KernelRegressor(max_features=1024), far_apart(900)),
     "strings": (lambda: KernelRegressor(max_features=1024), strings(900)),
