@@ -9,8 +9,8 @@ where ȳ is the offset of the mixture. Two classes in one column have g_1 - g_0.
 the rest f_y is twice that, so that the scores of two classes keep their order when a third class is added.
 
 The first function uses the last `WINDOW` examples, which follow a stream that moves. The second one uses up to `STORED`
-examples, where dense data are needed; fewer if there are many inputs, so that a search reads at most `SEARCHED` of them.
-It is 0 as long as these are fewer than twice those of the first.
+examples, where dense data are needed; fewer if there are many inputs, so that a search reads at most `SEARCHED`. It is
+0 as long as these are fewer than twice those of the first.
 
 Distances are between the inputs as the features read them, over the names that have the first places among those of
 the linear functions (:mod:`streamkernel.second_order.linear`).
@@ -124,8 +124,8 @@ _compiled_searched: Any = inlined(searched, allocates=False)
 
 
 def in_order(linear: Linear) -> tuple[I64, list[int]]:
-    """Return the positions in the ring in the order of the search, and how many of the first each function uses, without
-    the functions that are 0.
+    """Return the positions in the ring in the order of the search, and how many of the first ones each function uses,
+    without functions that are 0.
     """
     window, remembered = len(linear.weights), int(linear.counts[REMEMBERED])
     ends = sorted({searched(linear, k) for k in range(neighbour_functions(window))} - {0})

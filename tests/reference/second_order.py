@@ -298,7 +298,8 @@ class Mixture:
         self.margins = []  # how near decisions were to others
         self.linear, self.neighbours = linear or [], neighbours
         self.v[: 2 * len(self.groups)] *= 0.6 if self.linear else 1.0
-        self.v = np.concatenate([self.v, [0.4, 0.0][: len(self.linear)], [0.0] * (neighbours.functions if neighbours else 0)])
+        near = [0.0] * (neighbours.functions if neighbours else 0)
+        self.v = np.concatenate([self.v, [0.4, 0.0][: len(self.linear)], near])
 
     def features(self, x, seen):
         """Return φ of each group, and ``None`` of none; a first block that is not there yet counts as 0."""
