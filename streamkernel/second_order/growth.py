@@ -82,8 +82,9 @@ def first_block(slot: int, last: int) -> int:
 
 
 def possible(table: I64, alone: list[int], last: int, seen: int, restarted: int = 0) -> bool:
-    """Return whether a table of groups, as :func:`due` has it, can be that of a model of so many examples, of which so
-    many were seen when it was last reset.
+    """Return whether a table of groups, as :func:`due` has it, is possible after `seen` examples.
+
+    `restarted` is the number of examples at the last reset of the model.
 
     Examples
     --------

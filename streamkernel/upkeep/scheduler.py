@@ -30,10 +30,10 @@ _LOADED: set[tuple[type, type]] = set()
 class BackgroundTasks:
     """Tasks that are done to a function that learns, at fixed places of its stream.
 
-    A job is begun after every so many examples, from a small copy of the function and a window of examples. A thread of
-    its own makes the new function, which then learns what has come since, while the old one goes on. At a fixed example
-    the new one takes the old one's place; if it is not ready, the stream waits for it. So what is learned depends on
-    the examples alone. What has been seen is a value: :meth:`saw` returns the next one.
+    A job begins after every `every` examples of its task, from a small copy of the function and a window of examples. A
+    thread of its own makes the new function, which then learns what has come since, while the old one goes on. At a
+    fixed example the new one takes the old one's place; if it is not ready, the stream waits for it. So what is learned
+    depends on the examples alone. What has been seen is a value: :meth:`saw` returns the next one.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Dead letters are sent back to topics and files, each once, for any selection and after a kill at any time."""
+"""Dead letters are redriven to topics and files, each once, for any selection and after a kill at any time."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_letters_go_back_to_the_partition_that_they_came_from_and_once(tmp_path,
         assert (record.partition, record.value) == (origin.partition, origin.value)
         assert dict(record.headers) == {"streamkernel.redriven": b"1"}
     (tmp_path / "state" / "redriven.json").unlink()
-    assert "went back" not in command(path)  # brokers know it, too
+    assert "went back" not in command(path)  # the brokers have the ledger, too
     engine = ran(path)
     assert engine.outcomes["dead_letter"] == 2 * len(BAD) - 1
     assert "5 went back" in command(path)
@@ -111,7 +111,7 @@ def test_letters_go_back_to_the_partition_that_they_came_from_and_once(tmp_path,
     assert times.count(b"2") == 5
 
 
-def test_what_brokers_have_forgotten_is_in_the_copy(tmp_path, servers, monkeypatch):
+def test_a_ledger_that_brokers_lack_is_in_the_copy(tmp_path, servers, monkeypatch):
     from connectors.kafka.kafka_python.consumer import PythonConsumer
 
     path, _ = made(tmp_path, servers, "kafka-python", "topic")
@@ -243,13 +243,13 @@ def test_a_file_that_others_write_to_after_a_kill_is_left_alone(file_run):
         (["--to-topic", "t"], "kafka: "),
     ],
 )
-def test_what_cannot_be_is_named(file_run, words, message):
+def test_invalid_commands_are_refused(file_run, words, message):
     answer = CliRunner().invoke(app, ["redrive", str(file_run / "run.toml"), *words])
     assert answer.exit_code == 2
     assert message.lower() in answer.output.lower().replace("\n", "")
 
 
-def test_a_run_without_dead_letters_says_so(tmp_path):
+def test_a_run_without_dead_letters_is_reported(tmp_path):
     (tmp_path / "in.jsonl").write_text('{"a": 1, "y": 1}\n')
     (tmp_path / "run.toml").write_text(FILE)
     answer = CliRunner().invoke(app, ["redrive", str(tmp_path / "run.toml")])
@@ -269,7 +269,7 @@ def test_a_ledger_is_a_set(ranges, base):
     assert driven.base == min(set(range(80)) - expected)
 
 
-def test_a_ledger_that_is_too_long_for_brokers_says_so():
+def test_a_ledger_that_is_too_long_for_brokers_is_reported():
     driven = Driven()
     for number in range(1, 40_000, 2):
         driven.add(number)

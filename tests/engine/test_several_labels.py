@@ -68,7 +68,7 @@ def state_in(folder: Path) -> Any:
     ],
 )
 def test_a_run_learns_and_predicts_all_labels(tmp_path: Path, label: str, kind: str, model: Any, ys: Any) -> None:
-    """Up to a restart in the middle."""
+    """Run, and restart in the middle."""
     config = config_in(tmp_path, label=label, kind=kind)
     each = {name: metrics.MAE() if ys is NUMBERS else metrics.Accuracy() for name in ys[0]}
     predicted = []
@@ -142,7 +142,7 @@ def test_labels_that_come_later_come_together(tmp_path: Path) -> None:
         ('[[preprocessing]]\ntype = "LastTarget"', {}, "expected a step that reads no label with several targets"),
     ],
 )
-def test_what_is_for_one_target_is_refused_by_its_name(
+def test_options_for_one_target_are_refused_by_name(
     tmp_path: Path, more: str, options: dict[str, str], message: str
 ) -> None:
     written(tmp_path, [XS[0] | NUMBERS[0]])

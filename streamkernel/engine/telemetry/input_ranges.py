@@ -38,7 +38,8 @@ class _Input:
 
 
 class InputRanges:
-    """Learned ranges of inputs: 20 deviations around the mean, widened by ten times the width of the usual values.
+    """Learned ranges of inputs: 20 standard deviations around the mean, widened by ten times the width of the usual
+    values.
 
     A value outside the range counts as its limit in mean and deviation: a few of them change nothing, many become
     usual. An input that has had a single value has no limits.

@@ -23,8 +23,8 @@ WINDOW = 1000
 """The number of recent events."""
 
 SAMPLED = 8
-"""The last value as a baseline is judged since the start on every so manieth event: each costs as much as an event of
-the model, in a metric that takes them one by one. Recent quality is that of all events."""
+"""The baseline of the last value is evaluated since the start on one event of this many, because a metric that takes
+events one by one costs as much as the model. Recent quality is that of all events."""
 
 Pair = tuple[Any, Any]
 """A label, and the prediction or the probabilities that were there before it; ``None`` if there were none."""

@@ -12,7 +12,7 @@ from streamkernel.solvers.saddle_point.factors import Factors
 from streamkernel.solvers.saddle_point.primal_dual_steps import as_compiled, largest_norm
 
 FORMED_BYTES = 1 << 30
-"""A product UV of up to so many bytes may be formed."""
+"""The largest size in bytes of a product UV that may be formed."""
 
 _DENSE, _SPARSE, _VECTOR, _PRIMAL, _DUAL, _STEP = 0.2, 1.5, 0.6, 0.5, 15.0, 80.0
 """What a number of A, a number of a vector, a coordinate and a step cost, in nanoseconds or any other unit."""
