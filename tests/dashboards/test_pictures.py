@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from monitored import Stream, until
 from PIL import Image
+from seen import look
 from selenium import webdriver
 from waiting import wait_for
 
-SIZES = {"desk": (1440, 900), "phone": (390, 844)}
-CHANGE, BROKEN = 6000, 500
+CHANGE, BROKEN = 4000, 500
 
-MODEL = 'type = "KernelClassifier"\nmax_features = 256\nlearner = "dsg"'
+MODEL = 'type = "KernelClassifier"\nmax_features = 256'
 MORE = """
 [[challengers]]
-name = "newton"
-model = { type = "KernelClassifier", max_features = 256 }
+name = "dsg"
+model = { type = "KernelClassifier", learner = "dsg", max_features = 256 }
 [[challengers]]
 name = "small"
 model = { type = "KernelClassifier", learner = "dsg", max_features = 64 }
@@ -39,7 +37,7 @@ every = 4
 
 
 def record(i: int) -> Any:
-    """Return the record of a number: after the change, inputs have other means, and the label another rule."""
+    """Return record `i`: after the change, one input has another mean, and the label another rule."""
     generator = random.Random(i)
     a, b, c = (generator.gauss(0.0, 1.0) for _ in range(3))
     country, changed = generator.choice(("at", "de", "fr")), i >= CHANGE
@@ -48,33 +46,13 @@ def record(i: int) -> Any:
     return {"a": a + 1.5 * changed, "b": b, "c": c, "country": country, "y": (a * b > 0) != changed}
 
 
-@contextmanager
-def browser() -> Iterator[webdriver.Chrome]:
-    """Run a browser without a window."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
-    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
-        options.add_argument(word)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
-    try:
-        yield driver
-    finally:
-        driver.quit()
-
-
-def take(driver: webdriver.Chrome, path: Path, size: str, scheme: str, *, height: int | None = None) -> None:
-    """Write a picture of the page as a small file; all of the page if there is no height."""
-    width, usual = SIZES[size]
-    metrics = {"width": width, "deviceScaleFactor": 1, "mobile": size == "phone"}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**metrics, "height": usual})
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    found = height or int(driver.execute_script("return document.documentElement.scrollHeight"))
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**metrics, "height": found})
+def take(driver: webdriver.Chrome, path: Path, size: str, scheme: str, height: int | None = None) -> None:
+    """Write a picture of the page; all of the page if there is no height."""
+    look(driver, size, scheme)
+    look(driver, size, scheme, height or int(driver.execute_script("return document.documentElement.scrollHeight")))
     driver.execute_async_script("const done = arguments[0]; setTimeout(() => requestAnimationFrame(done), 300)")
     driver.save_screenshot(str(path))
-    picture = Image.open(path).convert("RGB").quantize(128, dither=Image.Dither.NONE)
-    picture.save(path, optimize=True)
+    Image.open(path).convert("RGB").save(path, optimize=True)
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +63,15 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
 
 
 @pytest.mark.browser
-def test_pictures_are_of_a_real_run(stream: Stream, tmp_path: Path) -> None:
+def test_pictures_are_of_a_real_run(driver: webdriver.Chrome, stream: Stream, tmp_path: Path) -> None:
     folder = Path(os.environ.get("STREAMKERNEL_PICTURES", tmp_path))
     until(stream.is_ready, lambda: (stream.folder / "log").read_text())
-    with browser() as driver:
-        driver.get(f"http://127.0.0.1:{stream.port}/")
-        learned = "return Number(document.querySelector('#now dd')?.textContent.replace(',', '') ?? 0)"
-        wait_for(lambda: driver.execute_script(learned) > 2 * CHANGE)
-        marks = "return [...document.querySelectorAll('#marks li')].map(mark => mark.dataset.kind)"
-        wait_for(lambda: "drift" in driver.execute_script(marks))
-        take(driver, folder / "live.png", "desk", "light")
-        take(driver, folder / "live_dark.png", "desk", "dark", height=900)
-        take(driver, folder / "live_phone.png", "phone", "light", height=1688)
+    driver.get(f"http://127.0.0.1:{stream.port}/")
+    learned = "return Number(document.querySelector('#now dd')?.textContent.replace(',', '') ?? 0)"
+    wait_for(lambda: driver.execute_script(learned) > 2 * CHANGE)
+    marks = "return [...document.querySelectorAll('#marks li')].map(mark => mark.dataset.kind)"
+    wait_for(lambda: "drift" in driver.execute_script(marks))
+    take(driver, folder / "live.png", "desk", "light")
+    take(driver, folder / "live_dark.png", "desk", "dark", height=900)
+    take(driver, folder / "live_phone.png", "phone", "light", height=1688)
     assert all((folder / f"{name}.png").stat().st_size > 10_000 for name in ("live", "live_dark", "live_phone"))

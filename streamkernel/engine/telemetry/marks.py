@@ -63,9 +63,10 @@ def marks_of(
     Examples
     --------
     >>> columns = {"events": [0, 200], "learned": [0, 100], "time": [1000.0, 1010.0]}
-    >>> moved = [{"field": "a", "shift": 2.0}]
-    >>> marks_of([], [{"event": 100, "detector": "kernel", "moved": moved}], [], columns)
-    [{'kind': 'drift', 'event': 100, 'time': 1005.0, 'text': 'drift (kernel): a moved most'}]
+    >>> moved = [{"field": "a", "shift": 2.0, "spread": 0.1, "correlation": 0.0, "with": None}]
+    >>> (mark,) = marks_of([], [{"event": 100, "detector": "kernel", "moved": moved}], [], columns)
+    >>> mark["event"], mark["time"], mark["text"]
+    (100, 1005.0, 'drift (kernel): mean of a +2.0 standard deviations')
     """
     found = [*marks, *map(_drift, alarms[-MOST:]), *(_promotion(one, columns) for one in promotions[-MOST:])]
     for i, one in enumerate(found):
@@ -75,9 +76,23 @@ def marks_of(
 
 
 def _drift(alarm: Mapping[str, Any]) -> Mark:
-    names = ", ".join(one["field"] for one in alarm["moved"])
-    text = f"drift ({alarm['detector']})" + (f": {names} moved most" if names else "")
+    found = [(_distance(one), one) for one in alarm["moved"]]
+    most = max((distance for distance, _ in found), default=0.0)
+    moved = [_movement(one) for distance, one in found if distance >= most / 2]
+    text = f"drift ({alarm['detector']})" + (f": {'; '.join(moved)}" if moved else "")
     return {"kind": "drift", "event": alarm["event"], "time": None, "text": text}
+
+
+def _distance(one: Mapping[str, Any]) -> float:
+    return max(abs(one["shift"]), abs(one["spread"]), one["correlation"])
+
+
+def _movement(one: Mapping[str, Any]) -> str:
+    if one["correlation"] == _distance(one):
+        return f"correlation of {one['field']} with {one['with']} changed"
+    of = "shift" if abs(one["shift"]) == _distance(one) else "spread"
+    what = {"shift": "mean", "spread": "deviation"}[of]
+    return f"{what} of {one['field']} {one[of]:+.1f} standard deviations"
 
 
 def _promotion(one: Mapping[str, Any], columns: Mapping[str, Any]) -> Mark:

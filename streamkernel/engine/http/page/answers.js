@@ -26,6 +26,11 @@ export function showHealth(run) {
   if (age !== undefined) rows.push(["last checkpoint", `${duration(age)} ago`, age > 300 ? "look" : "ok"]);
   const met = Object.entries(incidents);
   if (met.length) rows.push(["incidents", met.map(([kind, n]) => `${kind.replaceAll("_", " ")} ${n}`).join(", "), "look"]);
+  const faults = rows.filter(([, , state]) => state === "look").map(([name, text]) => `${name}: ${text}`);
+  const state = run.ill ? "ill" : faults.length ? "look" : "ok";
+  $("health").dataset.state = state;
+  write($("well"), { ill: "No", look: "Look", ok: "Yes" }[state]);
+  write($("why"), run.ill || faults.join("; ") || (now.lag === 0 ? "it has learned all there is" : "it learns, and nothing needs attention"));
   pairs($("now"), rows.map(([name, text, state]) => [name, text, state ?? "ok"]));
 }
 

@@ -16,7 +16,10 @@ export class Group {
   // The points of the axis; those without a value of it, as times of an earlier process, are left out.
   points(values) {
     this.kept = values.flatMap((value, i) => (value === null || value === undefined ? [] : [i]));
+    const before = this.x[this.x.length - 1];
     this.x = this.kept.map((i) => values[i]);
+    const by = this.x[this.x.length - 1] - before;
+    if (this.window && this.window[1] >= before && by > 0) this.window = this.window.map((edge) => edge + by);
   }
 
   pick(values) {
@@ -47,6 +50,10 @@ export class Group {
     const [low, high] = this.range(this.x[0], last);
     const min = Math.max(first, about - (about - low) * factor), max = Math.min(last, about + (high - about) * factor);
     this.zoom(min <= first && max >= last ? null : [min, max]);
+  }
+
+  zoomAtEnd(factor) {
+    if (this.x.length) this.zoomBy(factor, this.range(this.x[0], this.x[this.x.length - 1])[1]);
   }
 
   read(value) {

@@ -50,7 +50,9 @@ async function ask() {
   setTimeout(ask, 1000);
 }
 
-run.onZoom = cluster.onZoom = () => { $("whole").hidden = !run.window && !cluster.window; };
+run.onZoom = cluster.onZoom = () => { $("whole").disabled = $("farther").disabled = !run.window && !cluster.window; };
+$("closer").addEventListener("click", () => run.zoomAtEnd(0.5));
+$("farther").addEventListener("click", () => run.zoomAtEnd(2));
 $("whole").addEventListener("click", () => [run, cluster].forEach((group) => group.zoom(null)));
 $("axis").addEventListener("change", () => switchAxis($("axis").value));
 onThemeChange(redraw);
