@@ -1,4 +1,4 @@
-"""The pictures of the live page in the documentation: of a real run whose stream changes, in a real browser."""
+"""The pictures of the live page in the documentation, of a real run whose stream changes: `make pictures`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seen import look
 from selenium import webdriver
 from waiting import wait_for
 
-CHANGE, BROKEN = 4000, 500
+CHANGE, BROKEN = 3000, 500
 
 MODEL = 'type = "KernelClassifier"\nmax_features = 256'
 MORE = """
@@ -52,7 +52,8 @@ def take(driver: webdriver.Chrome, path: Path, size: str, scheme: str, height: i
     look(driver, size, scheme, height or int(driver.execute_script("return document.documentElement.scrollHeight")))
     driver.execute_async_script("const done = arguments[0]; setTimeout(() => requestAnimationFrame(done), 300)")
     driver.save_screenshot(str(path))
-    Image.open(path).convert("RGB").save(path, optimize=True)
+    few = Image.open(path).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
 
 
 @pytest.fixture(scope="module")

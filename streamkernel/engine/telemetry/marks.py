@@ -84,7 +84,7 @@ def _drift(alarm: Mapping[str, Any]) -> Mark:
 
 
 def _distance(one: Mapping[str, Any]) -> float:
-    return max(abs(one["shift"]), abs(one["spread"]), one["correlation"])
+    return float(max(abs(one["shift"]), abs(one["spread"]), one["correlation"]))
 
 
 def _movement(one: Mapping[str, Any]) -> str:

@@ -30,7 +30,7 @@ export function showHealth(run) {
   const state = run.ill ? "ill" : faults.length ? "look" : "ok";
   $("health").dataset.state = state;
   write($("well"), { ill: "No", look: "Look", ok: "Yes" }[state]);
-  write($("why"), run.ill || faults.join("; ") || (now.lag === 0 ? "it has learned all there is" : "it learns, and nothing needs attention"));
+  write($("why"), run.ill || faults.join("; ") || (now.lag === 0 ? "It has learned all events so far." : "It learns, and nothing needs attention."));
   pairs($("now"), rows.map(([name, text, state]) => [name, text, state ?? "ok"]));
 }
 
