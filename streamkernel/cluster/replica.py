@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from river import base, metrics
 
 from connectors import Event, PartitionedSource, Refusal, WorkAssignment
-from streamkernel.engine.coverage import Judgement, RoundCoverage
+from streamkernel.engine.coverage import RoundCoverage, Threshold
 from streamkernel.engine.pipelines import first_steps, kernel_of
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.refusals import refusal_of
@@ -47,7 +47,7 @@ class RoundTask(NamedTuple):
     replicas: int
     is_alone: bool = False
     learned: int = 0
-    threshold: float | None = None
+    threshold: Threshold | None = None
 
 
 class Report(NamedTuple):
@@ -88,7 +88,7 @@ class Report(NamedTuple):
     positions: dict[str, Any]
     labels: list[Any]
     answers: list[Any]
-    judgements: list[Judgement]
+    judgements: list[Any]
     lines: list[tuple[dict[str, Any], bytes | None]]
     letters: list[tuple[Event, Refusal]]
     outcomes: dict[str, int]
@@ -154,7 +154,7 @@ class Replica:
             **self._options,
         )
         processor.examples.restore(numbers)
-        judgements: list[Judgement] = []
+        judgements: list[Any] = []
         if processor.coverage is not None and task.threshold is not None:
             processor.coverage = RoundCoverage(processor.coverage.target, task.threshold, judgements)
         positions: dict[str, Any] = {}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from streamkernel.engine.coverage import region
+from streamkernel.engine.coverage import Threshold, region
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.explanations import explain
 from streamkernel.engine.pipelines import CLASSIFIERS, most_likely
@@ -44,7 +44,7 @@ class PublishedModel(NamedTuple):
     model: Any
     examples: Examples
     checkpoint: int | None = None
-    threshold: float | None = None
+    threshold: Threshold | None = None
 
     @property
     def origin(self) -> str:
@@ -116,7 +116,7 @@ class Publisher:
         events: int,
         checkpoint: int | None = None,
         *,
-        threshold: float | None = None,
+        threshold: Threshold | None = None,
     ) -> None:
         """Make a copy; `checkpoint` and `threshold` are as for :class:`PublishedModel`."""
         began = time.monotonic()
