@@ -33,7 +33,7 @@ def report(state: Mapping[str, Any], directory: Path) -> str:
     state
         A checkpoint.
     directory
-        Where it is from.
+        The directory of the checkpoint.
     """
     title = f"{directory.resolve().name}, checkpoint {state['checkpoint']}"
     run = to_json(_run(state, directory), orjson.OPT_SERIALIZE_NUMPY).decode()
