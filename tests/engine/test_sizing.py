@@ -152,7 +152,7 @@ def test_the_rate_is_by_default_what_one_process_should_be_given(config, tmp_pat
     assert sizing.processes == 1
     assert sizing.wanted == pytest.approx(BUSY * sizing.rate)
     assert len(told) == 3
-    assert sizing.checkpoint_bytes == max(path.stat().st_size for path in folder.glob("checkpoint-*"))
+    assert sizing.checkpoint_bytes == max(folder.glob("checkpoint-*")).stat().st_size
 
 
 def test_a_source_that_cannot_be_read_again_is_refused(tmp_path):

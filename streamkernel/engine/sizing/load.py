@@ -60,7 +60,7 @@ def read_sample(source: Source, stopping: Callable[[], bool], clock: Callable[[]
 
 
 class Load:
-    """A source of the events of a sample, again and again; :meth:`poll` is what differs.
+    """A source of the events of a sample, again and again; when they are offered is what differs.
 
     Parameters
     ----------
@@ -77,6 +77,22 @@ class Load:
         self._clock, self._seconds = clock, seconds
         self._began: float | None = None
         self.offered = 0
+        self.ended: float | None = None
+        """The time of the clock when the source ended; what a run does then is its last checkpoint."""
+
+    def poll(self, timeout: float) -> Sequence[Event] | None:
+        """Return the next events, none if no event is due, and ``None`` after the time."""
+        now = self._clock()
+        if self._began is None:
+            self._began = now
+        found = self._offer(now - self._began, timeout)
+        if found is None:
+            self.ended = now
+        return found
+
+    def _offer(self, elapsed: float, timeout: float) -> Sequence[Event] | None:
+        """Return what :meth:`poll` returns, `elapsed` seconds after the first poll."""
+        raise NotImplementedError
 
     def seek(self, positions: Mapping[str, Any]) -> None:
         """Do nothing: the events begin anew."""
@@ -87,13 +103,6 @@ class Load:
 
     def close(self) -> None:
         """Do nothing: there is nothing open."""
-
-    def _elapsed(self) -> float:
-        """Return the time since the first poll."""
-        now = self._clock()
-        if self._began is None:
-            self._began = now
-        return now - self._began
 
     def _next(self, n: int) -> list[Event]:
         self.offered += n
@@ -107,9 +116,8 @@ class FullLoad(Load):
     rate = 0.0
     """Events per second in the second half of the time."""
 
-    def poll(self, timeout: float) -> Sequence[Event] | None:
+    def _offer(self, elapsed: float, timeout: float) -> Sequence[Event] | None:
         """Return the next events, those of the last poll having been processed."""
-        elapsed = self._elapsed()
         if elapsed >= self._seconds / 2.0:
             if self._halfway is None:
                 self._halfway = elapsed, self.offered
@@ -147,9 +155,8 @@ class SteadyLoad(Load):
         self.late: list[float] = []
         """For each poll with events, the time in seconds for which the first of them had been due."""
 
-    def poll(self, timeout: float) -> Sequence[Event] | None:
+    def _offer(self, elapsed: float, timeout: float) -> Sequence[Event] | None:
         """Return the events that are due, or wait for the next one."""
-        elapsed = self._elapsed()
         if elapsed >= self._seconds:
             return None
         due = self.offered / self._rate

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ class Sizing:
     checkpoint_bytes : int
         The size of a checkpoint.
     checkpoint_seconds : float
-        The time for which a checkpoint pauses the run.
+        The time for which a checkpoint pauses the run, in seconds.
     interval : float
         The time between two checkpoints, in seconds.
     wanted : float
@@ -137,19 +138,17 @@ def measure(
     sample = read_sample(found.build_source(), stopping)
     tell("as many events as possible")
     full = FullLoad(sample.events, seconds)
-    engine = _run(found, full, stopping)
-    if not full.rate:
+    _run(found, full, stopping)
+    if full.ended is None:
         raise ValueError("expected a measurement to its end, got a stop before it")
-    pause = engine.parts.checkpointer.durations.histogram()
-    newest = list(maintenance.history(folder))[-1]
-    checkpoint = pause.total / pause.buckets[-1][1]
+    checkpoint = time.perf_counter() - full.ended
     rate = (1.0 - min(0.5, checkpoint / found.state.checkpoint_seconds)) / (1.0 / full.rate + sample.seconds)
     wanted = BUSY * rate if wanted is None else wanted
     share = wanted / processes_for(wanted, rate)
     tell(f"{share:,.0f} events per second")
     steady = SteadyLoad(sample.events, seconds, share)
     engine = _run(found, steady, stopping)
-    if not steady.late or stopping():
+    if steady.ended is None:
         raise ValueError("expected a measurement to its end, got a stop before it")
     model = engine.kernel_model
     return Sizing(
@@ -158,11 +157,11 @@ def measure(
         features=None if model is None else model.n_features,
         rate=rate,
         memory=_peak_memory(),
-        checkpoint_bytes=newest.size,
+        checkpoint_bytes=list(maintenance.history(folder))[-1].size,
         checkpoint_seconds=checkpoint,
         interval=found.state.checkpoint_seconds,
         wanted=wanted,
-        late=(statistics.median(steady.late), max(steady.late)),
+        late=(statistics.median(steady.late), max(steady.late)) if steady.late else (0.0, 0.0),
     )
 
 
