@@ -25,7 +25,7 @@ def size(
         float, typer.Option(help="The time of each of the two measurements; a model that grows needs longer.", min=1.0)
     ] = 20.0,
 ) -> None:
-    """Measure on this machine how many events a second one process handles, its memory, its checkpoints and its lag."""
+    """Measure on this machine the events per second of one process, its memory, its checkpoints and its lag."""
     from streamkernel.engine.sizing.sizing import measure
     from streamkernel.engine.telemetry import logs
     from streamkernel.engine.telemetry.terminal import compile_for

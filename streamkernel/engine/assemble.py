@@ -19,7 +19,7 @@ from streamkernel.engine.delayed_labels import DelayedLabels
 
 
 def engine_of(config: Config, source: Source | None = None) -> Engine:
-    """Return the engine that `config` describes; `source` stands in for its source.
+    """Return the engine that `config` describes; `source` replaces its source.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""What a run needs on the machine at hand: events per second, memory, checkpoints, and the lag at a rate."""
+"""The needs of a run, measured on this machine: events per second, memory, checkpoints, and the lag at a rate."""

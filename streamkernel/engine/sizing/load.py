@@ -91,11 +91,11 @@ class Load:
         return found
 
     def _offer(self, elapsed: float, timeout: float) -> Sequence[Event] | None:
-        """Return what :meth:`poll` returns, `elapsed` seconds after the first poll."""
+        """Return the events for a poll `elapsed` seconds after the first one."""
         raise NotImplementedError
 
     def seek(self, positions: Mapping[str, Any]) -> None:
-        """Do nothing: the events begin anew."""
+        """Do nothing: a load has no positions."""
 
     def lag(self) -> Mapping[tuple[str, str], int]:
         """Return nothing: the backlog is measured here."""

@@ -23,7 +23,7 @@ BUSY = 0.7
 
 @dataclass(frozen=True)
 class Sizing:
-    """What one process of a run needs on this machine.
+    """The needs of one process of a run on this machine.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Sizing:
         return processes_for(self.wanted, self.rate)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return what users see: a name and a text for each figure."""
+        """Return the figures as users see them: a name and a text for each."""
         share = self.wanted / self.processes
         pause = _seconds(self.checkpoint_seconds)
         catching_up = 60.0 * share / (self.rate - share)
