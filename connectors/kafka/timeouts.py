@@ -81,7 +81,7 @@ def unavailable(servers: str, failure: Failure, cause: str, options: tuple[str, 
     servers
         The brokers' addresses.
     failure, cause
-        What kind of failure it is, and what the client says of it.
+        The kind of failure, and the client's message.
     options
         The client's names for the file with the certificates that it trusts, and for that with its own.
 

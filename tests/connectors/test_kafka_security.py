@@ -1,4 +1,4 @@
-"""Logins with passwords, certificates and tokens on a real broker, as on their page; what is refused; no secret shown."""
+"""Logins on a real broker with the tables of the page on security; refusals are named, and no secret is shown."""
 
 from __future__ import annotations
 
