@@ -178,7 +178,7 @@ class Options:
 
 
 def _named(use: Callable[[Callable[..., Any]], Any], value: str, name: str, folder: Path) -> Any:
-    """Return what an option makes of the function that it names, or raise an error."""
+    """Return the value that an option makes of the function that it names, or raise an error."""
     try:
         return use(function_at(value, folder))
     except Exception as error:  # of a user's function

@@ -20,7 +20,7 @@ def certificate_problem(cause: str, options: Mapping[str, Any], seconds: float) 
     options : dict
         The options of the client.
     seconds : float
-        How long to wait for the broker.
+        The time to wait for the broker, in seconds.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def certificate_problem(cause: str, options: Mapping[str, Any], seconds: float) 
 
 
 def _context(options: Mapping[str, Any]) -> ssl.SSLContext:
-    """Return what the options trust."""
+    """Return the context that trusts the authorities of the options."""
     location = options.get("ssl.ca.location")
     path = Path(location) if location and location != "probe" else None
     folder, file = (path, None) if path and path.is_dir() else (None, path)

@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER from a class of a user, whose errors are told from those of connections."""
+"""Tokens for OAUTHBEARER from a class of a user, whose errors differ from those of connections."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             raise TokenError(f"Expected a token, got {describe_error(error)}") from error
 
     def extensions(self) -> dict[str, str]:
-        """Return what goes with the token."""
+        """Return the extensions of the token."""
         found: dict[str, str] = getattr(self._provider, "extensions", dict)()
         return found
