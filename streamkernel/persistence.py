@@ -57,7 +57,7 @@ def load(path: str | Path) -> Any:
     Returns
     -------
     KernelClassifier, KernelRegressor, GaussianProcessRegressor, RandomFeatures, another estimator, or a River pipeline
-        The model; its predictions, and what it learns next, have the same bits as the original's. A run with
+        The model; its predictions and its further learning have the same bits as the original's. A run with
         preprocessing has a pipeline.
 
     Raises

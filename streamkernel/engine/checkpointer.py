@@ -122,9 +122,8 @@ class Checkpointer:
 
         1. Flush predictions and dead letters. In files their ends are positions; in topics they are not visible yet.
         2. Prepare one checkpoint: model, metrics, counters, the source's positions, and the ends of 1.
-        3. Commit one transaction of Kafka, if it is used: what was written in 1, the offsets read, and the number of 2.
-        4. Let the checkpoint count.
-        5. Add its model to the group's, if there is one.
+        3. Commit one transaction of Kafka, if it is used: the records written in 1, the offsets read, and the number of
+        2. 4. Let the checkpoint count. 5. Add its model to the group's, if there is one.
 
         A crash before 3 leaves lines in files after the ends of the last checkpoint, which the restart cuts off, and an
         open transaction, which it voids; the same events are then read again. After a crash between 3 and 4, and where

@@ -55,7 +55,7 @@ def reach(kafka: Any, servers: str, options: Mapping[str, Any], reasons: Sequenc
     Raises
     ------
     UnavailableError
-        If none does; it says why, by the reasons that the client is given.
+        If none does, with the errors that the client reported.
     """
     seconds = int(options.get("socket.connection.setup.timeout.ms", 1000 * CONNECT_SECONDS)) / 1000
     try:
