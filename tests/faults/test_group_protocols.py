@@ -66,6 +66,6 @@ def test_members_come_and_go(servers, tmp_path, protocol):
     brokers.make_topics(servers, names=[topic := f"many-{protocol}"], partitions=12)
     options = members.PROTOCOLS[protocol]
     run = Run(servers, tmp_path, topic, source="", options=options, client="confluent-kafka", audited=True)
-    members.shared(run, kafka_runs.N, 12, 5, random.Random(5))
+    members.shared(run, kafka_runs.N, 12, 4, random.Random(5))
     found = kafka_runs.audited(run, members.NAMES, kafka_runs.N)
     assert all(found.values()), found

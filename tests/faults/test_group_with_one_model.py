@@ -40,7 +40,7 @@ def test_members_come_and_go(servers, tmp_path):
     """They are stopped or killed with kill -9; a member that is not there at the end has added what it committed."""
     brokers.make_topics(servers, names=[topic := "one-model"], partitions=6)
     run = Group(servers, tmp_path, topic, source="", options=members.OPTIONS["kafka-python"])
-    members.shared(run, N, 6, 6, random.Random(2))
+    members.shared(run, N, 6, 4, random.Random(2))
     assert run.learned("id") == sums(ids(N))
     assert sorted(int(key) for key, _ in run.seen()) == ids(N)
 
