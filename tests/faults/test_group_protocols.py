@@ -28,7 +28,7 @@ def logged(run, member, event):
 
 
 def test_a_member_joins_and_is_killed(servers, tmp_path, protocol):
-    """The other one gives up two of its four partitions and reads on in the rest; the restarted one gets its own."""
+    """The other one keeps two of its four partitions and reads on in them; the restarted one gets its own."""
     brokers.make_topics(servers, names=[topic := f"kept-{protocol}"], partitions=4)
     brokers.produce(servers, topic, records(HALF), 4)
     run = Run(
