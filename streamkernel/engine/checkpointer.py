@@ -156,6 +156,7 @@ class Checkpointer:
         self._refusals = 0
         if self.transactions is None and isinstance(self._source, (HttpSource, KafkaSource)):
             self._source.acknowledge(self.positions)
+        self._history.marks.add("checkpoint", self._history.events, f"checkpoint {number}")
         self._written = self._tried = time.monotonic()
         self._has_changes = False
         seconds = time.perf_counter() - began
@@ -291,6 +292,7 @@ class Checkpointer:
         self._written = self._tried = time.monotonic()
         self._outputs.seek(saved)
         self._share(saved["checkpoint"], cast(StateDirectory, self.state).newest())
+        self._history.marks.add("resumed", self._history.events, f"resumed from checkpoint {saved['checkpoint']}")
         log.info("resumed", learned=self._processor.outcomes["learned"], positions=self.positions)
 
     def _share(self, number: int, newest: int | None = None) -> None:
@@ -312,7 +314,7 @@ class Checkpointer:
 
     def _on_revoked(self, streams: list[str]) -> None:
         """Commit the work on streams before other members get them."""
-        self._health.count("rebalance")
+        self._count_rebalance(streams)
         if not self.is_uncertain and not self.try_to_commit():
             self.is_uncertain = True
         for stream in streams:
@@ -320,5 +322,9 @@ class Checkpointer:
 
     def _on_lost(self, streams: list[str]) -> None:
         """Return to the last commit: other members own the streams and repeat the work since then."""
-        self._health.count("rebalance")
+        self._count_rebalance(streams)
         self.is_uncertain = True
+
+    def _count_rebalance(self, streams: list[str]) -> None:
+        self._health.count("rebalance")
+        self._history.marks.add("rebalance", self._history.events, f"rebalance: {len(streams)} partitions left")

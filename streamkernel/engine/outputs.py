@@ -11,6 +11,7 @@ import structlog
 
 from connectors import DeadLetters, Event, KafkaDeadLetters, Refusal, Sink
 from streamkernel.engine.record_processor import RecordProcessor
+from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
 
 DEAD_LETTERS, RAW_SHOWN = 8, 300
 """Number of dead letters that are shown, and of bytes of each."""
@@ -40,6 +41,8 @@ class Outputs:
     ----------
     last_dead_letters : deque of dict
         The last few of this process: when, from where, why, and how they begin.
+    dead_letter_groups : DeadLetterGroups
+        Those of this process by reason.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Outputs:
         self.dead_letters = dead_letters
         self.member = member
         self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
+        self.dead_letter_groups = DeadLetterGroups()
         self._processor = processor
         self._forget()
 
@@ -106,6 +110,7 @@ class Outputs:
         self._processor.count_refusal(refusal)
         raw = event.raw[:RAW_SHOWN].decode(errors="replace")
         self.last_dead_letters.append({"time": time.time(), "stream": event.stream, "reason": reason, "raw": raw})
+        self.dead_letter_groups.add(reason, event.stream, raw)
         if self.dead_letters is not None:
             self.dead_letters.write(event, refusal, self.member)
         else:
