@@ -50,6 +50,6 @@ class ExplainedModel(KernelModel):
         """Return the contributions of each field of an example to scores that are computed together."""
         try:
             return explaining.contributions(self._complete(), x, score, method, n_orders, self.seed)
-        except (InputError, TypeError, AttributeError):
+        except (InputError, TypeError, AttributeError, IndexError):
             self._check(x)
             raise
