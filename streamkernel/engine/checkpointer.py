@@ -244,7 +244,7 @@ class Checkpointer:
                 self._source.seek(self.positions)
 
     def begin(self, stopping: Callable[[], bool]) -> bool:
-        """Wait for the group's first model where there is no state; return false if the run is stopped first."""
+        """Wait for the group's first model if there is no state; return false if the run is stopped first."""
         is_new = self.state is not None and not self.state.newest() and self.state.prepared_number() is None
         while self._shared is not None and is_new and not self._shared.begin():
             self._health.turn()
