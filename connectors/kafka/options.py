@@ -34,7 +34,6 @@ OURS = {
     "metadata.broker.list": "servers",
     "group.id": "group",
     "group.instance.id": "member",
-    "group.protocol": "group",
     "auto.offset.reset": "start",
     "enable.partition.eof": "until",
     "value.deserializer": "decoder",
