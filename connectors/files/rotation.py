@@ -30,7 +30,7 @@ class Fingerprint:
     inode
         Its number in the file system, which can be given to another file once this one is deleted.
     size
-        How many bytes at its start are known.
+        Number of bytes at its start that the digest covers.
     digest
         Their hash.
 
@@ -80,9 +80,9 @@ def find(path: Path, fingerprint: Fingerprint, offset: int) -> Path | None:
     path
         Where it was; it may have been renamed to a name that begins with this one.
     fingerprint
-        What is known of it.
+        Its fingerprint.
     offset
-        How many bytes of it were read.
+        Number of bytes that were read.
     """
     copies: list[tuple[bool, int, Path]] = []
     for file in (path, *_beside(path)):
@@ -104,7 +104,7 @@ def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_re
     path
         Where the newest is.
     status
-        Of the other one. If it has no name any more, those that were written to later came after it.
+        The status of the other file. If it no longer has a name, files that were written to later came after it.
     """
     last = _status(path)
     if last is not None and os.path.samestat(last, status):

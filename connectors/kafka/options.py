@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 import orjson
 
 from connectors.kafka.clients import Client, Consumer, Producer
+from connectors.kafka.timeouts import describe_error
+from connectors.python_names import function_at
 
 CLIENTS = {
     "kafka-python": "connectors.kafka.kafka_python.client",
@@ -32,7 +34,6 @@ OURS = {
     "metadata.broker.list": "servers",
     "group.id": "group",
     "group.instance.id": "member",
-    "group.protocol": "group",
     "auto.offset.reset": "start",
     "enable.partition.eof": "until",
     "value.deserializer": "decoder",
@@ -51,7 +52,7 @@ OURS = {
     ),
     "processing_guarantee",
 )
-"""Options that something else decides, with its name."""
+"""Options that another setting determines, with the name of that setting."""
 
 
 class Options:
@@ -64,17 +65,20 @@ class Options:
     given
         Options of the client, by its own names: ``sasl_mechanism``, ``ssl_cafile``, ``linger_ms``, ... of kafka-python;
         ``sasl.mechanism``, ``ssl.ca.location``, ``linger.ms``, ... of librdkafka. A variable of the environment that is
-        called ``STREAMKERNEL_KAFKA_`` and an option's name in capitals, with underscores, counts for more, so that
+        called ``STREAMKERNEL_KAFKA_`` and an option's name in capitals, with underscores, takes precedence, so that
         secrets need not be in a file.
     client
-        The package: ``"kafka-python"``, or ``"confluent-kafka"``, which has librdkafka in it.
+        The package: ``"kafka-python"``, or ``"confluent-kafka"``, which contains librdkafka.
     folder
-        What relative paths in options, as ``ssl_cafile`` or ``ssl.ca.location``, are relative to.
+        The base directory of relative paths in options, such as ``ssl_cafile`` and ``ssl.ca.location``, and of the
+        modules of functions that options name: ``"tokens:Tokens"`` as ``sasl_oauth_token_provider`` of kafka-python
+        names a class, ``"tokens:token"`` as ``oauth_cb`` of confluent-kafka a function.
 
     Raises
     ------
     ValueError
-        If there is no such client or option, another setting decides it, or a file that it names cannot be read.
+        If there is no such client or option, another setting determines the option, or a file that it names cannot be
+        read.
     ImportError
         If the client is not installed.
 
@@ -105,6 +109,8 @@ class Options:
                 raise ValueError(f'Expected an option that is passed through, got "{name}" - "{decides}" decides it')
             if name in self._client.PATHS and isinstance(value, str) and value != PROBE:
                 self.given[name] = value = _readable(folder / value, name)
+            if name in self._client.FUNCTIONS and isinstance(value, str):
+                self.given[name] = value = _named(self._client.FUNCTIONS[name], value, name, folder)
             self._client.check(name, value)
 
     def consumer(self, group: str | None = None, member: str | None = None) -> Consumer:
@@ -115,7 +121,7 @@ class Options:
         group
             The consumer group, if any.
         member
-            A name that is the same after a restart, for which the group keeps the partitions.
+            A permanent name (static membership): the group keeps the partitions for it during a restart.
 
         Raises
         ------
@@ -132,10 +138,10 @@ class Options:
         Parameters
         ----------
         name
-            The transactional id: an older producer of the same name is shut out. Without one, what is written is seen
-            at once.
+            The transactional id, which fences an older producer of the same name. Without one, records are visible to
+            consumers at once.
         seconds
-            How long a transaction may stay open.
+            Maximum duration of a transaction.
 
         Raises
         ------
@@ -152,7 +158,7 @@ class Options:
         Parameters
         ----------
         partitions
-            How many partitions each is to have; ``None`` is the brokers' default.
+            The number of partitions of each topic; ``None`` is the brokers' default.
 
         Raises
         ------
@@ -168,6 +174,14 @@ class Options:
     def __repr__(self) -> str:
         shown = (f", {name}={'***' if is_secret(name) else value!r}" for name, value in self.given.items())
         return f"Options({self.servers!r}, client={self._name!r}{''.join(shown)})"
+
+
+def _named(use: Callable[[Callable[..., Any]], Any], value: str, name: str, folder: Path) -> Any:
+    """Return the value that an option makes of the function that it names, or raise an error."""
+    try:
+        return use(function_at(value, folder))
+    except Exception as error:  # of a user's function
+        raise ValueError(f'Expected a function as "{name}", got {describe_error(error)}') from error
 
 
 def _readable(path: Path, name: str) -> str:

@@ -55,9 +55,9 @@ class Comparison(NamedTuple):
         Parameters
         ----------
         directions
-            Those that read them.
+            The directions that read the rows.
         chosen
-            Which fields these are, Booleans of shape (examples, fields).
+            A mask of the fields, shape (examples, fields).
         """
         n, width = len(chosen), len(self.hashes)
         if directions.plan.transforms:  # these know names, not hashes; there are no means

@@ -52,7 +52,7 @@ class Summary(NamedTuple):
     Parameters
     ----------
     same
-        What must be the same in all models.
+        The properties that must be equal in all models.
     labels
         The labels that a classifier knows, in its order, or the targets, if there are several; nothing of a regressor.
     learned
@@ -60,7 +60,7 @@ class Summary(NamedTuple):
     scales
         Of its inputs, if it has scales.
     numeric
-        What is known of the names that have been learned.
+        The names with numeric values.
     counts
         Examples of each class, where the model counts them.
     """
@@ -143,16 +143,16 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     Parameters
     ----------
     model
-        Of the same class and parameters.
+        Summaries of models of the same class and parameters.
     parts
-        Of the others.
+        Summaries of the other models.
     base
-        Of the model that all of them were; without it they have nothing in common.
+        The summary of the common base, if there is one.
 
     Raises
     ------
     MergeError
-        If they have not the same parameters, kernel and scales. The model is as it was.
+        If their parameters, kernels or scales differ. The model does not change then.
     """
     _check(parts, base)
     numeric = model._state.numeric

@@ -1,6 +1,6 @@
 """Merging of linear functions: names in one order, on one scale, and sums of their Gram matrices.
 
-All together store the last of the examples of each, and what is left of those that they had in common.
+The merged function keeps the latest examples of each part, and the remaining ones of the base.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class LinearSummary:
     Attributes
     ----------
     names
-        Of all places, that of the constant first.
+        The names by place, that of the constant first.
     scales
-        What is subtracted from values and what they are divided by, shape (places, 2).
+        Centre and divisor of the values of each place, shape (places, 2).
     w
         Shape (functions, columns, places).
     grams
@@ -34,13 +34,13 @@ class LinearSummary:
     diagonal
         Of A, of all places, shape (functions, places).
     errors
-        Running squared errors, of each function those of all targets, shape (functions, targets).
+        Running squared errors, shape (functions, targets).
     points, answers, weights
         The stored examples, the oldest first: inputs, shape (places, n), targets, shape (targets, n), and weights.
     remembered
-        How many have been remembered so far.
+        The number of examples remembered so far.
     capacity
-        How many are stored at most; 0 where none ever is.
+        The largest number of stored examples, 0 for a function that stores none.
     """
 
     names: U64
@@ -99,20 +99,20 @@ def merge(
 ) -> dict[str, Any]:
     """Return the tensors of the merged linear functions.
 
-    Of a function that forgets nothing A = Σ A_i - (m - 1)A_0 and Aw = Σ A_iw_i - (m - 1)A_0w_0 of m parts, where A_0 is
-    λI without a base; one that forgets has Σ (n_i/n) A_i and Σ (n_i/n) A_iw_i.
+    For m parts and a function that forgets nothing, A = Σ A_i - (m - 1)A_0 and Aw = Σ A_iw_i - (m - 1)A_0w_0, with
+    A_0 = λI if there is no base. For a function that forgets, A = Σ (n_i/n) A_i and Aw = Σ (n_i/n) A_iw_i.
 
     Parameters
     ----------
     parts, base
-        Summaries, and that of the functions that all of them were.
+        Summaries of the parts, and of their common base.
     weights
         n_i/n of the parts.
     moved
-        What is to be added to the columns of each part, and to those of the base at the end, since what is added to f
-        is another number now.
+        The change of the offset of f: the numbers to add to the columns of each part, and at the end to those of
+        the base.
     kept
-        What each function keeps of the past at an example.
+        The forgetting factor of each function per example.
     least
         λ.
     """
@@ -192,8 +192,8 @@ def _nothing(n: int, dense: int, least: float) -> tuple[F64, F64]:
 
 
 def _on(part: LinearSummary, names: U64, scales: F64, moved: F64, least: float) -> tuple[F64, F64, F64]:
-    """Return A of the first places, its diagonal of the others, and w of a part, in the order and on the scales of
-    others: an input s there is (s' b' + a' - a)/b of one s' with a' and b' here.
+    """Return A of the first places, its diagonal of the others, and w of a part, in the order and on the scales of the
+    merged function. An input s' with centre a' and divisor b' becomes (s' b' + a' - a)/b.
     """
     n, dense, functions = len(names), min(len(names), DENSE), len(part.w)
     places = {name: i for i, name in enumerate(part.names.tolist())}

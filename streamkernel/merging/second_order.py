@@ -31,7 +31,7 @@ from streamkernel.second_order.linear_state import neighbour_functions, prior
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 _ROUNDING = 1e-3
-"""What rounding may take of a sum of squares, of its size."""
+"""Tolerance for rounding in a sum of squares, relative to the sum."""
 
 
 def summarize(f: SecondOrderLearner, before: int | None = None) -> SecondOrderSummary:
@@ -40,9 +40,9 @@ def summarize(f: SecondOrderLearner, before: int | None = None) -> SecondOrderSu
     Parameters
     ----------
     f
-        The function; what waits for a step is learned first.
+        The function; its buffered examples are learned first.
     before
-        Examples that the function had learned which this one was; what A has forgotten of it since is then known.
+        The number of examples that the base had learned; it determines how much of the base A has forgotten.
     """
     f.settle()
     grams, moments, faded = [], [], []
@@ -82,21 +82,21 @@ def merge(
 ) -> dict[str, Any]:
     """Return the tensors from which the untrained function `fresh` is restored.
 
-    With A = RᵀR and the part ρ_i of A_0 that is left in A_i, since each forgets on its own, and λ that came for it,
-    and the part ρ of A_0 that one model would have left that forgets by γ an example,
+    Let A = RᵀR. A_i still contains the fraction ρ_i of A_0, with λI in place of what was forgotten, because each part
+    forgets separately. One model that forgets by γ per example would still contain the fraction ρ. Then
 
     A = ρA_0 + (1 - ρ)λI + Σ (A_i - ρ_iA_0 - (1 - ρ_i)λI),   ρ = γⁿ
         w = A⁻¹(ρA_0w_0 + Σ (A_iw_i - ρ_iA_0w_0))
 
-    A group that was not yet in the function 0 has ρ = ρ_i = 0. The weights v of the mixture, which forget soon, are
-    Σ (n_i/n) M_i v_i solved against M = Σ (n_i/n) M_i.
+    A group that the base did not have has ρ = ρ_i = 0. The weights v of the mixture, which forgets quickly, solve
+    M v = Σ (n_i/n) M_i v_i with M = Σ (n_i/n) M_i.
 
     Parameters
     ----------
     fresh
         A function of as many columns as all parts have.
     parts, base
-        Summaries of the functions, and of the one that all of them were.
+        Summaries of the functions, and of their common base.
     weights
         n_i/n of the parts.
 
@@ -166,7 +166,7 @@ def _span(parts: Sequence[SecondOrderSummary]) -> F64:
 
 
 def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> tuple[F64, F64]:
-    """Return v of each target, and the factor of its A, of parts of which `has` says which groups they have."""
+    """Return v of each target and the factor of its A; `has` records which part has which groups."""
     own = [
         without_groups(part, np.flatnonzero(~there & (part.table[:, 0] > 0)))
         for part, there in zip(parts, has, strict=True)
@@ -183,7 +183,7 @@ def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> tup
 
 
 def coefficients(parts: Sequence[SecondOrderSummary]) -> list[F64]:
-    """Return the coefficients of the mixed functions; of several targets in units of each."""
+    """Return the coefficients of the mixed functions; for several targets, each in the unit of its target."""
     found, unit = [], np.ones((1, 1))
     if len(parts[0].of_targets) > 1:
         sizes = np.mean([part.of_targets["error_scale"] for part in parts], axis=0)[:, None]
@@ -196,7 +196,7 @@ def coefficients(parts: Sequence[SecondOrderSummary]) -> list[F64]:
 
 
 def check(parts: Sequence[PrunableSummary]) -> None:
-    """Raise an error if functions have not the same features."""
+    """Raise an error if functions have different features."""
     if any(not np.array_equal(part.kept, parts[0].kept) for part in parts):
         raise MergeError("Expected models of the same features, got some that were pruned differently")
 
@@ -204,7 +204,8 @@ def check(parts: Sequence[PrunableSummary]) -> None:
 def check_base(parts: Sequence[SecondOrderLearner], base: SecondOrderLearner) -> None:
     """Raise an error if functions have not continued from a base: without forgetting, no sum of squares shrinks.
 
-    Buffered examples count as they will; it may also add l2 for as many examples as there are outputs, or wait.
+    Buffered examples count as after their step. That step may also add l2 for as many examples as there are outputs,
+    or postpone this.
     """
     if base.numbers["forgetting"] < 1.0:
         return
@@ -236,7 +237,7 @@ def _linear(
     weights: F64,
     offsets: F64,
 ) -> dict[str, Any]:
-    """Return the tensors of linear functions together; `offsets` are what is added to f from now on, by target."""
+    """Return the tensors of the merged linear functions; `offsets` are the new offsets of f, by target."""
     root = None if base.grams is None or len(base.linear.w) < len(parts[0].linear.w) else base.linear
     before = np.array([part.of_targets["offset"] for part in (*parts, *([] if root is None else [base]))])
     return linear.merge(
@@ -250,7 +251,7 @@ def _linear(
 
 
 def _gram(factor: Any) -> F64:
-    """Return RᵀR of an upper triangle R; LAPACK has LᵀL of a lower one, which R is from its other end."""
+    """Return RᵀR of an upper triangle R, by LAPACK's LᵀL of a lower triangle: R with rows and columns reversed."""
     from scipy.linalg.lapack import dlauum
 
     if not len(factor):

@@ -43,7 +43,7 @@ class FirstOrderSummary:
     drawn
         Block, position and bandwidth that each feature was drawn with, shape (blocks, features in a block, 3).
     next, most
-        The number of the next block, and how many there may be.
+        The number of the next block, and the cap on blocks.
     pending
         Buffered examples with their targets.
     """
@@ -82,7 +82,7 @@ class SecondOrderSummary:
     Attributes
     ----------
     of_targets
-        The scalar state of each target, records of :mod:`streamkernel.learners.state`; the first one counts for all.
+        The scalar state of each target, records of :mod:`streamkernel.learners.state`; the first one has the counters.
     is_mean
         Whether the offset is a mean over all examples.
     table
@@ -92,7 +92,7 @@ class SecondOrderSummary:
     priors, units
         λ of each group, as a share and in the units of its factor.
     faded
-        What part of the base's Gram matrix is left in that of each group.
+        The fraction of the base's Gram matrix that is left in that of each group.
     grams, moments, newton, steady
         Of each group: A = RᵀR, shape (n, n); Aw, w, and the coefficients of the constant steps, shape (columns, n).
     level
@@ -106,7 +106,7 @@ class SecondOrderSummary:
     span
         The least and the largest value of each target, shape (targets, 2).
     forgetting
-        What each group keeps of the past at each example; those that forget while others do not are at the end.
+        The forgetting factor of each group per example; groups that forget while others do not are at the end.
     recent
         Sums of the recent losses of the groups.
     """

@@ -86,13 +86,13 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None, target
     Parameters
     ----------
     tensors
-        Those of a file.
+        The tensors of a file.
     columns
         Outputs of f.
     classes
-        How many classes targets are the numbers of; ``None`` if they are any numbers.
+        The number of classes if targets are class numbers; ``None`` if they are real numbers.
     targets
-        How many targets there are.
+        The number of targets.
 
     Raises
     ------

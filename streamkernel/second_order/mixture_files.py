@@ -18,7 +18,7 @@ from streamkernel.second_order.mixture_state import NO_SPAN, OWNER, SKETCHED_AT
 RECENCY, TARGETS, SKETCHED = "recency", "targets", "sketched_at"
 
 OF_TARGETS = ("offset", "predicted_offset", "error_scale", "gradient_bound")
-"""What each of several targets has of its own, in the order of files."""
+"""The numbers that each of several targets has separately, in the order of files."""
 
 _NAMES = {
     "level": "level", "weights": "weights", "mixer": "mixer", "bounds": "bounds", "standing": "losses", "priors":
@@ -41,15 +41,15 @@ def _recency(mixture: Arrangement) -> dict[str, Any]:
 
 
 def recency_tensors(restarted: int, compared: int, recent: F64) -> dict[str, Any]:
-    """Return how many examples there were when the model was last reset, and when groups were last compared, and the
-    sums of their recent losses, as tensors.
+    """Return as tensors the number of examples at the last reset of the model and at the last comparison of groups, and
+    the sums of the groups' recent losses.
     """
     return {RECENCY: np.array([restarted, compared]), "recent": recent.copy()}
 
 
 def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return copies of what is needed to predict, and all of the linear functions, which is small; `kept` are the
-    features of a pruned function.
+    """Return copies of the arrays needed for predictions, and of all arrays of the linear functions, which are small;
+    `kept` are the features of a pruned function.
     """
     function = mixture.state
     arrays = {name: getattr(function, own).copy() for name, own in _NAMES.items()}
@@ -86,7 +86,7 @@ def restore(
     Parameters
     ----------
     tensors
-        Those of a file.
+        The tensors of a file.
     learned
         The scalar state in them.
     empty

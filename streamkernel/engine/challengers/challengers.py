@@ -51,14 +51,14 @@ class Challengers:
     with_probabilities
         Whether the champion's predictions have probabilities.
     labels
-        The pending features, if labels come in records of their own.
+        The pending features, if labels arrive in separate records.
 
     Attributes
     ----------
     champion : str
         The name of the champion.
     promotions : list of dict
-        What happened to the champion: when, after how many events, who was the champion before.
+        The promotions: the time, the number of events before it, and the former champion.
     models : list of Challenger
         The challengers.
     """
