@@ -115,8 +115,8 @@ def _insert(squares, first, found, room):  # type: ignore[no-untyped-def]
 
 def searched(linear: Linear, k: int) -> int:
     """Return the number of the last examples that function k uses; as many as the one before it if it is 0."""
-    stored, places = min(linear.counts[REMEMBERED], len(linear.weights)), min(linear.counts[PLACES], len(linear.points))
-    most = min(stored, SEARCHED // places)
+    stored: int = min(linear.counts[REMEMBERED], len(linear.weights))
+    most: int = min(stored, SEARCHED // min(linear.counts[PLACES], len(linear.points)))
     return most if k > 0 and most >= 2 * WINDOW else min(stored, WINDOW)
 
 
