@@ -87,7 +87,7 @@ def check_gradient(model, score, x, steps=STEPS, tolerance=3e-3, **options):
     compared = compare(model._complete(), x)
     means = {compared.fields[i]: mean for i, mean in zip(compared.field_of, compared.means, strict=True)}
     learner = model._learner
-    of_neighbours = learner.arrays.weights[-1:] if "neighbours" in getattr(learner, "shares", {}) else np.zeros(0)
+    of_neighbours = learner.arrays.weights[-2:] if "neighbours" in getattr(learner, "shares", {}) else np.zeros(0)
     weight, of_neighbours[:] = of_neighbours.copy(), 0.0
     found, expected = model.explain_one(x, **options), differences(score, x, steps)
     of_neighbours[:] = weight
