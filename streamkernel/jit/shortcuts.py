@@ -20,7 +20,7 @@ from numba.core.targetconfig import ConfigStack
 from numba.core.transforms import canonicalize_cfg
 from numba.core.typing.templates import _OverloadFunctionTemplate
 
-from streamkernel.jit import lowering
+from streamkernel.jit import from_python, lowering
 
 _Library: Any = JITCodeLibrary
 _Compiler: Any = Compiler
@@ -181,6 +181,7 @@ LEFT_OUT: list[tuple[Any, str, Any]] = [
     (_Processor, "run", _process),
     (_Context, "load_additional_registries", _load_registries),
     (llvm.ffi.lib._lock, "_cblist", []),  # numba's measurements at each call of LLVM
+    *from_python.LEFT_OUT,
     *lowering.LEFT_OUT,
 ]
 """Replaced attributes of numba: the object, the name of the attribute, and its value."""

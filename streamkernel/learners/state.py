@@ -69,11 +69,11 @@ LARGEST_DEVIATION = 10.0
 """In units of the mean absolute error so far, what an example counts for in it at most: one outlier does not ruin
 it."""
 
-DONE, BAD_VALUE, DIVERGED, CLOSED, NO_ROOM, UNREAD, DUE, NO_PLACE = range(8)
+DONE, BAD_VALUE, DIVERGED, CLOSED, NO_ROOM, UNREAD, DUE, NO_PLACE, NO_MEMORY = range(9)
 """What a compiled call returns. An example is learned; a value could not be used; the steps have diverged; the
 arrays have been copied, and what is learned in them would be lost; there is no room for another block; the
-dictionary could not be read; an example is learned, and more follows from it; there is no place for a new name.
-Nothing is changed but where an example is learned."""
+dictionary could not be read; an example is learned, and more follows from it; there is no place for a new name; the
+memory for work arrays is too small. Nothing is changed but where an example is learned."""
 
 
 def pack_learned(numbers: Any) -> dict[str, Any]:
