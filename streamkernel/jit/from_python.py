@@ -22,14 +22,12 @@ def _read(self: Any, kind: Any, value: Any) -> Any:
     """Return the value of a Python object in compiled code, as numba does."""
     if type(kind) is not types.Array and not is_by_reference(kind):
         return _read_any(self, kind, value)
-    place = cgutils.alloca_once(self.builder, self.context.get_value_type(kind), name=GIVEN)
-    cgutils.memset(self.builder, place, self.context.get_constant(types.intp, self.context.get_abi_sizeof(place.type.pointee)), 0)
-    cleanups: list[Any] = []
-    failed = _set(self, kind, value, place, cleanups)
-    return NativeValue(self.builder.load(place), failed, (lambda: [one() for one in reversed(cleanups)]) if cleanups else None)
+    place = cgutils.alloca_once(self.builder, self.context.get_value_type(kind), name=GIVEN, zfill=True)
+    failed = _set(self, kind, value, place)
+    return NativeValue(self.builder.load(place), is_error=failed)
 
 
-def _set(self: Any, kind: Any, value: Any, place: Any, cleanups: list[Any]) -> Any:
+def _set(self: Any, kind: Any, value: Any, place: Any) -> Any:
     """Set the value at an address to that of a Python object; return whether that failed."""
     builder = self.builder
     if type(kind) is types.Array:
@@ -37,14 +35,14 @@ def _set(self: Any, kind: Any, value: Any, place: Any, cleanups: list[Any]) -> A
         return builder.call(_array_from_python(self), [value, builder.bitcast(place, self.voidptr), size])
     if not is_by_reference(kind):
         native = _read_any(self, kind, value)
+        if native.cleanup is not None:
+            raise NotImplementedError(f"expected numbers and arrays in a tuple, got {kind}")
         builder.store(native.value, place)
-        cleanups += [native.cleanup] if native.cleanup else []
         return native.is_error
     failed = cgutils.false_bit
     for i, part in enumerate(kind):
         item = self.tuple_getitem(value, i)
-        part_failed = _set(self, part, item, cgutils.gep_inbounds(builder, place, 0, i), cleanups)
-        failed = builder.or_(failed, part_failed)
+        failed = builder.or_(failed, _set(self, part, item, cgutils.gep_inbounds(builder, place, 0, i)))
     return failed
 
 

@@ -22,8 +22,7 @@ WORD, ALIGNED = 8, 8
 """Bytes of an element of the memory, and the number of elements of which each array begins at a multiple."""
 
 
-@intrinsic
-def work_array(typing_context: Any, memory: Any, shape: Any, dtype: Any) -> Any:
+def _work_array(typing_context: Any, memory: Any, shape: Any, dtype: Any) -> Any:
     """Return an array with arbitrary values.
 
     If `memory` is ``None``, it is a new one. Otherwise `memory` is an array of int64, whose first value is the number
@@ -32,7 +31,7 @@ def work_array(typing_context: Any, memory: Any, shape: Any, dtype: Any) -> Any:
     `memory` has to be.
     """
     kind = parse_dtype(dtype)
-    n_axes = shape.count if isinstance(shape, types.BaseTuple) else 1
+    n_axes = len(shape) if isinstance(shape, types.BaseTuple) else 1
     found = types.Array(kind, n_axes, "C")
 
     def allocate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -60,6 +59,9 @@ def work_array(typing_context: Any, memory: Any, shape: Any, dtype: Any) -> Any:
         return array._getvalue()
 
     return found(memory, shape, dtype), allocate if memory == types.none else cut
+
+
+work_array: Any = intrinsic(_work_array)
 
 
 @inlined
