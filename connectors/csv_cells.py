@@ -62,12 +62,12 @@ def numbers(texts: Sequence[str]) -> list[int | float | str]:
     Parameters
     ----------
     texts
-        The cells; an empty one stays as it is.
+        The cells; an empty one does not change.
 
     Returns
     -------
     list of int, float or str
-        What is in each.
+        The value of each cell.
 
     Examples
     --------

@@ -31,7 +31,7 @@ def learning_curve(curves: Points | Mapping[str, Points], *, recent: int = 0, ax
         Points over which the recent metric is drawn too, faintly; 0 for none. The metric has to be a mean over all
         events, such as accuracy or the mean absolute error.
     ax : matplotlib.axes.Axes or None, default None
-        Where to draw.
+        The axes to draw into.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def importances(model: Any, *, most: int = 20, ax: Axes | None = None) -> Axes:
     most : int, default 20
         Fields at most.
     ax : matplotlib.axes.Axes or None, default None
-        Where to draw.
+        The axes to draw into.
 
     Returns
     -------
@@ -111,13 +111,13 @@ def calibration(
     y : array_like of bool, shape (events,)
         Whether each event happened.
     probability : array_like of float, shape (events,)
-        What was predicted for it.
+        The predicted probability of the event.
     bins : int, default 10
         Bins of probabilities, of one width.
     label : str, default ""
         Name of the model, for the legend.
     ax : matplotlib.axes.Axes or None, default None
-        Where to draw.
+        The axes to draw into.
 
     Returns
     -------
@@ -138,7 +138,8 @@ def calibration(
     """
     happened, p = np.asarray(y, np.float64), np.asarray(probability, np.float64)
     if happened.shape != p.shape or p.ndim != 1 or not ((p >= 0.0) & (p <= 1.0)).all():
-        raise ValueError(f"Expected as many probabilities from 0 to 1 as events, got {p.shape} and {happened.shape}")
+        got = f"{p.shape} and {happened.shape}" if happened.shape != p.shape or p.ndim != 1 else "another number"
+        raise ValueError(f"Expected as many probabilities from 0 to 1 as events, got {got}")
     ax = _axes(ax)
     in_bin = np.minimum((p * bins).astype(int), bins - 1)
     n = np.bincount(in_bin, minlength=bins)
@@ -162,7 +163,7 @@ def groups(history: Iterable[tuple[float, int, Mapping[str, float]]], *, ax: Axe
     history : iterable of triples
         The number of events, and the model's `n_features` and `mixture_weights` after them.
     ax : matplotlib.axes.Axes or None, default None
-        Where to draw; the features have an axis of their own at the right.
+        The axes to draw into; the features have an axis of their own at the right.
 
     Returns
     -------
@@ -218,24 +219,33 @@ def interval_band(
     prediction : array_like of float, shape (events,), or None, default None
         The predictions.
     ax : matplotlib.axes.Axes or None, default None
-        Where to draw.
+        The axes to draw into.
 
     Returns
     -------
     matplotlib.axes.Axes
         The axes.
 
+    Raises
+    ------
+    ValueError
+        If they are not of one length.
+
     Examples
     --------
     >>> from streamkernel import plot
     >>> ax = plot.interval_band([1, 2, 3], [0, 1, 2], [2, 3, 4], y=[1.0, 2.5, 9.0])
     >>> ax.get_legend_handles_labels()[1]
-    ['interval, holds 66.7%', 'outside']
+    ['interval, covers 66.7%', 'outside']
     """
     ax = _axes(ax)
     places = np.asarray(x)
     order = np.argsort(places, kind="stable")
     low, high = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
+    given = {"lower": low, "upper": high, "y": y, "prediction": prediction}
+    for name, values in given.items():
+        if values is not None and np.shape(values) != places.shape:
+            raise ValueError(f"Expected as many numbers as places, {places.shape}, got {np.shape(values)} - at {name}")
     band = ax.fill_between(
         places[order], low[order], high[order], color="C0", alpha=0.22, linewidth=0, label="interval"
     )
@@ -244,7 +254,7 @@ def interval_band(
     if y is not None:
         targets = np.asarray(y, np.float64)
         inside = (low <= targets) & (targets <= high)
-        band.set_label(f"interval, holds {inside.mean():.1%}")
+        band.set_label(f"interval, covers {inside.mean():.1%}")
         ax.scatter(places[inside], targets[inside], s=8, color="0.35", linewidths=0, zorder=3)
         ax.scatter(places[~inside], targets[~inside], s=16, color="C3", linewidths=0, zorder=4, label="outside")
     return _finished(ax)
@@ -252,7 +262,10 @@ def interval_band(
 
 def _numbers(points: Points) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return numbers of events and the values of a metric."""
-    known = [(n, value.get() if hasattr(value, "get") else value) for n, value in points]
+    try:
+        known = [(n, value.get() if hasattr(value, "get") else value) for n, value in points]
+    except (TypeError, ValueError):
+        raise ValueError("Expected pairs of a number of events and a metric as points, got something else") from None
     table = np.array(known, np.float64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
 

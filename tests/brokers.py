@@ -51,6 +51,10 @@ group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 auto.create.topics.enable=false
 log.cleaner.backoff.ms=200
+group.consumer.session.timeout.ms=6000
+group.consumer.min.session.timeout.ms=1000
+group.consumer.heartbeat.interval.ms=500
+group.consumer.min.heartbeat.interval.ms=500
 """
 
 SECURED = """

@@ -45,7 +45,7 @@ def test_the_workflow_runs_targets_that_exist() -> None:
     assert all(f"\n{target}:" in makefile for target in targets)
 
 
-def test_the_changelog_has_the_version_or_what_comes_next() -> None:
+def test_the_changelog_has_the_version_and_an_unreleased_section() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
     headings = re.findall(r"^## \[?(Unreleased|[\d.]+)", text, re.MULTILINE)
     assert headings[0] == "Unreleased"
@@ -54,7 +54,7 @@ def test_the_changelog_has_the_version_or_what_comes_next() -> None:
 
 
 def test_the_license_is_the_one_of_the_metadata() -> None:
-    assert PROJECT["license"] == "BSD-3-Clause"
+    assert PROJECT["license"] == "BSD-3-Clause AND MIT"
     text = (ROOT / PROJECT["license-files"][0]).read_text()
     assert text.startswith("BSD 3-Clause License")
     assert "the streamkernel authors" in text

@@ -104,7 +104,7 @@ class Consumer(Protocol):
         """Return the offset that is fetched next, or -1 if it is unknown; transaction markers are skipped."""
 
     def waiting(self, partition: Partition, next_offset: int) -> int:
-        """Return the number of offsets from this one on, as far as it is known; any thread may call it.
+        """Return the last known number of offsets from this one on; any thread may call it.
 
         Records of open transactions count here, though they cannot be read yet; in `ends` they do not.
         """

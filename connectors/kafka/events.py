@@ -24,7 +24,7 @@ class Events:
     Parameters
     ----------
     decoder
-        Makes the fields from a value, or raises an error that says why not; JSON by default. Of the parameters
+        Decodes a value to fields, or raises an error with the reason; JSON by default. Of the parameters
         ``topic``, ``key`` and ``headers``, it is called with those that it has.
     key
         A field to put the record's key into, as text.
@@ -85,7 +85,7 @@ class Events:
         return Event(stream, position, value or b"", fields, reason, record.key, headers, origin)
 
     def of_all(self, taken: Sequence[tuple[Partition, Record, Position]]) -> list[Event] | None:
-        """Return the events of records as `of` does for each, faster; ``None`` if one needs a look of its own."""
+        """Return the events of records as `of` does for each, faster; ``None`` if one must be read alone."""
         if not self._is_plain:
             return None
         values = [record.value for _, record, _ in taken if record.value is not None]
@@ -95,7 +95,7 @@ class Events:
         if found is None:
             try:
                 found = list(map(json_fields, values))
-            except Exception:  # `of` says what is wrong
+            except Exception:  # `of` reports the problem
                 return None
         events: list[Event] = []
         make, last, stream = Event._make, None, ""
@@ -116,7 +116,7 @@ class Retry:
     Attributes
     ----------
     trouble : Trouble or None
-        What is wrong.
+        The problem.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ class PartitionReader:
     events
         Makes events from records.
     until
-        Where to end; without it, there is no end.
+        The end; ``None`` for no end.
     in_turn
         Whether there is one event of each partition in turn.
     """
@@ -44,7 +44,7 @@ class PartitionReader:
         self._retry = Retry()
         self._buffers = Buffers(in_turn=in_turn)
         self._next: dict[Partition, int] = {}  # of the partitions we have, the offset of the next event
-        self._new: set[Partition] = set()  # of those, the ones whose beginning is still to be found out
+        self._new: set[Partition] = set()  # those of them whose beginning is not known yet
         self._left: dict[Partition, Position] = {}  # where we were in those that were taken away in order
         self._ends: dict[Partition, int] = {}
         self._readable = PartitionEnds()

@@ -27,7 +27,7 @@ class TopicWatcher:
     Attributes
     ----------
     trouble : Trouble or None
-        What is wrong.
+        The problem.
     """
 
     def __init__(self, topics: Sequence[str], servers: str) -> None:
@@ -83,6 +83,6 @@ class PartitionEnds:
                 self._known |= client.ends(behind, ANSWER_SECONDS)
 
     def lag(self, client: Consumer, partition: Partition, offset: int) -> int:
-        """Return the number of records from an offset on, as far as it is known; any thread may call it."""
+        """Return the last known number of records from an offset on; any thread may call it."""
         end = self._known.get(partition)
         return client.waiting(partition, offset) if end is None else max(0, end - offset)

@@ -16,7 +16,7 @@ from streamkernel.engine.pipelines import last_step
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_merging
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.internals import check_example
+from streamkernel.estimators.internals import check_example, check_task
 from streamkernel.estimators.regressor import KernelRegressor
 from streamkernel.persistence import load, save
 from streamkernel.solvers.progress import progress
@@ -40,6 +40,7 @@ def maintain(model: Path, events: Path, label: str, output: Path, task: Task) ->
     """
     whole = load(model)
     found = _kernel_model(whole, model)
+    check_task(found, task)
     read, refused = _events(events, label, whole, task.window)
     before = found.n_features
     what = type(task).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink
+from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink, Source
 from connectors.registry import SINKS
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
@@ -18,8 +18,8 @@ from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels
 
 
-def engine_of(config: Config) -> Engine:
-    """Return the engine that `config` describes.
+def engine_of(config: Config, source: Source | None = None) -> Engine:
+    """Return the engine that `config` describes; `source` replaces its source.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def engine_of(config: Config) -> Engine:
     """
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
     try:
-        source = config.build_source(state.identity if state else None)
+        source = source or config.build_source(state.identity if state else None)
         labels = None if config.delayed_labels is None else DelayedLabels(**config.delayed_labels.model_dump())
         candidates = candidates_of(config)
         parts = engine_parts(config, source, state)
@@ -49,7 +49,7 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
     config
         The configuration.
     source
-        Whose offsets are committed, where that is done together with what is written.
+        The source, whose offsets are committed together with the output if both are in Kafka.
     state
         The state directory.
     """

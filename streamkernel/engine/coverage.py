@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,11 +17,14 @@ from streamkernel.engine.pipelines import Answer
 from streamkernel.engine.telemetry.quality import WINDOW
 
 SCORES = 250
-"""Scores of recent predictions that decide how wide intervals are: the default of the wrappers of the library."""
+"""Number of recent scores that determine the width of intervals: the default of the library's wrappers."""
 
 
 Judgement = tuple[bool, float, float, bool]
 """Whether a label was inside, the size of its interval or set, its score, and whether it was a set."""
+
+Threshold = float | dict[str, float]
+"""The largest score of a label inside, or by name for several targets."""
 
 
 class CoverageSnapshot(NamedTuple):
@@ -30,13 +33,16 @@ class CoverageSnapshot(NamedTuple):
     Parameters
     ----------
     target
-        The share of labels that is to be inside.
+        The requested share of labels inside.
     since_start, recent
-        The share that was inside: since the start, and of the last `WINDOW`; not a number before the first label.
+        The actual share: since the start, and over the last `WINDOW` labels; NaN before the first label.
     width
-        The median width of the last `WINDOW` intervals, which may be infinite; not a number for a classifier.
+        The median width of the last `WINDOW` intervals, which may be infinite; NaN for a classifier.
     labels
-        The mean number of labels in the last `WINDOW` sets; not a number for a regressor.
+        The mean number of labels in the last `WINDOW` sets; NaN for a regressor.
+    by_target
+        Coverage of each target, if there are several. Each share above is then the lowest of them, and the other
+        figures are NaN.
     """
 
     target: float
@@ -44,6 +50,7 @@ class CoverageSnapshot(NamedTuple):
     recent: float
     width: float
     labels: float
+    by_target: Mapping[str, CoverageSnapshot] = {}
 
     def rows(self) -> dict[str, float]:
         """Return the finite figures of recent predictions, by name."""
@@ -59,19 +66,19 @@ class CoverageSnapshot(NamedTuple):
 class Coverage:
     """Keeps the share of labels inside at a target by adaptive conformal inference, without a change of the model.
 
-    An interval or a set is around the answer of a model, as wide as the threshold that was there when the answer was
-    given. When the label is known, it is judged by this interval, and the distance of the label from the answer is
-    the next score: labels that come late teach the threshold when they come.
+    The width of an interval or set is the threshold at the time of the prediction. A label is compared with the
+    interval of its prediction, and its distance from the prediction is the next score. So delayed labels update the
+    threshold when they arrive.
 
     Parameters
     ----------
     target
-        The share of labels that is to be inside, between 0 and 1.
+        The requested share of labels inside, between 0 and 1.
 
     Attributes
     ----------
     judged, inside : int
-        Labels that were judged, and those of them that were inside.
+        Number of labels compared with their intervals, and of those inside.
 
     References
     ----------
@@ -101,15 +108,15 @@ class Coverage:
         return self._scores.threshold()
 
     def judge(self, y: Any, answer: Answer) -> None:
-        """Update with a label and the answer that was given for it.
+        """Update with a label and the answer for it.
 
         Parameters
         ----------
         y
             The label.
         answer
-            The prediction, the probabilities of a classifier, and the threshold. Nothing is learned from an answer
-            without a threshold: it was given before coverage was asked for.
+            The prediction, the probabilities of a classifier, and the threshold. An answer without a threshold, from
+            before coverage was configured, has no effect.
         """
         found = judgement(y, answer)
         if found is not None:
@@ -137,7 +144,7 @@ class Coverage:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return all there is to remember, as plain values and arrays."""
+        """Return the state as plain values and arrays."""
         return {
             "target": self.target,
             "judged": self.judged,
@@ -148,11 +155,10 @@ class Coverage:
             "scores": self._scores.state(),
         }
 
-    @classmethod
-    def of_state(cls, target: float, state: Mapping[str, Any] | None) -> Self:
-        """Return one that continues from what `state` returned, or starts again if that had another target."""
-        found = cls(target)
-        if state is None or state["target"] != target:
+    def restored(self, state: Mapping[str, Any] | None) -> Coverage:
+        """Return coverage restored from the result of `state`, or a new one if that had another target."""
+        found = Coverage(self.target)
+        if state is None or state["target"] != self.target:
             return found
         found.judged, found.inside, found._is_of_labels = state["judged"], state["inside"], state["is_of_labels"]
         hits, sizes = map(bool, state["recent_inside"].tolist()), state["recent_sizes"].tolist()
@@ -161,37 +167,112 @@ class Coverage:
         return found
 
 
+class CoverageByTarget:
+    """The coverage of each of several targets, by name; the answers are dictionaries, and so are the intervals.
+
+    Parameters
+    ----------
+    target
+        The requested share of labels of each target inside, between 0 and 1.
+    names
+        The names of the targets.
+
+    Examples
+    --------
+    >>> coverage = CoverageByTarget(0.5, ["a", "b"])
+    >>> for error in (1.0, 3.0, 2.0):
+    ...     coverage.judge({"a": error, "b": 0.0}, ({"a": 0.0, "b": 0.0}, None, coverage.threshold()))
+    >>> region(({"a": 10.0, "b": 5.0}, None), coverage.threshold())
+    {'lower': {'a': 8.0, 'b': 5.0}, 'upper': {'a': 12.0, 'b': 5.0}}
+    """
+
+    def __init__(self, target: float, names: Iterable[str]) -> None:
+        self.target = target
+        self._own = {name: Coverage(target) for name in names}
+
+    def threshold(self) -> dict[str, float]:
+        """Return the threshold of each target."""
+        return {name: own.threshold() for name, own in self._own.items()}
+
+    def judge(self, y: Any, answer: Answer) -> None:
+        """Update with the label of each target and the answer for all."""
+        found = judgement(y, answer)
+        if found is not None:
+            self.add(found)
+
+    def add(self, found: dict[str, Judgement]) -> None:
+        """Learn from labels that were compared with their answers."""
+        for name, own in found.items():
+            self._own[name].add(own)
+
+    def snapshot(self) -> CoverageSnapshot:
+        """Return the current figures of each target, and the lowest shares."""
+        by_target = {name: own.snapshot() for name, own in self._own.items()}
+        since_start, recent = (
+            min(getattr(own, share) for own in by_target.values()) for share in ("since_start", "recent")
+        )
+        return CoverageSnapshot(self.target, since_start, recent, math.nan, math.nan, by_target)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as plain values and arrays."""
+        return {"target": self.target, "by_target": {name: own.state() for name, own in self._own.items()}}
+
+    def restored(self, state: Mapping[str, Any] | None) -> CoverageByTarget:
+        """Return coverage restored from the result of `state`, or a new one if that had another target."""
+        found, saved = CoverageByTarget(self.target, self._own), {} if state is None else state["by_target"]
+        found._own = {name: own.restored(saved.get(name)) for name, own in self._own.items()}
+        return found
+
+
+def coverage_of(target: float, label: str | tuple[str, ...]) -> Coverage | CoverageByTarget:
+    """Return the coverage of one label, or of several."""
+    return Coverage(target) if isinstance(label, str) else CoverageByTarget(target, label)
+
+
 class RoundCoverage(Coverage):
     """The threshold of a worker, which is that of the run when the round began; the run learns when the round ends.
 
     Parameters
     ----------
     target
-        The share of labels that is to be inside.
+        The requested share of labels inside.
     threshold
         The threshold.
     judgements
-        Where that is added which the run is to learn.
+        The list to which judgements for the run are added.
     """
 
-    def __init__(self, target: float, threshold: float, judgements: list[Judgement]) -> None:
+    def __init__(self, target: float, threshold: Threshold, judgements: list[Any]) -> None:
         super().__init__(target)
         self._threshold, self._judgements = threshold, judgements
 
-    def threshold(self) -> float:
+    def threshold(self) -> Any:
         """Return the threshold of the round."""
         return self._threshold
 
-    def add(self, found: Judgement) -> None:
-        """Keep what the run is to learn."""
+    def add(self, found: Any) -> None:
+        """Store the judgement for the run."""
         self._judgements.append(found)
 
 
-def judgement(y: Any, answer: Answer) -> Judgement | None:
-    """Compare a label with an answer and its threshold; return ``None`` if there is no threshold."""
+def judgement(y: Any, answer: Answer) -> Any:
+    """Compare a label with an answer and its threshold; return ``None`` if there is no threshold.
+
+    For several targets it is a dictionary of those with a prediction: none before the first example.
+
+    Examples
+    --------
+    >>> judgement(3.0, (2.0, None, 1.5))
+    (True, 3.0, 1.0, False)
+    >>> judgement({"a": 3.0}, ({"a": 2.0}, None, {"a": 0.5}))
+    {'a': (False, 1.0, 1.0, False)}
+    """
     prediction, probabilities, threshold, *_ = (*answer, None)
     if threshold is None:
         return None
+    if isinstance(threshold, Mapping):
+        answers = _by_target(answer)
+        return {name: judgement(y[name], (*answers[name], own)) for name, own in threshold.items() if name in answers}
     if probabilities is None:
         interval = interval_around(prediction, threshold)
         return y in interval, interval.width, absolute_error(float(y), prediction), False
@@ -199,8 +280,10 @@ def judgement(y: Any, answer: Answer) -> Judgement | None:
     return y in labels, float(len(labels)), improbability(y, probabilities), True
 
 
-def region(answer: Answer, threshold: float) -> dict[str, Any]:
-    """Return the fields of a prediction that say where its label is: an interval, or the likely labels first.
+def region(answer: Answer, threshold: Threshold) -> dict[str, Any]:
+    """Return the fields of a prediction with its interval, or with its set of labels, the most likely first.
+
+    For several targets each field is a dictionary by target.
 
     Examples
     --------
@@ -210,7 +293,17 @@ def region(answer: Answer, threshold: float) -> dict[str, Any]:
     {'set': ['a', 'b']}
     """
     prediction, probabilities, *_ = answer
+    if isinstance(threshold, Mapping):
+        parts = {name: region(own, threshold[name]) for name, own in _by_target(answer).items()}
+        fields = ("lower", "upper") if probabilities is None else ("set",)
+        return {field: {name: part[field] for name, part in parts.items()} for field in fields}
     if probabilities is None:
         return interval_around(prediction, threshold)._asdict()
     labels = labels_within(probabilities, threshold)
     return {"set": [label for label in sorted(probabilities, key=lambda one: -probabilities[one]) if label in labels]}
+
+
+def _by_target(answer: Answer) -> dict[str, Answer]:
+    """Return the answer to each target."""
+    prediction, probabilities, *_ = answer
+    return {name: (own, None if probabilities is None else probabilities[name]) for name, own in prediction.items()}

@@ -13,7 +13,7 @@ from river import base, metrics
 from connectors import Event, Refusal
 from streamkernel.engine.challengers.challengers import Challengers
 from streamkernel.engine.challengers.roles import Candidate
-from streamkernel.engine.coverage import Coverage, region
+from streamkernel.engine.coverage import coverage_of, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, shorten
 from streamkernel.engine.explanations import explain_briefly
@@ -34,7 +34,7 @@ MOST_CLASSES = 1000
 """Largest number of labels of other classifiers: River's metrics count pairs of a label and a prediction."""
 
 Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
-"""What came of one record: features, their label or ``None``, the answers, and whether these are new."""
+"""The result for one record: features, their label or ``None``, the answers, and whether these are new."""
 
 
 class RecordProcessor:
@@ -60,11 +60,11 @@ class RecordProcessor:
     with_probabilities
         Whether probabilities are wanted even if the metric does not need them.
     coverage
-        The share of labels inside the interval or the set of a prediction; ``None`` if there are to be none.
+        The requested share of labels inside the interval or the set of a prediction; ``None`` for no intervals.
     explain
         Contributions of inputs in a line, 0 for none.
     monitoring
-        What is watched besides the metric, if anything is.
+        Monitoring besides the metric; ``None`` without.
     learned_before
         Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
     candidates
@@ -81,8 +81,8 @@ class RecordProcessor:
     labels : DelayedLabels or None
         Features and labels that wait for each other.
     challengers : Challengers
-        Models that learn the same events beside the model, and leave its results as they are.
-    coverage : Coverage or None
+        Models that learn the same events beside the model, and do not affect its results.
+    coverage : Coverage or CoverageByTarget or None
         How wide intervals are, and the share of labels inside.
     outcomes : dict
         Records by what became of them.
@@ -128,7 +128,7 @@ class RecordProcessor:
         needs_probabilities |= monitoring is not None and monitoring.needs_probabilities
         self.with_probabilities = needs_probabilities and isinstance(model, CLASSIFIERS)
         self.challengers = Challengers(candidates, metric, with_probabilities=self.with_probabilities, labels=labels)
-        self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
+        self.labels, self.coverage = labels, None if coverage is None else coverage_of(coverage, label)
         self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
         self._classes: set[Any] = set()  # labels that the model is known to take
@@ -315,12 +315,12 @@ class RecordProcessor:
         if self.labels is not None and saved.get("labels") is not None:
             self.labels.restore(saved["labels"])
         if self.coverage is not None:
-            self.coverage = Coverage.of_state(self.coverage.target, saved.get("coverage"))
+            self.coverage = self.coverage.restored(saved.get("coverage"))
         if self.monitoring is not None:
             self.monitoring.restore(saved.get("monitoring") or {})
 
     def _look(self, monitoring: Monitoring) -> None:
-        """Complete what is due after this event, and let the model start again if it has to."""
+        """Complete what is due after this event, and reset the model if drift detection requires it."""
         if monitoring.until_due <= 0 and monitoring.look(self.model):
             log.warning("the model starts again, because the stream has changed")
             self.model, self._classes = self.model.clone(), set()

@@ -27,7 +27,7 @@ _LEARNERS = {
     "preconditioning": "preconditioner",
     "average": "averaging",
 }
-"""What was a parameter of an estimator, and is one of a learner now."""
+"""Former parameters of estimators that are now parameters of a learner."""
 
 _GAUSSIAN_PROCESS = "GaussianProcessRegressor"
 _LARGEST = 1 << 29
@@ -58,7 +58,7 @@ def upgrade(kind: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, An
     kind
         The name of its class.
     parameters
-        Its parameters; those of today stay as they are.
+        Its parameters; present names do not change.
 
     Examples
     --------

@@ -16,7 +16,7 @@ LARGEST_WEIGHT = 1e9
 """Weights beyond lose what other examples say to rounding."""
 
 ClassWeight = Mapping[Label, float] | Literal["balanced"] | None
-"""What `class_weight` may be."""
+"""The type of `class_weight`."""
 
 
 def as_weight(w: Any, where: str = "w") -> float:
@@ -39,7 +39,7 @@ def as_weight(w: Any, where: str = "w") -> float:
 
 
 def weights_of(w: Any, rows: int) -> F64:
-    """Return the weights of rows from a series of any library, an array or a list; 1 each for ``None``.
+    """Return the weights of rows from one number, a series of any library, an array or a list; 1 each for ``None``.
 
     Raises
     ------
@@ -50,6 +50,8 @@ def weights_of(w: Any, rows: int) -> F64:
     """
     if w is None:
         return np.ones(rows)
+    if isinstance(w, (int, float, np.number)):
+        return np.full(rows, as_weight(w))
     return np.array([as_weight(one, f"w, row {i}") for i, one in enumerate(targets_of(w, rows, "weights"))], np.float64)
 
 

@@ -87,7 +87,7 @@ class FirstOrderLearner(StoredExpansion):
         scores : ndarray of shape (learned, columns)
             The scores of each example before it was learned.
         values : ndarray of shape (learned, names)
-            Its values as they were given.
+            Its unscaled values.
         """
         directions, memory = self.directions, self._arena.memory
         record, t, done = directions.last, int(self.numbers["steps"]), 0
@@ -238,9 +238,9 @@ class FirstOrderLearner(StoredExpansion):
         Parameters
         ----------
         number
-            Which of the replicas this is, from 0 on.
+            The index of this replica, from 0.
         replicas
-            How many there are.
+            The number of replicas.
         """
         super().divide(number, replicas)
         if number:

@@ -34,7 +34,7 @@ MOST_NAMES = 128
 """Names that a metric has; where there are more, all groups are isotropic."""
 
 CHANGED = 0.2
-"""A metric is another one if M^½ differs by more than this part of its size."""
+"""Two metrics are different if their M^½ differ by more than this fraction of their size."""
 
 NAMES, GRADIENTS = 0, 1
 """Entries of `counts`."""
@@ -217,7 +217,7 @@ def merge_metrics(parts: Sequence[Metric], has: Any) -> Metric:
     parts
         Metrics of functions; those of one group are the same in all parts that have it.
     has
-        Which part has which group, shape (parts, groups).
+        A mask of the groups that each part has, shape (parts, groups).
 
     Raises
     ------

@@ -138,7 +138,7 @@ def test_slow_and_invalid_explanations_are_refused(body: Any, query: str, text: 
 
 def test_a_model_without_explanations_is_reported() -> None:
     served = Served(GaussianProcessRegressor(n_features=16), records(lambda z: z, 50), metrics.MAE())
-    expected = {"error": "Expected a model of one target with explain_one to explain, got GaussianProcessRegressor"}
+    expected = {"error": "Expected a model with explain_one to explain, got GaussianProcessRegressor"}
     assert served.ask({"x": X}, "?explain=true") == (422, expected)
     assert served.ask({"x": X})[0] == 200
     assert status_of(served.engine)["importances"] == {}

@@ -217,7 +217,7 @@ def test_it_is_immutable(load: Load) -> None:
         config.source.follow = True  # type: ignore[misc]
 
 
-def test_the_setup_names_what_a_state_depends_on(load: Load) -> None:
+def test_the_setup_contains_the_settings_that_a_state_depends_on(load: Load) -> None:
     same = load(WHOLE).setup()
     assert same == load(WHOLE.replace("checkpoint_seconds = 5", "").replace("9464", "1")).setup()
     assert load(SMALL).setup() == load('metric = "Accuracy"\n' + SMALL).setup()
@@ -571,10 +571,11 @@ OPTIONS_WRONG = [
         'expected an option of librdkafka, got "stats_cb": expected stats_cb property as a callable function',
     ),
     (
-        CONFLUENT,
-        '"partition.assignment.strategy" = "cooperative-sticky"',
-        'expected "range" or "roundrobin" as partition.assignment.strategy, got "cooperative-sticky"',
+        TOPICS,
+        'partition_assignment_strategy = "cooperative-sticky"',
+        f'{UNPASSED} "partition_assignment_strategy" - it needs client = "confluent-kafka"',
     ),
+    (TOPICS, 'group_protocol = "consumer"', f'{UNPASSED} "group_protocol" - it needs client = "confluent-kafka"'),
     (CONFLUENT, '"bootstrap.servers" = "b"', f'{UNPASSED} "bootstrap.servers" - "servers" decides it'),
     (CONFLUENT, '"transactional.id" = "b"', f'{UNPASSED} "transactional.id" - "processing_guarantee" decides it'),
 ]
@@ -610,7 +611,7 @@ def test_a_check_of_kafka_needs_no_broker(load: Load, text: str, line: str) -> N
     assert problems(lambda: load(text).check()) == [line]
 
 
-def test_a_decoder_is_found_beside_the_configuration(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_is_found_in_the_folder_of_the_configuration(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     config = load(TOPICS.replace("[model]", 'decoder = "decoder_of_this_test:decode"\n[model]'))
     (config.folder / "decoder_of_this_test.py").write_text("def decode(value, topic):\n    return {topic: value}\n")
@@ -826,7 +827,7 @@ def test_a_token_comes_from_the_file_or_the_environment_and_is_not_shown(monkeyp
         assert token.strip() not in str(raised.value)
 
 
-def test_a_baseline_reads_what_the_model_reads() -> None:
+def test_a_baseline_reads_the_same_inputs_as_the_model() -> None:
     table = {"label": "y", "source": {"dataset": "Phishing"}, "preprocessing": [{"type": "StandardScaler"}]}
     found = Config.model_validate(table | {"model": "KernelClassifier", "baseline": "LogisticRegression"})
     found.check()

@@ -133,7 +133,7 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize(("name", "value"), PARAMETERS)
-def test_a_parameter_out_of_place_is_refused(name, value, parts, tmp_path):
+def test_an_invalid_parameter_is_refused(name, value, parts, tmp_path):
     description, tensors = parts
     table_of(name, description)[name] = value
     check_refused(tmp_path, description, tensors)
@@ -187,7 +187,7 @@ TENSORS = {
     "reals that are not finite": lambda t: t["reals"].fill(np.nan),
     "rows beyond the entries": lambda t: t["pending.start"].__setitem__(-1, 10**9),
     "rows before the entries": lambda t: t["pending.start"].__setitem__(0, -3),
-    "rows that go back": lambda t: t["pending.start"].__setitem__(1, 7),
+    "rows in descending order": lambda t: t["pending.start"].__setitem__(1, 7),
     "fewer rows than targets": lambda t: t.update({"pending.start": t["pending.start"][:1].copy()}),
     "fewer names than values": lambda t: t.update({"pending.hashes": t["pending.hashes"][:2].copy()}),
     "fewer values than names": lambda t: t.update({"pending.values": t["pending.values"][:2].copy()}),

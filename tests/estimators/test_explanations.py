@@ -240,7 +240,7 @@ def test_contributions_add_up(n_orders, grown):
         assert sum(found.values()) == pytest.approx(model.predict_one(x) - mean_score(model, x), abs=1e-9)
 
 
-def test_the_mean_is_that_of_the_examples(grown):
+def test_explanations_compare_with_the_mean_of_the_examples(grown):
     model, xs, _ = grown
     x = xs[3]
     compared = compare(model._state, x)
@@ -260,17 +260,18 @@ def test_all_sets_and_many_orders_agree(grown):
         compared = compare(model._state, x)
         directions = model._learner.directions
         found = explaining._over_orders(
-            lambda sets, own=compared, its=directions: scores(model, own.rows(its, sets)), len(x), 4000, 0
+            lambda sets, own=compared, its=directions: scores(model, own.rows(its, sets))[:, None], len(x), 4000, 0
         )
-        np.testing.assert_allclose(found, [exact[name] for name in compared.fields], atol=0.05)
+        np.testing.assert_allclose(found[:, 0], [exact[name] for name in compared.fields], atol=0.05)
 
 
 def test_shapley_values_of_known_functions():
     for k in (1, 2, 3):
-        linear = explaining._over_sets(lambda sets, k=k: sets @ np.arange(1.0, k + 1.0), k)
-        np.testing.assert_allclose(linear, np.arange(1.0, k + 1.0))
-        together = explaining._over_sets(lambda sets: sets.all(axis=1).astype(float), k)
-        np.testing.assert_allclose(together, 1.0 / k)
+        both = explaining._over_sets(
+            lambda sets, k=k: np.stack([sets @ np.arange(1.0, k + 1.0), sets.all(axis=1)], 1), k
+        )
+        np.testing.assert_allclose(both[:, 0], np.arange(1.0, k + 1.0))  # of a linear function, its coefficients
+        np.testing.assert_allclose(both[:, 1], 1.0 / k)  # of a product, the same share each
 
 
 def test_an_example_of_many_words():

@@ -16,7 +16,6 @@ from streamkernel import (
     KernelMultiLabelClassifier,
     KernelMultiTargetRegressor,
     KernelRegressor,
-    MergeError,
     learners,
     load,
     upkeep,
@@ -246,8 +245,6 @@ def test_options_for_one_target_are_refused_by_name(make, options, message):
 
 
 def test_methods_for_one_target_are_refused():
-    model, other = learned("numbers", 300), learned("numbers", 300)
-    with pytest.raises(MergeError, match="of one target to merge, got a KernelMultiTargetRegressor"):
-        model.merge(other)
+    model = learned("numbers", 300)
     with pytest.raises(ValueError, match="a model of one target"):
         model.run_task(upkeep.Pruning(every=100, window=50), [])

@@ -33,8 +33,6 @@ _ALONE = {"log_level": 0, "sasl.mechanism": "PLAIN", "sasl.username": "-", "sasl
 
 
 def check(name: str, value: Any) -> None:
-    if name == "partition.assignment.strategy" and "cooperative" in str(value):
-        raise ValueError(f'Expected "range" or "roundrobin" as {name}, got "{value}"')
     try:
         AnyProducer({**_ALONE, name: value})
     except (KafkaException, TypeError) as error:

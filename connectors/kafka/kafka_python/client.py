@@ -19,6 +19,9 @@ PATHS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 
 
 def check(name: str, value: Any) -> None:
+    if name in ("group_protocol", "partition_assignment_strategy"):
+        needs = 'it needs client = "confluent-kafka"'
+        raise ValueError(f'Expected an option that is passed through, got "{name}" - {needs}')
     known = KafkaConsumer.DEFAULT_CONFIG.keys() | KafkaProducer.DEFAULT_CONFIG.keys()
     if name not in known:
         near = difflib.get_close_matches(name, sorted(known), n=1)

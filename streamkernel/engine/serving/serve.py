@@ -29,11 +29,11 @@ class ModelServer:
     states
         The state directories, by the name of the model.
     host, port
-        Where to listen; the system chooses the port if it is 0.
+        Address and port to listen on; the system chooses a port for 0.
     workers
         Processes that answer.
     poll_seconds
-        Seconds between two looks for a new checkpoint.
+        Seconds between checks for a new checkpoint.
     token
         As for :class:`~streamkernel.engine.http.guard.Guard`.
     certificate

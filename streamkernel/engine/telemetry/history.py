@@ -1,4 +1,4 @@
-"""The history of a run: its figures at some events, in bounded memory."""
+"""The history of a run: its figures at evenly spaced events, in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from streamkernel.engine.telemetry.marks import Marks
 
 MOST = 128
 """Largest number of points; then every second one is dropped, and later points are twice as far apart."""
@@ -21,7 +23,8 @@ MOMENTARY = ("time", "lag")
 class History:
     """Points of named numbers, evenly spaced over all events so far.
 
-    Only its number decides whether an event has a point, so a killed run has the same points after its restart.
+    The position of an event decides whether it has a point, so a killed run has the same points after its restart.
+    Marks are those of this process.
 
     Examples
     --------
@@ -37,12 +40,13 @@ class History:
         self.events = 0
         self.every = FIRST
         self._points: list[dict[str, float]] = []
+        self.marks = Marks()
 
     def __len__(self) -> int:
         return len(self._points)
 
     def until_due(self) -> int:
-        """Return how many events there are up to the next one with a point."""
+        """Return the number of events until the next point."""
         return self.every - self.events % self.every
 
     def is_due(self, events: int = 1) -> bool:
@@ -54,7 +58,7 @@ class History:
         """Add a point for the last event."""
         self._points.append({"events": float(self.events), **numbers})
         if len(self._points) == MOST:
-            self._points = self._points[1::2]  # a new list: others may be reading the old one
+            self._points = self._points[1::2]  # a new list, because other threads may be reading the old one
             self.every *= 2
 
     def columns(self) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
