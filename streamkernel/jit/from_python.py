@@ -1,4 +1,7 @@
-"""Arrays that Python gives to compiled functions are read by one function, not by a copy of it for each array."""
+"""Tuples of arrays that Python gives to compiled functions are read in place, by one function for all arrays.
+
+numba reads each array with code of its own, and copies it into the tuple.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ _ITEM_SIZE = 3
 
 
 def _read(self: Any, kind: Any, value: Any) -> Any:
-    """Return the value of a Python object in compiled code, as numba does."""
-    if type(kind) is not types.Array and not is_by_reference(kind):
+    """Return the value of a Python object in compiled code, with the same result as numba."""
+    if not is_by_reference(kind):
         return _read_any(self, kind, value)
     place = cgutils.alloca_once(self.builder, self.context.get_value_type(kind), name=GIVEN, zfill=True)
     failed = _set(self, kind, value, place)

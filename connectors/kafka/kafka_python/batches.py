@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 Report = Callable[[Exception], None]
-"""What is called with an error of the brokers."""
+"""A function that is called with an error of the brokers."""
 
 
 class _Deliveries:
@@ -42,7 +42,7 @@ def extend(kafka: Any, first: Any, pairs: Sequence[tuple[bytes, bytes | None]], 
     pairs
         Value and key of each record; all belong to the same partition as the other one.
     report
-        What is called with an error of the brokers.
+        The function that is called with an error of the brokers.
     """
     try:
         partition = first._produce_future.topic_partition
