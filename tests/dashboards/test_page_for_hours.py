@@ -23,7 +23,7 @@ POINTS = 128
 MARKS = {
     "drift": "drift (kernel): mean of a +2.0 standard deviations",
     "promotion": "promoted: newton in place of model",
-    "rebalance": "rebalance: 2 partitions left",
+    "rebalance": "rebalance: partitions of other members now: 2",
     "resumed": "resumed from checkpoint 7",
 }
 COUNTERS = ("Nodes", "JSEventListeners", "JSHeapUsedSize")
