@@ -33,6 +33,7 @@ metrics = ["F1", "ROCAUC"]
 [segments]
 field = "country"
 [monitoring]
+window = 500
 every = 4
 [drift]
 every = 4

@@ -66,8 +66,9 @@ export function showChanges(run) {
   const values = Object.values(qualityOf(history, run.is_mean))[0];
   const isBetter = (one, other) => (metric.bigger_is_better ? one > other : one < other);
   const dip = run.is_mean && values ? explainDip(history.events, values, isBetter, marks, isWatched) : "";
+  const hint = isWatched || run.cluster || !run.clock ? "" : "The table [drift] of the configuration turns their detection on.";
   const nothing = listMarks(marks, isWatched);
-  write($("dip"), [dip, nothing].filter(Boolean).join(" "));
+  write($("dip"), [dip, nothing, nothing && hint].filter(Boolean).join(" "));
   showTables($("fields"), monitoring.statistics ? fieldTables(monitoring.statistics) : []);
   showDeadLetters(run.dead_letter_groups);
 }
