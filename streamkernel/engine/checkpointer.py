@@ -122,9 +122,8 @@ class Checkpointer:
 
         1. Flush predictions and dead letters. In files their ends are positions; in topics they are not visible yet.
         2. Prepare one checkpoint: model, metrics, counters, the source's positions, and the ends of 1.
-        3. Commit one transaction of Kafka, if it is used: what was written in 1, the offsets read, and the number of 2.
-        4. Let the checkpoint count.
-        5. Add its model to the group's, if there is one.
+        3. Commit one transaction of Kafka, if it is used: the records written in 1, the offsets read, and the number of
+        2. 4. Let the checkpoint count. 5. Add its model to the group's, if there is one.
 
         A crash before 3 leaves lines in files after the ends of the last checkpoint, which the restart cuts off, and an
         open transaction, which it voids; the same events are then read again. After a crash between 3 and 4, and where
@@ -245,7 +244,7 @@ class Checkpointer:
                 self._source.seek(self.positions)
 
     def begin(self, stopping: Callable[[], bool]) -> bool:
-        """Wait for the group's first model where there is no state; return false if the run is stopped first."""
+        """Wait for the group's first model if there is no state; return false if the run is stopped first."""
         is_new = self.state is not None and not self.state.newest() and self.state.prepared_number() is None
         while self._shared is not None and is_new and not self._shared.begin():
             self._health.turn()
