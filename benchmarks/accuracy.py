@@ -1,14 +1,14 @@
 """Accuracy on permanent scenarios, ours with no arguments beside River, MOA, Vowpal Wabbit and exact kernel machines.
 
-What was measured goes into ``results/VERSION.json``. Rivals that stand there already are not run again without
---again; ours always are. A rival stops learning after --budget seconds of processor time, and its score over the events
-so far is shown as "0.932 at 9,800"; the test of those with held-back events ends after a third of the budget, which is
+Results are written to ``results/VERSION.json``. Rivals with a result in this file are run again only with --again; ours
+are always run. A rival stops learning after --budget seconds of processor time, and its score over the events until
+then is shown as "0.932 at 9,800"; the test of those with held-back events ends after a third of the budget, which is
 shown as "0.850 of 4,200". The time of an event is that of predict_one and learn_one together, and of learn_one alone
-where events are held back for a test. Before the first target nobody knows its scale, so that R² begins with the second
-event. A table of fewer than 2,000 rows is learned in ten random orders: scores and times are their means, and "±" is
-the standard deviation from one order to the next. Ours stand first, the others in the order of their mean rank;
-"furthest" is the largest distance from the best on a scenario, in points (1/100). Baselines and exact machines that
-have many rows at once are shown below, and take no part in ranks.
+where events are held back for a test. The scale of the targets is unknown before the first one, so R² begins with the
+second event. A table of fewer than 2,000 rows is learned in ten random orders: scores and times are their means, and
+"±" is the standard deviation from one order to the next. Ours are first, the others in the order of their mean rank;
+"furthest" is the largest distance from the best on a scenario, in points (1/100). Baselines and exact machines, which
+learn many rows at once, are shown below and have no rank.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from benchmarks.store import Result
 
 
 def exact(scenario: str, events: Sequence[Event]) -> Found:
-    """Return test score, rows learned and tested, and processor time of the machine that has many rows at once."""
+    """Return test score, rows learned and tested, and processor time of a machine that learns many rows at once."""
     _, rows, prepare = MACHINES[scenario]
     X = np.array([list(x.values()) for x, _ in events])
     y = np.array([y for _, y in events])
@@ -48,7 +48,7 @@ def exact(scenario: str, events: Sequence[Event]) -> Found:
 
 
 def library(name: str, task: str, jar: Path | None) -> str:
-    """Return the package a model is of, with its version."""
+    """Return the package of a model, with its version."""
     if name in OURS.values():
         return store.path().stem
     if name in moa.LEARNERS[task]:
@@ -97,7 +97,7 @@ def joined(found: Sequence[Found], of: int, library: str) -> Result:
 def measure(
     scenario: str, wanted: Sequence[str], folder: Path, jar: Path | None, budget: float, progress: Progress
 ) -> Iterator[tuple[str, Result | str]]:
-    """Yield the name of each model that is wanted and its result, or why there is none."""
+    """Yield the name and the result of each requested model, or the reason for a missing result."""
     one = SCENARIOS[scenario]
     try:
         orders = [one.events(folder, order) for order in range(one.orders)]
@@ -121,12 +121,12 @@ def measure(
 
 
 def known(result: Result | None, scenario: str) -> bool:
-    """Return whether a result is there and of as many orders as the scenario has."""
+    """Return whether there is a result, with as many orders as the scenario has."""
     return result is not None and max(1, len(result.orders)) == SCENARIOS[scenario].orders
 
 
 def chosen(given: str, known: Iterable[str], also: dict[str, Iterable[str]]) -> list[str]:
-    """Return the names that are asked for: all, groups of them, or parts of names between commas."""
+    """Return the requested names; the argument is "all", groups, or parts of names, separated by commas."""
     parts = given.split(",")
     return [
         name

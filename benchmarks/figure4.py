@@ -1,14 +1,14 @@
 """Figure 4 of Dai et al. 2014, kernel ridge regression on 2-D synthetic data: the target, the rate, accuracy in time.
 
 y = cos(½π‖x‖) exp(-0.1π‖x‖) + 0.1 e with x uniform on [-5, 5]² and e normal; a Gaussian kernel of 0.1 times the median
-distance, λ = 10⁻⁶, and steps θ/(t + 30) for all that have steps, with the best θ of 30, 100, 300, 1000 for each
-(`--theta` is that of DSG; a shorter one falls more steeply at the end, from a larger error), and DSG with
+distance, λ = 10⁻⁶, and steps θ/(t + 30) for all methods with steps, with the best θ of 30, 100, 300, 1000 for each
+(`--theta` is that of DSG; a smaller θ has a steeper slope at the end, and a larger error), and DSG with
 steps of automatic size, untuned, whose predictions mix the last iterate and an average. The error is measured on 1,000
 points without noise, where the exact ridge solution differs from the function by 10⁻⁷.
 
 The paper has batches and blocks of 1,024 and 1,024 steps (`--steps 1024 --batch 1024 --block 1024 --seeds 1`: half an
-hour or more). It reports a rate of 1/t, an error like NORMA's in similar time with less memory, and that 256 fixed
-features do worse; its errors are in the picture only. The default takes two to five minutes.
+hour or more). It reports a rate of 1/t, an error like NORMA's in similar time with less memory, and a larger error of
+256 fixed features; its errors are only in the figure. The default takes two to five minutes.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def floor(X_test: F64, seed: int) -> float:
 
 
 def methods(options: Any, seed: int) -> tuple[dict[str, Callable[[], Any]], F64]:
-    """Return how to make each method for the data of a seed, and points to test on."""
+    """Return a constructor of each method for the data of a seed, and test points."""
     rng = np.random.default_rng(seed)
     X_test = rng.uniform(-5, 5, (1000, 2))
     sigma = bandwidth(X_test)

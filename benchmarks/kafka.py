@@ -1,21 +1,21 @@
-"""Kafka: what the whole engine reaches of what its consumer and its learner reach alone, and how soon a restart learns.
+"""Kafka: the throughput of the engine relative to its consumer and its learner alone, and the time of a restart.
 
-Three jobs take turns, on the same JSON records of 10 features in a topic of one partition:
+Three jobs run in turn, on the same JSON records of 10 features in a topic of one partition:
 
-* *consumer*: `KafkaSource` in a group, polled to the end: fetched and decoded, nothing learned.
+* *consumer*: `KafkaSource` in a group, polled to the end: it fetches and decodes records, and learns nothing.
 * *learner*: the `Engine` on the same records in memory, which predicts and learns each.
 * *whole*: the `Engine` on the consumer, with predictions to a topic and a checkpoint every 5 seconds, each in one
   transaction with its predictions and offsets.
 
-Each is timed from the first records that come to the last commit: to join a group and to leave it does not count. All
+Each is timed from the first records to the last commit, without joining and leaving the group. All
 three are in one process, and the broker and the client's threads have to share two processors with it.
 
 A restart is timed from the start of the process to its first event learned: after a kill, from the newest checkpoint.
 
 The broker is Apache Kafka on loopback, which `tests/brokers.py` runs with `java` from jars that `mvn` has fetched once;
-`--servers HOST:PORT` uses a cluster that is there, `--client confluent-kafka` the other client. It takes about six
-minutes. `--processor` has the first table in the processor time of this process, its client's threads included and the
-broker not: what others do on the machine then disturbs less, and what overlaps counts as if it did not.
+`--servers HOST:PORT` uses an existing cluster, `--client confluent-kafka` the other client. It takes about six
+minutes. With `--processor`, the first table has processor time of this process, including the client's threads and
+excluding the broker. Other processes then disturb the figures less, and work in parallel threads is added up.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MODELS: dict[str, tuple[dict[str, Any], int]] = {
     "KernelClassifier(max_features=1024, learner='dsg')": ({"max_features": 1024, "learner": "dsg"}, 1),
     "KernelClassifier(max_features=1024)": ({"max_features": 1024}, 5),
 }
-"""Arguments, and what the number of events is divided by."""
+"""Arguments, and the divisor of the number of events."""
 
 RESTARTED = {
     "KernelClassifier(max_features=4096, learner='dsg')": (
@@ -107,13 +107,13 @@ class TimedSource(KafkaSource):
         return events
 
     def close(self) -> None:
-        """Stop the time, and leave the group."""
+        """Stop the clock, and leave the group."""
         self.seconds = clock() - self.began
         super().close()
 
 
 class Cluster:
-    """A topic with records, and the three jobs on the first `n` of them: each returns the seconds that one took."""
+    """A topic with records, and the three jobs on the first `n` of them; each returns its duration in seconds."""
 
     def __init__(self, servers: str, client: str, values: list[bytes]) -> None:
         self.servers, self.client = servers, client
@@ -169,7 +169,7 @@ class Cluster:
 
 
 def throughput(cluster: Cluster, runs: int, events: int) -> None:
-    """Print events a second of the three jobs."""
+    """Print the events per second of the three jobs."""
     rows = []
     for name, (options, divisor) in MODELS.items():
         n = events // divisor
@@ -198,7 +198,7 @@ def restarts(cluster: Cluster, runs: int) -> None:
             def restarted(command: list[Any]) -> tuple[float, int]:
                 began = time.time()
                 done = subprocess.run(command, check=True, text=True, capture_output=True)
-                moment, features = done.stdout.split()[-2:]  # behind what is logged
+                moment, features = done.stdout.split()[-2:]  # after the log lines
                 return float(moment) - began, int(features)
 
             found = [restarted([*words, str(n + 1), "kill"]) for _ in range(runs)]

@@ -18,14 +18,14 @@ class Method(Protocol):
 
     @property
     def size(self) -> str:
-        """What is kept, and how many."""
+        """The unit of the model's size (features, terms), and its number."""
 
     def learn(self, part: slice) -> None:
         """Learn these rows of the training data."""
 
 
 class Mark(NamedTuple):
-    """Where a method was: seconds of learning, rows learned, test error, what it kept."""
+    """One measurement of a method: seconds of learning, rows learned, test error, size."""
 
     seconds: float
     rows: int
@@ -36,11 +36,11 @@ class Mark(NamedTuple):
 def run(
     method: Method, parts: Sequence[slice], marks: Sequence[int], error: Callable[[Any], float], budget: float = 0.0
 ) -> tuple[list[Mark], int]:
-    """Learn all `parts`, and if time is left of `budget` seconds, again and again, in one thread.
+    """Learn all `parts` in one thread, and repeat until `budget` seconds are used.
 
-    The error is measured when as many parts as in `marks` are learned, at the end of the first pass, and when the
-    budget is used. Return the marks, and the place of the one at which the budget was used (at an end of a part), of
-    the last one if there is no budget.
+    The error is measured after the numbers of parts in `marks`, at the end of the first pass, and when the budget is
+    used (at the end of a part). Return the measurements, and the index of the one at the end of the budget, or of the
+    last one without a budget.
     """
     found: list[Mark] = []
     took, rows, done, at_budget = 0.0, 0, 0, None
@@ -58,12 +58,12 @@ def run(
 
 
 def geometric(first: int, last: int, count: int) -> list[int]:
-    """Return about `count` whole numbers from `first` to `last`, in even ratios."""
+    """Return about `count` integers from `first` to `last`, with equal ratios."""
     return sorted({int(i) for i in np.geomspace(first, last, count).round()})
 
 
 def median(marks: Sequence[Mark]) -> tuple[float, float]:
-    """Return the median seconds and error of one place in several runs."""
+    """Return the median seconds and error at one index of several runs."""
     return statistics.median(m.seconds for m in marks), statistics.median(m.error for m in marks)
 
 
@@ -75,7 +75,7 @@ def draw(axis: Any, runs: dict[str, list[list[Mark]]], colors: dict[str, str]) -
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure, by the ending of its name, and say where it is."""
+    """Write a figure in the format of its suffix, and print its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for axis in figure.axes:
         axis.spines[["top", "right"]].set_visible(False)

@@ -19,7 +19,7 @@ model.predict_one({"a": 2.0})
 
 
 def main() -> None:
-    """Print the medians; the first process of all compiles, and is not counted."""
+    """Print the medians without the first process, which compiles."""
     options = arguments(__doc__, runs=7)
 
     def process(code: str) -> float:

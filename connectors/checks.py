@@ -16,16 +16,16 @@ def unknown_name(expected: str, got: str, known: Iterable[str]) -> ValueError:
     Parameters
     ----------
     expected
-        What the name should have been one of.
+        A description of the expected names.
     got
-        The name that came.
+        The unknown name.
     known
-        The names there are.
+        The known names.
 
     Returns
     -------
     ValueError
-        An error that lists the known names and says which one was probably meant.
+        An error that lists the known names and proposes the most similar one.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def position_of(stream: str, positions: Mapping[str, Position]) -> Position | No
     stream
         Name of the stream.
     positions
-        What the source's ``seek`` was given.
+        The argument of the source's ``seek``.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def position_of(stream: str, positions: Mapping[str, Position]) -> Position | No
     Raises
     ------
     ValueError
-        If there are positions, but only of other streams: to start again would read every record twice.
+        If all positions are of other streams: a new start would read every record twice.
 
     Examples
     --------

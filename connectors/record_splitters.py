@@ -18,9 +18,9 @@ class OversizedRecord:
     head
         Its first bytes.
     size
-        How long it was, in bytes, without the newline that ended it.
+        Its size in bytes, without the newline that ended it.
     newlines
-        How many newlines were in it.
+        Number of newlines in it.
     """
 
     head: bytes

@@ -1,7 +1,7 @@
-"""Kernel machines that have a part of the training rows at once and solve for the optimum.
+"""Kernel machines that learn a part of the training rows at once and solve for the optimum.
 
-Their parameters are the best on 2,000 rows of those they are given, after learning others: the time is that of the last
-fit alone. Both have a Gaussian kernel; ridge regression has standardised inputs and targets.
+Their parameters are the best on 2,000 of their training rows, which are held out for the choice; the time is that of
+the last fit alone. Both have a Gaussian kernel; ridge regression has standardised inputs and targets.
 """
 
 from __future__ import annotations

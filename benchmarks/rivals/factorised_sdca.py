@@ -4,8 +4,8 @@ With x = argmin_x g(x) + (1/n) yᵀAx, the change of a coordinate drawn uniforml
 
     D(y + Δeᵢ) ≥ const + (1/n)(aᵢᵀx)(yᵢ + Δ) - φ*(yᵢ + Δ)/n - ‖aᵢ‖²Δ²/(2λn²)
 
-which is the dual step of DSPDC with s = λn/‖aᵢ‖². Fair: the loops are compiled and those of DSPDC, there is no step
-size to choose, and u = Uᵀy is maintained and the product never formed, so that a step costs what one of SPDC does.
+which is the dual step of DSPDC with s = λn/‖aᵢ‖². For a fair comparison it has the compiled loops of DSPDC. There is no
+step size to choose. u = Uᵀy is maintained and the product is never formed, so a step costs as much as one of SPDC.
 """
 
 from __future__ import annotations

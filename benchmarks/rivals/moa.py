@@ -1,12 +1,12 @@
-"""MOA's learners, by MOA's command line: Java reads events from a file and writes down what it predicts for each.
+"""MOA's learners, run by MOA's command line: Java reads events from a file and writes a prediction for each.
 
 Each event is predicted before it is learned, from the first one on (``EvaluatePrequential``). An event that is held
-back for a test has no target in the file, so that it is predicted only. Scores are counted of the predictions in the
-same way as all others. MOA is told beforehand what classes there are; its predictions of numbers have three decimals.
-Processor time is what MOA says, of the thread that predicts, learns and reads the events; what Java does beside it,
-collecting garbage most of all, is not in it.
+back for a test has no target in the file, so MOA only predicts it. Scores are computed from the predictions as for all
+others. MOA gets the classes in advance; its predictions of numbers have three decimals. Processor time is as MOA
+reports it, for the thread that predicts, learns and reads the events; it excludes Java's other threads, such as the
+garbage collector.
 
-Ensembles have 30 trees, in place of their 10 to 100; all else has MOA's defaults. Neighbours have scaled inputs, trees
+Ensembles have 30 trees instead of 10 to 100; everything else has MOA's defaults. Neighbours have scaled inputs, trees
 raw ones: with scaled ones SOKNL is worse on most streams, the others are about the same. MOA's own files
 (``benchmarks.moa_streams``) are read as they are.
 """
@@ -62,11 +62,11 @@ LEARNERS: dict[str, dict[str, Learner]] = {
 
 
 class MoaError(Exception):
-    """MOA ended without what it was asked for."""
+    """MOA ended without a result."""
 
 
 def jar(given: Path | None = None) -> Path:
-    """Return the file of MOA's classes: the given one, or that of the package ``capymoa``."""
+    """Return the path of MOA's jar: the given one, or that of the package ``capymoa``."""
     if shutil.which("java") is None:
         raise ModuleNotFoundError(name="java")
     if given is not None and given.name:
@@ -79,13 +79,13 @@ def jar(given: Path | None = None) -> Path:
 
 
 def java(moa: Path, task: str) -> list[str]:
-    """Return the command that does a task in one thread."""
+    """Return the command that runs a task in one thread."""
     return ["java", "-XX:+UseSerialGC", "-XX:ActiveProcessorCount=1", "-cp", str(moa), "moa.DoTask", task]
 
 
 @functools.cache
 def library(moa: Path) -> str:
-    """Return MOA's name and version as it says them."""
+    """Return MOA's name and version as it reports them."""
     said = subprocess.run(java(moa, "EvaluatePrequential -i 1"), capture_output=True, text=True, check=False)
     version = re.search(r"Version:\s+(\S+)", said.stdout + said.stderr)
     return f"MOA {version[1]}" if version else "MOA"
@@ -110,7 +110,7 @@ def times(lines: Sequence[str]) -> dict[int, float]:
 
 
 def predicted(lines: Sequence[str], labels: Sequence[object]) -> list[object]:
-    """Return the predictions from MOA's lines: the place of a label and the true one, or a number and the true one."""
+    """Return the predictions from MOA's lines, each beside its target: indices of labels, or numbers."""
     first = (line.split(",")[0].split(":")[-1] for line in lines)
     if not labels:
         return [float(text) for text in first]
@@ -139,11 +139,11 @@ def run(
     events
         All events, those for the test at the end.
     file
-        A file of MOA's with the same events, which is read in place of one that is written here.
+        A file of MOA with the same events, which is read instead of a new one.
     budget
-        Seconds of processor time, after which Java is stopped: what it reached until then is returned.
+        Seconds of processor time, after which Java is stopped; the result until then is returned.
     tick
-        Is told how many more events are done.
+        Called with the number of further processed events.
     """
     learned = len(events) - scenario.held_back
     labels = sorted({y for _, y in events}, key=str) if scenario.task == CLASSES else []
@@ -168,14 +168,14 @@ def run(
     done = max(known, default=0)
     if not done or (scenario.held_back and len(lines) <= learned):
         raise MoaError(said or "out of time")
-    whole = len(lines) >= learned  # the last row of the table stands less than a part before the last event
+    whole = len(lines) >= learned  # the last row is less than one interval before the last event
     found = predicted(lines[learned:] if scenario.held_back else lines if whole else lines[:done], labels)
     value = score(scenario, events, found)
     return Found(value, learned if whole else done, len(found), known[done])
 
 
 def watched(command: Sequence[str], folder: Path, budget: float, tick: Tick) -> str:
-    """Run a command until it ends or its processor time is used up; return the error it told, if any."""
+    """Run a command until it ends or its processor time is used up; return its error output, if any."""
     limit = f"{budget:.0f}" if np.isfinite(budget) else "unlimited"
     seen = 0
     with (

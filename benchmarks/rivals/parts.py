@@ -1,4 +1,4 @@
-"""What the rivals are made of: the losses' derivatives, sums of exact kernels, and a fixed set of random features."""
+"""Common parts of the rivals: the losses' derivatives, sums of exact kernels, and a fixed set of random features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
 PANEL = 1 << 17
-"""Entries of a kernel matrix that are made at once: half a megabyte, which stays in the processor's cache."""
+"""Entries of a kernel matrix that are computed at once: half a megabyte, which fits into the processor's cache."""
 
 
 def derivative(loss: str, f: F64, y: F64) -> F64:
@@ -28,8 +28,8 @@ def batches(part: slice, batch: int) -> Iterator[slice]:
 class KernelSum:
     """Σ_j a_j k(x_j, ·) with the exact Gaussian kernel k(x, x') = exp(-‖x - x'‖²/2σ²).
 
-    A row x is kept as v = (x/σ, 1, -‖x‖²/2σ²), and is asked for as u = (x/σ, -‖x‖²/2σ², 1), so that one product u·v is
-    the exponent. With `most` terms the newest one takes the place of the oldest.
+    A row x is stored as v = (x/σ, 1, -‖x‖²/2σ²), and evaluated as u = (x/σ, -‖x‖²/2σ², 1), so that one product u·v is
+    the exponent. Beyond `most` terms, the newest one replaces the oldest.
     """
 
     def __init__(self, dimensions: int, sigma: float, most: int | None = None) -> None:
@@ -75,7 +75,7 @@ class KernelSum:
 class FixedFeatures:
     """`count` random Fourier features drawn once, φ(x) = count^-½ [cos ωᵀx, sin ωᵀx] with ω ~ N(0, I/σ²).
 
-    Features of the training rows X are kept from the first pass on, so that later passes do not pay for them again.
+    Features of the training rows X are kept from the first pass on, so that later passes do not compute them again.
     """
 
     def __init__(self, X: F32, sigma: float, count: int, seed: int) -> None:
@@ -118,7 +118,7 @@ def _as_term(u: F32) -> F32:
 
 
 def _exp(u: F32, v: F32, room: F32) -> F32:
-    """Return exp(u·v) for all pairs, in `room`; what is below 10⁻²⁶ counts as that, for denormal numbers are slow."""
+    """Return exp(u·v) for all pairs, in `room`; smaller values become 10⁻²⁶, because denormal numbers are slow."""
     K = room[: len(u) * len(v)].reshape(len(u), len(v))
     np.matmul(u, v.T, out=K)
     np.maximum(K, np.float32(-60.0), out=K)

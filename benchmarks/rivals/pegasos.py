@@ -4,9 +4,10 @@ One step on the batch x_1..x_B (the paper's Figure 1, where ℓ is the hinge and
 
     w ← (1 - ηλ) w - (η/B) Σ_i ℓ'(wᵀφ(x_i), y_i) φ(x_i),    then    w ← min(1, λ^-½/‖w‖) w
 
-The ball holds the optimum for the hinge, and for the square loss if E[y²] ≤ 1. Fair: the same batches as ours, float32
-products in BLAS, features of the first pass kept for later ones. The step is given: 1/(λt) would begin with steps of
-1/λ, a million and more in the figures, and one pass is too short to recover.
+The ball holds the optimum for the hinge, and for the square loss if E[y²] ≤ 1. For a fair comparison it has the same
+batches as ours, float32 products in BLAS, and keeps the features of the first pass for later ones. The step size is a
+parameter: 1/(λt) would begin with steps of 1/λ, a million and more in the figures, and one pass is too short to
+recover.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class BrokenStreamError(Exception):
 
 
 class CutError(ValueError):
-    """A file has become shorter than what was read of it, or begins with other bytes."""
+    """A file has become shorter than its part that was read, or begins with other bytes."""
 
 
 class ByteStream(Protocol):
@@ -58,9 +58,9 @@ class FileBytes:
     path
         The file.
     grows
-        Asked at its end whether to wait for more.
+        Called at the end of the file; returns whether to wait for more bytes.
     end
-        At most so many bytes are taken for the file, whatever was added since.
+        The size up to which the file is read, in bytes; later additions are ignored.
     """
 
     def __init__(self, path: Path, grows: Callable[[], bool], end: int = sys.maxsize) -> None:
@@ -122,7 +122,7 @@ class GzipBytes:
 
     def seek(self, offset: int) -> None:
         """Go to the uncompressed byte at `offset`; raise a `ValueError` if the file is shorter."""
-        with contextlib.suppress(*DAMAGE):  # What counts is how far it came.
+        with contextlib.suppress(*DAMAGE):  # The reached offset decides.
             self._file.seek(offset)
         _check_long_enough(self._path, offset, self._file.tell())
 

@@ -89,7 +89,7 @@ class PartitionedFiles:
     ) -> None:
         if str(path) == STDIN_PATH:
             raise ValueError("Expected a file or a pattern to divide, got standard input")
-        FileSource(path, format, max_record_bytes=max_record_bytes).close()  # it checks them all
+        FileSource(path, format, max_record_bytes=max_record_bytes).close()  # checks the arguments
         self._name = str(Path(path))
         self._pattern = Path(path) if is_pattern(Path(path)) else Path(glob.escape(self._name))
         self._format, self._limit = format, max_record_bytes
@@ -126,7 +126,7 @@ class PartitionedFiles:
         self._sizes = {name: found[name] for name in names}
         self._growing = max(found, default="")
         if len(names) > 1 and self._growing in names and not self._lines(self._growing, positions):
-            names.remove(self._growing)  # until there is more of it, or it alone is left
+            names.remove(self._growing)  # until it has more records, or is the only file left
         dealt = [names[worker::workers][:events] for worker in range(workers)]
         return [self._assignment(own, positions, events) for own in dealt] if names else None
 

@@ -24,7 +24,7 @@ class OutputClosedError(RuntimeError):
     """The reader of standard output has closed it."""
 
     def __init__(self) -> None:
-        super().__init__("standard output was closed; what was written last may not have been read")
+        super().__init__("standard output was closed; the last lines may not have been read")
 
 
 class FileSink:
@@ -59,7 +59,7 @@ class FileSink:
     >>> path.read_text()
     '{"y":1.5}\n{"y":null}\n'
 
-    To drop what came after a position, send another sink to it:
+    To remove the records after a position, seek a new sink to it:
 
     >>> sink = FileSink(path)
     >>> sink.seek(position)
@@ -80,7 +80,7 @@ class FileSink:
             return
         more, mode = (os.O_NOFOLLOW, 0o600) if private else (0, 0o666)
         with self._naming():
-            self._file = open(  # noqa: SIM115 - it takes an opener, and stays open
+            self._file = open(  # noqa: SIM115 - the file stays open
                 self._path, "ab+", BUFFER_BYTES, opener=lambda path, flags: os.open(path, flags | more, mode)
             )
             self._size = self._file.seek(0, os.SEEK_END)

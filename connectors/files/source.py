@@ -95,7 +95,7 @@ class FileSource:
     >>> source.poll(timeout=1) is None
     True
 
-    To go on later, send another source to where the first one was:
+    To continue later, seek a new source to the last position:
 
     >>> source.close()
     >>> source = FileSource(path)

@@ -95,9 +95,9 @@ class TextReader:
         self._stream.close()
 
     def _go_on(self, offset: int, line: int) -> None:
-        self._read = offset  # Bytes that came from the stream,
-        self._offset = offset  # of which so many were returned in events,
-        self._line = line  # which were so many lines.
+        self._read = offset  # Bytes read from the stream,
+        self._offset = offset  # number of these that were returned in events,
+        self._line = line  # and their number of lines.
         self._records: Iterator[Raw] = iter(())
         self._cutter = self._form.cutter(self._limit)
         self._at_start = offset == 0
@@ -124,7 +124,7 @@ class TextReader:
         """Return the bytes after the byte order mark, if the file begins with one."""
         begin = self._start + chunk
         if len(begin) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(begin):
-            self._start = begin  # It takes more bytes to tell.
+            self._start = begin  # More bytes are needed to decide.
             return b""
         self._start, self._at_start = b"", False
         if begin.startswith(BYTE_ORDER_MARK):
@@ -142,7 +142,7 @@ class TextReader:
         return []
 
     def _parse_together(self, form: Csv | JsonLines, rows: list[Raw]) -> list[Event]:
-        """Return the events of rows, none if one of them needs a look of its own."""
+        """Return the events of rows, or none if one of them must be processed individually."""
         whole = cast(list[bytes], rows)
         if {*map(type, rows)} != {bytes} or not all(rows) or any(map(bytes.isspace, whole)):
             return []
@@ -150,7 +150,7 @@ class TextReader:
         if records is None:
             return []
         line, ends = self._line + 1, list(accumulate((len(row) + 1 for row in whole), initial=self._offset))[1:]
-        ends[-1] = min(ends[-1], self._read)  # The last line may have no newline to count.
+        ends[-1] = min(ends[-1], self._read)  # The last line may lack a newline.
         self._offset, self._line = ends[-1], self._line + len(rows)
         positions = [[end, number] for number, end in enumerate(ends, line)]
         return list(map(Event._make, zip(repeat(self._name), positions, whole, records, *map(repeat, _ABSENT))))
@@ -186,7 +186,7 @@ class TextReader:
         return f"Expected at most {self._limit} bytes in a record, got {raw.size}"
 
     def _unreadable(self, raw: bytes, reason: str, line: int, position: Position) -> Event:
-        if not self._form.ready:  # Without names there is no reading any row.
+        if not self._form.ready:  # Without names no row can be read.
             raise HeaderError(f"{reason} - at the header of {self._name}")
         return Event(self._name, position, raw, error=f"{reason} - at line {line}")
 

@@ -18,10 +18,10 @@ SEGMENT_BYTES = 1 << 26
 """Size of a file after which the next one begins."""
 
 RETAINED_BYTES = 1 << 28
-"""Bytes of requests that stay though they are learned, so that their keys are known after a restart."""
+"""Bytes of learned requests that are kept, so that their keys are known after a restart."""
 
 MOST_KEYS = 200_000
-"""Keys that are known, those of the last requests."""
+"""Number of remembered keys, those of the last requests."""
 
 _READ_BYTES = 1 << 18
 
@@ -32,7 +32,7 @@ class Request(NamedTuple):
     Parameters
     ----------
     key
-        What the client calls the request, ``None`` if it has no name.
+        The ``Idempotency-Key`` of the request, ``None`` if it has none.
     events
         The events, as JSON text of an array.
     """
@@ -42,14 +42,14 @@ class Request(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Where a request is in the log.
+    """The position of a request in the log.
 
     Parameters
     ----------
     position
         The byte after it.
     is_repeated
-        Whether it was there before.
+        Whether it had been stored before.
     """
 
     position: int
@@ -69,7 +69,7 @@ class RequestLog:
     Parameters
     ----------
     folder
-        The directory; it is made when the log is opened.
+        The directory; opening the log creates it.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class RequestLog:
         size = os.fstat(self._file).st_size
         whole = _end_of_last_line(self._path(self._begin), size)
         os.ftruncate(self._file, whole)
-        os.fsync(self._file)  # also what a killed process had not flushed, before it is learned
+        os.fsync(self._file)  # also requests that a killed process had not flushed
         self.end = self._begin + whole
         position = _begin_of(files[0]) if files else 0
         for line in self.read(position):
@@ -132,14 +132,14 @@ class RequestLog:
             self._remember(line, position)
 
     def append(self, requests: Sequence[Request]) -> list[Stored | KeyConflictError]:
-        """Make requests durable, those together that come together; return where each is.
+        """Make requests durable with one flush, and return the position of each.
 
-        A request whose key is known is not stored again. If its events are others, that is an error.
+        A request whose key is known is not stored again. Other events under a known key are an error.
 
         Raises
         ------
         OSError
-            If they cannot be stored, as on a full disk; then none is.
+            If they cannot be stored, such as on a full disk; none is stored then.
         """
         results: list[Stored | KeyConflictError] = []
         lines, end, new = [], self.end, []
@@ -203,7 +203,7 @@ class RequestLog:
         try:
             if self.end - self._begin >= SEGMENT_BYTES:
                 self._start_file(self.end)
-            os.ftruncate(self._file, self.end - self._begin)  # what an earlier failure may have left
+            os.ftruncate(self._file, self.end - self._begin)  # remainders of an earlier failure
             rest = memoryview(content)
             while rest:
                 rest = rest[os.write(self._file, rest) :]

@@ -20,7 +20,7 @@ MOST_WAITING = 256
 """Requests that may wait to become durable."""
 
 MOST_BACKLOG = 1 << 28
-"""Bytes of durable requests that may wait to be learned."""
+"""Bytes of durable requests that may be pending, not yet learned."""
 
 CHECKPOINTS = 4
 """Requests after the oldest of the last four checkpoints are not deleted."""
@@ -31,7 +31,7 @@ STREAM = "http"
 
 
 class NotReadyError(Exception):
-    """The log is not open, or too many requests wait to become durable: the client may retry at once."""
+    """The log is not open, or too many requests are not durable yet: the client may retry at once."""
 
 
 class BacklogError(Exception):
@@ -46,7 +46,7 @@ class HttpSource:
     Parameters
     ----------
     http : str or Path
-        The directory of the log. Only one process can read it, which is the one that appends to it.
+        The directory of the log. Only the process that appends to it can read it.
 
     Raises
     ------
@@ -167,7 +167,7 @@ class HttpSource:
         Parameters
         ----------
         positions : dict of str to Position
-            Those of a checkpoint that was written.
+            The positions in a written checkpoint.
         """
         if STREAM in positions:
             self._committed.append(positions[STREAM][0])
@@ -185,7 +185,7 @@ class HttpSource:
         return {(STREAM, "0"): max(0, self._log.end - self._read[0])}
 
     def close(self) -> None:
-        """Refuse further requests, store those that wait, and release the log."""
+        """Refuse further requests, store the queued ones, and release the log."""
         with self._changed:
             self._state = "closed"
             self._changed.notify_all()
@@ -202,9 +202,9 @@ class HttpSource:
         self._writer.start()
 
     def _next(self) -> list[Event]:
-        """Return the events of the next request that are not done."""
+        """Return the events of the next request that are not processed yet."""
         line = next(self._lines, None)
-        if line is None:  # the end of what was durable when it was opened
+        if line is None:  # the end of the durable requests when the log was opened
             self._lines = self._log.read(self._read[0])
             line = next(self._lines)
         begin, done = self._read
@@ -221,7 +221,7 @@ class HttpSource:
         ]
 
     def _write(self) -> None:
-        """Append requests as they come, those together that wait together."""
+        """Append requests in order of arrival, all queued ones at once."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._state == "closed")

@@ -51,7 +51,7 @@ OURS = {
     ),
     "processing_guarantee",
 )
-"""Options that something else decides, with its name."""
+"""Options that another setting determines, with the name of that setting."""
 
 
 class Options:
@@ -64,17 +64,18 @@ class Options:
     given
         Options of the client, by its own names: ``sasl_mechanism``, ``ssl_cafile``, ``linger_ms``, ... of kafka-python;
         ``sasl.mechanism``, ``ssl.ca.location``, ``linger.ms``, ... of librdkafka. A variable of the environment that is
-        called ``STREAMKERNEL_KAFKA_`` and an option's name in capitals, with underscores, counts for more, so that
+        called ``STREAMKERNEL_KAFKA_`` and an option's name in capitals, with underscores, takes precedence, so that
         secrets need not be in a file.
     client
-        The package: ``"kafka-python"``, or ``"confluent-kafka"``, which has librdkafka in it.
+        The package: ``"kafka-python"``, or ``"confluent-kafka"``, which contains librdkafka.
     folder
-        What relative paths in options, as ``ssl_cafile`` or ``ssl.ca.location``, are relative to.
+        The base directory of relative paths in options, such as ``ssl_cafile`` and ``ssl.ca.location``.
 
     Raises
     ------
     ValueError
-        If there is no such client or option, another setting decides it, or a file that it names cannot be read.
+        If there is no such client or option, another setting determines the option, or a file that it names cannot be
+        read.
     ImportError
         If the client is not installed.
 
@@ -115,7 +116,7 @@ class Options:
         group
             The consumer group, if any.
         member
-            A name that is the same after a restart, for which the group keeps the partitions.
+            A permanent name (static membership): the group keeps the partitions for it during a restart.
 
         Raises
         ------
@@ -132,10 +133,10 @@ class Options:
         Parameters
         ----------
         name
-            The transactional id: an older producer of the same name is shut out. Without one, what is written is seen
-            at once.
+            The transactional id, which fences an older producer of the same name. Without one, records are visible to
+            consumers at once.
         seconds
-            How long a transaction may stay open.
+            Maximum duration of a transaction.
 
         Raises
         ------
@@ -152,7 +153,7 @@ class Options:
         Parameters
         ----------
         partitions
-            How many partitions each is to have; ``None`` is the brokers' default.
+            The number of partitions of each topic; ``None`` is the brokers' default.
 
         Raises
         ------

@@ -75,15 +75,15 @@ class PartitionedTopics:
         self._start, self._until = parse_start(start), None if until is None else parse_start(until)
         self._event = Events(decoder, key).of
         self._planner: Consumer | None = None
-        self._reader: Consumer | None = None  # another one, since a request waits behind the fetch of the first
+        self._reader: Consumer | None = None  # a second consumer, because a request waits for the fetch of the first
         self._partitions: list[Partition] = []
         self._looked = 0.0
-        self._starts: dict[Partition, int] = {}  # Who plans: where partitions begin that have no position yet,
-        self._lasts: dict[Partition, int] = {}  # where they end,
-        self._ends: dict[Partition, int] = {}  # and how far they went when the brokers were asked last.
-        self._next: dict[Partition, int] = {}  # Who reads: the next offset of each partition of the last assignment,
-        self._buffers = Buffers(in_turn=False)  # the records from there on that were fetched,
-        self._lost: dict[Partition, int] = {}  # and where they end because the next ones were deleted.
+        self._starts: dict[Partition, int] = {}  # for planning: the beginnings of partitions without a position,
+        self._lasts: dict[Partition, int] = {}  # their ends,
+        self._ends: dict[Partition, int] = {}  # and their ends when the brokers were last queried
+        self._next: dict[Partition, int] = {}  # for reading: the next offset of each partition of the last assignment,
+        self._buffers = Buffers(in_turn=False)  # the records fetched from there on,
+        self._lost: dict[Partition, int] = {}  # and their end if the next records were deleted
 
     def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
         """Assign the available offsets to workers.
@@ -112,7 +112,8 @@ class PartitionedTopics:
             if str(partition) not in positions and partition not in self._starts:
                 is_later = self._start == "latest" and partition.topic in begun
                 self._starts[partition] = resolve_offset(client, partition, "earliest" if is_later else self._start)
-        self._ends = dict(client.ends(self._partitions))  # after the beginnings, which may be where the ends were
+        # queried after the beginnings, which may have moved up to the earlier ends
+        self._ends = dict(client.ends(self._partitions))
         spans = {}
         for partition, end in self._ends.items():
             begin = self._begin_of(partition, positions)

@@ -1,4 +1,4 @@
-"""The letters of a stream that were driven back: all before a position, and ranges of numbers after it."""
+"""The letters of a stream that were redriven: all before a position, and ranges of numbers after it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Driven:
         text = base64.b64encode(zlib.compress(json.dumps(numbers, separators=(",", ":")).encode(), 9)).decode()
         if len(text) > LONGEST_NOTE:
             raise ValueError(
-                f"Expected few letters left between those that go back, got {len(self._starts):,} gaps, whose list is "
-                "too long for brokers; drive back all letters up to here first, with --limit and without a filter"
+                f"Expected few letters left out between those sent back, got {len(self._starts):,} gaps, whose list is "
+                "too long for brokers; redrive all letters up to here first, with --limit and without a filter"
             )
         return text

@@ -1,4 +1,4 @@
-"""Dead letters read from a file or a topic, with what is needed to drive their records back."""
+"""Dead letters read from a file or a topic, with the data needed to redrive their records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from connectors.kafka.sink import CONNECT, OWN, STREAMS
 from connectors.redrive.driven import Driven
 
 TIMES = f"{OWN}redriven"
-"""The header that counts how often a record was driven back."""
+"""The header that counts how often a record was redriven."""
 
 
 class Letter(NamedTuple):
@@ -35,7 +35,7 @@ class Letter(NamedTuple):
     path
         Source of the record, if it is a file.
     hindrance
-        Reason why the record cannot be driven back, or empty.
+        The reason why the record cannot be redriven, or empty.
     """
 
     stream: str
@@ -52,14 +52,14 @@ class Letter(NamedTuple):
 
 
 def file_letters(path: Path, driven: Mapping[str, Driven] | None = None) -> Iterator[Letter]:
-    """Yield the letters of a file that were not driven back yet.
+    """Yield the letters of a file that have not been redriven.
 
     Parameters
     ----------
     path
         The file, of JSON lines.
     driven
-        What was driven back, by stream.
+        The redriven positions, by stream.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def file_letters(path: Path, driven: Mapping[str, Driven] | None = None) -> Iter
 
 
 def topic_letters(options: Options, topic: str, driven: Mapping[str, Driven] | None = None) -> Iterator[Letter]:
-    """Yield the letters of a topic, up to its present end, that were not driven back yet.
+    """Yield the letters of a topic, up to its present end, that have not been redriven.
 
     Offsets without a record, such as markers of transactions, are added to `driven` on the way.
 
@@ -106,7 +106,7 @@ def topic_letters(options: Options, topic: str, driven: Mapping[str, Driven] | N
     topic
         The topic. Letters of Kafka Connect and Kafka Streams can be read, too.
     driven
-        What was driven back, by stream.
+        The redriven positions, by stream.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def _letter(partition: Partition, record: Record) -> Letter:
 
 
 def _for_another_time(headers: Sequence[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:
-    """Return the headers of a record without those of the letter, and with how often it is driven back now."""
+    """Return the headers of a record without those of the letter, with the count of redrives increased."""
     times = next((content for name, content in reversed(headers) if name == TIMES), b"0")
     kept = [(name, content or b"") for name, content in headers if not name.startswith((CONNECT, STREAMS, OWN))]
     return (*kept, (TIMES, b"%d" % (1 + int(times) if times.isdigit() else 1)))

@@ -1,4 +1,4 @@
-"""Destinations of records that are driven back, each with a ledger that is written together with the records."""
+"""Destinations of redriven records, each with a ledger that is written together with the records."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TopicTarget:
         self._producer: Producer | None = None
 
     def read(self, streams: list[str]) -> dict[str, Driven]:
-        """Return the driven-back positions of some streams, and fence other processes."""
+        """Return the redriven positions of some streams, and fence other processes."""
         self._producer = self._options.producer(self._name, TRANSACTION_SECONDS)
         asked = self._options.consumer(self._name)
         try:
@@ -103,7 +103,7 @@ class FileTarget:
     """A file to which lines are appended, with a ledger beside it that is written before and after.
 
     Before lines are appended, the ledger records the size that the file will have. After a crash, the size therefore
-    shows whether they were written: a partial write is removed, a complete one counts as driven back.
+    shows whether they were written: a partial write is removed, a complete one counts as redriven.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class FileTarget:
         self._entries: dict[str, Any] = {}
 
     def read(self, streams: list[str]) -> dict[str, Driven]:
-        """Return the driven-back positions of some streams.
+        """Return the redriven positions of some streams.
 
         Raises
         ------

@@ -33,12 +33,12 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
     address
         ``"local"``, or a Ray address.
     workers
-        Returns how many workers there are to be in the next round.
+        Returns the number of workers for the next round.
 
     Raises
     ------
     ConfigError
-        If a part cannot be built, or not divided and merged.
+        If a part cannot be built, divided among workers or merged.
     ImportError
         If Ray is not installed.
     ConnectionError

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from river import base, metrics
 
 from connectors import Event, PartitionedSource, Refusal, WorkAssignment
-from streamkernel.engine.coverage import Judgement, RoundCoverage
+from streamkernel.engine.coverage import RoundCoverage, Threshold
 from streamkernel.engine.pipelines import first_steps, kernel_of
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.refusals import refusal_of
@@ -23,22 +23,22 @@ MOST_REFUSED = 1 << 26
 
 
 class RoundTask(NamedTuple):
-    """The work of one worker in one round.
+    """The task of one worker in one round.
 
     Parameters
     ----------
     assignment
-        What it reads.
+        The records to read.
     number
-        Which of the workers it is.
-    place, replicas
-        Which of those that have something to do it is, and how many these are.
+        The index of the worker.
+        place, replicas
+        The index of the worker among those with records to read, and their number.
     is_alone
-        Whether it is the only one, and its model is the one to continue with, as at the beginning.
+        Whether it is the only worker, whose model then replaces the old one without a merge, as in the first round.
     learned
-        How many events the model had learned when the round began.
+        The number of events that the model had learned at the start of the round.
     threshold
-        How far labels may be from predictions to be inside, ``None`` without coverage.
+        The maximum distance of a label inside an interval from the prediction; ``None`` without coverage.
     """
 
     assignment: WorkAssignment
@@ -47,7 +47,7 @@ class RoundTask(NamedTuple):
     replicas: int
     is_alone: bool = False
     learned: int = 0
-    threshold: float | None = None
+    threshold: Threshold | None = None
 
 
 class Report(NamedTuple):
@@ -56,29 +56,30 @@ class Report(NamedTuple):
     Parameters
     ----------
     number
-        Which of the workers it is.
-    model
-        Its whole model if it was alone, else the steps before the kernel model.
+        The index of the worker.
+        model
+        The whole model if it was the only worker, else the steps before the kernel model.
     summary
-        Of its kernel model, if it was not alone.
+        The summary of its kernel model, if it was not the only worker.
     positions
         The positions of its streams.
     labels, answers
-        To be judged: apart, since lists of plain values are packed much faster than lists of pairs.
+        The labels and predictions to evaluate; two lists, because lists of plain values are packed much faster than
+        lists of pairs.
     judgements
-        Labels compared with their intervals or sets, if there are some.
+        Labels compared with their intervals or sets, if the run has these.
     lines
-        What is to be written of predictions, and the keys of their records.
+        The predictions to write, and the keys of their records.
     letters
-        Events that could not be used, and why.
+        Events that could not be used, with the reason.
     outcomes
-        Events by what became of them.
+        The number of events by outcome.
     numbers
         Fields that were numbers.
     durations
-        How long events took.
+        The durations of events.
     seconds
-        How long it took in all.
+        The duration of the whole task.
     """
 
     number: int
@@ -87,7 +88,7 @@ class Report(NamedTuple):
     positions: dict[str, Any]
     labels: list[Any]
     answers: list[Any]
-    judgements: list[Judgement]
+    judgements: list[Any]
     lines: list[tuple[dict[str, Any], bytes | None]]
     letters: list[tuple[Event, Refusal]]
     outcomes: dict[str, int]
@@ -107,9 +108,9 @@ class Replica:
     Parameters
     ----------
     source
-        Makes the source that all workers read together.
+        Constructs the source that all workers read together.
     writes
-        Whether lines are wanted.
+        Whether predictions are written.
     options
         As for :class:`~streamkernel.engine.record_processor.RecordProcessor`.
     """
@@ -138,7 +139,7 @@ class Replica:
         numbers
             Fields that were numbers so far.
         task
-            What to do.
+            The task.
         """
         began = time.perf_counter()
         kernel_model = kernel_of(model)
@@ -153,7 +154,7 @@ class Replica:
             **self._options,
         )
         processor.examples.restore(numbers)
-        judgements: list[Judgement] = []
+        judgements: list[Any] = []
         if processor.coverage is not None and task.threshold is not None:
             processor.coverage = RoundCoverage(processor.coverage.target, task.threshold, judgements)
         positions: dict[str, Any] = {}
@@ -171,7 +172,7 @@ class Replica:
                 step = processor.process(event)
             except MemoryError:
                 raise
-            except Exception as error:  # whatever a step of the pipeline raises, the stream goes on
+            except Exception as error:  # an error of any step of the pipeline does not stop the stream
                 letters.append((event, refusal_of(event, error)))
                 refused += len(event.raw)
             else:
@@ -182,7 +183,7 @@ class Replica:
                 processor.judge(x, y, answers, is_new)
             durations.new.append(clock() - start)
             if refused > MOST_REFUSED:
-                break  # the rest is in the next round
+                break  # the next round has the rest
         durations.fold()
         return Report(
             number=task.number,

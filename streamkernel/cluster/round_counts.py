@@ -29,9 +29,9 @@ class RoundCounts:
         Parameters
         ----------
         reports
-            What the workers reported that had something to read.
+            The reports of the workers that had records to read.
         workers
-            How many workers there were.
+            The number of workers.
         seconds, merge_seconds, spread
             As for `RoundSnapshot`.
         """

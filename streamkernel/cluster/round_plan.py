@@ -1,4 +1,4 @@
-"""The plan of a round in the state directory; a lost round is repeated by it."""
+"""The plan of a round in the state directory, by which a lost round is repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RoundPlan:
     state
         The directory; without one, no plan is written or read.
     health
-        Where a plan that cannot be written is counted.
+        Counts plans that could not be written.
     """
 
     def __init__(self, state: StateDirectory | None, health: Health) -> None:

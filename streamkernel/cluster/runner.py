@@ -27,26 +27,28 @@ from streamkernel.kernels import bandwidth
 class ClusterRunner:
     """Runs a stream through replicas of a model in synchronous rounds.
 
-    1. Plan which worker reads what, and write the plan down.
+    1. Assign records to workers, and store the plan.
     2. Have each worker learn its assignment with a replica of the model.
-    3. Merge the replicas, in the order of the workers, and judge and write what they predicted.
-    4. Commit it all as one checkpoint.
+    3. Merge the replicas in the order of the workers, and evaluate and write their predictions.
+    4. Commit everything as one checkpoint.
 
-    What is lost before 4 is repeated, with the same plan: a round depends only on the checkpoint before it, the
-    plan, and what is in the streams. The first events, which decide bandwidths and scales, are learned by one worker.
+    A round that is lost before step 4 is repeated with the same plan, because it depends only on the checkpoint before
+    it, the plan and the records of the streams. One worker learns the first events, which determine bandwidths and
+    scales.
 
     Parameters
     ----------
     parts
-        The parts of the run. The model is a kernel model, or a pipeline of steps that can be merged and one.
+        The parts of the run. The model is a kernel model, or a pipeline of mergeable steps that ends in one.
     divided
-        What the workers read together.
+        The source that the workers read together.
     pool
         The workers.
     workers
-        Returns how many there are to be in the next round, ``None`` for as many as have something to do and room.
+        Returns the maximum number of workers for the next round, ``None`` for as many as have events and fit on the
+        cluster.
     events_per_round
-        Events a worker learns in a round, at most.
+        Maximum number of events that a worker learns in a round.
     """
 
     def __init__(
@@ -64,9 +66,9 @@ class ClusterRunner:
         self._divided, self._workers, self._events_per_round = divided, workers, events_per_round
         self._plan = RoundPlan(parts.checkpointer.state, parts.health)
         self._counts = RoundCounts()
-        self._root: model_merging.Summary | None = None  # of the model that replicas began with
+        self._root: model_merging.Summary | None = None  # of the common base of the replicas
         self._n_shares = 0
-        self._failed = 0  # times in a row that the plan or a checkpoint could not be written
+        self._failed = 0  # consecutive failures to write the plan or a checkpoint
 
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
         """Run rounds until the stream ends and everything is durable, or until the run is stopped."""
@@ -75,7 +77,7 @@ class ClusterRunner:
                 self._health.turn()
                 if self._checkpointer.is_uncertain and not self._checkpointer.recover(stopping):
                     continue
-                # Learning must not build upon what is not durable: it would be planned again after a crash.
+                # learn only from durable state: a crash would repeat the round with another plan
                 if not self._checkpointer.try_to_commit():
                     self._wait(stopping)
                     continue

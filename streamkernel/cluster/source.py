@@ -16,7 +16,7 @@ class CheckpointOnlySource:
     divided
         The source.
     options, topics
-        Of Kafka, where a run writes to topics in transactions with its checkpoints.
+        Connection options and topics, for a run that writes to Kafka in transactions with its checkpoints.
     """
 
     is_divided = True

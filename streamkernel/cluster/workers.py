@@ -46,9 +46,9 @@ class WorkerPool:
     Parameters
     ----------
     address
-        ``"local"``, or what Ray calls one: ``"ray://host:10001"``, ``"host:6379"``, ``"auto"``.
+        ``"local"``, or an address for Ray: ``"ray://host:10001"``, ``"host:6379"``, ``"auto"``.
     replica
-        Makes a worker.
+        Constructs a worker.
 
     Raises
     ------
@@ -66,7 +66,7 @@ class WorkerPool:
         self._workers: list[Any] = []
 
     def cpus(self) -> int:
-        """Return the number of workers that the cluster has room for."""
+        """Return the number of workers that fit on the cluster."""
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def round(
@@ -86,19 +86,19 @@ class WorkerPool:
         model, numbers, tasks
             As for `Replica.learn`.
         most
-            How many workers there may be. One that has nothing to do is kept for the next round.
+            Maximum number of workers. An idle worker is kept for the next round.
         meanwhile
-            What else there is to do.
+            Called while the workers learn.
         stopping
-            Says whether we have to stop.
+            Returns whether a stop was requested.
         waiting
-            Is called periodically during the round, with ``""`` or an incident: a ``"worker_lost"``, brokers that are
-            ``"unreachable"`` for one, or that it is ``"stalled"``, nothing having come for `LATE_SECONDS`.
+            Called periodically during the round, with ``""`` or an incident: ``"worker_lost"``, ``"unreachable"`` if
+            brokers are unavailable to a worker, or ``"stalled"`` after `LATE_SECONDS` without a report.
 
         Raises
         ------
         ConnectionError
-            If a worker cannot be made where it is to run.
+            If a worker cannot be constructed on its node.
         """
         ray = self._ray
         least = max(task.number for task in tasks) + 1
@@ -106,13 +106,13 @@ class WorkerPool:
         sent = ray.put((model, numbers))
         refs = {self._workers[task.number].learn.remote(sent, task): task for task in tasks}
         meanwhile()
-        later: list[tuple[float, RoundTask]] = []  # to be done again, and when
+        later: list[tuple[float, RoundTask]] = []  # tasks to repeat, and when
         found: dict[int, Report] = {}
         lost, began = 0, time.monotonic()
         reported = began
         while refs or later:
             if stopping():
-                self._resize(0, 0)  # what they have begun is not wanted any more
+                self._resize(0, 0)  # the tasks in progress are cancelled
                 return None
             waiting("")
             now = time.monotonic()
@@ -159,7 +159,7 @@ class WorkerPool:
                 "must be installed on all nodes"
             ) from error
         log.warning("a worker was lost; repeating its assignment", worker=number, reason=str(error).partition("\n")[0])
-        self._ray.kill(self._workers[number])  # it may be there, and out of reach
+        self._ray.kill(self._workers[number])  # it may be running and unreachable
         self._workers[number] = self._kind.remote(self._replica)
 
     def _resize(self, least: int, most: int) -> None:
@@ -202,7 +202,7 @@ def connect_to_ray(address: str) -> Any:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address == LOCAL:
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # of each worker, as Ray has it elsewhere
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # as with Ray outside this project
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # Ray's word for loopback alone
     check_ray()
     import ray
@@ -211,7 +211,7 @@ def connect_to_ray(address: str) -> Any:
     where: dict[str, Any] = {"address": address}
     if address == LOCAL:
         where["include_dashboard"] = False
-    retrying = Retrying(  # the process that a cluster starts is sometimes dead at once
+    retrying = Retrying(  # the process that a cluster starts sometimes exits at once
         retry=retry_if_exception_type(ConnectionAbortedError),
         wait=wait_exponential(),
         stop=stop_after_attempt(KNOCKS),

@@ -1,4 +1,4 @@
-"""The command that drives dead letters back where their records came from."""
+"""The command that sends the records of dead letters back to their source."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def redrive(
     ],
     kind: Annotated[list[str] | None, typer.Option(help="Only letters of this kind, one option for each.")] = None,
     reason: Annotated[str, typer.Option(help="Only letters whose reason contains this text.", show_default=False)] = "",
-    limit: Annotated[int | None, typer.Option(help="The largest number of letters.", min=1)] = None,
-    rate: Annotated[float | None, typer.Option(help="Letters per second, at most.", min=0.001)] = None,
-    to_topic: Annotated[str | None, typer.Option(help="A topic for the records, in place of their source.")] = None,
-    to_file: Annotated[Path | None, typer.Option(help="A file for the records, in place of their source.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Maximum number of letters.", min=1)] = None,
+    rate: Annotated[float | None, typer.Option(help="Maximum number of letters per second.", min=0.001)] = None,
+    to_topic: Annotated[str | None, typer.Option(help="A topic for the records instead of their source.")] = None,
+    to_file: Annotated[Path | None, typer.Option(help="A file for the records instead of their source.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the letters by kind and reason, and exit.")] = False,
 ) -> None:
-    """Drive dead letters back where their records came from, each once, to be read again by the run."""
+    """Send the records of dead letters back to their source, each once, for the run to read again."""
     from connectors import CommitRefusedError
     from streamkernel.engine.config.redrive import Choice, Redrive, lines_of
     from streamkernel.engine.refusals import KINDS
@@ -42,12 +42,12 @@ def redrive(
             typer.echo("\n".join(lines_of(work.chosen, work.left)) or "no dead letters are left")
             if not dry_run and total:
                 with Progress(console=Console(stderr=True), transient=True) as bar:
-                    task = bar.add_task("driving back", total=total)
+                    task = bar.add_task("sending", total=total)
                     done = work.drive(total, rate, lambda sent: bar.update(task, completed=sent))
-                typer.echo(f"{done:,} went back")
+                typer.echo(f"{done:,} sent back")
         finally:
             work.close()
     except CommitRefusedError as error:
-        fail(OSError(f"brokers refused the last letters: {error}; start the command again, nothing goes back twice"))
+        fail(OSError(f"brokers refused the last letters: {error}; start the command again; no record is sent twice"))
     except EXPECTED as error:
         fail(error)

@@ -29,12 +29,12 @@ def serve(
     port: Annotated[int, typer.Option(help="The port; 0 chooses a free one.", min=0, max=65535)] = 9465,
     workers: Annotated[int, typer.Option(help="Processes that answer requests.", min=1, max=256)] = 1,
     poll_seconds: Annotated[
-        float, typer.Option(help="Seconds between two looks for a new checkpoint.", min=0.05, max=3600.0)
+        float, typer.Option(help="Seconds between checks for a new checkpoint.", min=0.05, max=3600.0)
     ] = 1.0,
     certificate: Annotated[Path | None, typer.Option(help="A certificate for TLS, as a PEM file.")] = None,
     key: Annotated[Path | None, typer.Option(help="Its private key, as a PEM file.")] = None,
 ) -> None:
-    """Answer requests for predictions by the newest checkpoints of runs, which may run elsewhere, stop and start.
+    """Serve predictions over HTTP from the newest checkpoints of runs, which need not be running here.
 
     Without the variable STREAMKERNEL_HTTP_TOKEN, only requests from this machine are answered.
     """

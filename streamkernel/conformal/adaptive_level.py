@@ -15,13 +15,13 @@ SPAN = 500
 
 
 class AdaptiveLevel:
-    """DtACI: the level α_t at which a conformal set misses a share α of targets in the long run.
+    """DtACI: the level α_t at which conformal sets miss a share α of targets in the long run.
 
     Each candidate i takes steps of its own size, α_i ← α_i + γ_i (α - missed_i), so that a miss makes the next sets
-    larger and a hit makes them smaller. Their mean is weighted by how well each was calibrated recently. The papers'
-    guarantees are for each candidate, and for a random choice between them. An offset is added so that there is one for
-    the mean: it takes the same steps for the sets that are really made. The share of T sets that misses differs from α
-    by less than 227/T on any stream, and by much less on usual ones.
+    larger and a hit makes them smaller. The level is their mean, weighted by recent calibration. The papers guarantee
+    the long-run share for each candidate and for a random choice between them. An offset is added to the mean, so that
+    the share is guaranteed for the mean, too: it takes the same steps for the sets that are actually made. The share of
+    T sets that miss differs from α by less than 227/T on any stream, and usually by much less.
 
     Parameters
     ----------
@@ -31,17 +31,17 @@ class AdaptiveLevel:
     Attributes
     ----------
     levels : list of float
-        α_i of the candidates; outside [0, 1] for a while where all sets were too small or too large.
+        α_i of the candidates; outside [0, 1] temporarily, if all recent sets were too small or too large.
     weights : list of float
         The weights of the candidates; they add up to 1.
     offset : float
-        What is added to their mean.
+        The offset added to their mean.
 
     References
     ----------
     Gibbs and Candès, "Adaptive conformal inference under distribution shift", NeurIPS 2021.
     Gibbs and Candès, "Conformal inference for online prediction with arbitrary distribution shifts", JMLR 2024,
-    algorithm 1; the weighted mean stands for the random choice between candidates.
+    algorithm 1; the weighted mean replaces the random choice between candidates.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class AdaptiveLevel:
         Parameters
         ----------
         beta
-            The level from which on sets miss the target, β_t of the paper.
+            The smallest level at which a set misses the target, β_t of the paper.
         """
         alpha, k = self.alpha, len(STEP_SIZES)
         self.offset += OFFSET_STEP * (alpha - (self.get() >= beta))

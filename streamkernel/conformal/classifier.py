@@ -11,15 +11,15 @@ from streamkernel.conformal.wrapping import ConformalWrapper
 
 
 class ConformalClassifier(ConformalWrapper, base.Classifier):
-    """Sets of labels that hold the true one for a share of the examples, also where the stream drifts.
+    """Sets of labels that contain the true label for a given share of the examples, also under drift.
 
-    A set has the labels whose probability is not below a threshold: a quantile of the probabilities that recent labels
-    had before they were learned. The quantile's level adapts: after a miss sets grow, after a hit they shrink, by a
-    step size chosen among eight as the stream goes (DtACI).
+    A set contains the labels whose probability reaches a threshold: a quantile of the predicted probabilities of recent
+    true labels. The quantile's level adapts: sets grow after a miss and shrink after a hit, by a step size that is
+    chosen among eight from recent examples (DtACI).
 
     A set may be empty: if the most likely label is correct for more than `coverage` of the examples, the sets of the
     least certain examples are empty, so that the share of correct sets is `coverage` and not larger. A label that was
-    never learned is in no set, and counts as missed.
+    never learned is in no set and counts as missed.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
     coverage : float, default 0.9
         The share of labels inside their sets, between 0 and 1.
     window : int, default 250
-        Probabilities of recent labels that are kept. Memory is some 16 bytes for each.
+        The number of recent labels whose probabilities are kept, in about 16 bytes each.
 
     Raises
     ------

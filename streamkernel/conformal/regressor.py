@@ -32,8 +32,8 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
     """Intervals around a regressor's predictions that hold a share of the targets, also where the stream drifts.
 
     The interval is the prediction ± a quantile of the recent absolute errors, each made before its example was learned.
-    The quantile's level adapts: after a miss intervals grow, after a hit they shrink, by a step size chosen among eight
-    as the stream goes (DtACI). So the share that is asked for is reached in the long run without any assumption about
+    The quantile's level adapts: intervals grow after a miss and shrink after a hit, by a step size that is chosen among
+    eight from recent examples (DtACI). So the requested share is reached in the long run without any assumption about
     the stream.
 
     Parameters
@@ -43,7 +43,7 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
     coverage : float, default 0.9
         The share of targets inside their intervals, between 0 and 1.
     window : int, default 250
-        Errors of recent examples that are kept. Memory is some 16 bytes for each.
+        The number of recent examples whose errors are kept, in about 16 bytes each.
 
     Raises
     ------
@@ -91,8 +91,9 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
     def predict_interval_one(self, x: Mapping[Hashable, Any]) -> Interval:
         """Return the interval for one example, around the model's prediction.
 
-        It is (-∞, ∞) before the first 1/(1 - coverage) examples, and for the moment after a drift where errors are
-        larger than any in the window; of width 0 where far more targets were inside than should be.
+        It is (-∞, ∞) before the first 1/(1 - coverage) examples, and shortly after a drift, if the level requires a
+        larger error than any in the window. Its width is 0 if far more than the share `coverage` of targets were
+        inside.
 
         Parameters
         ----------

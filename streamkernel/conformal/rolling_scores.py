@@ -14,14 +14,14 @@ from streamkernel.conformal.adaptive_level import AdaptiveLevel
 
 
 class RollingScores:
-    """A threshold that the requested share of scores stays below, over a rolling window.
+    """A threshold on scores that the requested share of them does not exceed, from a rolling window.
 
     Parameters
     ----------
     coverage
         The share of scores within the threshold, between 0 and 1.
     window
-        Scores that are kept.
+        The number of recent scores that are kept.
 
     Examples
     --------
@@ -40,9 +40,9 @@ class RollingScores:
         self._sorted: list[float] = []
 
     def threshold(self) -> float:
-        """Return the largest score inside the set: ∞ if every score is, -∞ if none is.
+        """Return the largest score inside the set: ∞ if every score is inside, -∞ if none is.
 
-        It is score number ⌈(1 - α_t)(n + 1)⌉ of the n in the window, from below.
+        It is number ⌈(1 - α_t)(n + 1)⌉ of the n scores in the window in ascending order.
         """
         n = len(self._sorted)
         rank = math.ceil((1.0 - self._level.get()) * (n + 1))
@@ -53,7 +53,7 @@ class RollingScores:
     def update(self, score: float) -> None:
         """Add the score of a target."""
         n = len(self._sorted)
-        if (n + 1) * self._level.alpha >= 1.0:  # with fewer, any score is inside, however the level is
+        if (n + 1) * self._level.alpha >= 1.0:  # with fewer, any score is inside at any level
             self._level.update(1.0 - bisect_left(self._sorted, score) / (n + 1))
         if n == self._recent.maxlen:
             del self._sorted[bisect_left(self._sorted, self._recent[0])]
@@ -61,7 +61,7 @@ class RollingScores:
         insort(self._sorted, score)
 
     def state(self) -> dict[str, Any]:
-        """Return all there is to remember, as arrays."""
+        """Return the state as arrays."""
         level = self._level
         return {
             "recent": np.array(self._recent, np.float64),
@@ -71,7 +71,7 @@ class RollingScores:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned, with the same bits."""
+        """Restore the result of `state`; later thresholds have the same bits."""
         level = self._level
         self._recent = deque(state["recent"].tolist(), maxlen=self._recent.maxlen)
         self._sorted = sorted(self._recent)

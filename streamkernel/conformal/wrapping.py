@@ -19,13 +19,13 @@ class ConformalWrapper(base.Wrapper[Any]):
     model
         The model.
     coverage
-        The share of targets inside, between 0 and 1.
+        The share of targets inside their intervals or sets, between 0 and 1.
     window
-        Scores of recent examples that are kept.
+        The number of recent examples whose scores are kept.
     """
 
     _kind: type
-    """The class of River's models that it is for."""
+    """The River class of models that can be wrapped."""
 
     def __init__(self, model: Any, coverage: float, window: int) -> None:
         check_options(coverage, window)
@@ -57,12 +57,12 @@ class ConformalWrapper(base.Wrapper[Any]):
         w : float, default 1.0
             The weight that the model learns it with. Coverage counts each example once, and one of weight 0 not at all.
         **others
-            Whatever else the model takes.
+            Further arguments of the model.
 
         Raises
         ------
         InputError
-            If the target or the weight is unusable; then nothing has changed. What the model raises as well.
+            If the target or the weight is unusable; nothing has changed then. Errors of the model are passed on.
         """
         if w != 1.0 and as_weight(w) == 0.0:
             return

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,9 @@ SCORES = 250
 Judgement = tuple[bool, float, float, bool]
 """Whether a label was inside, the size of its interval or set, its score, and whether it was a set."""
 
+Threshold = float | dict[str, float]
+"""The largest score of a label inside; of several targets by name."""
+
 
 class CoverageSnapshot(NamedTuple):
     """Coverage at one moment, which any thread may read.
@@ -37,6 +40,9 @@ class CoverageSnapshot(NamedTuple):
         The median width of the last `WINDOW` intervals, which may be infinite; not a number for a classifier.
     labels
         The mean number of labels in the last `WINDOW` sets; not a number for a regressor.
+    by_target
+        Coverage of each target, if there are several. Each share above is then the lowest of them, and the others are
+        not a number.
     """
 
     target: float
@@ -44,6 +50,7 @@ class CoverageSnapshot(NamedTuple):
     recent: float
     width: float
     labels: float
+    by_target: Mapping[str, CoverageSnapshot] = {}
 
     def rows(self) -> dict[str, float]:
         """Return the finite figures of recent predictions, by name."""
@@ -148,17 +155,78 @@ class Coverage:
             "scores": self._scores.state(),
         }
 
-    @classmethod
-    def of_state(cls, target: float, state: Mapping[str, Any] | None) -> Self:
+    def restored(self, state: Mapping[str, Any] | None) -> Coverage:
         """Return one that continues from what `state` returned, or starts again if that had another target."""
-        found = cls(target)
-        if state is None or state["target"] != target:
+        found = Coverage(self.target)
+        if state is None or state["target"] != self.target:
             return found
         found.judged, found.inside, found._is_of_labels = state["judged"], state["inside"], state["is_of_labels"]
         hits, sizes = map(bool, state["recent_inside"].tolist()), state["recent_sizes"].tolist()
         found._recent.extend(zip(hits, sizes, strict=True))
         found._scores.restore(state["scores"])
         return found
+
+
+class CoverageByTarget:
+    """The coverage of each of several targets, by name; the answers are dictionaries, and so are the intervals.
+
+    Parameters
+    ----------
+    target
+        The share of labels of each target that is to be inside, between 0 and 1.
+    names
+        The names of the targets.
+
+    Examples
+    --------
+    >>> coverage = CoverageByTarget(0.5, ["a", "b"])
+    >>> for error in (1.0, 3.0, 2.0):
+    ...     coverage.judge({"a": error, "b": 0.0}, ({"a": 0.0, "b": 0.0}, None, coverage.threshold()))
+    >>> region(({"a": 10.0, "b": 5.0}, None), coverage.threshold())
+    {'lower': {'a': 8.0, 'b': 5.0}, 'upper': {'a': 12.0, 'b': 5.0}}
+    """
+
+    def __init__(self, target: float, names: Iterable[str]) -> None:
+        self.target = target
+        self._own = {name: Coverage(target) for name in names}
+
+    def threshold(self) -> dict[str, float]:
+        """Return the threshold of each target."""
+        return {name: own.threshold() for name, own in self._own.items()}
+
+    def judge(self, y: Any, answer: Answer) -> None:
+        """Update with the label of each target and the answer that was given for all."""
+        found = judgement(y, answer)
+        if found is not None:
+            self.add(found)
+
+    def add(self, found: dict[str, Judgement]) -> None:
+        """Learn from labels that were compared with their answers."""
+        for name, own in found.items():
+            self._own[name].add(own)
+
+    def snapshot(self) -> CoverageSnapshot:
+        """Return the current figures of each target, and the lowest shares."""
+        by_target = {name: own.snapshot() for name, own in self._own.items()}
+        since_start, recent = (
+            min(getattr(own, share) for own in by_target.values()) for share in ("since_start", "recent")
+        )
+        return CoverageSnapshot(self.target, since_start, recent, math.nan, math.nan, by_target)
+
+    def state(self) -> dict[str, Any]:
+        """Return all there is to remember, as plain values and arrays."""
+        return {"target": self.target, "by_target": {name: own.state() for name, own in self._own.items()}}
+
+    def restored(self, state: Mapping[str, Any] | None) -> CoverageByTarget:
+        """Return one that continues from what `state` returned, or starts again if that had another target."""
+        found, saved = CoverageByTarget(self.target, self._own), {} if state is None else state["by_target"]
+        found._own = {name: own.restored(saved.get(name)) for name, own in self._own.items()}
+        return found
+
+
+def coverage_of(target: float, label: str | tuple[str, ...]) -> Coverage | CoverageByTarget:
+    """Return the coverage of one label, or of several."""
+    return Coverage(target) if isinstance(label, str) else CoverageByTarget(target, label)
 
 
 class RoundCoverage(Coverage):
@@ -174,24 +242,37 @@ class RoundCoverage(Coverage):
         Where that is added which the run is to learn.
     """
 
-    def __init__(self, target: float, threshold: float, judgements: list[Judgement]) -> None:
+    def __init__(self, target: float, threshold: Threshold, judgements: list[Any]) -> None:
         super().__init__(target)
         self._threshold, self._judgements = threshold, judgements
 
-    def threshold(self) -> float:
+    def threshold(self) -> Any:
         """Return the threshold of the round."""
         return self._threshold
 
-    def add(self, found: Judgement) -> None:
+    def add(self, found: Any) -> None:
         """Keep what the run is to learn."""
         self._judgements.append(found)
 
 
-def judgement(y: Any, answer: Answer) -> Judgement | None:
-    """Compare a label with an answer and its threshold; return ``None`` if there is no threshold."""
+def judgement(y: Any, answer: Answer) -> Any:
+    """Compare a label with an answer and its threshold; return ``None`` if there is no threshold.
+
+    Of several targets it is a dictionary of those that were predicted: none are before the first example.
+
+    Examples
+    --------
+    >>> judgement(3.0, (2.0, None, 1.5))
+    (True, 3.0, 1.0, False)
+    >>> judgement({"a": 3.0}, ({"a": 2.0}, None, {"a": 0.5}))
+    {'a': (False, 1.0, 1.0, False)}
+    """
     prediction, probabilities, threshold, *_ = (*answer, None)
     if threshold is None:
         return None
+    if isinstance(threshold, Mapping):
+        answers = _by_target(answer)
+        return {name: judgement(y[name], (*answers[name], own)) for name, own in threshold.items() if name in answers}
     if probabilities is None:
         interval = interval_around(prediction, threshold)
         return y in interval, interval.width, absolute_error(float(y), prediction), False
@@ -199,8 +280,10 @@ def judgement(y: Any, answer: Answer) -> Judgement | None:
     return y in labels, float(len(labels)), improbability(y, probabilities), True
 
 
-def region(answer: Answer, threshold: float) -> dict[str, Any]:
+def region(answer: Answer, threshold: Threshold) -> dict[str, Any]:
     """Return the fields of a prediction that say where its label is: an interval, or the likely labels first.
+
+    Of several targets each field is a dictionary by target.
 
     Examples
     --------
@@ -210,7 +293,17 @@ def region(answer: Answer, threshold: float) -> dict[str, Any]:
     {'set': ['a', 'b']}
     """
     prediction, probabilities, *_ = answer
+    if isinstance(threshold, Mapping):
+        parts = {name: region(own, threshold[name]) for name, own in _by_target(answer).items()}
+        fields = ("lower", "upper") if probabilities is None else ("set",)
+        return {field: {name: part[field] for name, part in parts.items()} for field in fields}
     if probabilities is None:
         return interval_around(prediction, threshold)._asdict()
     labels = labels_within(probabilities, threshold)
     return {"set": [label for label in sorted(probabilities, key=lambda one: -probabilities[one]) if label in labels]}
+
+
+def _by_target(answer: Answer) -> dict[str, Answer]:
+    """Return the answer to each target."""
+    prediction, probabilities, *_ = answer
+    return {name: (own, None if probabilities is None else probabilities[name]) for name, own in prediction.items()}

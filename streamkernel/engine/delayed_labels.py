@@ -37,7 +37,7 @@ class PendingExample(NamedTuple):
     baseline_prediction: Any
     baseline_probabilities: dict[Any, float] | None
     w: float = 1.0
-    threshold: float | None = None
+    threshold: Any = None
 
     @property
     def answers(self) -> tuple[Answer, Answer]:

@@ -23,25 +23,28 @@ MOST_ORDERS = 32
 SHOWN = 10
 """Importances that are shown."""
 
+Contributions = dict[str, Any]
+"""Contributions by input, or by target and input."""
+
 
 def is_explainable(kind: type) -> bool:
-    """Return whether models of a class explain their predictions, each of one target.
+    """Return whether models of a class explain their predictions.
 
     Examples
     --------
-    >>> from streamkernel import KernelMultiTargetRegressor
-    >>> is_explainable(KernelClassifier), is_explainable(KernelMultiTargetRegressor)
+    >>> from streamkernel import GaussianProcessRegressor
+    >>> is_explainable(KernelClassifier), is_explainable(GaussianProcessRegressor)
     (True, False)
     """
-    return issubclass(kind, ExplainedModel) and not issubclass(kind, SeveralTargetsModel)
+    return issubclass(kind, ExplainedModel)
 
 
-def explain(model: Any, x: Mapping[str, Any], prediction: Any) -> dict[str, float]:
+def explain(model: Any, x: Mapping[str, Any], prediction: Any) -> Contributions:
     """Return the contribution of each input to the score of a prediction, compared with the input's mean.
 
     The inputs are those of the last step of a pipeline. They add up to the score of the prediction minus that of the
     mean: of a regressor in units of the label, of a classifier the log-odds or the log-probability of the predicted
-    label.
+    label. Of several targets there is a dictionary for each.
 
     Parameters
     ----------
@@ -74,10 +77,15 @@ def explain(model: Any, x: Mapping[str, Any], prediction: Any) -> dict[str, floa
     return _contributions(model, inputs, prediction, min(MOST_ORDERS, n_orders))
 
 
-def explain_briefly(model: Any, x: Mapping[str, Any], prediction: Any, most: int) -> dict[str, float] | None:
+def explain_briefly(model: Any, x: Mapping[str, Any], prediction: Any, most: int) -> Contributions | None:
     """Return the largest contributions, of two orders only; ``None`` if there are too many inputs."""
     inputs = _inputs(model, x)
-    return None if len(inputs) > MOST_INPUTS else largest(_contributions(model, inputs, prediction, 2), most)
+    if len(inputs) > MOST_INPUTS:
+        return None
+    found = _contributions(model, inputs, prediction, 2)
+    if isinstance(last_step(model), SeveralTargetsModel):
+        return {target: largest(own, most) for target, own in found.items()}
+    return largest(found, most)
 
 
 def largest(contributions: Mapping[str, float], most: int) -> dict[str, float]:
@@ -107,11 +115,14 @@ def _inputs(model: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     return x
 
 
-def _contributions(model: Any, inputs: Mapping[str, Any], prediction: Any, n_orders: int) -> dict[str, float]:
+def _contributions(model: Any, inputs: Mapping[str, Any], prediction: Any, n_orders: int) -> Contributions:
     """Return the contributions to the score of a prediction by the names of the inputs."""
     if prediction is None:
         return dict.fromkeys(inputs, 0.0)
     last = last_step(model)
     label = {"label": prediction} if isinstance(last, KernelClassifier) else {}
-    found: dict[str, float] = last.explain_one(inputs, method="sampling", n_orders=n_orders, **label)
-    return found
+    found: Contributions = last.explain_one(inputs, method="sampling", n_orders=n_orders, **label)
+    if not isinstance(last, SeveralTargetsModel):
+        return found
+    signs = {target: -1.0 if predicted is False else 1.0 for target, predicted in prediction.items()}
+    return {target: {name: signs[target] * share for name, share in own.items()} for target, own in found.items()}

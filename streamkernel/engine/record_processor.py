@@ -13,7 +13,7 @@ from river import base, metrics
 from connectors import Event, Refusal
 from streamkernel.engine.challengers.challengers import Challengers
 from streamkernel.engine.challengers.roles import Candidate
-from streamkernel.engine.coverage import Coverage, region
+from streamkernel.engine.coverage import coverage_of, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, shorten
 from streamkernel.engine.explanations import explain_briefly
@@ -82,7 +82,7 @@ class RecordProcessor:
         Features and labels that wait for each other.
     challengers : Challengers
         Models that learn the same events beside the model, and leave its results as they are.
-    coverage : Coverage or None
+    coverage : Coverage or CoverageByTarget or None
         How wide intervals are, and the share of labels inside.
     outcomes : dict
         Records by what became of them.
@@ -128,7 +128,7 @@ class RecordProcessor:
         needs_probabilities |= monitoring is not None and monitoring.needs_probabilities
         self.with_probabilities = needs_probabilities and isinstance(model, CLASSIFIERS)
         self.challengers = Challengers(candidates, metric, with_probabilities=self.with_probabilities, labels=labels)
-        self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
+        self.labels, self.coverage = labels, None if coverage is None else coverage_of(coverage, label)
         self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
         self._classes: set[Any] = set()  # labels that the model is known to take
@@ -315,7 +315,7 @@ class RecordProcessor:
         if self.labels is not None and saved.get("labels") is not None:
             self.labels.restore(saved["labels"])
         if self.coverage is not None:
-            self.coverage = Coverage.of_state(self.coverage.target, saved.get("coverage"))
+            self.coverage = self.coverage.restored(saved.get("coverage"))
         if self.monitoring is not None:
             self.monitoring.restore(saved.get("monitoring") or {})
 

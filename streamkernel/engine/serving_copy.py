@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from streamkernel.engine.coverage import region
+from streamkernel.engine.coverage import Threshold, region
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.explanations import explain
 from streamkernel.engine.pipelines import CLASSIFIERS, most_likely
@@ -17,7 +17,7 @@ SECONDS = 1.0
 """Smallest age in seconds at which a copy is replaced."""
 
 SHARE = 0.01
-"""Largest share of the time for copies."""
+"""Maximum share of the time that is spent on copies."""
 
 
 class PublishedModel(NamedTuple):
@@ -26,17 +26,17 @@ class PublishedModel(NamedTuple):
     Parameters
     ----------
     version
-        How many copies this process had made with it.
+        The number of this copy, counted in this process.
     events
-        Events learned by then.
+        The number of events learned.
     model
         The pipeline.
     examples
-        What makes features from a record, and refuses what no model should see.
+        Converts a record to features, and refuses invalid records.
     checkpoint
-        The number of the checkpoint that it is from, if the run has not resumed yet.
+        The number of the checkpoint that the copy was read from, if the run has not resumed yet.
     threshold
-        How far a label may be from an answer to be inside its interval or its set, if there is to be one.
+        The maximum distance of a label inside an interval or set from the prediction, if the answer has one.
     """
 
     version: int
@@ -44,7 +44,7 @@ class PublishedModel(NamedTuple):
     model: Any
     examples: Examples
     checkpoint: int | None = None
-    threshold: float | None = None
+    threshold: Threshold | None = None
 
     @property
     def origin(self) -> str:
@@ -61,12 +61,12 @@ class PublishedModel(NamedTuple):
         record
             The record.
         explained
-            Whether the contributions of the inputs are wanted, too; the model has to be explainable.
+            Whether to add the contributions of the inputs; the model must be explainable.
 
         Raises
         ------
         InputError
-            If the record cannot be used, and whatever a step of the pipeline raises.
+            If the record cannot be used. Errors of other steps of the pipeline are passed on.
         """
         x, _ = self.examples.read(record)
         is_classifier = isinstance(self.model, CLASSIFIERS)
@@ -78,7 +78,7 @@ class PublishedModel(NamedTuple):
 
 
 class Publisher:
-    """Copies a model for predictions, at most as often as costs a hundredth of the time.
+    """Copies a model for predictions, so rarely that copies take at most a hundredth of the time.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Publisher:
         events: int,
         checkpoint: int | None = None,
         *,
-        threshold: float | None = None,
+        threshold: Threshold | None = None,
     ) -> None:
         """Make a copy; `checkpoint` and `threshold` are as for :class:`PublishedModel`."""
         began = time.monotonic()

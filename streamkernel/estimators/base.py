@@ -96,7 +96,7 @@ class KernelModel(StoredModel):
 
     @property
     def learner_(self) -> Newton | DSG:
-        """The learner that runs, with the values that ``"auto"`` stands for where these are numbers."""
+        """The learner in use, with numbers in place of ``"auto"`` where these are known."""
         return self._options
 
     @property
@@ -138,10 +138,10 @@ class KernelModel(StoredModel):
 
     @property
     def mixture_weights(self) -> dict[str, float]:
-        """The weights of the functions that f is a mixture of, by kind; empty for first-order learners.
+        """The weights of the functions in the mixture f, by kind; empty for first-order learners.
 
         The kinds are the functions that take Newton steps, those that take constant ones, the level, those linear in
-        the inputs, and the nearest neighbours. Where the stream moves, the constant steps gain.
+        the inputs, and the nearest neighbours. The weight of constant steps grows if the stream drifts.
         """
         return dict(self._learner.shares)
 
@@ -202,18 +202,19 @@ class KernelModel(StoredModel):
         yield {}
 
     def merge(self, *others: Self, base: Self | None = None) -> Self:
-        """Become what this model and others are together, as if one had learned from the events of all.
+        """Merge other models into this one, as if it had learned the events of all.
 
-        First-order functions become their mean, weighted by events; of second-order ones the Gram matrices add up
-        (:mod:`streamkernel.merging`). Labels, moments of the inputs and counters are those of all.
+        The merged first-order function is the mean of the functions, weighted by events; for second-order functions the
+        Gram matrices are added (:mod:`streamkernel.merging`). Labels, moments of the inputs and counters include those
+        of all.
 
         Parameters
         ----------
         *others
-            Models of the same parameters, kernel and scales; they stay as they are, but take the step first that
-            their last examples wait for.
+            Models of the same parameters, kernel and scales. They do not change, except that they first take the step
+            for their buffered examples.
         base
-            The model from which all of them continued, if there is one; what it had learned then counts once.
+            The model from which all of them continued, if there is one; its events then count once.
 
         Returns
         -------
@@ -222,9 +223,9 @@ class KernelModel(StoredModel):
         Raises
         ------
         MergeError
-            If a parameter, the kernel in use, the scales of inputs or features differ, a model has not yet seen the
-            examples that decide its bandwidths, or they cannot have continued from the base, or it had examples waiting
-            for a batch that one of several has learned. This model stays as it was.
+            If models differ in a parameter, the kernel in use, the scales of inputs or the features; if a model has not
+            yet learned the examples that determine its bandwidths; if the models cannot have continued from the base;
+            or if several of them have learned examples that were buffered in the base. This model then does not change.
 
         Examples
         --------
@@ -252,17 +253,17 @@ class KernelModel(StoredModel):
             model_merging.merge_into(self, [model_merging.summarize(model, before) for model in (self, *others)], root)
 
         models = {id(model): model for model in (self, *others, base) if isinstance(model, KernelModel)}
-        while_still([models[key] for key in sorted(models)], merge)  # in one order: no two wait for each other
+        while_still([models[key] for key in sorted(models)], merge)  # a fixed order prevents deadlocks
         return self
 
     @locked
     def run_task(self, task: Any, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Any = None) -> Any:
-        """Do a task on some events at once, and return its gap if it has one; see :func:`streamkernel.upkeep.apply`.
+        """Apply a task on some events at once, and return its gap if it has one; see :func:`streamkernel.upkeep.apply`.
 
         Raises
         ------
         ValueError
-            If it cannot be done to this model.
+            If the task cannot be applied to this model.
         """
         task.check(self._learner, self.max_features)
         from streamkernel.upkeep.work import do_task

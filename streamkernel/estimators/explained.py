@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from streamkernel.errors import InputError
 from streamkernel.estimators import explaining
 from streamkernel.estimators.base import KernelModel
+from streamkernel.features.rows import F64
 
 
 class ExplainedModel(KernelModel):
@@ -37,9 +38,16 @@ class ExplainedModel(KernelModel):
         return explaining.importances(self._complete())
 
     def _explain(
-        self, x: Mapping[Hashable, Any], score: explaining.Score, method: str, n_orders: int
+        self, x: Mapping[Hashable, Any], score: Callable[[F64], F64], method: str, n_orders: int
     ) -> dict[Hashable, float]:
-        """Return the contribution of each field of an example to a score."""
+        """Return the contribution of each field of an example to one score of shape (examples,)."""
+        found = self._explain_scores(x, lambda scores: score(scores)[:, None], method, n_orders)
+        return {name: share for name, (share,) in found.items()}
+
+    def _explain_scores(
+        self, x: Mapping[Hashable, Any], score: explaining.Score, method: str, n_orders: int
+    ) -> dict[Hashable, list[float]]:
+        """Return the contributions of each field of an example to scores that are computed together."""
         try:
             return explaining.contributions(self._complete(), x, score, method, n_orders, self.seed)
         except (InputError, TypeError, AttributeError):

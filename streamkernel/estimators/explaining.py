@@ -1,4 +1,4 @@
-"""Contributions of the fields of an example to a score, and importances of fields."""
+"""Contributions of the fields of an example to scores, and importances of fields."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _ENTRIES = 1 << 20
 """Approximate number of entries of the rows that one call evaluates."""
 
 Score = Callable[[Any], F64]
-"""A function from the scores of all columns, shape (examples, columns), to those to explain, shape (examples,)."""
+"""A function from the scores of all columns, shape (examples, columns), to those to explain, shape (examples, n)."""
 
 
 def contributions(
     found: State, x: Mapping[Hashable, Any], score: Score, method: str, n_orders: int, seed: int
-) -> dict[Hashable, float]:
-    """Return the contribution of each field of an example to a score, in the order of the example.
+) -> dict[Hashable, list[float]]:
+    """Return the contributions of each field of an example to one or more scores, in the order of the example.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def contributions(
     x
         The example.
     score
-        The score; it must be linear in the columns.
+        The scores; they must be linear in the columns.
     method
         ``"gradient"`` or ``"sampling"``.
     n_orders
@@ -75,12 +75,13 @@ def contributions(
 
 
 def _by_gradient(found: State, compared: Comparison, score: Score) -> F64:
-    """Return the gradient of the score times the difference from the mean, summed over the names of each field."""
+    """Return the gradient of each score times the difference from the mean, summed over the names of each field."""
     row = compared.row(found.learner.directions)
     found.learner.scores(row, found.scales)  # what cannot be used is refused
-    gradient = score(found.learner.derivatives(row, found.scales).T)
-    terms = gradient * (compared.values - compared.means)
-    return np.asarray(np.bincount(compared.field_of, terms, len(compared.fields)), np.float64)
+    gradients = score(found.learner.derivatives(row, found.scales).T)
+    totals = np.zeros((len(compared.fields), gradients.shape[1]))
+    np.add.at(totals, compared.field_of, gradients * (compared.values - compared.means)[:, None])
+    return totals
 
 
 def _by_sampling(found: State, compared: Comparison, score: Score, n_orders: int, seed: int) -> F64:
@@ -98,29 +99,28 @@ def _by_sampling(found: State, compared: Comparison, score: Score, n_orders: int
 
 
 def _over_sets(value: Score, k: int) -> F64:
-    """Return the Shapley values of k fields for a function of sets of them, Booleans of shape (sets, fields)."""
+    """Return the Shapley values of k fields for functions of sets of them, Booleans of shape (sets, fields)."""
     sets = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1 == 1
     values, sizes = value(sets), sets.sum(axis=1)
     weight = np.array([1.0 / (k * math.comb(k - 1, size)) for size in range(k)])
     with_it = np.where(sets, weight[np.maximum(sizes - 1, 0), None], 0.0)
     without = np.where(sets, 0.0, weight[np.minimum(sizes, k - 1), None])
-    return np.asarray(((with_it - without) * (values - values[0])[:, None]).sum(axis=0))
+    return np.asarray(np.einsum("sk,sf->kf", with_it - without, values - values[0]))
 
 
 def _over_orders(value: Score, k: int, n_orders: int, seed: int) -> F64:
-    """Return the mean change of a function of sets of k fields with each field, over random orders and their
-    reverses.
-    """
+    """Return the mean changes of functions of sets of k fields with each, over random orders and their reverses."""
     generator = np.random.default_rng(int(domain_key(seed, "orders of fields")))
     orders = np.empty((n_orders, k), np.int64)
     for i in range(n_orders):
         orders[i] = generator.permutation(k) if i % 2 == 0 else orders[i - 1, ::-1]
-    totals, step = np.zeros(k), max(1, _ENTRIES // (k * (k + 1)))
+    totals, step = np.zeros((k, 1)), max(1, _ENTRIES // (k * (k + 1)))
     for first in range(0, n_orders, step):
         places = np.argsort(orders[first : first + step], axis=1)
         sets = places[:, None, :] < np.arange(k + 1)[None, :, None]
-        changes = np.diff(value(sets.reshape(-1, k)).reshape(-1, k + 1), axis=1)
-        totals += np.take_along_axis(changes, places, axis=1).sum(axis=0)
+        values = value(sets.reshape(-1, k))
+        changes = np.diff(values.reshape(len(places), k + 1, values.shape[1]), axis=1)
+        totals = totals + np.take_along_axis(changes, places[:, :, None], axis=1).sum(axis=0)
     return np.asarray(totals / n_orders)
 
 

@@ -54,7 +54,7 @@ class Summary(NamedTuple):
     same
         What must be the same in all models.
     labels
-        The labels that a classifier knows, in its order; nothing of a regressor.
+        The labels that a classifier knows, in its order, or the targets, if there are several; nothing of a regressor.
     learned
         Of the function behind it.
     scales
@@ -178,7 +178,7 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     columns = own[0].columns
     tensors = order.merge(fresh._new_learner(kernel, columns), own, root, weights) | _scales(parts, base)
     tensors |= _class_counts(parts, base, labels)
-    fresh._restore({"kernel": kernel, "columns": columns, "labels": labels}, tensors)
+    fresh._restore({"kernel": kernel, "columns": columns, "labels": labels, "targets": labels}, tensors)
     learner = fresh._learner
     for examples in waiting:
         for row, y in examples:
@@ -208,19 +208,19 @@ def _outline(model: KernelModel) -> Summary:
     """
     if getattr(model, "_for_classes", None) is None:
         raise MergeError(f"Expected classifiers or regressors to merge, got a {type(model).__name__}")
-    if hasattr(model, "targets"):
-        raise MergeError(f"Expected models of one target to merge, got a {type(model).__name__}")
     if model._state.first:
         raise MergeError(
             f"Expected a model of {bandwidth.FIRST} examples or more, which decide its bandwidths and λ, got one that "
             f"has seen {len(model._state.first)}"
         )
     same = {name: value for name, value in model._get_params().items() if name not in _MAY_DIFFER}
-    learner = model._learner
+    learner, labels = model._learner, list(model._state.labels)
+    if hasattr(model, "targets"):
+        same["targets"] = sorted(labels, key=repr)
     outline = Outline(learner.numbers.copy(), getattr(learner, "pending", []), learner.directions.kept)
     return Summary(
         {"class": type(model).__name__, **same, "kernel": model.kernel_},
-        list(getattr(model, "labels", [])),
+        labels,
         outline,
         None if model._state.scales is None else model._state.scales.tensors(),
         model._state.numeric,
@@ -250,6 +250,8 @@ def _with_labels(part: Summary, labels: Sequence[Hashable]) -> Any:
     """Return the summary of a function with columns for all labels."""
     if not labels or isinstance(part.learned, Outline):
         return part.learned
+    if "targets" in part.same and isinstance(part.learned, SecondOrderSummary):
+        return part.learned.in_order([part.labels.index(name) for name in labels])
     loss = losses.resolve_loss(part.same["loss"], for_classes=True)
     half = 0.5 if isinstance(loss, losses.Logistic) else 1.0
     is_binary = not isinstance(loss, losses.Softmax)
@@ -277,8 +279,8 @@ def _check(parts: Sequence[Summary], base: Summary | None) -> None:
     first = max(together, key=lambda one: one.examples > 0)
     for other in together:
         for name, value in first.same.items():
-            is_provisional = name == "kernel" and not other.examples
-            if other.same.get(name) != value and not is_provisional:
+            is_known = other.examples or name not in ("kernel", "targets")
+            if is_known and other.same.get(name) != value:
                 raise MergeError(f"Expected models of the same {name}, got {value!r} and {other.same.get(name)!r}")
         if (other.scales is None) != (first.scales is None):
             raise MergeError("Expected models that all scale their inputs or none, got some that have a kernel=")

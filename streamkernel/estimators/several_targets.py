@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,8 +106,8 @@ class SeveralTargetsModel(ExplainedModel):
     ) -> dict[Hashable, dict[Hashable, float]]:
         """Return the contribution of each field of an example to each target.
 
-        They are in units of the target, or of a label's score: with the logistic loss its log-odds. Dictionaries are
-        empty before the first example.
+        They are in units of the target, or of a label's score: with the logistic loss its log-odds. The dictionary is
+        empty before the first example. All targets are explained by the same evaluations of the model.
 
         Parameters
         ----------
@@ -132,10 +131,8 @@ class SeveralTargetsModel(ExplainedModel):
         ValueError
             If `method` or `n_orders` is out of its range.
         """
-        return {
-            name: self._explain(x, partial(np.take, indices=t, axis=1), method, n_orders)
-            for t, name in enumerate(self.targets)
-        }
+        found = self._explain_scores(x, np.asarray, method, n_orders)
+        return {target: {name: own[t] for name, own in found.items()} for t, target in enumerate(self.targets)}
 
     def _learn_rows(self, X: Any, Y: Any, w: Any, verbose: bool) -> None:
         """Learn from the rows of a table in order, with the columns of another one as targets."""

@@ -38,6 +38,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
+STACK = 1 << 17
+"""Values in the frame of the function that compiles. Python keeps frames in pieces of memory of 16 KB, and maps
+and unmaps one at each call that crosses the end of a piece, which took a tenth of a first start. A large frame gets a
+larger piece, and the rest of it holds the frames of all calls inside."""
+
 
 def compiled(function: F | None = None, *, allocates: bool = True, **options: Any) -> Any:
     """Compile a function with numba when it is first called, and store the result on disk.
@@ -67,8 +72,7 @@ def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -
     An exception inside numba or LLVM can leave them in a state that crashes the process.
     """
     if threading.get_ident() != threading.main_thread().ident:
-        with only_what_is_used():
-            return do(*arguments, **options)
+        return _run_alone(do, arguments, options)
     outcome: list[Any] = []
     errors: list[BaseException] = []
     ended = _thread.allocate_lock()
@@ -76,8 +80,7 @@ def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -
 
     def run() -> None:
         try:
-            with only_what_is_used():
-                outcome.append(do(*arguments, **options))
+            outcome.append(_run_alone(do, arguments, options))
         except BaseException as error:
             errors.append(error)
             outcome.append(None)
@@ -93,6 +96,14 @@ def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -
     if errors:
         raise errors[0]
     return outcome[0]
+
+
+def _run_alone(do: Callable[..., Any], arguments: Any, options: Any) -> Any:
+    with only_what_is_used():
+        return do(*arguments, **options)
+
+
+_run_alone.__code__ = _run_alone.__code__.replace(co_stacksize=STACK)
 
 
 class FileCache(NullCache):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 LAST, AVERAGE, MIXTURE = range(3)
-"""What predictions are those of: the last function, the plain average, or a mixture of the last and an average."""
+"""The function that predicts: the last iterate, the plain average, or a mixture of the last iterate and an average."""
 
 SURE = 40.0
 """Bound on s: beyond it a share is 0 or 1 in floating point."""

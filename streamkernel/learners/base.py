@@ -243,7 +243,7 @@ class Learner:
             raise ValueError(f"expected the numbers of {len(classes)} classes as targets, got {list(targets)[:9]}")
 
     def _split(self) -> F64:
-        """Return how a single column of two classes becomes three columns.
+        """Return the factors by which a single column of two classes becomes three columns.
 
         The margin f becomes the scores -f/2 and f/2 if the loss becomes softmax, and -f and f if each class is learned
         against the rest.

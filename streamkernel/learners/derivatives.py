@@ -43,7 +43,7 @@ def directions_along(kernel: CompiledKernel, block_size: int, hashes: U64, featu
 
 
 def slopes(kernel: CompiledKernel, block_size: int, z: F32, coefficients: F64) -> F64:
-    """Return the derivatives of f by ωᵀr of each feature, where r are the scaled values.
+    """Return the derivatives of f with respect to ωᵀr of each feature, for the scaled values r.
 
     Parameters
     ----------

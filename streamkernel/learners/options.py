@@ -144,7 +144,7 @@ class DSG:
 
 
 BY_NAME: dict[str, type[Newton | DSG]] = {"newton": Newton, "dsg": DSG}
-"""What the names of learners stand for."""
+"""The learners by name."""
 
 
 def resolve_learner(learner: Any) -> Newton | DSG:

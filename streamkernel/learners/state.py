@@ -11,19 +11,27 @@ from numba import from_dtype, types
 from streamkernel.features.rows import F64, I64
 
 LEARNED_INTS = ("blocks", "steps", "reused_steps", "examples", "buffered", "forced_steps")
-"""What is learned, in the order that files have: blocks of features, steps, steps that added no block, examples, those
-that wait for a Newton step, and steps that would have added a block if there had been room."""
+"""The learned counters, in the order of files: blocks of features; steps; steps that added no block; examples learned;
+examples buffered for a Newton step; and steps that would have added a block if the cap had allowed one."""
 
 LEARNED_REALS = (
     "scale", "gradient_bound", "scale_sum", "squared_norm", "running_loss", "last_step", "offset", "predicted_offset",
     "error_scale", "mean_square", "mean_fourth", "gradient_sum", "distance2", "weight", "log_odds",
 )  # fmt: skip
-"""The lazy scale of α and β; the bound M on the derivative, or the loss's parameter where that follows the errors;
-Σ scales times weights for the averaged iterate; Σ‖α_b‖² without the scale; the running loss; the last step; the
-offset added to f, and that of predictions, which is averaged if they are; the running mean of |f(x) - y|, or of the
-squared targets for second-order steps; the running means of |z|² and |z|⁴ over features and examples; for steps of
-automatic size Σ‖∇‖², and ‖f‖² by what each step changed; the weights of all examples together; and s of
-:mod:`streamkernel.learners.averaging`."""
+"""The learned real numbers, in the order of files:
+
+* ``scale``: the lazy scale of α and β;
+* ``gradient_bound``: the bound M on the derivative, or the loss's parameter if it follows the errors;
+* ``scale_sum``: Σ scale × weight, for the averaged iterate;
+* ``squared_norm``: Σ‖α_b‖² without the scale;
+* ``running_loss``, ``last_step``: the running regularised loss, and the last step size η;
+* ``offset``, ``predicted_offset``: the constant added to f, and to predictions (averaged if predictions are);
+* ``error_scale``: the running mean of |f(x) - y|, or of the squared targets for second-order steps;
+* ``mean_square``, ``mean_fourth``: the running means of |z|² and |z|⁴ over features and examples;
+* ``gradient_sum``, ``distance2``: Σ‖∇‖², and ‖f‖² accumulated over steps, for automatic step sizes;
+* ``weight``: the sum of the weights of all examples;
+* ``log_odds``: s of :mod:`streamkernel.learners.averaging`.
+"""
 
 _GIVEN_INTS = (
     "columns", "block_size", "batch_size", "most_blocks", "loss", "rule", "n_new", "n_reused", "intercept", "rule_key",
@@ -36,44 +44,49 @@ _GIVEN_REALS = (
 )  # fmt: skip
 
 LEARNED_NUMBERS = np.dtype([(name, "i8") for name in LEARNED_INTS] + [(name, "f8") for name in LEARNED_REALS])
-"""What is learned, as a record."""
+"""The learned numbers as a record."""
 
 NUMBERS = np.dtype(
     [(name, "i8") for name in (*LEARNED_INTS, *_GIVEN_INTS)]
     + [(name, "f8") for name in (*LEARNED_REALS, *_GIVEN_REALS)]
 )
-"""All of it, with what is given: columns of f, features per block, examples per step, most blocks; codes of loss and
-rule, G and U of UDSG, what is added to f, the key of the rule's draws, the units of γ; parts, terms of the kernel and
-components of a feature; sizes of the arrays beside this record; λ, the loss's parameter and bound, the rule's
-longest step in units of γ, ε of the preconditioner (0 for none), k(x, x) where it is the same for all x, else 0, and
-what second-order steps keep of the past at each example, and their loss's parameter in units of the mean |f(x) - y|,
-0 where it is in units of the targets; the bound on the loss's second derivative."""
+"""The learned numbers and the parameters. Parameters that their names do not explain:
+
+* ``most_blocks``: the cap on blocks; ``loss``, ``rule``: their codes; ``n_new``, ``n_reused``: G and U of UDSG;
+* ``intercept``: the kind of offset, one of `NOTHING`, `MEAN`, `LEARNED` and `MARGIN`;
+* ``rule_key``: the key of the rule's random draws; ``step_units``: a sum of `PER_K_XX`, `PER_ERROR`, `AUTOMATIC`;
+* ``parts``, ``terms``: of the kernel; ``components``: of a feature;
+* ``l2``: λ; ``max_step_ratio``: the rule's longest step in units of γ; ``ridge``: ε of the preconditioner, 0 for none;
+* ``k_xx``: k(x, x) if it is the same for all x, else 0;
+* ``forgetting``: the factor of the past at each example, for second-order steps;
+* ``loss_per_error``: the loss's parameter in units of the mean |f(x) - y|, 0 if it is in units of the targets;
+* ``curvature``: the bound on the loss's second derivative.
+"""
 
 NUMBERS_TYPE = types.Array(from_dtype(NUMBERS), 1, "C")
 
 NOTHING, MEAN, LEARNED, MARGIN = range(4)
-"""What is added to f: nothing; the running mean of the targets; a constant that is learned as f is, as if 1 were
-added to the kernel; or -τ, a threshold that is learned with f."""
+"""The offset added to f: none; the running mean of the targets; a constant learned like f, as if 1 were added to the
+kernel; or -τ, a threshold learned with f."""
 
 PER_K_XX, PER_ERROR, AUTOMATIC = 1, 2, 4
-"""Units of γ, added up: 1/k(x, x), so that a step moves f as far with every kernel; the mean absolute error; and
-whether steps move all blocks, as far as the gradients so far say (:mod:`streamkernel.first_order.automatic_step`)."""
+"""Units of γ, as flags: 1/k(x, x), so that a step moves f equally far with every kernel; the mean absolute error; and
+automatic sizes of steps that move all blocks (:mod:`streamkernel.first_order.automatic_step`)."""
 
 HORIZON = 1000.0
 """Examples over which the running loss is averaged."""
 
 ERROR_HORIZON = 100.0
-"""Examples over which the mean absolute error is averaged: few, so that steps follow targets that change."""
+"""Number of examples over which the mean absolute error is averaged: small, so that steps follow changing targets."""
 
 LARGEST_DEVIATION = 10.0
-"""In units of the mean absolute error so far, what an example counts for in it at most: one outlier does not ruin
-it."""
+"""The cap on an example's contribution to the mean absolute error, in units of that mean: it limits outliers."""
 
 DONE, BAD_VALUE, DIVERGED, CLOSED, NO_ROOM, UNREAD, DUE, NO_PLACE = range(8)
-"""What a compiled call returns. An example is learned; a value could not be used; the steps have diverged; the
-arrays have been copied, and what is learned in them would be lost; there is no room for another block; the
-dictionary could not be read; an example is learned, and more follows from it; there is no place for a new name.
-Nothing is changed but where an example is learned."""
+"""The status that a compiled call returns: an example was learned; a value is unusable; the steps have diverged; the
+arrays have been copied, so that changes to them would be lost; the arrays cannot hold another block; the dictionary
+could not be read; an example was learned and another change must follow; the table cannot hold another name. The state
+has changed only if an example was learned."""
 
 
 def pack_learned(numbers: Any) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def first_unusable(n: int, evaluate: Callable[[int, int], int]) -> int:
     Parameters
     ----------
     n
-        How many rows there are.
+        The number of rows.
     evaluate
         Evaluates the rows from one to before another, and returns the first unusable of those, or -1.
 

@@ -43,30 +43,33 @@ def without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
 
 def without_neighbours(part: SecondOrderSummary) -> SecondOrderSummary:
     """Return the summary of a function without its nearest neighbours, which another model lacks."""
-    return _without(part, [len(part.weights) - 1], replace(part.linear, remembered=None))
+    return _without(part, [part.weights.shape[1] - 1], replace(part.linear, remembered=None))
 
 
 def _without(part: SecondOrderSummary, gone: Sequence[int], linear: LinearSummary) -> SecondOrderSummary:
     """Return the summary of a function without some of the mixture's functions, and with other linear ones."""
-    stays, (mixer, v) = np.setdiff1d(np.arange(len(part.weights)), gone), _mixture_without(part, np.array(gone))
+    stays = np.setdiff1d(np.arange(part.weights.shape[1]), gone)
+    mixer, v = _mixture_without(part, np.array(gone))
     return replace(
         part,
-        weights=v[stays],
-        mixer=mixer[np.ix_(stays, stays)],
-        bounds=np.append(part.bounds[stays], part.bounds[-2:]),
+        weights=v[:, stays],
+        mixer=mixer[:, stays[:, None], stays],
+        bounds=np.concatenate([part.bounds[:, stays], part.bounds[:, -2:]], axis=1),
         standing=part.standing[stays],
         linear=linear,
     )
 
 
 def without_groups(part: SecondOrderSummary, groups: I64) -> tuple[F64, F64]:
-    """Return the Gram matrix of a mixture and its weights without the functions of some groups."""
+    """Return the Gram matrix of each target's mixture, and the weights, without the functions of some groups."""
     return _mixture_without(part, np.concatenate([groups, groups + len(part.table)]))
 
 
 def _mixture_without(part: SecondOrderSummary, gone: I64) -> tuple[F64, F64]:
-    """Return the Gram matrix of a mixture and its weights without some of its functions."""
-    if not len(gone) or not part.mixer.any():
-        return part.mixer, part.weights
-    factor, v = newton_step.without(factor_of(part.mixer), part.weights, gone, part.mixer.diagonal().min())
-    return factor.T @ factor, v
+    """Return the Gram matrix of each target's mixture, and the weights, without some of the functions."""
+    mixer, weights = part.mixer.copy(), part.weights.copy()
+    for t, gram in enumerate(part.mixer if len(gone) else ()):
+        if gram.any():
+            factor, weights[t] = newton_step.without(factor_of(gram), weights[t], gone, gram.diagonal().min())
+            mixer[t] = factor.T @ factor
+    return mixer, weights

@@ -41,7 +41,7 @@ def merge(
     fresh
         A function of as many columns as all parts have.
     parts, base
-        Summaries of the functions, and of the one that all of them were.
+        Summaries of the functions, and of their common base.
     weights
         n_i/n of the parts.
 

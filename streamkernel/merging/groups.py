@@ -21,7 +21,7 @@ def grams_of(part: SecondOrderSummary) -> list[F64]:
 
 
 def is_of_base(part: SecondOrderSummary, base: SecondOrderSummary, g: int) -> bool:
-    """Return whether a group is one that the base had."""
+    """Return whether the base had this group."""
     is_same = base.grams is not None and bool((part.table[g] == base.table[g]).all())
     return is_same and metric.is_same(part.metric, base.metric, g)
 
@@ -29,7 +29,7 @@ def is_of_base(part: SecondOrderSummary, base: SecondOrderSummary, g: int) -> bo
 def merge_group(
     fresh: SecondOrderLearner, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64, g: int
 ) -> Group:
-    """Return a group of all that have it."""
+    """Return one group, merged over the parts that have it."""
     n = len(grams_of(parts[0])[g])
     found = Group.empty(n, fresh.columns, fresh.room)
     if not n:

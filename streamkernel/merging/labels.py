@@ -31,7 +31,7 @@ def columns_of(own: Sequence[Any], together: Sequence[Any], is_binary: bool, hal
     is_binary
         Whether two labels are one column, which is the margin of the second one.
     half
-        What a margin counts for in the columns of the two labels, where there are more than two.
+        The factor of a margin in the columns of its two labels, if there are more than two labels.
 
     Examples
     --------

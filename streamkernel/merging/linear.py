@@ -1,6 +1,6 @@
 """Merging of linear functions: names in one order, on one scale, and sums of their Gram matrices.
 
-All together remember the last of the recent examples of each, and what is left of those that they had in common.
+The merged function keeps the latest examples of each part, and the remaining ones of the base.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.features.rows import F32, F64, U64
+from streamkernel.features.rows import F32, F64, I64, U64
 from streamkernel.merging.factors import factor_of, solve
 from streamkernel.second_order import linear_files
 from streamkernel.second_order.linear_state import CONSTANT, DENSE, MOST, NEAR, PLACES, REMEMBERED, WINDOW, Linear
@@ -24,9 +24,9 @@ class LinearSummary:
     Attributes
     ----------
     names
-        Of all places, that of the constant first.
+        The names by place, that of the constant first.
     scales
-        What is subtracted from values and what they are divided by, shape (places, 2).
+        Centre and divisor of the values of each place, shape (places, 2).
     w
         Shape (functions, columns, places).
     grams
@@ -34,11 +34,11 @@ class LinearSummary:
     diagonal
         Of A, of all places, shape (functions, places).
     errors
-        Running squared errors, shape (functions,).
+        Running squared errors, shape (functions, targets).
     points, answers, weights
-        The recent examples, the oldest first: inputs, shape (places, n), targets, and weights.
+        The recent examples, the oldest first: inputs, shape (places, n), targets, shape (targets, n), and weights.
     remembered
-        How many have been remembered so far, ``None`` where none ever is.
+        The number of examples remembered so far, ``None`` for a function that remembers none.
     """
 
     names: U64
@@ -51,6 +51,12 @@ class LinearSummary:
     answers: F64
     weights: F64
     remembered: int | None
+
+    def in_order(self, order: I64) -> LinearSummary:
+        """Return a summary with the targets, which have a column each, in another order."""
+        answers = self.answers if self.remembered is None else self.answers[order]
+        errors = self.errors[:, order] if len(self.errors) else self.errors
+        return replace(self, w=self.w[:, order], errors=errors, answers=answers)
 
     def with_columns(self, columns: F64) -> LinearSummary:
         """Return a summary whose columns are sums of this one's; targets are numbers of classes."""
@@ -71,10 +77,12 @@ def summarize(linear: Linear) -> LinearSummary:
     diagonal = linear.diagonal[:, :n].copy()
     diagonal[:, :dense] = np.einsum("kii->ki", grams)
     own = linear.names[:n].copy(), linear.scales[:n].copy(), linear.w[:, :, :n].copy()
-    remembered, window = int(linear.counts[REMEMBERED]), len(linear.answers)
+    remembered, window = int(linear.counts[REMEMBERED]), len(linear.weights)
     ring = np.arange(max(0, remembered - window), remembered) % max(window, 1)
-    recent = linear.points[:n, ring], linear.answers[ring], linear.weights[ring]
-    return LinearSummary(*own, grams, diagonal, linear.errors.copy(), *recent, remembered if window else None)
+    answers = linear.answers.reshape(-1, len(linear.weights) or 1)[:, ring]
+    recent = linear.points[:n, ring], answers, linear.weights[ring]
+    errors = linear.errors.copy().reshape(len(linear.w), -1 if len(linear.w) else 1)
+    return LinearSummary(*own, grams, diagonal, errors, *recent, remembered if window else None)
 
 
 def merge(
@@ -88,19 +96,20 @@ def merge(
 ) -> dict[str, Any]:
     """Return the tensors of the merged linear functions.
 
-    Of a function that forgets nothing A = Σ A_i - (m - 1)A_0 and Aw = Σ A_iw_i - (m - 1)A_0w_0 of m parts, where A_0 is
-    λI without a base; one that forgets has Σ (n_i/n) A_i and Σ (n_i/n) A_iw_i.
+    For m parts and a function that forgets nothing, A = Σ A_i - (m - 1)A_0 and Aw = Σ A_iw_i - (m - 1)A_0w_0, with
+    A_0 = λI if there is no base. For a function that forgets, A = Σ (n_i/n) A_i and Aw = Σ (n_i/n) A_iw_i.
 
     Parameters
     ----------
     parts, base
-        Summaries, and that of the functions that all of them were.
+        Summaries of the parts, and of their common base.
     weights
         n_i/n of the parts.
     moved
-        What is to be added to each part, and to the base at the end, since what is added to f is another number now.
+        The change of the offset of f: the numbers to add to the columns of each part, and at the end to those of
+        the base.
     kept
-        What each function keeps of the past at an example.
+        The forgetting factor of each function per example.
     least
         λ.
     """
@@ -110,7 +119,7 @@ def merge(
     known = dict.fromkeys(name for one in order for name in one.names.tolist())
     names = np.array([*known][:MOST], np.uint64)
     scales = np.array([found[name] for name in names.tolist()])
-    same = [_on(one, names, scales, move, least) for one, move in zip(everything, moved.tolist(), strict=True)]
+    same = [_on(one, names, scales, move, least) for one, move in zip(everything, moved, strict=True)]
     n, dense = len(names), min(len(names), DENSE)
     functions, columns = parts[0].w.shape[:2]
     w, factors = np.zeros((functions, columns, n)), np.zeros((functions, dense, dense))
@@ -137,7 +146,7 @@ def merge(
         "linear.w": w,
         "linear.factor": factors[:, *np.triu_indices(dense)],
         "linear.diagonal": diagonals,
-        "linear.errors": np.array([part.errors for part in parts]).T @ weights,
+        "linear.errors": np.stack([part.errors.ravel() for part in parts], axis=1) @ weights,
         **({} if parts[0].remembered is None else _recent(parts, base, names)),
     }
 
@@ -148,19 +157,19 @@ def _recent(parts: Sequence[LinearSummary], base: LinearSummary | None, names: U
     before = 0 if base is None else base.remembered or 0
     own = [(part, max(0, (part.remembered or 0) - before), 0) for part in parts]
     for part, new, older in [*own, *([] if base is None else [(base, WINDOW, WINDOW)])]:
-        last = slice(max(0, len(part.answers) - new), None)
+        last = slice(max(0, len(part.weights) - new), None)
         places = {name: i for i, name in enumerate(part.names[: len(part.points)].tolist())}
         at = np.array([places.get(name, -1) for name in names[:NEAR].tolist()])
         points.append(np.where((at >= 0)[:, None], part.points[at, last], np.float32(0.0)))
-        answers.append(part.answers[last])
+        answers.append(part.answers[:, last])
         heavy.append(part.weights[last])
-        ages.append(older + np.arange(len(answers[-1]))[::-1])
+        ages.append(older + np.arange(len(heavy[-1]))[::-1])
     newest = np.argsort(-np.concatenate(ages), kind="stable")[-WINDOW:]
     remembered = before + sum(new for _, new, _ in own)
     in_ring = newest if remembered < WINDOW else np.roll(newest, remembered % WINDOW)
     return linear_files.recent(
         np.ascontiguousarray(np.concatenate(points, axis=1)[:, in_ring]),
-        np.concatenate(answers)[in_ring],
+        np.ascontiguousarray(np.concatenate(answers, axis=1)[:, in_ring]).ravel(),
         np.concatenate(heavy)[in_ring],
         remembered,
     )
@@ -178,9 +187,9 @@ def _nothing(n: int, dense: int, least: float) -> tuple[F64, F64]:
     return gram, np.full(n - dense, least)
 
 
-def _on(part: LinearSummary, names: U64, scales: F64, moved: float, least: float) -> tuple[F64, F64, F64]:
-    """Return A of the first places, its diagonal of the others, and w of a part, in the order and on the scales of
-    others: an input s there is (s' b' + a' - a)/b of one s' with a' and b' here.
+def _on(part: LinearSummary, names: U64, scales: F64, moved: F64, least: float) -> tuple[F64, F64, F64]:
+    """Return A of the first places, its diagonal of the others, and w of a part, in the order and on the scales of the
+    merged function. An input s' with centre a' and divisor b' becomes (s' b' + a' - a)/b.
     """
     n, dense, functions = len(names), min(len(names), DENSE), len(part.w)
     places = {name: i for i, name in enumerate(part.names.tolist())}

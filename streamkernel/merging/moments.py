@@ -19,14 +19,14 @@ from streamkernel.merging.numbers import add_parts
 def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the tensors of the merged :class:`~streamkernel.features.scaling.Scales`.
 
-    With k presences of mean m and sum of squares M, taken about one c for all parts of a name (Chan, Golub and LeVeque
-    1983), s = k(m - c) and q = M + k(m - c)² of the parts add up, as counts do; what they have of the base counts once.
-    The last value is that of the first part.
+    A part has k values of mean m and sum of squares M about the mean. Relative to one c for all parts of a name (Chan,
+    Golub and LeVeque 1983), k, s = k(m - c) and q = M + k(m - c)² are sums over the parts, in which the base counts
+    once. The last value is that of the first part.
 
     Parameters
     ----------
     parts, base
-        What `Scales.tensors` returned; of the model that all parts were, or ``None``.
+        Results of `Scales.tensors`: for each part, and for the common base, or ``None``.
 
     Raises
     ------

@@ -42,9 +42,9 @@ def merge_numbers(parts: Sequence[CountingSummary], base: CountingSummary, weigh
     Parameters
     ----------
     parts, base
-        Summaries of functions, and of the one that all of them were.
+        Summaries of the functions, and of their common base.
     weights
-        Of the parts.
+        The weights of the parts.
     """
     own, root, found = [part.numbers for part in parts], base.numbers, no_numbers()
     for name in LEARNED_INTS:

@@ -31,7 +31,7 @@ from streamkernel.second_order.linear_state import prior
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 _ROUNDING = 1e-3
-"""What rounding may take of a sum of squares, of its size."""
+"""Tolerance for rounding in a sum of squares, relative to the sum."""
 
 
 def summarize(f: SecondOrderLearner, before: int | None = None) -> SecondOrderSummary:
@@ -40,9 +40,9 @@ def summarize(f: SecondOrderLearner, before: int | None = None) -> SecondOrderSu
     Parameters
     ----------
     f
-        The function; what waits for a step is learned first.
+        The function; its buffered examples are learned first.
     before
-        Examples that the function had learned which this one was; what A has forgotten of it since is then known.
+        The number of examples that the base had learned; it determines how much of the base A has forgotten.
     """
     f.settle()
     grams, moments, faded = [], [], []
@@ -51,9 +51,9 @@ def summarize(f: SecondOrderLearner, before: int | None = None) -> SecondOrderSu
         moments.append(group.newton @ grams[g])
         faded.append(1.0 if before is None else _prior_left(f, before, g))
     function = f.arrays
-    mixer = function.mixer.T @ function.mixer
+    mixer, targets = function.mixer.reshape(f.n_targets, -1, function.mixer.shape[1]), f.n_targets
     return SecondOrderSummary(
-        numbers=f.numbers.copy(),
+        of_targets=function.numbers.copy(),
         is_mean=bool(f.numbers["intercept"] == state.MEAN),
         table=f.table.copy(),
         kept=f.directions.kept.copy(),
@@ -65,13 +65,13 @@ def summarize(f: SecondOrderLearner, before: int | None = None) -> SecondOrderSu
         newton=[group.newton.copy() for group in f.groups],
         steady=[group.steady.copy() for group in f.groups],
         level=function.level.copy(),
-        weights=function.weights.copy(),
-        mixer=mixer,
-        bounds=function.bounds.copy(),
+        weights=function.weights.reshape(targets, -1).copy(),
+        mixer=mixer.transpose(0, 2, 1) @ mixer,
+        bounds=function.bounds.reshape(targets, -1).copy(),
         standing=function.losses.copy(),
         metric=metric.copy_metric(function.metric),
         linear=linear.summarize(function.linear),
-        span=function.span.copy(),
+        span=function.span.reshape(targets, 2).copy(),
         forgetting=function.kept.copy(),
         recent=function.recent.copy(),
     )
@@ -82,21 +82,21 @@ def merge(
 ) -> dict[str, Any]:
     """Return the tensors from which the untrained function `fresh` is restored.
 
-    With A = RᵀR and the part ρ_i of A_0 that is left in A_i, since each forgets on its own, and λ that came for it,
-    and the part ρ of A_0 that one model would have left that forgets by γ an example,
+    Let A = RᵀR. A_i still contains the fraction ρ_i of A_0, with λI in place of what was forgotten, because each part
+    forgets separately. One model that forgets by γ per example would still contain the fraction ρ. Then
 
     A = ρA_0 + (1 - ρ)λI + Σ (A_i - ρ_iA_0 - (1 - ρ_i)λI),   ρ = γⁿ
         w = A⁻¹(ρA_0w_0 + Σ (A_iw_i - ρ_iA_0w_0))
 
-    A group that was not yet in the function 0 has ρ = ρ_i = 0. The weights v of the mixture, which forget soon, are
-    Σ (n_i/n) M_i v_i solved against M = Σ (n_i/n) M_i.
+    A group that the base did not have has ρ = ρ_i = 0. The weights v of the mixture, which forgets quickly, solve
+    M v = Σ (n_i/n) M_i v_i with M = Σ (n_i/n) M_i.
 
     Parameters
     ----------
     fresh
         A function of as many columns as all parts have.
     parts, base
-        Summaries of the functions, and of the one that all of them were.
+        Summaries of the functions, and of their common base.
     weights
         n_i/n of the parts.
 
@@ -119,17 +119,14 @@ def merge(
         priors[g] = np.mean([parts[i].priors[g] for i in at])
         own = [replace(parts[i], faded=parts[i].faded * is_of_base(parts[i], base, g)) for i in at]
         groups.append(merge_group(fresh, own, base, weights[at] / weights[at].sum(), g))
-    mixers, moments = np.zeros((len(parts[0].weights),) * 2), np.zeros(len(parts[0].weights))
-    for i, (part, w) in enumerate(zip(parts, weights.tolist(), strict=True)):
-        mixer, v = without_groups(part, np.flatnonzero(~has[i] & (part.table[:, 0] > 0)))
-        mixers += w * mixer
-        moments += w * (mixer @ v)
-    together: F64 = np.zeros_like(mixers)
-    v = np.stack([part.weights for part in parts]).T @ weights
-    if mixers.any():
-        together = factor_of(mixers)
-        v = np.asarray(np.linalg.solve(mixers, moments), np.float64)
-    numbers = merge_numbers(parts, base, weights)
+    v, mixer = _mixture(parts, weights, has)
+    of_targets = np.array(
+        [
+            merge_numbers([part.of_target(t) for part in parts], base.of_target(t), weights)
+            for t in range(len(parts[0].of_targets))
+        ]
+    )
+    numbers = of_targets[0]
     own_blocks = fresh.table[: count - forgetting, 0].sum()
     numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], own_blocks))
     kept = {} if len(parts[0].kept) < 2 else {"kept": parts[0].kept}
@@ -138,18 +135,19 @@ def merge(
     standing = (share * [part.standing for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
     return {
         **state.pack_learned(numbers),
+        **mixture_files.pack_targets(of_targets),
         "table": table,
         "priors": priors,
-        "weights": v,
-        "mixer": together,
-        "bounds": np.max([part.bounds for part in parts], axis=0),
+        "weights": v.ravel(),
+        "mixer": mixer.reshape(-1, mixer.shape[2]),
+        "bounds": np.max([part.bounds for part in parts], axis=0).ravel(),
         "level": level,
         "standing": standing,
         "span": _span(parts),
         **kept,
         **(_recency(parts) if forgetting else {}),
         **metric_files.tensors(metric.merge_metrics([part.metric for part in parts], has)),
-        **_linear(fresh, parts, base, weights, float(numbers["offset"])),
+        **_linear(fresh, parts, base, weights, of_targets["offset"]),
         **Groups(groups, [0] * count).tensors(0),
     }
 
@@ -161,23 +159,43 @@ def _recency(parts: Sequence[SecondOrderSummary]) -> dict[str, Any]:
 
 
 def _span(parts: Sequence[SecondOrderSummary]) -> F64:
-    """Return the range of the targets of all parts."""
-    spans = np.array([part.span for part in parts if part.numbers["examples"]] or [np.zeros(2)])
-    return np.array([spans[:, 0].min(), spans[:, 1].max()])
+    """Return the range of each target over all parts."""
+    spans = np.array([part.span for part in parts if part.numbers["examples"]] or [np.zeros_like(parts[0].span)])
+    return np.stack([spans[:, :, 0].min(axis=0), spans[:, :, 1].max(axis=0)], axis=1).ravel()
+
+
+def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> tuple[F64, F64]:
+    """Return v of each target and the factor of its A; `has` records which part has which groups."""
+    own = [
+        without_groups(part, np.flatnonzero(~there & (part.table[:, 0] > 0)))
+        for part, there in zip(parts, has, strict=True)
+    ]
+    factors: F64 = np.zeros_like(parts[0].mixer)
+    v = np.stack([part.weights for part in parts], axis=-1) @ weights
+    for t in range(len(v)):
+        gram: Any = sum(w * mixer[t] for w, (mixer, _) in zip(weights, own, strict=True))
+        if gram.any():
+            factors[t] = factor_of(gram)
+            moments = sum(w * (mixer[t] @ each[t]) for w, (mixer, each) in zip(weights, own, strict=True))
+            v[t] = np.linalg.solve(gram, moments)
+    return v, factors
 
 
 def coefficients(parts: Sequence[SecondOrderSummary]) -> list[F64]:
-    """Return the coefficients of the mixed functions."""
-    found = []
+    """Return the coefficients of the mixed functions; for several targets, each in the unit of its target."""
+    found, unit = [], np.ones((1, 1))
+    if len(parts[0].of_targets) > 1:
+        sizes = np.mean([part.of_targets["error_scale"] for part in parts], axis=0)[:, None]
+        unit = np.sqrt(np.where(sizes > 0.0, sizes, 1.0))
     for part in parts:
-        newton, steady = part.weights[: 2 * len(part.table)].reshape(2, -1)
-        mixed = zip(newton, part.newton, steady, part.steady, strict=True)
-        found.append(np.concatenate([v * a + u * b for v, a, u, b in mixed], axis=1))
+        newton, steady = part.weights[:, : 2 * len(part.table)].reshape(len(part.weights), 2, -1).transpose(1, 2, 0)
+        mixed = zip(newton[:, :, None], part.newton, steady[:, :, None], part.steady, strict=True)
+        found.append(np.concatenate([v * a + u * b for v, a, u, b in mixed], axis=1) / unit)
     return found
 
 
 def check(parts: Sequence[PrunableSummary]) -> None:
-    """Raise an error if functions have not the same features."""
+    """Raise an error if functions have different features."""
     if any(not np.array_equal(part.kept, parts[0].kept) for part in parts):
         raise MergeError("Expected models of the same features, got some that were pruned differently")
 
@@ -185,7 +203,8 @@ def check(parts: Sequence[PrunableSummary]) -> None:
 def check_base(parts: Sequence[SecondOrderLearner], base: SecondOrderLearner) -> None:
     """Raise an error if functions have not continued from a base: without forgetting, no sum of squares shrinks.
 
-    Buffered examples count as they will; it may also add l2 for as many examples as there are outputs, or wait.
+    Buffered examples count as after their step. That step may also add l2 for as many examples as there are outputs,
+    or postpone this.
     """
     if base.numbers["forgetting"] < 1.0:
         return
@@ -215,23 +234,23 @@ def _linear(
     parts: Sequence[SecondOrderSummary],
     base: SecondOrderSummary,
     weights: F64,
-    offset: float,
+    offsets: F64,
 ) -> dict[str, Any]:
-    """Return the tensors of linear functions together; `offset` is what is added to f from now on."""
+    """Return the tensors of linear functions together; `offsets` are what is added to f from now on, by target."""
     root = None if base.grams is None or len(base.linear.w) < len(parts[0].linear.w) else base.linear
-    before = [float(part.numbers["offset"]) for part in (*parts, *([] if root is None else [base]))]
+    before = np.array([part.of_targets["offset"] for part in (*parts, *([] if root is None else [base]))])
     return linear.merge(
         [part.linear for part in parts],
         root,
         weights,
-        moved=np.array(before) - offset if parts[0].is_mean else np.zeros(len(before)),
+        moved=before - offsets if parts[0].is_mean else np.zeros((len(before), 1)),
         kept=[float(fresh.numbers["forgetting"]) * kept for kept in FORGETTING],
         least=prior(fresh.loss),
     )
 
 
 def _gram(factor: Any) -> F64:
-    """Return RᵀR of an upper triangle R; LAPACK has LᵀL of a lower one, which R is from its other end."""
+    """Return RᵀR of an upper triangle R, by LAPACK's LᵀL of a lower triangle: R with rows and columns reversed."""
     from scipy.linalg.lapack import dlauum
 
     if not len(factor):

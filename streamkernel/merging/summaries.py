@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -11,6 +12,10 @@ from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.merging.linear import LinearSummary
 from streamkernel.merging.numbers import no_numbers
 from streamkernel.second_order.metric import Metric
+from streamkernel.second_order.mixture_files import OF_TARGETS
+
+_BY_TARGET = "level", "weights", "mixer", "bounds", "span"
+_BY_COLUMN = "moments", "newton", "steady"
 
 
 class PrunableSummary(Protocol):
@@ -38,7 +43,7 @@ class FirstOrderSummary:
     drawn
         Block, position and bandwidth that each feature was drawn with, shape (blocks, features in a block, 3).
     next, most
-        The number of the next block, and how many there may be.
+        The number of the next block, and the cap on blocks.
     pending
         Buffered examples with their targets.
     """
@@ -76,8 +81,8 @@ class SecondOrderSummary:
 
     Attributes
     ----------
-    numbers
-        The scalar state, a record of :mod:`streamkernel.learners.state`.
+    of_targets
+        The scalar state of each target, records of :mod:`streamkernel.learners.state`; the first one has the counters.
     is_mean
         Whether the offset is a mean over all examples.
     table
@@ -87,26 +92,26 @@ class SecondOrderSummary:
     priors, units
         λ of each group, as a share and in the units of its factor.
     faded
-        What part of the base's Gram matrix is left in that of each group.
+        The fraction of the base's Gram matrix that is left in that of each group.
     grams, moments, newton, steady
         Of each group: A = RᵀR, shape (n, n); Aw, w, and the coefficients of the constant steps, shape (columns, n).
     level
         Of f, shape (columns, 1).
     weights, mixer, bounds, standing
-        The mixture: its weights, their Gram matrix, bounds on gradients and running losses.
+        The mixture: of each target its weights, their Gram matrix and bounds on gradients; running losses.
     metric
         The metric of its groups.
     linear
         The linear functions.
     span
-        The least and the largest target.
+        The least and the largest value of each target, shape (targets, 2).
     forgetting
-        What each group keeps of the past at each example; those that forget while others do not are at the end.
+        The forgetting factor of each group per example; groups that forget while others do not are at the end.
     recent
         Sums of the recent losses of the groups.
     """
 
-    numbers: Any
+    of_targets: Any
     is_mean: bool
     table: I64
     kept: I64
@@ -129,20 +134,37 @@ class SecondOrderSummary:
     recent: F64
 
     @property
+    def numbers(self) -> Any:
+        """The scalar state that counts for all targets."""
+        return self.of_targets[0]
+
+    @property
     def columns(self) -> int:
         """Outputs of f."""
         return int(self.level.shape[0])
 
+    def of_target(self, t: int) -> SecondOrderSummary:
+        """Return a summary whose scalar state is that of one target, with the counters of all."""
+        numbers = self.of_targets[:1].copy()
+        for name in OF_TARGETS:
+            numbers[name] = self.of_targets[name][t]
+        return replace(self, of_targets=numbers)
+
+    def in_order(self, order: Sequence[int]) -> SecondOrderSummary:
+        """Return a summary with the targets, which have a column each, in another order."""
+        at, numbers = np.array(order), self.of_targets.copy()
+        for name in OF_TARGETS:
+            numbers[name] = self.of_targets[name][at]
+        own: dict[str, Any] = {name: getattr(self, name)[at] for name in _BY_TARGET}
+        own |= {name: [one[at] for one in getattr(self, name)] for name in _BY_COLUMN}
+        return replace(self, of_targets=numbers, linear=self.linear.in_order(at), **own)
+
     def with_columns(self, columns: F64) -> SecondOrderSummary:
         """Return a summary whose columns are sums of this one's."""
-        spread: dict[str, Any] = {
-            name: [columns @ one for one in getattr(self, name)] for name in ("moments", "newton", "steady")
-        }
+        spread: dict[str, Any] = {name: [columns @ one for one in getattr(self, name)] for name in _BY_COLUMN}
         return replace(self, level=columns @ self.level, linear=self.linear.with_columns(columns), **spread)
 
     def before(self) -> SecondOrderSummary:
         """Return the summary of the same function before its first example."""
-        zeros: dict[str, Any] = {
-            name: [0.0 * one for one in getattr(self, name)] for name in ("moments", "newton", "steady")
-        }
-        return replace(self, numbers=no_numbers(), grams=None, **zeros)
+        zeros: dict[str, Any] = {name: [0.0 * one for one in getattr(self, name)] for name in _BY_COLUMN}
+        return replace(self, of_targets=np.zeros_like(self.of_targets), grams=None, **zeros)

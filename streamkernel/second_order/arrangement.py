@@ -20,7 +20,7 @@ from streamkernel.second_order.linear_state import new_linear, with_more_room
 from streamkernel.second_order.mixture_state import BORN, Group, MixtureState
 
 BEGINNING = 0.4
-"""The weight that the first linear function has before there are examples; those of groups share what is left."""
+"""The initial weight of the first linear function; the functions of groups share the rest."""
 
 
 class Arrangement(NamedTuple):
@@ -69,7 +69,7 @@ class Arrangement(NamedTuple):
         return int(numbers["examples"] - numbers["restarted"])
 
     def with_more_places(self) -> Arrangement:
-        """Return the arrangement with room for more names in the linear functions."""
+        """Return the arrangement with a larger capacity for names in the linear functions."""
         return self._replace(state=self.state._replace(linear=with_more_room(self.state.linear)))
 
     def to_predict_apart(self, scales: ScalesState) -> Arrangement:
@@ -100,19 +100,19 @@ class Arranger:
     outputs
         Outputs of a block.
     room
-        Examples that may wait for a Newton step.
+        Capacity of the buffer of examples for a Newton step.
     most_blocks
         Cap on the blocks.
     seed
-        Of the features.
+        Seed of the features.
     has_metric
         Whether new groups may be in a metric.
     linear, linear_prior
         Linear functions, and their λ.
     window
-        Recent examples that are remembered for a function of the nearest ones, 0 if there is none.
+        The number of recent examples remembered for the nearest neighbours, 0 without that function.
     forgetting
-        What each group beside them keeps of the past at each example that shares a block's features and forgets.
+        The forgetting factor per example of each additional group that shares the features of a block.
     """
 
     alone: tuple[int, ...]

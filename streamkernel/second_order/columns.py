@@ -1,4 +1,4 @@
-"""A mixture with a column more, for a class that was not known before."""
+"""A mixture with one more column, for a new class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamkernel.second_order.arrangement import Arrangement, Arranger
 
 
 def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: Any, split: F64 | None) -> Arrangement:
-    """Return a copy of a mixture with room for one more class.
+    """Return a copy of a mixture with columns for one more class.
 
     Parameters
     ----------
@@ -22,7 +22,8 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
     numbers
         The records of the new one.
     split
-        What the columns of three classes have of the one column of two; ``None`` if there is a column for each class.
+        The factors by which the single column of two classes becomes those of three; ``None`` if each class has
+        a column.
     """
 
     def more(old: F64) -> F64:
@@ -40,5 +41,5 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
     w = function.linear.w
     w = np.concatenate([w, np.zeros_like(w[:, :1])], axis=1) if split is None else split[None, :, None] * w
     recent = {name: getattr(function.linear, name).copy() for name in ("counts", "points", "answers", "weights")}
-    arrays["linear"] = function.linear._replace(w=w, **recent)  # a thread that still predicts knows no new class
+    arrays["linear"] = function.linear._replace(w=w, **recent)  # a thread that still predicts uses the old one
     return arranger.arrange(kernel, live.directions, numbers, live.table, groups, arrays)

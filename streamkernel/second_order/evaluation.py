@@ -1,4 +1,4 @@
-"""The prediction of a mixture, compiled: the scores of all functions, and the sum of them by their weights."""
+"""The prediction of a mixture, compiled: the scores of all functions, and their weighted sum."""
 
 from __future__ import annotations
 

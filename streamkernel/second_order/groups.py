@@ -79,8 +79,9 @@ class Groups:
         return Group(factor, newton, steady, sums, part(flat.rows, room), change, own, sketch)
 
     def tensors(self, waiting: int, is_working: bool = False) -> dict[str, Any]:
-        """Return all of it, with the upper triangles of the factors, and of the rows those that wait; with what a step
-        subtracts if one is done and not applied.
+        """Return the arrays, with the upper triangles of the factors and the buffered rows.
+
+        If a step is computed but not applied, also the change that it will subtract.
         """
         factors = [group.factor[_upper(len(group.factor))] for group in self]
         rows = [group.rows[:waiting].ravel() for group in self]
@@ -93,7 +94,7 @@ class Groups:
         return {name: getattr(self.flat, name).copy() for name in FUNCTIONS}
 
     def restore(self, tensors: Mapping[str, Any], waiting: int, to_learn: bool = True) -> None:
-        """Take over what :meth:`tensors` of groups of the same sizes returned, or :meth:`functions` if not `to_learn`.
+        """Restore the result of :meth:`tensors` of groups of the same sizes, or of :meth:`functions` if not `to_learn`.
 
         Raises
         ------

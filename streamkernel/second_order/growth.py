@@ -4,15 +4,16 @@ The first four blocks are groups by themselves, each of another bandwidth where 
 examples on there is a larger group beside them, of two blocks. At each check (`learners.schedule`), based on the
 examples since the previous check,
 
-* one of twice as many blocks begins, if the loss of the largest is by `GAIN` less than that of all smaller ones: where
-  more features have helped, even more are likely to help;
-* the larger ones end and the smallest of them begins again, if a single block is as much better than the largest and
-  another bandwidth is preferable; or if the stream has changed: after `MATURE` times as many examples as the largest
-  has outputs, constant steps on a single block are as much better than all Newton steps.
+* a group of twice as many blocks starts, if the loss of the largest group is lower than that of all smaller groups by
+the fraction `GAIN`: where more features have helped, even more are likely to help;
+* the larger groups end and the smallest of them starts again, if the loss of a single block is lower than that of the
+largest group by the same fraction and another bandwidth is preferable; or if the stream has changed: after `MATURE`
+examples per output of the largest group, constant steps on a single block are better than all Newton steps by that
+fraction.
 
-A larger group has the narrowest bandwidth whose own block is nearly as good as the best: more features help the narrow
-ones more. There are two larger groups at most: a new one takes the place of the one before the largest, and learns
-beside the largest until the mixture finds it better.
+A larger group has the narrowest bandwidth whose single block is nearly as good as the best, because narrow bandwidths
+gain most from more features. There are at most two larger groups: a new one replaces the second largest, and learns
+beside the largest until the mixture gives it the weight.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def stages(blocks: int, outputs: int, most_numbers: int) -> int:
 
 
 def slot(stage: int, last: int) -> int:
-    """Return which of the two larger groups a stage is, where `last` is the last stage.
+    """Return the index of the larger group that a stage belongs to, where `last` is the last stage.
 
     Examples
     --------
@@ -71,7 +72,7 @@ def slot(stage: int, last: int) -> int:
 
 
 def first_block(slot: int, last: int) -> int:
-    """Return the first block of a larger group: the second one follows the largest that the first may be.
+    """Return the first block of a larger group: the second one starts after the largest possible size of the first.
 
     Examples
     --------
@@ -82,8 +83,9 @@ def first_block(slot: int, last: int) -> int:
 
 
 def possible(table: I64, alone: list[int], last: int, seen: int, restarted: int = 0) -> bool:
-    """Return whether a table of groups, as :func:`due` has it, can be that of a model of so many examples, of which so
-    many were seen when it was last reset.
+    """Return whether a table of groups, as for :func:`due`, is possible after `seen` examples.
+
+    `restarted` is the number of examples at the last reset of the model.
 
     Examples
     --------
@@ -128,7 +130,7 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     standing
         Running losses of their functions, shape (2, groups): by Newton steps, and by constant ones.
     last
-        The last stage there is room for.
+        The last stage that fits into the cap on features.
     wanted
         The bandwidth for a larger group.
 
@@ -159,7 +161,7 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
 
 
 def probe(table: I64, standing: F64) -> int:
-    """Return which single block is, or may start again, in the metric: the widest; the narrowest if that is the best.
+    """Return the single block that is in the metric, or may restart in it: the widest; the narrowest if that is best.
 
     Parameters
     ----------
@@ -182,10 +184,10 @@ def probe(table: I64, standing: F64) -> int:
 
 
 def bandwidth_for_group(standing: F64, multiples: list[float], table: I64, seen: int, unexplained: float) -> int:
-    """Return the bandwidth for a larger group: the number of a single block; as many more as these are in the metric.
+    """Return the bandwidth for a larger group: the index of a single block, plus the number of these in the metric.
 
-    It is in the metric if the block in the metric has the least loss of the single blocks; or, while that block is
-    young, if most is explained already, and so the metric is to be trusted.
+    The group is in the metric if the single block in the metric has the lowest loss; or, while that block has few
+    examples, if most of the loss is explained, because the gradients are then reliable.
 
     Parameters
     ----------
@@ -196,7 +198,7 @@ def bandwidth_for_group(standing: F64, multiples: list[float], table: I64, seen:
     seen
         Examples so far.
     unexplained
-        The share of the loss that is still there.
+        The unexplained share of the loss.
 
     Examples
     --------
@@ -217,7 +219,7 @@ def bandwidth_for_group(standing: F64, multiples: list[float], table: I64, seen:
 
 
 def bandwidth(standing: F64, multiples: list[float]) -> int:
-    """Return which of the single blocks has the bandwidth for a larger group.
+    """Return the index of the single block with the bandwidth for a larger group.
 
     Examples
     --------

@@ -2,12 +2,12 @@
 
 The blocks of a model form groups. Group g has the features φ_g(x), n outputs of them, and two functions φ_gᵀw:
 
-* one that takes Newton steps: w ← w - A⁻¹Σ ℓ'φ with A = λI + Σ ℓ''φφᵀ, for what is stationary;
-* one that takes steps of constant size, w ← w - γℓ'φ, for what moves.
+* one that takes Newton steps: w ← w - A⁻¹Σ ℓ'φ with A = λI + Σ ℓ''φφᵀ, for stationary streams;
+* one that takes steps of constant size, w ← w - γℓ'φ, for drifting streams.
 
-One function more is a constant that takes constant steps: the recent level, whatever x is. Where inputs are scaled,
+A further function is a constant that takes constant steps: the recent level, independent of x. Where inputs are scaled,
 two more are linear in them (`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
-The v_k are learned by Newton steps too, on the loss of f itself, with less weight of old examples. All functions
+The v_k are also learned by Newton steps, on the loss of f itself, with less weight for old examples. All functions
 predict an example before they learn it. A further function averages the nearest neighbours among recent examples
 (`streamkernel.second_order.neighbours`).
 

@@ -6,8 +6,8 @@ A step on an example with the derivatives ℓ' and ℓ'' of f is
 
 with α = 1 recursive least squares where the loss is the square one. A is kept as its factor R, RᵀR = A, for the
 constant and the first names that come; of the names after those only the diagonal of A is kept, in the same formulas.
-Nothing is subtracted from either, so that rounding cannot make A lose its sign. One function keeps all examples, the
-other one forgets.
+Nothing is subtracted from either, so that A stays positive definite in spite of rounding. One function keeps all
+examples, the other one forgets.
 
 Unlike those of the features, inputs are not compressed far from the mean: a linear relation stays linear there. So α is
 less than 1, in proportion to 1/s², for an input s further out than any of n examples can be: one corrupt value does not
@@ -223,7 +223,7 @@ def fade(linear, k, seen, kept, l2, least, room):  # type: ignore[no-untyped-def
 
         A ← ρ^TURN A,   A ← A + ((1 - ρᵀ)λ + Tl)eeᵀ,   with the gradient ((1 - ρᵀ)λ + Tl)eᵀw e,
 
-    where T are the examples until it is a place's turn again.
+    where T is the number of examples between two turns of a place.
     """
     used = linear.counts[PLACES]
     dense, turn, place = min(used, len(room.inputs)), TURN * used, seen // TURN % used

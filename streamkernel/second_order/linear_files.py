@@ -80,9 +80,9 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None, target
     columns
         Outputs of f.
     classes
-        How many classes targets are the numbers of; ``None`` if they are any numbers.
+        The number of classes if targets are class numbers; ``None`` if they are real numbers.
     targets
-        How many targets there are.
+        The number of targets.
 
     Raises
     ------

@@ -42,12 +42,12 @@ CONSTANT = 0.01
 
 
 class Linear(NamedTuple):
-    """Linear functions of one list of names, with their factors, and recent examples.
+    """Linear functions over one list of names, with their factors, and recent examples.
 
     Attributes
     ----------
     counts
-        Places in use, the first of which is that of the constant, and how many examples have been remembered so far.
+        The number of places in use, the first of which is the constant's, and of examples remembered so far.
     keys, at
         Hashes of names, 0 for none, and their places: a table of twice the capacity.
     names
@@ -59,7 +59,7 @@ class Linear(NamedTuple):
     factor
         R of each function, upper triangular, for the first places, shape (functions, n, n), n at most `DENSE`.
     diagonal
-        Of A, for the places after those, shape (functions, room).
+        The diagonal of A for the places after those, shape (functions, room).
     errors
         The running mean squared error of each function for each target, shape (functions × targets,).
     points, answers, weights
@@ -151,7 +151,7 @@ def with_more_room(old: Linear) -> Linear:
 
 
 def with_index(linear: Linear) -> Linear:
-    """Return functions of which the table of names is empty, with that filled."""
+    """Return functions with their table of names filled; it must be empty."""
     index(linear.keys, linear.at, linear.names, 1, int(linear.counts[PLACES]))
     return linear
 

@@ -34,7 +34,7 @@ MOST_NAMES = 128
 """Names that a metric has; where there are more, all groups are isotropic."""
 
 CHANGED = 0.2
-"""A metric is another one if M^½ differs by more than this part of its size."""
+"""Two metrics are different if their M^½ differ by more than this fraction of their size."""
 
 NAMES, GRADIENTS = 0, 1
 """Entries of `counts`."""

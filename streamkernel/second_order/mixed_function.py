@@ -50,7 +50,7 @@ class MixedFunction(Learner):
     step
         γ of the constant steps, in units of 1/k(x, x).
     joint
-        Whether all blocks are one group from the beginning, or as in `streamkernel.second_order.growth`.
+        Whether all blocks are one group from the beginning; otherwise groups grow (`streamkernel.second_order.growth`).
     block_size, max_features
         Features in a block, F, and in all blocks at most.
     batch_size
@@ -63,7 +63,7 @@ class MixedFunction(Learner):
     is_linear
         Whether there are functions linear in the inputs, and one of the nearest neighbours.
     loss_per_error
-        The parameter of the loss in units of the mean |f(x) - y|, 0 for the one that the loss has.
+        The parameter of the loss in units of the mean |f(x) - y|; 0 keeps the parameter of the loss.
     l2, columns, intercept, cache_bytes, seed
         As for :class:`~streamkernel.first_order.expansion.FirstOrderLearner`.
     """
@@ -157,7 +157,7 @@ class MixedFunction(Learner):
 
     @property
     def numbers(self) -> Any:
-        """The scalar state, of several targets that of the first one."""
+        """The scalar state; with several targets, that of the first."""
         return self._live.state.numbers[0]
 
     @property
@@ -166,7 +166,6 @@ class MixedFunction(Learner):
         return len(self._live.state.numbers)
 
     directions: Directions = property(attrgetter("_live.directions"))  # type: ignore[assignment]  # replaced with the arrays
-    """The random directions of its features."""
 
     @property
     def arrays(self) -> MixtureState:

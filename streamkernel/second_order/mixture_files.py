@@ -17,8 +17,8 @@ from streamkernel.second_order.mixture_state import NO_SPAN, OWNER, SKETCHED_AT
 
 RECENCY, TARGETS, SKETCHED = "recency", "targets", "sketched_at"
 
-_OF_TARGETS = ("offset", "predicted_offset", "error_scale", "gradient_bound")
-"""What each of several targets has of its own, in the order of files."""
+OF_TARGETS = ("offset", "predicted_offset", "error_scale", "gradient_bound")
+"""The numbers that each of several targets has separately, in the order of files."""
 
 _NAMES = {
     "level": "level", "weights": "weights", "mixer": "mixer", "bounds": "bounds", "standing": "losses", "priors":
@@ -41,21 +41,21 @@ def _recency(mixture: Arrangement) -> dict[str, Any]:
 
 
 def recency_tensors(restarted: int, compared: int, recent: F64) -> dict[str, Any]:
-    """Return how many examples there were when the model was last reset, and when groups were last compared, and the
-    sums of their recent losses, as tensors.
+    """Return as tensors the number of examples at the last reset of the model and at the last comparison of groups, and
+    the sums of the groups' recent losses.
     """
     return {RECENCY: np.array([restarted, compared]), "recent": recent.copy()}
 
 
 def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return copies of what is needed to predict, and all of the linear functions, which is small; `kept` are the
-    features of a pruned function.
+    """Return copies of the arrays needed for predictions, and of all arrays of the linear functions, which are small;
+    `kept` are the features of a pruned function.
     """
     function = mixture.state
     arrays = {name: getattr(function, own).copy() for name, own in _NAMES.items()}
     return (
         state.pack_learned(function.numbers[0])
-        | _pack_targets(function.numbers)
+        | pack_targets(function.numbers)
         | arrays
         | linear_files.pack(function.linear)
         | {"table": mixture.table.copy()}
@@ -66,9 +66,9 @@ def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[st
     )
 
 
-def _pack_targets(numbers: Any) -> dict[str, Any]:
+def pack_targets(numbers: Any) -> dict[str, Any]:
     """Return the state of each target, or nothing for a single target."""
-    return {} if len(numbers) == 1 else {TARGETS: np.array([numbers[name] for name in _OF_TARGETS])}
+    return {} if len(numbers) == 1 else {TARGETS: np.array([numbers[name] for name in OF_TARGETS])}
 
 
 def restore(
@@ -86,7 +86,7 @@ def restore(
     Parameters
     ----------
     tensors
-        Those of a file.
+        The tensors of a file.
     learned
         The scalar state in them.
     empty
@@ -158,10 +158,10 @@ def restore(
     for own in numbers:
         state.set_learned(own, learned)
     if targets > 1:
-        of_targets = tensor_file.require_tensor(tensors, TARGETS, np.float64, (len(_OF_TARGETS), targets))
+        of_targets = tensor_file.require_tensor(tensors, TARGETS, np.float64, (len(OF_TARGETS), targets))
         if of_targets[2:].min() < 0.0:
             raise ValueError(f"expected scales and bounds of at least 0 as {TARGETS}, got {of_targets[2:].min()}")
-        for name, values in zip(_OF_TARGETS, of_targets, strict=True):
+        for name, values in zip(OF_TARGETS, of_targets, strict=True):
             numbers[name] = values
     numbers["looked_at"], numbers["compared_at"], numbers["restarted"] = examples, compared, restarted
     if to_learn and "change" in tensors:

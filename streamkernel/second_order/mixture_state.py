@@ -27,7 +27,7 @@ SKETCHES = 8
 """Random vectors in the sketch of a factor."""
 
 NO_SPAN = 1e300
-"""So large are the least and the largest target where they are not known."""
+"""The range of targets in files that do not have it: predictions are then not bounded."""
 
 
 class MixtureState(NamedTuple):
@@ -37,7 +37,7 @@ class MixtureState(NamedTuple):
     Attributes
     ----------
     numbers
-        A record of :mod:`streamkernel.learners.state` for each target; the first one counts for all.
+        A record of :mod:`streamkernel.learners.state` for each target; the first one has the counters.
     layout
         Where each group is, shape (groups, 7).
     newton, steady
@@ -58,8 +58,8 @@ class MixtureState(NamedTuple):
     rows
         √ℓ''φ of the examples that are not in A yet, shape (capacity, n) each.
     span
-        The smallest and the largest value of each target so far, if f is added to the mean of the targets; after a file
-        without them, so far apart that no prediction is bounded.
+        The smallest and the largest value of each target so far, if f is added to the mean of the targets; after
+        restoring a file without them, -`NO_SPAN` and `NO_SPAN`, which bound no prediction.
     metric
         The metric that larger groups draw their features in.
     sums

@@ -9,14 +9,14 @@ from streamkernel.features.rows import F32, F64
 PRIOR = 0.06
 SMALLEST = 1e-3
 """λ is PRIOR times (1 - κ)², but at least SMALLEST, where κ is the mean of k(x, x') over pairs of examples, in units of
-k(x, x): what hardly differs from example to example needs larger coefficients to tell them apart."""
+k(x, x): if features hardly differ between examples, a function needs larger coefficients to separate these."""
 
 UNKNOWN = 0.5 * PRIOR
 """λ before there are examples."""
 
 LEAST_UNEXPLAINED = 0.01
-"""λ of a larger group is in proportion to the loss, in units of that of f = 0, but at least this: it is what noise is
-to what is to be learned, and by then both are known."""
+"""λ of a larger group is proportional to the loss, in units of that of f = 0, but at least this: λ should equal the
+ratio of noise to signal, which the loss estimates by then."""
 
 
 def of_examples(by_group: F32) -> F64:

@@ -15,33 +15,35 @@ from streamkernel.jit import compiled
 from streamkernel.second_order import growth
 
 KEPT = (0.996, 0.999)
-"""What groups that forget keep of the past at each example."""
+"""The forgetting factor per example of groups that forget."""
 
 FROM = 512
-"""Examples before they may change to another block."""
+"""Number of examples before they may change to another block."""
 
 EVERY = 256
-"""Examples from one comparison to the next."""
+"""Number of examples between two comparisons."""
 
 YOUNGEST, MATURE = 2048, 4
-"""Examples that a block needs before it is compared, and in units of its outputs: with fewer, forgetting may do better
-only because the block is about to know as many examples as it has outputs."""
+"""Number of examples that a block needs before it is compared, absolute and per output. With fewer, forgetting may be
+better only because Newton steps overfit while examples are about as many as outputs."""
 
 MARGIN = 0.2
-"""By so much of its loss a group has to be worse."""
+"""The minimum by which the loss of a misled group exceeds that of the forgetting group, as a fraction of its own."""
 
 
 def block_for(own: int, singles: F64, since: int) -> int:
-    """Return the single block that a new forgetting group shares; none at either end, which may restart in a metric.
+    """Return the single block whose features a new forgetting group shares.
+
+    It is never the first or the last one, which may restart in a metric.
 
     Parameters
     ----------
     own
-        The one that it shares.
+        The block that the group shares now.
     singles
         The running losses of all of them.
     since
-        Examples since the beginning.
+        The number of examples since the start.
 
     Examples
     --------
@@ -55,7 +57,7 @@ def block_for(own: int, singles: F64, since: int) -> int:
 
 
 def possible(table: I64, ordinary: int, seen: int) -> bool:
-    """Return whether those after the ordinary groups in a table can be groups that forget.
+    """Return whether the entries after the ordinary groups in a table can be groups that forget.
 
     Examples
     --------

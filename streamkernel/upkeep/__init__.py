@@ -10,7 +10,7 @@ __all__ = ["Pruning", "Refit", "apply"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what does the work when it is used: the solvers take their time."""
+    """Import the implementation when it is first used, because importing the solvers is slow."""
     if name != "apply":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from streamkernel.upkeep.work import apply

@@ -33,7 +33,7 @@ class _Work:
         self.since: list[Examples | None] = []  # None for one more column of f
         self.gap = float("nan")
         self.new: Function | None = None
-        self._last: int | None = None  # how many of `since` there are when nothing more comes
+        self._last: int | None = None  # the final length of `since`
         self._signals: SimpleQueue[None] = SimpleQueue()
 
     def feed(self, examples: Examples | None, place: int) -> None:
@@ -118,12 +118,12 @@ class BackgroundJob:
 
     @property
     def since(self) -> list[Examples | None]:
-        """The passed examples; ``None`` for one more column of f."""
+        """The passed examples; ``None`` represents one more column of f."""
         return self._work.since
 
     @property
     def gap(self) -> float:
-        """How well the new function agrees, as its tasks say; not a number before."""
+        """The gap that the task reported for the new function; NaN before."""
         return self._work.gap
 
     def start(self) -> None:

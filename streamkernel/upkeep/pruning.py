@@ -28,7 +28,7 @@ RIDGE = 1e-4
 """In units of the mean square of an output."""
 
 PULL = 1e-3
-"""What pulls the weights of a mixture towards the old ones, in units of the mean square of its functions."""
+"""The penalty that keeps a mixture's weights close to the old ones, in units of the mean square of its functions."""
 
 
 def prune(old: Function, rows: Rows, y: F64, keep: float, build: Build, tell: Tell | None = None) -> Function:
@@ -41,7 +41,7 @@ def prune(old: Function, rows: Rows, y: F64, keep: float, build: Build, tell: Te
     rows, y
         Examples and their targets, as it has learned them.
     keep
-        What part of the features that it may have the new function may have.
+        The share of the maximum number of features that the new function may have.
     build
         Makes the new function.
     tell

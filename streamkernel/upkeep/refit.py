@@ -23,10 +23,10 @@ def refit(
 ) -> tuple[Function, float | None]:
     """Return a function of the same features that minimises (1/n) Σ ℓ(f(x_i), y_i) + (λ/2)‖α‖², and the gap.
 
-    Examples with a weight are there as often as it says, n in all.
+    An example of weight w counts w times, n in all.
 
-    Where f has several columns, each is solved by itself against the rest, and the gap is the largest. The softmax of
-    several classes is no sum over columns; the function stays as it is, and there is no gap.
+    If f has several columns, each is solved separately against the rest, and the gap is the largest one. The softmax of
+    several classes is not a sum over columns: the function is then unchanged, and there is no gap.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def refit(
 
 
 def _draw_examples(weights: F64) -> I64:
-    """Return as many examples as there are, each in proportion to its weight, in order.
+    """Return a sample of equal length, in order, in which each example occurs in proportion to its weight.
 
     Examples
     --------

@@ -28,29 +28,30 @@ _LOADED: set[tuple[type, type]] = set()
 
 @dataclass(frozen=True)
 class BackgroundTasks:
-    """Tasks that are done to a function that learns, at fixed places of its stream.
+    """Tasks that replace a learning function at fixed positions of its stream.
 
-    A job is begun after every so many examples, from a small copy of the function and a window of examples. A thread of
-    its own makes the new function, which then learns what has come since, while the old one goes on. At a fixed example
-    the new one takes the old one's place; if it is not ready, the stream waits for it. So what is learned depends on
-    the examples alone. What has been seen is a value: :meth:`saw` returns the next one.
+    After every `every` examples of a task, a job starts from a small copy of the function and a window of examples.
+    It builds the new function in a thread of its own and then learns the examples that have arrived meanwhile,
+    while the old function continues. The new function replaces the old one at a fixed example; the stream waits if it
+    is not ready. So the learned state depends on the examples alone. The scheduler is immutable: :meth:`saw` returns
+    the next state.
 
     Attributes
     ----------
     tasks
-        What is done.
+        The tasks.
     build
-        Makes a function that has learned nothing.
+        Constructs an untrained function.
     recent
         The last examples.
     held
-        How many examples these are.
+        The number of recent examples.
     job
-        What is being done, ``None`` if nothing is.
+        The running job, ``None`` if there is none.
     fed
-        How many runs of examples the job has been given.
+        The number of batches of examples passed to the job.
     seen, n_prunings, gap
-        Examples so far, times that the function was pruned, and the gap of the last refit.
+        The numbers of examples and prunings so far, and the gap of the last refit.
     """
 
     tasks: tuple[Task, ...]
@@ -109,7 +110,7 @@ class BackgroundTasks:
             old = self.build(function.columns)
             old.restore(function.to_predict(), to_learn=False)
             some, targets = Rows.stack([rows.part(0, 1)] * _FEW), np.full(_FEW, y[0])
-            with suppress(Exception):  # a job reports what is wrong
+            with suppress(Exception):  # a job logs its own errors
                 do_task(task, old, old.directions.adopt_rows(some), targets, self.build)
 
     def _end_and_begin_jobs(self, function: Function) -> tuple[Function, BackgroundTasks]:
@@ -137,7 +138,7 @@ class BackgroundTasks:
         if new is None:
             return function, found
         if isinstance(new, SecondOrderLearner) and isinstance(function, SecondOrderLearner):
-            new.adopt_linear(function)  # the job has inputs as the features read them, which are bent
+            new.adopt_linear(function)  # the job has inputs as the features read them, after scaling and clipping
         found = replace(found, n_prunings=found.n_prunings + any(isinstance(t, Pruning) for t in job.tasks))
         return new, found if np.isnan(job.gap) else replace(found, gap=job.gap)
 

@@ -24,7 +24,7 @@ def do_task(
     Raises
     ------
     ValueError
-        If it cannot be done to this function.
+        If the task cannot be applied to this function.
     """
     if isinstance(task, Pruning):
         if isinstance(function, SecondOrderLearner) and function.is_packed:
@@ -52,8 +52,8 @@ def apply(
     Parameters
     ----------
     task : Task
-        A :class:`~streamkernel.upkeep.Pruning` or a :class:`~streamkernel.upkeep.Refit`; when it would be done in a
-        stream does not matter, but its window does: so many of the last events are used.
+        A :class:`~streamkernel.upkeep.Pruning` or a :class:`~streamkernel.upkeep.Refit`. Its `window` is the number of
+        last events that are used; its `every` has no effect.
     model : SupportsTasks
         A classifier or a regressor, which is changed.
     events : iterable of tuple of dict and target
@@ -69,9 +69,10 @@ def apply(
     Raises
     ------
     InputError
-        If there are less than two events, or one has a label that the model does not know or that is not a number.
+        If there are fewer than two events, or an event has a label that the model does not know or a target that is
+        not a number.
     ValueError
-        If the task cannot be done to this model.
+        If the task cannot be applied to this model.
 
     Examples
     --------

@@ -25,7 +25,7 @@ def judged(folder: Path) -> Any:
     """Return the files and the state of a run, and its coverage."""
     state = rounds.read_newest(folder / "state")
     assert state is not None
-    coverage = Coverage.of_state(TARGET, state["coverage"])
+    coverage = Coverage(TARGET).restored(state["coverage"])
     return rounds.told(folder), coverage.snapshot(), coverage.judged, coverage.threshold()
 
 

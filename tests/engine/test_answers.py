@@ -26,7 +26,7 @@ SMALL: Any = {"learner": "dsg", "max_features": 64}
 
 
 class Stream:
-    """Events of which the last one comes alone, so that the model that is published then has learned the others."""
+    """Events whose last one arrives alone, so that the model published with it has learned all others."""
 
     def __init__(self, records: list[dict[str, Any]]) -> None:
         events = [Event("numbers", i + 1, b"", record) for i, record in enumerate(records)]
@@ -50,7 +50,7 @@ def records(label: Any, n: int = 300) -> list[dict[str, Any]]:
 
 
 class Served:
-    """An engine that has run, and its server."""
+    """An engine after its run, and its server."""
 
     def __init__(self, model: Any, records: list[dict[str, Any]], metric: Any, **options: Any) -> None:
         self.engine = Engine(model, Stream(records), label="y", metric=metric, **options)
@@ -70,7 +70,7 @@ class Served:
 
 @pytest.mark.parametrize("n", [5, 300])
 def test_an_interval_is_as_wide_as_those_of_the_run(n: int) -> None:
-    """With few labels it is infinite, which JSON says as null."""
+    """With few labels the interval is infinite, which JSON represents as null."""
     served = Served(KernelRegressor(**SMALL), records(lambda z: z, n), metrics.MAE(), coverage=0.9)
     status, answer = served.ask({"x": X})
     coverage, predicted = served.engine.parts.processor.coverage, served.engine.model.predict_one(X)
@@ -130,15 +130,15 @@ def test_the_prediction_of_a_pipeline_is_explained_by_the_inputs_of_its_model() 
         ({"x": {f"x{i}": 1.0 for i in range(201)}}, "?explain=true", "at most 200 inputs to explain, got 201 - in x"),
     ],
 )
-def test_what_takes_too_long_or_is_no_question_is_refused(body: Any, query: str, text: str) -> None:
+def test_slow_and_invalid_explanations_are_refused(body: Any, query: str, text: str) -> None:
     status, answer = Served(KernelRegressor(**SMALL), records(lambda z: z, 50), metrics.MAE()).ask(body, query)
     assert (status, list(answer)) == (422, ["error"])
     assert text in answer["error"]
 
 
-def test_a_model_without_explanations_says_so() -> None:
+def test_a_model_without_explanations_is_reported() -> None:
     served = Served(GaussianProcessRegressor(n_features=16), records(lambda z: z, 50), metrics.MAE())
-    expected = {"error": "Expected a model of one target with explain_one to explain, got GaussianProcessRegressor"}
+    expected = {"error": "Expected a model with explain_one to explain, got GaussianProcessRegressor"}
     assert served.ask({"x": X}, "?explain=true") == (422, expected)
     assert served.ask({"x": X})[0] == 200
     assert status_of(served.engine)["importances"] == {}

@@ -42,7 +42,7 @@ from streamkernel.upkeep import Pruning, Refit
 
 
 class Sieve:
-    """A stand-in with every kind of annotation."""
+    """A class whose parameters have every kind of annotation."""
 
     def __init__(
         self,
@@ -335,7 +335,7 @@ WORDS = {"type": "BagOfWords", "on": ["text"]}
 
 def test_a_pattern_matches_in_linear_time() -> None:
     step = build_step(WORDS | {"tokenizer_pattern": "(a+)+$"}, "here")
-    assert step.transform_one({"text": "a" * 1_000_000 + "!"}) == {}  # Python's re would take 2^1000000 steps
+    assert step.transform_one({"text": "a" * 1_000_000 + "!"}) == {}  # Python's re would need 2^1000000 steps
     step = river_state.decode(river_state.encode(step))
     assert step.transform_one({"text": "b aaa"}) == {"aaa": 1}
     step = build_step(WORDS | {"tokenizer_pattern": r"([\pL]+)="}, "here")

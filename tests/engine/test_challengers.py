@@ -1,4 +1,4 @@
-"""Challengers: the champion is what it is without them, and each is what it would be as the champion."""
+"""Challengers leave the champion's bits unchanged, and each has the bits that it would have as the champion."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Build = Callable[[], Any]
 
 
 def records(kind: str) -> list[dict[str, Any]]:
-    """Return records of features and labels, some unusable, whose labels come in records of their own if late."""
+    """Return records of features and labels, some invalid; late labels are in records of their own."""
     rng = random.Random(5)
     made, later = [], []
     for i in range(N):
@@ -122,7 +122,7 @@ def engine(folder: Path, kind: str, found: Sequence[Candidate], **options: Any) 
 
 
 def left(folder: Path) -> tuple[list[Any], Any]:
-    """Return what the champion left, as bytes where possible, and the challengers' part of the checkpoint."""
+    """Return the champion's output and state, as bytes where possible, and the challengers' part of the checkpoint."""
     description, tensors = tensor_file.read(checkpoints(folder / "state")[-1], "checkpoint")
     state = dict(description["state"]["dict"])
     challengers, description["state"] = state.pop("challengers", None), state
@@ -163,7 +163,7 @@ def test_the_champion_has_the_same_bits_and_each_challenger_those_of_a_champion(
     assert model["challengers"]["models"][0]["model"].predict_one(probe) == expected["model"].predict_one(probe)
     if kind == "class":
         broken = run.snapshot.challengers.models[1]
-        assert 10 < broken.errors < 20  # one event in three
+        assert 10 < broken.errors < 20  # one of three events
         assert broken.is_suspended
         assert broken.reason.startswith("TypeError: unsupported operand")
 
@@ -197,7 +197,7 @@ def test_a_run_that_crashes_continues_with_the_bits_of_one_that_did_not(tmp_path
 
 @pytest.mark.parametrize("kind", ["class", "late class", "late number"])
 def test_promote_and_rollback_leave_each_model_as_if_it_had_been_alone(tmp_path: Path, kind: str) -> None:
-    """Lines before the promotion and after the rollback are the one's, and lines between them the other's."""
+    """The first model writes lines before the promotion and after the rollback, the second the lines between."""
     first, second = KINDS[kind]
     found = candidates(first, second)
     for name, build in (("model", first), ("other", second)):
@@ -292,7 +292,7 @@ def test_the_champion_of_a_state_has_to_be_in_the_configuration(tmp_path: Path) 
     with pytest.raises(StateDirectoryError, match='champion of this state, "other", in \\[model\\]'):
         engine(tmp_path / "run", "class", [one])
     swapped = [Candidate("model", two.setup, two.build), Candidate("former", one.setup, one.build)]
-    run = engine(tmp_path / "run", "class", swapped)  # the promotion is permanent in the configuration
+    run = engine(tmp_path / "run", "class", swapped)  # the configuration makes the promotion permanent
     run.run()
     assert run.snapshot.challengers.champion == "model"
     assert run.snapshot.challengers.models[0].judged == run.outcomes["learned"]
@@ -343,7 +343,7 @@ def test_a_challenger_begins_from_a_saved_model_and_needs_it_once(tmp_path: Path
 
 
 class Vandal(base.Classifier):
-    """A classifier that changes its arguments, whose answers are not finite, and that fails now and then."""
+    """A classifier that changes its arguments, returns values that are not finite, and sometimes fails."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error

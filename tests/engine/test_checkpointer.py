@@ -32,18 +32,18 @@ def no_pauses():
 
 
 class CrashError(BaseException):
-    """The process is gone."""
+    """The process ends without cleanup."""
 
 
 class Cluster:
-    """What brokers know: the committed offset and checkpoint, and the predictions that everybody sees."""
+    """The state of brokers: the committed offset and checkpoint, and the committed predictions."""
 
     def __init__(self):
         self.offset, self.number, self.seen = 0, 0, []
 
 
 class Reader:
-    """The events from the committed offset on, in small pieces."""
+    """Returns the events from the committed offset on, a few per poll."""
 
     def __init__(self, cluster, piece=3):
         self.cluster, self.piece, self.next, self.rewound = cluster, piece, None, None
@@ -75,7 +75,7 @@ class Reader:
 
 
 class Commits:
-    """Transactions, and a sink within them; a commit may be refused, done without an answer, or the end."""
+    """Transactions with a sink; a commit may fail, succeed with a lost response, or end the process."""
 
     def __init__(self, cluster, faults):
         self.cluster, self.faults, self.waiting = cluster, faults, []
@@ -131,7 +131,7 @@ def engine(folder, cluster, faults, piece=3, **options):
 
 
 def run(folder, cluster, faults, piece=3):
-    """Run to the end, from the state again after each crash."""
+    """Run to the end, and restart from the state after each crash."""
     while True:
         try:
             engine(folder, cluster, faults, piece).run()
@@ -178,7 +178,7 @@ def test_a_revoked_stream_is_committed_or_rolled_back(tmp_path):
             assert "t:0" not in made.parts.checkpointer.positions
         if turn == 5:
             source.lost(["t:0"])
-            return poll(timeout)  # it is dropped: who has it now learns it
+            return poll(timeout)  # dropped, because the new owner of the partition learns it
         return poll(timeout)
 
     source.poll = interrupted
@@ -280,7 +280,7 @@ def test_a_stop_while_brokers_are_unavailable_changes_nothing(tmp_path):
 
 
 def test_a_torn_checkpoint_falls_back_and_reports_it(tmp_path):
-    """What was written for the events since is written again; the model is right."""
+    """Predictions after the older checkpoint are written a second time; the model is the same."""
     cluster = Cluster()
     calm = run(tmp_path, cluster, [])
     newest = checkpoints(tmp_path)[-1]
@@ -297,7 +297,7 @@ def read_position(folder: Path) -> int:
 
 
 def read_newest_but(folder):
-    """Return what the checkpoint before the torn one holds; by now it is the oldest."""
+    """Return the content of the checkpoint before the torn one, which is the oldest by now."""
     copy = folder / "copy"
     copy.mkdir()
     shutil.copy(checkpoints(folder)[0], copy)

@@ -77,7 +77,7 @@ Load = Callable[[str | bytes], Config]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the data that the files above name."""
+    """A folder with the data that the configurations above name."""
     (tmp_path / "data").mkdir()
     (tmp_path / "numbers.9").touch()
     for name in ("events.csv", "data/events.csv"):
@@ -653,7 +653,7 @@ def test_a_missing_client_package(load: Load, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_errors_do_not_mention_pydantic(load: Load) -> None:
-    """Every leaf of the file is replaced by every kind of value; all errors are our own sentences."""
+    """Every leaf of the file is replaced by every kind of value; no error has the wording of pydantic."""
     values = ["3", "-1", "0.5", "true", '"x"', '""', "[]", "[1]", "{}", "{ a = 1 }", "nan", "1979-05-27", "07:32:00"]
     ours = re.compile(r"[a-z_.\[\]0-9]+: .*(expected|unknown key|only goes with|need).*")
     jargon = re.compile(
@@ -773,7 +773,7 @@ def test_check_leaves_nothing_open_or_written(load: Load, folder: Path) -> None:
 
 
 class Opaque(base.Transformer):
-    """A step that holds what cannot be stored."""
+    """A step with an attribute that cannot be stored."""
 
     def __init__(self) -> None:
         self.call = print
@@ -797,7 +797,7 @@ def test_a_step_that_cannot_be_stored_is_named(load: Load, monkeypatch: pytest.M
 
 
 def test_every_transformer_and_metric_can_be_checked() -> None:
-    """What the catalogues offer, a checkpoint can hold."""
+    """A checkpoint can store every class of the registries."""
     for name, kind in build.transformers().classes.items():
         needed = {"RandomFeatures": (kernels.Gaussian(),), "Lags": (["a"],), "Calendar": ("at",)}.get(name, ())
         step = kind(*needed)

@@ -1,4 +1,4 @@
-"""Intervals and sets of a run are those of the wrappers, are judged as they were returned, and survive a kill."""
+"""Intervals and sets of a run equal those of the wrappers, are evaluated as written, and survive a kill."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from streamkernel import (
     ConformalClassifier,
     ConformalRegressor,
     KernelClassifier,
-    KernelMultiLabelClassifier,
-    KernelMultiTargetRegressor,
     KernelNoveltyDetector,
     KernelRegressor,
 )
@@ -59,7 +57,7 @@ checkpoint_seconds = {seconds}
 
 
 def examples(kind: str, n: int = N) -> list[tuple[dict[str, float], Any]]:
-    """Return examples whose noise doubles half way, and of a classifier a third label that comes late."""
+    """Return examples whose noise doubles half way; for a classifier, a third label arrives late."""
     rng, found = random.Random(5), []
     for i in range(n):
         x = {"a": rng.gauss(0.0, 1.0), "b": rng.gauss(0.0, 1.0)}
@@ -69,7 +67,7 @@ def examples(kind: str, n: int = N) -> list[tuple[dict[str, float], Any]]:
 
 
 def delayed(rows: list[tuple[dict[str, float], Any]], late: int = 40) -> list[dict[str, Any]]:
-    """Return records of features, and their labels in records of their own after a number of further records."""
+    """Return records of features, each followed by a record of its label a number of records later."""
     found = [[{"id": i} | x] for i, (x, _) in enumerate(rows)]
     for i in range(len(rows) - late):
         found[i + late].append({"id": i, "y": rows[i][1]})
@@ -159,7 +157,7 @@ def test_a_late_label_is_judged_by_the_interval_that_was_written(tmp_path: Path,
     assert gauges(engine)["coverage"] == sum(hits) / (N - 40)
     assert not all(hits)
     before = [line for line in found if is_wide(line, kind)]
-    assert before[:41] == found[:41]  # nothing is known until the first label has come
+    assert before[:41] == found[:41]  # no width is known before the first label
 
 
 def is_wide(line: dict[str, Any], kind: str) -> bool:
@@ -167,7 +165,7 @@ def is_wide(line: dict[str, Any], kind: str) -> bool:
 
 
 class KilledError(Exception):
-    """What ends a run without its last checkpoint."""
+    """Ends a run without its last checkpoint."""
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["labels at once", "labels later"])
@@ -182,7 +180,7 @@ def test_a_run_that_stops_and_one_that_is_ended_continue_with_the_same_bits(
     (parts.parent / "events.jsonl").unlink()
     (parts.parent / "events.jsonl").hardlink_to(whole.parent / "events.jsonl")
     ran(whole)
-    for stop in (150, 330):  # events of a run, and 90 more of one that is ended before it
+    for stop in (150, 330):  # a killed run of 90 more events precedes each run that stops
         calls = itertools.count()
 
         def killed(calls: Any = calls, stop: int = stop) -> bool:
@@ -265,18 +263,15 @@ def test_a_label_of_features_from_before_coverage_is_not_judged(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("coverage", ["0.0", "1.0", "0.997", "-0.5", "1.5", "true", '"0.9"', "nan", "90"])
-def test_what_is_no_share_is_refused(tmp_path: Path, coverage: str) -> None:
+def test_an_invalid_coverage_is_refused(tmp_path: Path, coverage: str) -> None:
     with pytest.raises(ConfigError, match=r"^coverage: expected a share above 0, at most 0\.996, got "):
         load_config(prepared(tmp_path, "regressor", [], coverage=coverage))
 
 
-@pytest.mark.parametrize("kind", [KernelMultiTargetRegressor, KernelMultiLabelClassifier, KernelNoveltyDetector])
-def test_a_model_of_several_targets_or_of_none_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type
-) -> None:
+def test_a_model_without_a_target_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load_config(prepared(tmp_path, "regressor", []))
     config.check()
-    monkeypatch.setattr(Settings, "estimator_class", property(lambda _: kind))
+    monkeypatch.setattr(Settings, "estimator_class", property(lambda _: KernelNoveltyDetector))
     monkeypatch.setattr(Settings, "metric_spec", "MAE")
-    with pytest.raises(ConfigError, match="coverage: expected a model that predicts one label or one number, got"):
+    with pytest.raises(ConfigError, match="coverage: expected a model that predicts labels or numbers, got"):
         config.check()

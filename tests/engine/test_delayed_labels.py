@@ -1,4 +1,4 @@
-"""Labels that arrive later: compared with a plain loop over lists, over restarts, and at the limits of memory."""
+"""Delayed labels equal a plain loop over lists, continue after restarts, and use bounded memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Record = dict[str, Any]
 
 
 class Records:
-    """A source of records in memory, and a sink that keeps what is written."""
+    """A source of records in memory, and a sink that stores the lines."""
 
     def __init__(self, records: Sequence[Record] = ()) -> None:
         self.events: list[Event] | None = [Event("memory", i + 1, b"", record) for i, record in enumerate(records)]
@@ -73,7 +73,7 @@ def logistic() -> Any:
 
 
 def ran(records: Sequence[Record], labels: DelayedLabels, model: Any = None, **options: Any) -> tuple[Engine, Records]:
-    """Return an engine that has seen the records, and its sink of predictions and of dead letters."""
+    """Return an engine that has processed the records, and its sink of predictions and dead letters."""
     sink = Records()
     options = {"metric": metrics.Accuracy(), "label": "y", "sink": sink, "dead_letters": DeadLetters(sink)} | options
     engine = Engine(model or logistic(), Records(records), labels=labels, **options)
@@ -90,14 +90,14 @@ def predictions(sink: Records) -> list[Mapping[str, Any]]:
 
 
 class PlainLoop:
-    """What the engine should do, with lists that are searched from end to end."""
+    """The expected behaviour of the engine, with lists that are searched from end to end."""
 
     def __init__(self, max_pending: int, timeout_seconds: float) -> None:
         self.model, self.metric = logistic(), metrics.Accuracy()
         self.max_pending, self.timeout_seconds = max_pending, timeout_seconds
         self.now = -math.inf
         self.event = -math.inf
-        self.ahead: list[float] = []  # times of the last events in a row that were too far ahead
+        self.ahead: list[float] = []  # times of the latest consecutive events that were too far ahead
         self.waiting: list[list[Any]] = []
         self.early: list[list[Any]] = []
         self.done: list[tuple[Any, bool]] = []
@@ -195,7 +195,7 @@ class PlainLoop:
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[Record]:
-    """Features and labels of a few keys in any order, some twice, some never, some in one record."""
+    """Features and labels of a few keys in any order: some twice, some missing, some in one record."""
     now, records = 0.0, []
     for _ in range(draw(st.integers(0, 40))):
         now += draw(st.sampled_from([0.0, 0.0, 0.5, 1.0, 1.0, 4.0, -1.0, -30.0]))
@@ -234,7 +234,7 @@ def test_any_order_is_joined_like_the_reference(
 
 
 def delayed(n: int, seed: int = 1) -> list[Record]:
-    """Return features of many kinds, and labels that come some records later, twice, never or before."""
+    """Return features of many types, and labels that arrive some records later, earlier, twice or never."""
     rng = random.Random(seed)
     timed: list[tuple[float, Record]] = []
     for i in range(n):
@@ -270,20 +270,20 @@ def light() -> Any:
 
 
 def kept(folder: Path) -> tuple[Any, ...]:
-    """Return all that a run left behind."""
+    """Return the output and the state of a run."""
     description, tensors = tensor_file.read(checkpoints(folder / "state")[-1], "checkpoint")
     files = [(folder / name).read_bytes() for name in ("predictions.jsonl", "dead_letters.jsonl")]
     return description, {name: tensor.tobytes() for name, tensor in tensors.items()}, files
 
 
 def asked(*calls: Callable[[], Any]) -> Callable[[], bool]:
-    """Return a request to stop that makes another call each time, and is true at the end of them."""
+    """Return a stop condition that makes the next call each time, and is true after the last one."""
     order = iter(calls)
     return lambda: bool(next(order, lambda: True)())
 
 
 class CrashError(Exception):
-    """The process is gone."""
+    """The process ends without cleanup."""
 
 
 def crash() -> bool:
@@ -292,7 +292,7 @@ def crash() -> bool:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """A folder with a run that was not stopped, and how many events it had."""
+    """The folder of a run that was not stopped, and its number of events."""
     folder = tmp_path_factory.mktemp("whole")
     records = delayed(45)
     (folder / "events.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -338,7 +338,7 @@ def test_a_kernel_model_continues_with_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_quality_is_that_of_the_original_predictions() -> None:
-    """The first ten predictions are those of a model that knows nothing, though all is learned when they are judged."""
+    """The first ten predictions come from an untrained model, though it has learned all labels when they are scored."""
     n, rng = 10, random.Random(0)
     xs = [{"a": rng.gauss(0, 1)} for _ in range(n)]
     features: list[Record] = [{"id": i} | x for i, x in enumerate(xs)]
@@ -382,7 +382,7 @@ def test_the_prediction_is_written_when_it_is_made() -> None:
         (6, "s", None),
         (7, None, True),
     ]
-    assert found[0][3] is False  # the logistic regression knows nothing but its default
+    assert found[0][3] is False  # an untrained logistic regression predicts its default
     assert all(set(line["probabilities"]) == {False, True} for line in sink.written)
 
 
@@ -434,7 +434,7 @@ def test_duplicates_are_reported() -> None:
         "memory at 1",
         "Expected one label for a key, got another one - at key 7",
     ]
-    assert engine.labels["early"] == 1  # "7" is another key
+    assert engine.labels["early"] == 1  # "7" and 7 are different keys
 
 
 def test_a_key_may_come_again_once_its_label_was_learned() -> None:
@@ -491,7 +491,7 @@ NOTHING = (NO_ANSWER, NO_ANSWER)
 
 
 def test_the_duration_of_a_stop_does_not_count() -> None:
-    """Nor does what a clock shows that is wrong after one of two starts."""
+    """A clock that is wrong after one of two starts does not count either."""
     shown = [1e9]
 
     def started(state: Mapping[str, Any] | None = None) -> DelayedLabels:
@@ -561,7 +561,7 @@ def test_times_set_back_expire_nothing_immediately_and_keep_nothing_without_end(
 
 
 def test_occasional_wrong_times_expire_nothing() -> None:
-    """As of a device whose clock is years ahead: its own records are joined, too."""
+    """A device whose clock is years ahead expires no entry of others, and its own records are joined too."""
     labels = DelayedLabels("id", timeout_seconds=3600, time="t")
     wrong = {i for i in range(2000) if i % 10 == 3}
     for i in range(2000):
@@ -575,7 +575,7 @@ def test_occasional_wrong_times_expire_nothing() -> None:
 
 
 def test_entries_pending_over_a_gap_in_the_stream() -> None:
-    """Its label comes too late by its own time, at once; the others expire when the clock has followed."""
+    """By its own time the first label after the gap is too late; other entries expire once the clock has advanced."""
     labels = DelayedLabels("id", timeout_seconds=60, time="t")
     for i in range(50):
         labels.wait(labels.arrive({"id": i, "t": 0.0}), {"a": 1}, NOTHING, "here")
@@ -675,7 +675,7 @@ def test_arrays_of_a_checkpoint_are_tensors(tmp_path: Path) -> None:
     for name, array in state.items():
         assert found[0][name].dtype == array.dtype
         np.testing.assert_array_equal(found[0][name], array)
-        found[0][name][:] = 1  # it is no view of a file
+        found[0][name][:] = 1  # the array is writable, not a view of the file
 
 
 CONFIG = """

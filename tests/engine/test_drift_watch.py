@@ -1,4 +1,4 @@
-"""Changes of the stream are found without labels, with the fields that moved, and the same after any restart."""
+"""Changes of the stream are detected without labels, with the fields that moved, and identically after any restart."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ scores = false
 
 
 def rows(change: str, n: int, seed: int = 3) -> list[dict[str, Any]]:
-    """Return rows of which one thing changes half way."""
+    """Return rows; after half of them, the named property of their distribution changes."""
     rng, found = random.Random(seed), []
     for i in range(n):
         late = i >= n // 2

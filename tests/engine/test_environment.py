@@ -1,4 +1,4 @@
-"""Values of a configuration from the environment and from files, which no log and no error shows."""
+"""Values of a configuration come from the environment and from files, and no log or error shows them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_references_are_replaced_and_not_shown(path: Path) -> None:
     assert shown["source"]["topics"] == ["${TOPIC}", "${not}"]
 
 
-def test_what_a_reference_lacks_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_or_variable_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TOPIC")
     (path.parent / "secrets" / "password").unlink()
     assert problems(path) == [

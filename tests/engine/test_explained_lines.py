@@ -106,7 +106,7 @@ def test_a_record_of_too_many_inputs_has_no_explanation(tmp_path: Path) -> None:
     [
         (
             {"model": "GaussianProcessRegressor", "parameters": ""},
-            "sink.explain: expected a model of one target with explain_one, got GaussianProcessRegressor",
+            "sink.explain: expected a model with explain_one, got GaussianProcessRegressor",
         ),
         ({"sink": "explain = 3"}, "sink.explain: expected predictions or predictions_topic to explain, got neither"),
         ({"sink": 'predictions = "o"\nexplain = 201'}, "sink.explain: expected an integer from 0 to 200, got 201"),
@@ -114,7 +114,7 @@ def test_a_record_of_too_many_inputs_has_no_explanation(tmp_path: Path) -> None:
         ({"sink": 'predictions = "o"\nexplain = true'}, "sink.explain: expected an integer from 0 to 200, got true"),
     ],
 )
-def test_what_cannot_be_explained_is_refused(tmp_path: Path, parts: dict[str, str], reason: str) -> None:
+def test_configurations_without_explanations_are_refused(tmp_path: Path, parts: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(prepared(tmp_path, [], **parts)).check()
     assert reason in str(caught.value)

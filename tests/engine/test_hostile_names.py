@@ -45,7 +45,7 @@ def test_hostile_names_of_files_and_classes_break_no_output(tmp_path: Path) -> N
         Path(os.fsdecode(path)).write_text("".join(json.dumps(line) + "\n" for line in lines))
     engine = engine_of(load_config(tmp_path / "config.toml"))
     engine.run()
-    assert sum(engine.outcomes.values()) == 4 * files  # of three records one is good, which is predicted and learned
+    assert sum(engine.outcomes.values()) == 4 * files  # one of three records is valid, and is predicted and learned
 
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))

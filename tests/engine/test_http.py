@@ -31,7 +31,7 @@ N = 3000
 
 
 class Stream:
-    """Events in small slices, which wait after the last one until they are let go."""
+    """Events in small slices; after the last slice the source waits until it is released."""
 
     def __init__(self, events: list[Event]) -> None:
         self._slices = iter([events[i : i + 50] for i in range(0, len(events), 50)])
@@ -60,7 +60,7 @@ def events(n: int = N) -> list[Event]:
 
 
 class Running:
-    """An engine that learns in a thread and answers on a port."""
+    """An engine that learns in a thread and serves requests on a port."""
 
     def __init__(self, model: Any, told: list[Event], token: str | None = None, metric: Any = None) -> None:
         self.source = Stream(told)
@@ -183,7 +183,7 @@ def test_a_slow_request_times_out(run: Running, monkeypatch: pytest.MonkeyPatch)
             "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 20\r\n\r\n"
         )
         client.sendall(head.encode() + b"{")
-        assert run.ask("GET", "/healthz")[0] == 200  # others are answered meanwhile
+        assert run.ask("GET", "/healthz")[0] == 200  # other requests are served meanwhile
         assert b"408" in client.recv(100)
 
 
@@ -245,7 +245,7 @@ def test_the_status_has_the_data_of_the_page(run: Running) -> None:
 
 
 def test_predictions_do_not_change_learning() -> None:
-    """A model that is asked all the time, in other threads, has the same bits as one that nobody asks."""
+    """A model that predicts for clients in other threads has the same bits as a model without clients."""
     told = events(1500)
     alone = KernelClassifier(max_features=128)
     Engine(alone, _ended(told), label="y", metric=metrics.Accuracy()).run()
@@ -303,7 +303,7 @@ def test_the_history_is_bounded(run: Running) -> None:
 
 @pytest.mark.parametrize("operation", ["POST /predict", "GET /model", "GET /status", "GET /healthz", "GET /readyz"])
 def test_responses_match_the_openapi_description(run: Running, operation: str) -> None:
-    """Requests made from the description, good and bad: answers have the statuses and the shapes that it names."""
+    """For valid and invalid requests generated from the description, responses have its statuses and schemas."""
     method, path = operation.split()
     schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{run.port}/openapi.json")
 
@@ -312,6 +312,6 @@ def test_responses_match_the_openapi_description(run: Running, operation: str) -
     def check(case: Any) -> None:
         case.call_and_validate(
             excluded_checks=[positive_data_acceptance]
-        )  # what was learned decides what a field may be
+        )  # the learned events determine the type of a field
 
     check()

@@ -1,4 +1,4 @@
-"""Attacks of HTTP clients fail: they cannot exhaust connections, the event loop or memory, or impersonate others."""
+"""HTTP clients cannot exhaust connections, the event loop or memory, or impersonate others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLOW = {"slow": 1, "text": "long " * 1000}
 
 
 class Slow(base.Regressor):
-    """Answers 1.0, for a field "slow" only when it is allowed to."""
+    """Predicts 1.0; with a field "slow" the prediction waits for permission."""
 
     def learn_one(self, x: dict[str, Any], y: float) -> None:
         pass
@@ -137,7 +137,7 @@ def test_half_sent_headers_block_no_other_client(served: Served) -> None:
                 continue
         for path in ("/healthz", "/readyz", "/metrics"):
             assert served.status(path) == 200
-        assert is_closed_at_last(clients[0])  # the one that waited longest made room
+        assert is_closed_at_last(clients[0])  # the server closed the oldest connection
     assert served.predict({"a": 1.0})[0] == 200
 
 
@@ -145,7 +145,7 @@ def test_the_client_with_the_most_connections_loses_one(monkeypatch: pytest.Monk
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 4)
     monkeypatch.setattr(connections, "HEAD_SECONDS", 2 * PATIENCE)
     with ExitStack() as held:
-        made = Served()  # nobody else is connected to this one
+        made = Served()  # a server without other clients
         held.callback(made.close)
 
         def half_sent(address: str) -> socket.socket:
@@ -168,7 +168,7 @@ def send_until_closed(client: socket.socket, part: bytes) -> None:
 
 @pytest.mark.parametrize("before", [b"", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"])
 def test_headers_have_a_deadline(served: Served, monkeypatch: pytest.MonkeyPatch, before: bytes) -> None:
-    """Also if a byte comes now and then, and after a request that was answered."""
+    """The deadline also holds for a client that sends single bytes, and after a complete request."""
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
     with served.connect() as client:
         client.sendall(before + HEAD)
@@ -192,7 +192,7 @@ def test_responses_that_no_client_reads_have_a_deadline(served: Served, monkeypa
         send_until_closed(client, b"GET /page.js HTTP/1.1\r\nhost: localhost\r\n\r\n")
 
 
-def test_a_long_prediction_does_not_hold_up_others(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_prediction_delays_no_other_request(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "MAX_JOBS", 2)
     may_answer.clear()
     is_asked.clear()
@@ -292,7 +292,7 @@ def test_the_token_counts_only_in_one_authorization_header(guarded: Served, head
 
 
 def test_no_request_is_written_to_the_log(guarded: Served, caplog: pytest.LogCaptureFixture) -> None:
-    """Not even bad ones: the log would be as long as anybody likes, and tokens in a path would be in it."""
+    """Invalid requests are not logged either: clients could fill the log, and a path can contain a token."""
     for request in (get("/model?token=correct-horse-battery", "host: a"), b"\x00\r\n\r\n", get("/", "host: a b", "a")):
         guarded.raw(request)
     guarded.raw(get("/", "host: localhost", "upgrade: websocket", "connection: upgrade"))

@@ -1,4 +1,4 @@
-"""Events that clients send to a run over HTTP: each is learned once, whatever is killed and whoever repeats."""
+"""Events that clients send to a run over HTTP are each learned once, after any kill and any repetition."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ N = 150
 
 
 def events(n: int = N) -> list[dict[str, Any]]:
-    """Return examples, some of which have a label that is no label."""
+    """Return examples, some with an invalid label."""
     return [{"a": i % 7 / 7, "b": {"c": i % 5 / 5}, "y": [] if i % 50 == 7 else i % 7 > 3} for i in range(n)]
 
 
@@ -60,7 +60,7 @@ def configuration(folder: Path, source: str, more: str = "") -> Path:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a file of results, without their place in the stream."""
+    """Return the lines of a file of results, without their position in the stream."""
     found = map(json.loads, path.read_text().splitlines())
     return [{name: value for name, value in line.items() if name not in ("stream", "position")} for line in found]
 
@@ -112,7 +112,7 @@ def test_a_killed_server_and_a_client_that_repeats(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: Any) -> Any:
-    """A run with delayed labels that takes events."""
+    """A run with delayed labels that accepts events over HTTP."""
     folder = tmp_path_factory.mktemp("delayed")
     found = ServerProcess(["run", configuration(folder, 'http = "requests"', DELAYED)], folder / "log")
     yield found
@@ -143,7 +143,7 @@ def test_a_label_by_its_key_comes_later(run: ServerProcess) -> None:
         ({"event": {"a": 1}}, "same", 422, "Expected a new Idempotency-Key for other events"),
     ],
 )
-def test_what_is_no_event_is_refused(run: ServerProcess, body: Any, key: str, status: int, text: str) -> None:
+def test_invalid_events_are_refused(run: ServerProcess, body: Any, key: str, status: int, text: str) -> None:
     wait_for(lambda: run.ask("POST", "/learn", {"event": {"id": 0, "a": 0.5}}, Idempotency_Key="same")[0] == 202)
     headers = {"Idempotency_Key": key} if key else {}
     answer = run.ask("POST", "/learn", body, **headers)
@@ -151,7 +151,7 @@ def test_what_is_no_event_is_refused(run: ServerProcess, body: Any, key: str, st
     assert run.ask("POST", "/learn", body, content_type="text/plain")[0] == 415
 
 
-def test_the_description_has_it(run: ServerProcess) -> None:
+def test_the_openapi_description_lists_the_statuses(run: ServerProcess) -> None:
     responses = run.ask("GET", "/openapi.json")[2]["paths"]["/learn"]["post"]["responses"]
     assert responses.keys() == {"202", "400", "403", "408", "413", "415", "422", "429", "503"}
 
@@ -187,7 +187,7 @@ def test_half_a_line_is_cut_off_and_keys_are_remembered(tmp_path: Path, monkeypa
     log.close()
 
 
-def test_what_cannot_be_stored_is_not_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_that_cannot_be_stored_are_not_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = RequestLog(tmp_path)
     log.open()
     log.append([Request("a", b"[{}]")])
@@ -226,7 +226,7 @@ def test_positions_resume_inside_a_request(tmp_path: Path, monkeypatch: pytest.M
         HttpSource(tmp_path).seek({"http": [1 << 30, 0]})
 
 
-def test_too_much_is_refused_until_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_beyond_the_backlog_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, request = HttpSource(tmp_path), Request(None, b"[{}]")
     with pytest.raises(source.NotReadyError, match="starting"):
         found.submit(request)
@@ -262,7 +262,7 @@ def test_a_configuration_is_checked_without_opening_the_log(tmp_path: Path) -> N
         load_config(path).check()
 
 
-def test_the_page_shows_what_happens(tmp_path: Path) -> None:
+def test_the_example_of_the_page_has_the_response_shown(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how_to" / "learn_over_http.md").read_text()
     (tmp_path / "run.toml").write_text(re.search(r"```toml.*?\n(.*?)```", page, re.DOTALL)[1])
     load_config(tmp_path / "run.toml").check()

@@ -22,13 +22,13 @@ from streamkernel.engine.checkpoint.state_directory import StateDirectory, State
 from streamkernel.errors import ModelFileError
 
 OF_0_1 = Path(__file__).parents[1] / "data" / "state_of_0.1"
-"""After 200 events of the stream below, with `max_features = 64` and `rule = { type = "CDSG" }`."""
+"""A state after 200 events of the stream below, with `max_features = 64` and `rule = { type = "CDSG" }`."""
 
 STREAM = "/srv/clicks/events.jsonl"
 
 
 class Stream:
-    """The events that the state has learned 200 of, after the position in it."""
+    """The stream of the state, which has learned 200 events of it; reading begins at the position in the state."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -59,7 +59,7 @@ def old(tmp_path: Path) -> Path:
     return Path(shutil.copytree(OF_0_1, tmp_path / "state"))
 
 
-def test_a_migrated_state_of_0_1_continues_as_the_one_that_was_not(old: Path, tmp_path: Path) -> None:
+def test_a_migrated_state_of_0_1_continues_as_an_unmigrated_one(old: Path, tmp_path: Path) -> None:
     new = Path(shutil.copytree(old, tmp_path / "migrated"))
     assert migrate(new) == [1, 2]
     assert migrate(new) == []
@@ -69,7 +69,7 @@ def test_a_migrated_state_of_0_1_continues_as_the_one_that_was_not(old: Path, tm
     for path in (old, new):
         saved = read_newest(path)
         assert saved is not None
-        (tmp_path / f"{path.name}.jsonl").write_text(" " * saved["sink"])  # the predictions of then
+        (tmp_path / f"{path.name}.jsonl").write_text(" " * saved["sink"])  # the predictions of version 0.1
         engine = Engine(
             KernelClassifier(max_features=64, learner=learners.DSG(rule=rules.CDSG())),
             Stream(),
@@ -122,7 +122,7 @@ def test_a_state_in_use_is_not_changed(old: Path) -> None:
         assert [one.learned for one in history(old)] == [0, 200]
 
 
-def test_the_commands_say_what_they_did(old: Path, tmp_path: Path) -> None:
+def test_the_commands_report_their_changes(old: Path, tmp_path: Path) -> None:
     def call(*words: object) -> tuple[int, str]:
         done = CliRunner().invoke(app, ["state", *map(str, words)])
         return done.exit_code, done.output

@@ -84,7 +84,7 @@ def values(engine: Engine) -> dict[str, float]:
 
 
 def engines(folder: Path) -> Iterator[Engine]:
-    """Yield engines after a run that together have everything to tell."""
+    """Yield engines after a run, which together have every metric."""
     with_labels: list[Any] = [{"id": i, "a": 1.0 + i % 3} for i in range(40)]
     with_labels += [{"id": i, "y": i % 2} for i in range(20)]
     for i, (model, made, labels) in enumerate(
@@ -156,7 +156,7 @@ def test_metrics_match_the_run(tmp_path: Path) -> None:
     assert checks["grew"] == 4
     assert checks["reused"] + checks["forced"] == 46
     assert checks["forced"] > 0
-    assert "streamkernel_checks_total/grew" not in second  # second order checks nothing
+    assert "streamkernel_checks_total/grew" not in second  # second-order learners make no such checks
     assert first["streamkernel_checked_step_size"] > 0.0
     assert first["streamkernel_source_position/t:0"] == 50
     assert first["streamkernel_consumer_lag/t/0"] == 3
@@ -194,7 +194,7 @@ def test_a_cluster_is_reported_where_there_is_one() -> None:
 
 
 def test_scrapes_during_learning_are_consistent() -> None:
-    """New labels come all the time, each a new column and a new row of a metric that walks through all of them."""
+    """New labels arrive continually; each adds a column, and a row of a metric that iterates over all rows."""
     made = [record | {"y": i // 40} for i, record in enumerate(records(3000))]
     engine = Engine(KernelClassifier(**nested(**FIRST)), Records(made), label="y", metric=metrics.MacroF1())
     engine.parts.monitor.interval = 0.01
@@ -207,7 +207,7 @@ def test_scrapes_during_learning_are_consistent() -> None:
                 seen.append(values(engine))
             except Exception as error:
                 errors.append(error)
-            learner.join(0.002)  # else the readers take the interpreter for nearly all the time
+            learner.join(0.002)  # without a pause the readers would hold the interpreter's lock nearly always
 
     learner = threading.Thread(target=engine.run)
     readers = [threading.Thread(target=scrape) for _ in range(3)]

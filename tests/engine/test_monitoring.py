@@ -1,4 +1,4 @@
-"""What a run watches besides its metric: numbers of River and scikit-learn, with any batches and restarts."""
+"""Additional metrics of a run equal those of River and scikit-learn, for any batches and restarts."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_kappa_t_is_that_of_its_definition() -> None:
 def test_a_restart_and_any_batches_leave_the_same(tmp_path: Path) -> None:
     whole = rows(ran(prepared(tmp_path / "whole")))
     path = prepared(tmp_path / "parts")
-    for stop in (3, 2, 4):  # batches, which become larger
+    for stop in (3, 2, 4):  # numbers of polls; the batches become larger
         ran(path, stop)
     assert rows(ran(path)) == whole
     alone, config = prepared(tmp_path / "alone"), load_config(tmp_path / "alone" / "run.toml")
@@ -182,7 +182,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("more", "message"), REFUSED.items(), ids=range(len(REFUSED)))
-def test_what_cannot_be_watched_is_refused(tmp_path: Path, more: str, message: str) -> None:
+def test_invalid_metrics_are_refused(tmp_path: Path, more: str, message: str) -> None:
     path = prepared(tmp_path, more)
     with pytest.raises(ConfigError) as raised:
         load_config(path).check()

@@ -77,7 +77,7 @@ def test_the_order_of_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_no_commit_while_the_outcome_of_another_is_unknown(tmp_path: Path) -> None:
     calls: list[str] = []
     parts = parts_in(tmp_path, calls)
-    assert parts.checkpointer.is_uncertain  # until the brokers were asked
+    assert parts.checkpointer.is_uncertain  # until the brokers report the outcome
     assert not parts.checkpointer.try_to_commit()
     assert calls == []
     parts.close()

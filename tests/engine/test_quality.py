@@ -60,7 +60,7 @@ def in_pieces(quality: Quality, pairs: list[Any], cuts: list[int]) -> Quality:
 @pytest.mark.parametrize(("metric", "pairs"), CASES)
 @given(st.lists(st.integers(0, 120), max_size=5).map(sorted))
 def test_the_grouping_of_pairs_changes_no_bit(metric: Any, pairs: Any, cuts: list[int]) -> None:
-    """Nor does a restart between them, through the checkpoint's own encoding."""
+    """A restart between groups, with the encoding of checkpoints, changes no bit either."""
     whole, stream = in_pieces(Quality(metric()), pairs(120), []), pairs(120)
     parts = Quality(metric())
     for first, last in zip([0, *cuts], [*cuts, 120], strict=True):

@@ -27,7 +27,7 @@ N = 1500
 
 
 def write_events(path: Path, label: Callable[[dict[str, Any]], Any]) -> None:
-    """Write records, some of them unusable in various ways, of which some fields and labels come late."""
+    """Write records, some of them invalid in various ways; some fields and labels first occur late."""
     rng = random.Random(3)
     lines = []
     for i in range(N):
@@ -89,7 +89,7 @@ def labels_of(name: str) -> Callable[[dict[str, Any]], Any]:
 
 
 @pytest.mark.parametrize(("name", "make"), MODELS.items(), ids=MODELS.keys())
-def test_a_run_leaves_what_one_record_after_the_other_leaves(
+def test_batches_have_the_results_of_single_records(
     tmp_path: Path, name: str, make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_events(tmp_path / "events.jsonl", labels_of(name))
@@ -113,7 +113,7 @@ def test_a_run_leaves_what_one_record_after_the_other_leaves(
 
 
 @pytest.mark.parametrize("at_once", [3, 512])
-def test_a_run_that_is_stopped_goes_on_with_the_next_record(tmp_path: Path, at_once: int) -> None:
+def test_a_stopped_run_continues_with_the_next_record(tmp_path: Path, at_once: int) -> None:
     write_events(tmp_path / "events.jsonl", labels_of("classifier"))
     engine(tmp_path / "alone", MODELS["classifier"], 1).run()
     for stop in (1, 300, 7, 40):

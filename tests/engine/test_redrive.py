@@ -1,4 +1,4 @@
-"""Dead letters are sent back to topics and files, each once, for any selection and after a kill at any time."""
+"""Dead letters are redriven to topics and files, each once, for any selection and after a kill at any time."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def test_letters_go_back_to_the_partition_that_they_came_from_and_once(tmp_path,
     assert "unreadable: Expected valid JSON" in counted
     assert "1  stay: it has no value" in counted
     assert len(brokers.committed(servers, name)) == 10
-    assert "3 went back" in command(path, "--kind", "unreadable", "--kind", "value")
-    assert "1 went back" in command(path, "--reason", "Expected a label", "--limit", 1)
-    assert "1 went back" in command(path)
-    assert "went back" not in command(path)
+    assert "3 sent back" in command(path, "--kind", "unreadable", "--kind", "value")
+    assert "1 sent back" in command(path, "--reason", "Expected a label", "--limit", 1)
+    assert "1 sent back" in command(path)
+    assert "sent back" not in command(path)
     records = brokers.committed(servers, name)
     first = {record.key: record for record in records if record.offset < 5}
     back = [record for record in records if record.offset >= 5 and record.key in first]
@@ -103,21 +103,21 @@ def test_letters_go_back_to_the_partition_that_they_came_from_and_once(tmp_path,
         assert (record.partition, record.value) == (origin.partition, origin.value)
         assert dict(record.headers) == {"streamkernel.redriven": b"1"}
     (tmp_path / "state" / "redriven.json").unlink()
-    assert "went back" not in command(path)  # brokers know it, too
+    assert "sent back" not in command(path)  # the brokers have the ledger, too
     engine = ran(path)
     assert engine.outcomes["dead_letter"] == 2 * len(BAD) - 1
-    assert "5 went back" in command(path)
+    assert "5 sent back" in command(path)
     times = [dict(record.headers).get("streamkernel.redriven") for record in brokers.committed(servers, name)]
     assert times.count(b"2") == 5
 
 
-def test_what_brokers_have_forgotten_is_in_the_copy(tmp_path, servers, monkeypatch):
+def test_a_ledger_that_brokers_lack_is_in_the_copy(tmp_path, servers, monkeypatch):
     from connectors.kafka.kafka_python.consumer import PythonConsumer
 
     path, _ = made(tmp_path, servers, "kafka-python", "topic")
-    assert "5 went back" in command(path)
+    assert "5 sent back" in command(path)
     monkeypatch.setattr(PythonConsumer, "committed_with_note", lambda self, partition: None)
-    assert "went back" not in command(path)
+    assert "sent back" not in command(path)
 
 
 def test_a_transaction_that_is_not_committed_leaves_nothing(tmp_path, servers):
@@ -134,7 +134,7 @@ def test_a_transaction_that_is_not_committed_leaves_nothing(tmp_path, servers):
         work.drive(5)
     work.close()
     assert len(brokers.committed(servers, name)) == 10
-    assert "5 went back" in command(path)
+    assert "5 sent back" in command(path)
 
 
 def test_letters_of_other_tools_are_read(tmp_path, servers):
@@ -151,7 +151,7 @@ def test_letters_of_other_tools_are_read(tmp_path, servers):
         ]
         producer.send(f"{name}-dead", b"value", key=b"theirs", headers=headers)
     producer.close()
-    assert "2 went back" in command(path, "--reason", "theirs", "--rate", 1000)
+    assert "2 sent back" in command(path, "--reason", "theirs", "--rate", 1000)
     back = [record for record in brokers.committed(servers, name) if record.key == b"theirs"]
     assert [(record.partition, record.value, dict(record.headers)["own"]) for record in back] == [
         (1, b"value", b"1")
@@ -162,12 +162,12 @@ def test_letters_of_other_tools_are_read(tmp_path, servers):
 def test_letters_of_topics_go_to_another_topic_or_a_file(tmp_path, servers, letters):
     path, name = made(tmp_path, servers, "kafka-python", letters)
     brokers.make_topics(servers, names=[f"{name}-other"])
-    assert "3 went back" in command(path, "--kind", "unreadable", "--kind", "value", "--to-topic", f"{name}-other")
+    assert "3 sent back" in command(path, "--kind", "unreadable", "--kind", "value", "--to-topic", f"{name}-other")
     assert len(brokers.committed(servers, f"{name}-other")) == 3
     target = tmp_path / "back.jsonl"
-    assert "2 went back" in command(path, "--kind", "label", "--to-file", target)
+    assert "2 sent back" in command(path, "--kind", "label", "--to-file", target)
     assert sorted(target.read_bytes().splitlines()) == [b'{"a": 1}', b'{"a": 2}']
-    assert "went back" not in command(path, "--kind", "label", "--to-file", target)
+    assert "sent back" not in command(path, "--kind", "label", "--to-file", target)
 
 
 FILE = (
@@ -190,8 +190,8 @@ def test_letters_of_a_file_go_back_to_it(file_run):
     before = source.read_text()
     assert "3  label: Expected a label" not in command(path, "--dry-run")
     assert source.read_text() == before
-    assert "1 went back" in command(path, "--kind", "unreadable")
-    assert "2 went back" in command(path)
+    assert "1 sent back" in command(path, "--kind", "unreadable")
+    assert "2 sent back" in command(path)
     assert "no dead letters are left" in command(path)
     assert source.read_text() == before + '\n{\n{"a": 1}\n{"a": 2}\n'
 
@@ -219,7 +219,7 @@ def test_a_kill_around_the_write_to_a_file_repeats_and_loses_nothing(file_run, m
     with pytest.raises(KilledError):
         work.drive(work.count())
     monkeypatch.undo()
-    assert ("3 went back" in command(path)) == (where != "after")
+    assert ("3 sent back" in command(path)) == (where != "after")
     assert source.read_bytes() == before + b'\n{\n{"a": 1}\n{"a": 2}\n'
 
 
@@ -243,13 +243,13 @@ def test_a_file_that_others_write_to_after_a_kill_is_left_alone(file_run):
         (["--to-topic", "t"], "kafka: "),
     ],
 )
-def test_what_cannot_be_is_named(file_run, words, message):
+def test_invalid_commands_are_refused(file_run, words, message):
     answer = CliRunner().invoke(app, ["redrive", str(file_run / "run.toml"), *words])
     assert answer.exit_code == 2
     assert message.lower() in answer.output.lower().replace("\n", "")
 
 
-def test_a_run_without_dead_letters_says_so(tmp_path):
+def test_a_run_without_dead_letters_is_reported(tmp_path):
     (tmp_path / "in.jsonl").write_text('{"a": 1, "y": 1}\n')
     (tmp_path / "run.toml").write_text(FILE)
     answer = CliRunner().invoke(app, ["redrive", str(tmp_path / "run.toml")])
@@ -269,7 +269,7 @@ def test_a_ledger_is_a_set(ranges, base):
     assert driven.base == min(set(range(80)) - expected)
 
 
-def test_a_ledger_that_is_too_long_for_brokers_says_so():
+def test_a_ledger_that_is_too_long_for_brokers_is_reported():
     driven = Driven()
     for number in range(1, 40_000, 2):
         driven.add(number)
@@ -278,5 +278,5 @@ def test_a_ledger_that_is_too_long_for_brokers_says_so():
     for _ in range(9000):
         at += generator.randint(2, 1000)
         driven.add(at)
-    with pytest.raises(ValueError, match="drive back all letters up to here first"):
+    with pytest.raises(ValueError, match="redrive all letters up to here first"):
         driven.note()

@@ -32,7 +32,7 @@ from streamkernel.engine.checkpoint.river_state import decode, encode
 from streamkernel.engine.fields import OnFields
 
 REFUSED = {"RandomTreesEmbedding"}
-"""What cannot be stored: it knows the leaves of its trees by their place in memory."""
+"""The transformer that cannot be stored: it identifies the leaves of its trees by their memory address."""
 
 
 def round_trip(obj: Any) -> Any:
@@ -473,7 +473,7 @@ NAMES = [
 
 
 EVENTS: list[str] = []
-"""What Python's audit hook saw while a value was decoded: processes, files, sockets, imports, code."""
+"""Events of Python's audit hook while a value is decoded: processes, files, sockets, imports, code."""
 WATCHING: list[bool] = []
 HARMFUL = (
     "os.",
@@ -498,7 +498,7 @@ sys.addaudithook(audit)
 
 
 def refuse(value: Any) -> str:
-    """Decode what must not be decoded and return the message, provided that nothing has happened."""
+    """Decode a value that must be rejected, check that it had no side effect, and return the message."""
     value = orjson.loads(orjson.dumps(value))
     EVENTS.clear()
     WATCHING.append(True)

@@ -65,7 +65,7 @@ def engine(folder: Path, model: Any, **options: Any) -> Engine:
 
 
 def after(events: int) -> Callable[[], bool]:
-    """Return a request to stop after so many events."""
+    """Return a stop condition that is true after a number of events."""
     asked = iter(range(10**9))
     return lambda: next(asked) >= events
 
@@ -306,7 +306,7 @@ def test_a_state_of_0_1_has_the_old_names_of_its_setup() -> None:
 
 
 def test_a_state_of_0_1_continues_with_the_learner_that_it_had() -> None:
-    """With `l2` alone 0.1 took first-order steps; today's models take Newton steps, and their states say so."""
+    """With `l2` alone 0.1 took first-order steps; later models take Newton steps, and their states name the learner."""
     model = {"type": "KernelRegressor", "l2": 0.1}
     check_setup({"model": model}, {"model": model | {"learner": "dsg"}})
     with pytest.raises(StateDirectoryError, match="made with, model ="):

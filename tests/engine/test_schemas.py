@@ -95,7 +95,7 @@ def test_predictions_in_files(tmp_path: Path, name: str) -> None:
 
 
 BAD = [b"{", b"\xff", b'{"a": 1}', b'{"a": [], "y": 1}', b'{"a": 1, "y": []}']
-"""Records that are unreadable, or have no usable value or label."""
+"""Records that cannot be parsed, or have an invalid value or label."""
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def topics(servers: str, client: str) -> dict[str, str]:
-    """Make topics, and return the parts of a configuration that reads one and writes to the others."""
+    """Create topics, and return the tables of a configuration that reads one and writes to the others."""
     name = uuid.uuid4().hex
     brokers.make_topics(servers, names=[name, f"{name}-out", f"{name}-dead"])
     return {

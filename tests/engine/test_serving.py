@@ -111,7 +111,7 @@ def test_a_killed_worker_is_started_again(served: ServerProcess) -> None:
 
 
 def answer_after_sigterm(served: ServerProcess, path: str) -> int:
-    """Return the status of a request whose body is sent after the process was asked to stop."""
+    """Return the status of a request whose body is sent after the process received a signal to stop."""
     body = json.dumps({"x": X}).encode()
     connection = served.connect()
     connection.putrequest("POST", path)
@@ -192,7 +192,7 @@ def test_half_a_file_is_not_used(states: Path, tmp_path: Path) -> None:
     newer.write_bytes(content)
     assert follower.look()
     assert follower.newest.model.version == 901
-    newer.unlink()  # an older one is still there
+    newer.unlink()  # older checkpoints remain, and are not served
     assert not follower.look()
     assert follower.newest.model.version == 901
 
@@ -218,7 +218,7 @@ def test_two_models_with_tls_a_certificate_that_is_replaced_and_a_killed_parent(
         assert first.sock.version() in ("TLSv1.2", "TLSv1.3")
         before = certificate.read_bytes()
         write_certificate(tmp_path / "new.pem", tmp_path / "new.key")
-        shutil.copy(tmp_path / "new.pem", certificate)  # it does not fit to the key yet
+        shutil.copy(tmp_path / "new.pem", certificate)  # the certificate does not match the old key
         found.trusted = tmp_path / "before.pem"
         found.trusted.write_bytes(before)
         assert found.ask("GET", "/healthz")[0] == 200

@@ -1,4 +1,4 @@
-"""Runs with several labels: learning, output, refused configurations, and labels that arrive later."""
+"""Runs with several labels: learning, output, coverage, explanations, refused configurations, and late labels."""
 
 from __future__ import annotations
 
@@ -8,16 +8,28 @@ from typing import Any
 
 import numpy as np
 import pytest
-from river import metrics
+from jsonschema import Draft202012Validator
+from river import base, metrics
 from streams import content
 
-from streamkernel import KernelMultiLabelClassifier, KernelMultiTargetRegressor
+from streamkernel import (
+    ConformalClassifier,
+    ConformalRegressor,
+    KernelMultiLabelClassifier,
+    KernelMultiTargetRegressor,
+)
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.engine.config.config import ConfigError, load_config
+from streamkernel.engine.coverage import CoverageByTarget, RoundCoverage
+from streamkernel.engine.http.openapi import ANSWER
+from streamkernel.engine.serving import checkpoint_model
 from streamkernel.engine.telemetry.description import checkpoint_rows
+from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.quality import values_by_target
 
+SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "schemas" / "prediction.schema.json"
+PREDICTION = Draft202012Validator(json.loads(SCHEMA.read_text()))
 N = 300
 GENERATOR = np.random.default_rng(4)
 XS = [{"size": a, "age": b} for a, b in GENERATOR.random((N, 2)).tolist()]
@@ -25,7 +37,15 @@ NUMBERS = [{"price": 1000.0 * x["size"] * (1.5 - x["age"]), "days": 90.0 * x["ag
 LABELS = [{"dear": y["price"] > 500.0, "slow": y["days"] > 30.0} for y in NUMBERS]
 
 
-def config_in(folder: Path, more: str = "", label: str = '["price", "days"]', kind: str = "TargetRegressor") -> Path:
+BOTH = {
+    "numbers": ('["price", "days"]', "TargetRegressor", NUMBERS),
+    "labels": ('["dear", "slow"]', "LabelClassifier", LABELS),
+}
+
+
+def config_in(
+    folder: Path, more: str = "", label: str = '["price", "days"]', kind: str = "TargetRegressor", sink: str = ""
+) -> Path:
     path = folder / "run.toml"
     path.write_text(
         f"""label = {label}
@@ -38,6 +58,7 @@ directory = "state"
 [sink]
 predictions = "predictions.jsonl"
 dead_letters = "dead.jsonl"
+{sink}
 [model]
 type = "KernelMulti{kind}"
 max_features = 64
@@ -60,15 +81,11 @@ def state_in(folder: Path) -> Any:
     return saved
 
 
-@pytest.mark.parametrize(
-    ("label", "kind", "model", "ys"),
-    [
-        ('["price", "days"]', "TargetRegressor", KernelMultiTargetRegressor(max_features=64), NUMBERS),
-        ('["dear", "slow"]', "LabelClassifier", KernelMultiLabelClassifier(max_features=64), LABELS),
-    ],
-)
-def test_a_run_learns_and_predicts_all_labels(tmp_path: Path, label: str, kind: str, model: Any, ys: Any) -> None:
-    """Up to a restart in the middle."""
+@pytest.mark.parametrize("name", BOTH)
+def test_a_run_learns_and_predicts_all_labels(tmp_path: Path, name: str) -> None:
+    """Run, and restart in the middle."""
+    label, kind, ys = BOTH[name]
+    model: Any = {"numbers": KernelMultiTargetRegressor, "labels": KernelMultiLabelClassifier}[name](max_features=64)
     config = config_in(tmp_path, label=label, kind=kind)
     each = {name: metrics.MAE() if ys is NUMBERS else metrics.Accuracy() for name in ys[0]}
     predicted = []
@@ -129,6 +146,87 @@ def test_labels_that_come_later_come_together(tmp_path: Path) -> None:
     assert content(state_in(tmp_path)["model"]) == content(model)
 
 
+class Echo(base.Regressor, base.Classifier):
+    """A model that predicts what it is given, so that a wrapper around it has only its errors."""
+
+    def learn_one(self, x: dict[str, Any], y: Any) -> None:
+        pass
+
+    def predict_one(self, x: dict[str, Any]) -> Any:
+        return x["prediction"]
+
+    def predict_proba_one(self, x: dict[str, Any]) -> dict[Any, float]:
+        return {label == "true": p for label, p in x["probabilities"].items()}
+
+
+def interval_or_set(line: dict[str, Any], name: str) -> Any:
+    """Return what a line says of a target."""
+    if "set" in line:
+        return set(line["set"][name])
+    lower, upper = line["lower"][name], line["upper"][name]
+    return (-np.inf if lower is None else lower, np.inf if upper is None else upper)
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_each_target_has_the_intervals_and_contributions_of_a_model_of_its_own(tmp_path: Path, name: str) -> None:
+    label, kind, ys = BOTH[name]
+    path = config_in(tmp_path, "coverage = 0.8", label, kind, "explain = 1")
+    for n in (150, N):
+        written(tmp_path, [{"id": i} | x | y for i, (x, y) in enumerate(zip(XS[:n], ys, strict=False))])
+        engine = engine_of(load_config(path))
+        engine.run()
+    first, *found = lines(tmp_path / "predictions.jsonl")
+    assert first["explanation"] == {}
+    assert [first[field] for field in ("lower", "upper", "set") if field in first] in ([{}, {}], [{}])
+    make: Any = {"numbers": ConformalRegressor, "labels": ConformalClassifier}[name]
+    wrappers, hits = {target: make(Echo(), coverage=0.8) for target in ys[0]}, dict.fromkeys(ys[0], 0)
+    for line, y in zip(found, ys[1:], strict=True):
+        PREDICTION.validate(line)
+        for target, wrapper in wrappers.items():
+            x = {"prediction": line["prediction"][target], "probabilities": line.get("probabilities", {}).get(target)}
+            region = interval_or_set(line, target)
+            assert region == (wrapper.predict_interval_one(x) if name == "numbers" else wrapper.predict_set_one(x))
+            is_inside = y[target] in region if name == "labels" else region[0] <= y[target] <= region[1]
+            hits[target] += is_inside
+            wrapper.learn_one(x, y[target])
+            assert len(line["explanation"][target]) == 1
+    samples = [sample for family in EngineCollector(engine).collect() for sample in family.samples]
+    told = {(one.name, one.labels.get("target")): one.value for one in samples}
+    shares = {target: n / (N - 1) for target, n in hits.items()}
+    assert {target: told["streamkernel_coverage_by_target", target] for target in hits} == pytest.approx(shares)
+    assert told["streamkernel_coverage", None] == min(shares.values())
+    assert all(abs(share - 0.8) < 0.05 for share in shares.values())
+    size = "interval_width" if name == "numbers" else "set_labels"
+    assert told[f"streamkernel_{size}_by_target", "slow" if name == "labels" else "days"] > 0.0
+    _check_answer(engine, state_in(tmp_path), name)
+
+
+def _check_answer(engine: Any, state: Any, name: str) -> None:
+    """Check an answer of `/predict?explain=true`, and that the model of the checkpoint answers the same."""
+    engine.parts.monitor.publish_model()
+    answer = engine.publisher.newest.answer(XS[7], explained=True)
+    Draft202012Validator(ANSWER).validate(answer)
+    assert checkpoint_model.model_of(state, 1).answer(XS[7], explained=True) == answer
+    model, signs = (
+        engine.model,
+        {target: -1.0 if answer["prediction"][target] is False else 1.0 for target in engine.model.targets},
+    )
+    expected = model.explain_one(XS[7], method="sampling")
+    for target, own in answer["explanation"].items():
+        assert own == pytest.approx({field: signs[target] * share for field, share in expected[target].items()})
+
+
+def test_a_worker_judges_by_the_thresholds_of_the_round() -> None:
+    run, judgements = CoverageByTarget(0.5, ["a", "b"]), []  # type: ignore[var-annotated]
+    worker = RoundCoverage(0.5, {"a": 1.0, "b": 0.1}, judgements)
+    for _ in range(2):
+        worker.judge({"a": 1.5, "b": 2.0}, ({"a": 1.0, "b": 1.0}, None, worker.threshold()))
+    for judgement in judgements:
+        run.add(judgement)
+    by_target = run.snapshot().by_target
+    assert [(own.since_start, own.width) for own in by_target.values()] == [(1.0, 2.0), (0.0, pytest.approx(0.2))]
+
+
 @pytest.mark.parametrize(
     ("more", "options", "message"),
     [
@@ -138,11 +236,10 @@ def test_labels_that_come_later_come_together(tmp_path: Path) -> None:
         ('baseline = "LinearRegression"', {}, "baseline: expected none with several targets"),
         ('metric = "Accuracy"', {}, "metric: expected a metric for a regressor"),
         ('metric = "ROCAUC"', {"kind": "LabelClassifier"}, "metric: expected a metric of labels"),
-        ("coverage = 0.9", {}, "coverage: expected a model that predicts one label or one number"),
         ('[[preprocessing]]\ntype = "LastTarget"', {}, "expected a step that reads no label with several targets"),
     ],
 )
-def test_what_is_for_one_target_is_refused_by_its_name(
+def test_options_for_one_target_are_refused_by_name(
     tmp_path: Path, more: str, options: dict[str, str], message: str
 ) -> None:
     written(tmp_path, [XS[0] | NUMBERS[0]])

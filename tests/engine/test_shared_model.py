@@ -1,4 +1,4 @@
-"""Members that share one model: every event is in it once, whatever crashes, and whoever joins begins with it."""
+"""Members share one model that has learned every event once, after any crash, and a new member begins with it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ N = 700
 
 
 class CrashError(BaseException):
-    """The process is gone."""
+    """The process ends without cleanup."""
 
 
 class Partition:
-    """Records of one partition, and what brokers know of the member that reads them."""
+    """Records of one partition, and the offset and checkpoint that its member committed."""
 
     def __init__(self, number: int) -> None:
         rng = random.Random(number)
@@ -47,7 +47,7 @@ class Reader:
         self.partition, self.next = partition, None
 
     def listen(self, revoked, lost):
-        """Nobody else takes this partition."""
+        """The partition is never revoked."""
 
     def seek(self, positions):
         """The committed offset takes precedence."""
@@ -119,7 +119,7 @@ def learned(folder):
 
 
 def run_for(engine, events):
-    """Run until so many more events are read, or to the end."""
+    """Run until the engine has learned a number of further events, or to the end."""
     end, checkpointer = engine.outcomes["learned"] + events, engine.parts.checkpointer
 
     def stopping():
@@ -133,7 +133,7 @@ def run_for(engine, events):
 @pytest.mark.parametrize("learner", ["dsg", "newton"])
 def test_each_event_is_in_the_shared_model_once_after_crashes_at_any_step(tmp_path, monkeypatch, learner):
     rng, partitions = random.Random(3), [Partition(0), Partition(1)]
-    left, is_after = 0, False  # steps until the crash, and whether the last of them is done
+    left, is_after = 0, False  # steps until the crash; whether it follows the last step or precedes it
 
     def fragile(call):
         def made(*words, **options):
@@ -150,7 +150,7 @@ def test_each_event_is_in_the_shared_model_once_after_crashes_at_any_step(tmp_pa
 
     monkeypatch.setattr(os, "link", fragile(os.link))
     monkeypatch.setattr(tensor_file, "move", fragile(tensor_file.move))
-    run_for(member(tmp_path, "member0", partitions[0], learner), 300)  # which makes the first version
+    run_for(member(tmp_path, "member0", partitions[0], learner), 300)  # publishes the first version
     crashes = 0
     while min(partition.offset for partition in partitions) < N:
         i = rng.choice([i for i, partition in enumerate(partitions) if partition.offset < N])
@@ -170,7 +170,7 @@ def test_each_event_is_in_the_shared_model_once_after_crashes_at_any_step(tmp_pa
     assert len(versions(tmp_path / "shared")) <= 3
 
 
-def test_two_members_come_to_what_one_model_comes_to(tmp_path):
+def test_two_members_have_the_newton_functions_of_one_model(tmp_path):
     """With the square loss, the Newton functions of merged models are those of one model that learned all events."""
     partitions = [Partition(0), Partition(1)]
     run_for(member(tmp_path, "member0", partitions[0], "newton"), 300)
@@ -245,7 +245,7 @@ def checked(*words, **tables):
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(tmp_path, tables, reason):
+def test_incompatible_settings_are_refused_by_name(tmp_path, tables, reason):
     (tmp_path / "in.csv").write_text("x1,x2,y\n0.1,0.2,a\n")
     trained(tmp_path)
     KernelRegressor().save(tmp_path / "other.safetensors")
@@ -253,7 +253,7 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path, tables, reason):
         checked(tmp_path, **tables)
 
 
-def test_a_state_that_has_begun_otherwise_is_refused(tmp_path):
+def test_a_state_with_another_start_is_refused(tmp_path):
     trained(tmp_path)
     (tmp_path / "in.csv").write_text("x1,x2,y\n0.1,0.2,a\n")
     state = {"directory": str(tmp_path / "state")}
@@ -262,7 +262,7 @@ def test_a_state_that_has_begun_otherwise_is_refused(tmp_path):
         check_state(settings(tmp_path, model={"from": "model.safetensors"}, state=state))
 
 
-def test_a_check_says_whether_a_group_has_one_model(tmp_path):
+def test_a_check_reports_whether_a_group_has_one_model(tmp_path):
     tables = {"source": {"topics": ["t"]}, "kafka": {"servers": "localhost:1", "group": "g"}}
     state = {"directory": str(tmp_path / "state")}
     assert 'members of the group "g" will have separate models' in separate_models(
@@ -273,13 +273,13 @@ def test_a_check_says_whether_a_group_has_one_model(tmp_path):
 
 
 def begun(folder):
-    """Return partitions of which a first member has learned some, and has made a version."""
+    """Return partitions after a first member has learned some events and published a version."""
     partitions = [Partition(0), Partition(1)]
     run_for(member(folder, "member0", partitions[0]), 400)
     return partitions
 
 
-def test_who_joins_waits_for_the_first_version_and_begins_with_it(tmp_path):
+def test_a_new_member_waits_for_the_first_version_and_begins_with_it(tmp_path):
     partitions = [Partition(0), Partition(1)]
     run_for(member(tmp_path, "member0", partitions[0]), 100)
     assert newest_version(tmp_path / "shared") == 0
@@ -298,7 +298,7 @@ def test_states_that_do_not_belong_to_the_versions_are_refused(tmp_path):
     shutil.copytree(tmp_path / "member0", tmp_path / "copy")
     run_for(member(tmp_path, "member0", partitions[0]), 100)
     old = Partition(0)
-    old.number, old.offset = StateDirectory(tmp_path / "copy").newest(), 400  # as if nobody had known more
+    old.number, old.offset = StateDirectory(tmp_path / "copy").newest(), 400  # the brokers of the copy
     with pytest.raises(StateDirectoryError, match="older copy of a state directory"):
         run_for(member(tmp_path, "copy", old), 1)
     for path in (tmp_path / "copy").glob("checkpoint-*"):

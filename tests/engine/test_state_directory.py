@@ -54,7 +54,7 @@ def mode(path: Path) -> int:
 def test_a_state_directory_is_private(config: Path) -> None:
     state = config.parent / "state"
     engine_of(load_config(config)).run()
-    StateDirectory(state).identity  # noqa: B018 - it is made when it is asked for
+    StateDirectory(state).identity  # noqa: B018 - the property creates the file
     assert mode(state) == 0o700
     assert {path.name: mode(path) for path in state.iterdir()} == {
         "checkpoint-000000000001.safetensors": 0o600,
@@ -62,7 +62,7 @@ def test_a_state_directory_is_private(config: Path) -> None:
         "dead_letters.jsonl": 0o600,
         "identity": 0o600,
     }
-    assert mode(config.parent / "predictions.jsonl") == 0o666  # they are made for others
+    assert mode(config.parent / "predictions.jsonl") == 0o666  # predictions are for other users
 
 
 @pytest.mark.parametrize("name", ["identity", "checkpoint-000000000007.safetensors"])
@@ -98,7 +98,7 @@ def test_dead_letters_in_a_state_directory_follow_no_link(config: Path) -> None:
         engine_of(load_config(config))
     assert raised.value.errno == errno.ELOOP
     config.write_text(CONFIG.replace("[state]", 'dead_letters = "link.jsonl"\n[state]'))
-    (config.parent / "link.jsonl").symlink_to(other)  # its place was chosen by who wrote the configuration
+    (config.parent / "link.jsonl").symlink_to(other)  # the configuration names this path
     engine_of(load_config(config)).run()
     assert other.read_text().count("\n") == 2
     saved = read_newest(state)
@@ -117,7 +117,7 @@ def test_a_directory_may_be_a_link_itself(tmp_path: Path) -> None:
 def test_a_world_writable_directory_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In the log as it is set up, which an earlier test may have done."""
+    """The warning is in the log as configured, possibly by an earlier test."""
     tmp_path.chmod(0o777)
     StateDirectory(tmp_path).close()
     assert "every user of this machine can write" in capsys.readouterr().out + caplog.text
@@ -157,7 +157,7 @@ def test_a_read_only_directory_is_rejected_at_the_start(tmp_path: Path, monkeypa
     with StateDirectory(tmp_path / "state") as state:
         state.write({"n": 1})
     (tmp_path / "state").chmod(0o500)
-    if os.geteuid() == 0:  # whom only a file system that is mounted read-only keeps from writing
+    if os.geteuid() == 0:  # root can write unless the file system is mounted read-only
         monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
     with pytest.raises(StateDirectoryError, match=r"cannot be written to.*state"):
         StateDirectory(tmp_path / "state")

@@ -1,4 +1,4 @@
-"""Statistics of inputs and predictions: those of NumPy and scikit-learn over the same rows, with any restarts."""
+"""Statistics of inputs and predictions equal those of NumPy and scikit-learn over the same rows, for any restarts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MODELS = {"classifier": 'type = "KernelClassifier"\nlearner = "dsg"', "regressor
 
 
 def records(kind: str) -> list[dict[str, Any]]:
-    """Return records with inputs of which only `a` and the last one matter, and of which half way all move."""
+    """Return records whose label depends on `a` and the last input only; half way all inputs change."""
     rng, found = random.Random(5), []
     for i in range(N):
         late = i >= N // 2
@@ -77,7 +77,7 @@ def rows(engine: Engine) -> dict[str, Any]:
 
 
 def stability(reference: list[Any], last: list[Any], edges: list[float]) -> float:
-    """Return the population stability index of shares in bins, and of missing values, with half a row more in each."""
+    """Return the population stability index over bins and missing values, with half a row added to each."""
 
     def shares(values: list[Any]) -> list[float]:
         there = [value for value in values if value is not None]
@@ -167,7 +167,7 @@ def test_calibration_of_true_probabilities_is_perfect() -> None:
 def test_a_restart_and_any_batches_leave_the_same(tmp_path: Path) -> None:
     whole = rows(ran(prepared(tmp_path / "whole", "classifier")))
     path = prepared(tmp_path / "parts", "classifier")
-    for stop in (3, 2, 4):  # batches, which become larger
+    for stop in (3, 2, 4):  # numbers of polls; the batches become larger
         ran(path, stop)
     assert rows(ran(path)) == whole
     engine = engine_of(load_config(prepared(tmp_path / "alone", "classifier")))
@@ -189,7 +189,7 @@ def test_the_table_can_be_added_changed_and_removed(tmp_path: Path) -> None:
     assert rows(ran(path))["events"] == (N - before) // 100 * 100
 
 
-def test_fields_that_are_no_inputs_are_refused(tmp_path: Path) -> None:
+def test_fields_other_than_inputs_are_refused(tmp_path: Path) -> None:
     path = prepared(tmp_path, "classifier", '[monitoring]\nfields = ["a", "y"]')
     with pytest.raises(ConfigError, match=r'monitoring\.fields: expected inputs of the model, got "y"'):
         load_config(path).check()

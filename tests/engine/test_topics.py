@@ -147,7 +147,7 @@ def test_unavailable_brokers_are_named(written: Write) -> None:
     for words in (["topics"], ["topics", "--create"], ["run", "--check", "--connect"]):
         answer = call(*words, config)
         assert (answer.exit_code, answer.stdout) == (2, "")
-        *_, line = answer.stderr.splitlines()  # a client that waits longer may log its retries first
+        *_, line = answer.stderr.splitlines()  # with a longer timeout the client may log its retries first
         assert f"Kafka at 127.0.0.1:{port} cannot be reached: " in line
         assert answer.stderr.count("streamkernel: ") == 1
     assert call("run", "--check", config).exit_code == 0

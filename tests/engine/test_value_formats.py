@@ -57,7 +57,7 @@ BY_TOPIC = {"subject.name.strategy": topic_subject_name_strategy}
 
 @pytest.fixture(scope="module", params=["small", pytest.param("real", marks=pytest.mark.java)])
 def services(request, tmp_path_factory):
-    """Brokers, and a registry: those that need no Java, or Apache Kafka and Apicurio's registry."""
+    """Brokers and a schema registry: the ones without Java, or Apache Kafka and Apicurio."""
     folder = tmp_path_factory.mktemp("services")
     if request.param == "small":
         with brokers.noida(folder) as broker, registries.small() as registry:
@@ -68,7 +68,7 @@ def services(request, tmp_path_factory):
 
 
 def written(folder: Any, servers: str, url: str, **parts: str) -> Any:
-    """Make topics and a configuration of them, and return its path and the name of the topic."""
+    """Create topics and their configuration, and return its path and the name of the topic."""
     name = uuid.uuid4().hex
     brokers.make_topics(servers, names=[name, f"{name}-out"])
     path = folder / "run.toml"
@@ -122,22 +122,22 @@ def test_protobuf_and_json_schema_of_one_run_are_read_by_another(tmp_path, servi
         path.write_text(text.replace("group", 'processing_guarantee = "at_least_once"\ngroup'))
         engine = engine_of(load_config(path))
         engine.run()
-        assert engine.outcomes["learned"] == N - 1  # the first has no prediction
+        assert engine.outcomes["learned"] == N - 1  # the first record has no prediction
 
 
 def test_a_registry_that_is_down_is_waited_for(tmp_path):
-    """No record becomes a dead letter for it, neither at the start nor in between."""
+    """An unavailable registry makes no record a dead letter, at the start or later."""
     with brokers.noida(tmp_path / "noida") as broker, registries.small() as registry:
         path, name = written(tmp_path, f"127.0.0.1:{broker.port}", registry.url)
         brokers.produce(f"127.0.0.1:{broker.port}", name, clicks(registry.url))
-        registry.fails, registry.where = 503, "/subjects"  # where the schema of predictions is registered
+        registry.fails, registry.where = 503, "/subjects"  # the path at which the schema of predictions is registered
         engine = engine_of(load_config(path))
         run = Thread(target=engine.run)
         run.start()
         try:
             wait_for(lambda: engine.incidents["unreachable"])
             before = engine.incidents["unreachable"]
-            registry.where = "/schemas"  # where the schemas of clicks are
+            registry.where = "/schemas"  # the path of the schemas of clicks
             wait_for(lambda: engine.incidents["unreachable"] > before and "/schemas/ids/1" in registry.asked)
         finally:
             registry.fails = 0
@@ -179,7 +179,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("source", "registry", "message"), REFUSED)
-def test_what_does_not_go_together_is_named(tmp_path, source, registry, message):
+def test_incompatible_formats_are_named(tmp_path, source, registry, message):
     (tmp_path / "wrong.avsc").write_text('{"type": "record"}')
     kafka = (
         '[kafka]\nservers = "localhost:9092"\nprocessing_guarantee = "at_least_once"\n' if "topics" in source else ""

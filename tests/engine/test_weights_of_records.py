@@ -68,7 +68,7 @@ def test_a_run_learns_with_the_weights_of_a_field(tmp_path: Path) -> None:
 
 
 def test_the_weight_of_pending_features_is_kept(tmp_path: Path) -> None:
-    """Also over a stop: each run reads some records."""
+    """The weights continue after a stop: each run reads some records."""
     records: list[dict[str, Any]] = []
     for i, (x, w) in enumerate(zip(XS, W, strict=True)):
         records.append({"id": i} | x | {"w": w})

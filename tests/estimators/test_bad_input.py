@@ -32,7 +32,7 @@ TARGETS = {repr(value) if len(repr(value)) < 30 else type(value).__name__: value
 
 
 def models(make, labels):
-    """Yield models in, and after, the examples that decide the bandwidth; with batches that are full and not."""
+    """Yield models during and after the examples that decide the bandwidth, with full and partial batches."""
     xs, ys = examples(300)
     for batch_size in (1, 4):
         for kernel, n in [(FIXED, 0), (FIXED, 42), (Gaussian(), 0), (Gaussian(), 42), (Gaussian(), 300)]:
@@ -40,7 +40,7 @@ def models(make, labels):
 
 
 def refused(where, call, *args):
-    """Check that a call fails with an error that says where, and without a warning."""
+    """Check that a call raises an error with the position of the value, and no warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(InputError) as caught:
@@ -50,7 +50,7 @@ def refused(where, call, *args):
 
 @pytest.mark.parametrize("value", NAMED.values(), ids=NAMED)
 def test_a_bad_value_is_named_and_changes_nothing(value):
-    """With labels that are known and with new ones."""
+    """The rejected example has a known label or a new one."""
     bad = {"x0": 1.0, ("x", 1): value, "x2": 0.0}
     for model in models(classifier, None):
         before = content(model)

@@ -28,13 +28,13 @@ from streamkernel.kernels.program import KernelProgram
 
 @pytest.fixture
 def few_values(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Let few values of the first examples be enough."""
+    """Lower the number of values of the first examples that decides the bandwidth."""
     monkeypatch.setattr(bandwidth, "MOST_VALUES", 200)
     return 200
 
 
 def wide(n: int, width: int = 60) -> Iterator[dict[str, float]]:
-    """Yield examples of which none has a name of another."""
+    """Yield examples that share no name."""
     for i in range(n):
         yield {f"name {i} {j}": float(i + j) for j in range(width)}
 
@@ -126,7 +126,7 @@ def test_fields_of_numbers_are_remembered_up_to_a_bound(monkeypatch: pytest.Monk
         found.observe(x)
     assert (len(found.numbers), found.n_refused) == (100, 80)
     again = Examples("y", numeric_label=False)
-    again.observe({"long": 1.0, "n" * 4992: 1.0, "more than there is room": 1.0, "short": 1.0, "text": "a"})
+    again.observe({"long": 1.0, "n" * 4992: 1.0, "more names than fit": 1.0, "short": 1.0, "text": "a"})
     assert again.numbers == {"long", "n" * 4992}
     assert again.n_refused == 2
     resumed = Examples("y", numeric_label=False)

@@ -22,7 +22,7 @@ LABELS = ("b", "a", "d", "c")
 
 
 def learn_in_groups(model, xs, ys, sizes):
-    """Teach groups of the given sizes: 0 for `learn_one`, n for `learn_many` of n rows."""
+    """Learn in calls of the given sizes: 0 for `learn_one`, n for `learn_many` of n rows."""
     done = 0
     for size in sizes:
         if size == 0:
@@ -40,7 +40,7 @@ groups = st.lists(st.one_of(st.just(0), st.integers(1, 90)), max_size=30)
 @pytest.mark.parametrize("options", CLASSIFIERS.values(), ids=CLASSIFIERS)
 @given(sizes=groups)
 def test_a_classifier_learns_the_same_in_any_grouping(options, sizes):
-    """Through the examples that decide the bandwidth, with new labels in the middle of a frame."""
+    """The stream includes the examples that decide the bandwidth, and new labels in the middle of a frame."""
     xs, ys = examples(300, LABELS)
     model = learn_in_groups(classifier(**options), xs, ys, sizes)
     assert content(model) == content(learn(classifier(**options), xs, ys))
@@ -59,7 +59,7 @@ def test_a_regressor_learns_the_same_in_any_grouping(options, sizes):
 
 @pytest.mark.parametrize("options", CLASSIFIERS.values(), ids=CLASSIFIERS)
 def test_predicting_first_changes_nothing(options):
-    """Also where an event is predicted twice, or another one in between, or the same one again after learning."""
+    """Events are also predicted twice, after another event, and again after learning."""
     xs, ys = examples(300, LABELS)
     model, twin = classifier(**options), learn(classifier(**options), xs, ys)
     for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
@@ -78,11 +78,11 @@ def test_predicting_first_changes_nothing(options):
 
 
 class Own(dict):
-    """A dictionary of a user's own."""
+    """A subclass of dict that a user defines."""
 
 
 def with_a_hole(x):
-    """Return the same dictionary after a name in its middle was deleted and added again."""
+    """Return the dictionary after a name in its middle was deleted and added again."""
     x = dict(x)
     x["x1"] = x.pop("x1")
     return x
@@ -111,9 +111,9 @@ READ = "as it is", "other objects", "an integer", "a Boolean", "its own class", 
 @max_examples(60)
 @given(st.lists(st.tuples(st.sampled_from(list(FORMS)), st.sampled_from(list(FORMS)), st.booleans()), max_size=40))
 def test_any_mapping_is_read_alike(forms):
-    """Dictionaries like the one before are read by compiled code; a view of one is not, and learns the same.
+    """Compiled code reads dictionaries with the previous names; Python reads a view, and the model learns the same.
 
-    What is changed between prediction and learning is learned as it is then.
+    Values that change between prediction and learning are learned as changed.
     """
     xs, ys = examples(40)
     model, twin = classifier(), classifier()
@@ -132,7 +132,7 @@ def test_a_dictionary_like_the_one_before_is_read_by_compiled_code():
     f = model._learner
     for name, form in FORMS.items():
         x = examples(1)[0][0]
-        for _ in range(10):  # its names are other objects than before; they are known when they come again
+        for _ in range(10):  # the names are new objects at first; compiled code recognises them when they come again
             model.predict_one(MappingProxyType(x))
         formed = form(x)
         score = single_event.score_event.call(f._arena.memory, f.directions.cache, f.directions.last.memory, id(formed))
@@ -214,7 +214,7 @@ def test_random_features_are_the_same_in_any_grouping():
 
 @pytest.mark.parametrize("batch_size", [1, 6])
 def test_the_bandwidth_is_that_of_the_first_256_examples(batch_size):
-    """Once it is known, the model is one that was told it from the start."""
+    """From then on the model has the bits of a model that got this bandwidth as a parameter."""
     xs, ys = examples(400)
     model = learn(classifier(kernel=Gaussian("median", median_factor=0.7), batch_size=batch_size), xs, ys)
     X = frame(xs[:256]).to_numpy()
@@ -235,7 +235,7 @@ def test_the_default_model_needs_only_examples():
 
 
 def test_one_compiled_version_serves_every_call():
-    """Another type of argument would be compiled anew, for twenty seconds in the middle of a stream."""
+    """A further type of argument would be compiled for twenty seconds in the middle of a stream."""
     xs, ys = examples(40)
     for options in ({}, {"batch_size": 3}):
         for labels in ([int(y == "yes") for y in ys], [bool(y == "yes") for y in ys], ys):
@@ -252,7 +252,7 @@ def test_one_compiled_version_serves_every_call():
 
 
 def test_rows_before_a_rejected_one_are_learned_or_buffered():
-    """Its value is in the kernel's domain, but its features are of no use."""
+    """The value of the rejected row is in the kernel's domain, but its features exceed the usable size."""
     xs, _ = examples(12)
     xs[6]["x0"] = 1e12
     many, one = (regressor(kernel=DotProduct([0.0, 0.0, 1.0]), batch_size=4) for _ in range(2))

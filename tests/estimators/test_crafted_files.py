@@ -28,7 +28,7 @@ from streamkernel.features import example_tensors
 
 @pytest.fixture
 def parts():
-    """A description and tensors of a model with two waiting examples."""
+    """The description and the tensors of a model with two buffered examples."""
     xs, ys = examples(42)
     model = learn(classifier(batch_size=4), xs, ys)
     description, tensors = model_file.describe(model)
@@ -187,7 +187,7 @@ TENSORS = {
     "reals that are not finite": lambda t: t["reals"].fill(np.nan),
     "rows beyond the entries": lambda t: t["pending.start"].__setitem__(-1, 10**9),
     "rows before the entries": lambda t: t["pending.start"].__setitem__(0, -3),
-    "rows that go back": lambda t: t["pending.start"].__setitem__(1, 7),
+    "rows in descending order": lambda t: t["pending.start"].__setitem__(1, 7),
     "fewer rows than targets": lambda t: t.update({"pending.start": t["pending.start"][:1].copy()}),
     "fewer names than values": lambda t: t.update({"pending.hashes": t["pending.hashes"][:2].copy()}),
     "fewer values than names": lambda t: t.update({"pending.values": t["pending.values"][:2].copy()}),
@@ -199,7 +199,7 @@ TENSORS = {
 
 @pytest.mark.parametrize("change", TENSORS)
 def test_tensors_that_do_not_fit_are_refused(change, parts, tmp_path):
-    """What passes is trusted by compiled code, which checks no index."""
+    """Compiled code checks no index, so the reader has to reject every index out of range."""
     description, tensors = parts
     tensors = {name: tensor.copy() for name, tensor in tensors.items()}
     TENSORS[change](tensors)
@@ -223,7 +223,7 @@ def test_a_description_that_is_not_json_is_rejected(text, parts, tmp_path):
     ("kind", "size"), [("BF16", 2), ("F16", 2), ("F8_E4M3", 1), ("F8_E5M2", 1), ("BOOL", 1), ("U8", 1), ("I64", 8)]
 )
 def test_numbers_of_another_type_are_refused(kind, size, parts, tmp_path):
-    """Also of the types that safetensors knows and numpy does not."""
+    """Types that safetensors has and NumPy lacks are rejected too."""
     path = tmp_path / "model"
     tensor_file.write(path, "model", *parts)
     whole = path.read_bytes()
@@ -264,7 +264,7 @@ def test_a_class_without_a_softmax_column_is_rejected(tmp_path):
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "hinge"])
 @pytest.mark.parametrize("labels", [["a", "b", "c", "c"], ["a", "b", True, 1], ["c", "a", "b", "c"]], ids=repr)
 def test_labels_that_are_equal_are_refused(labels, loss, tmp_path):
-    """A label's number is its place, and the coefficients have a column for each label that differs."""
+    """The index of a label is its column of the coefficients; equal labels would give an index beyond the columns."""
     model = KernelClassifier(kernels.Gaussian(1.0), loss=loss, learner="dsg")
     for label in ("a", "b", "c"):
         model.learn_one({"a": 1.0}, label)
@@ -286,7 +286,7 @@ OTHER_KERNELS = {
 @pytest.mark.parametrize("case", OTHER_KERNELS)
 @pytest.mark.parametrize("make", [KernelRegressor, GaussianProcessRegressor, RandomFeatures, KernelNoveltyDetector])
 def test_another_kernel_than_the_parameter_is_refused(make, case, tmp_path):
-    """It would be replaced by one of other sizes when the next median is taken."""
+    """The next median would replace the kernel of the state by one of the parameter's sizes."""
     wanted, found = OTHER_KERNELS[case]
     model = make(kernel=wanted)
     for i in range(3):
@@ -310,7 +310,7 @@ def test_a_kernel_of_too_many_terms_is_rejected_before_expansion(parts, tmp_path
     description, tensors = parts
     pair = model_file._encode(kernels.Gaussian(1.0) + kernels.Gaussian(1.0))
     kernel = pair
-    for _ in range(28):  # of 2²⁹ terms
+    for _ in range(28):  # 2²⁹ terms in all
         kernel = {"type": "Product", "left": kernel, "right": pair}
     description["parameters"]["kernel"] = kernel
     check_refused(tmp_path, description, tensors)

@@ -28,7 +28,7 @@ UNBOUNDED = [(KernelRegressor, "square"), (KernelClassifier, "squared_hinge")]
 
 
 def is_finite(model, xs):
-    """Say whether all coefficients, and all that the model says, are finite."""
+    """Return whether all coefficients and predictions are finite."""
     learnt = all(np.isfinite(model._tensors()[name]).all() for name in ("coef", "beta"))
     if isinstance(model, KernelRegressor):
         said = [model.predict_one(x) for x in xs]
@@ -38,7 +38,7 @@ def is_finite(model, xs):
 
 
 def refuses(model, x, y):
-    """Teach an example; say whether it was refused."""
+    """Learn an example, and return whether it was rejected."""
     try:
         model.learn_one(x, y)
     except InputError:
@@ -47,7 +47,7 @@ def refuses(model, x, y):
 
 
 def run(make, n=1200, **options):
-    """Teach a model until it refuses, if it does; return it, and at which event that was."""
+    """Learn until the model rejects an example, if it does; return the model and the index of that example."""
     xs, ys = examples(n)
     model = make(**nested(**{"kernel": FIXED, "learner": "dsg", **SMALL, **options}))
     with warnings.catch_warnings():
@@ -104,7 +104,7 @@ def test_the_steps_of_the_theory_are_safe(rule):
 
 
 def test_a_line_search_without_a_limit_stays_finite_or_is_refused():
-    """Its steps are no longer bounded by γ: beyond 2/λ they make f grow, and with it the next step."""
+    """γ does not bound the steps: beyond 2/λ each step makes f and the next step larger."""
     for (make, loss), batch_size, l2 in itertools.product(BOUNDED + UNBOUNDED, [1, 8], [0.0, 0.01, 0.1, 1.0]):
         _, at = run(make, loss=loss, rule=rules.CDSG(math.inf), l2=l2, batch_size=batch_size)
         assert at is None or l2 > 0.0
@@ -150,6 +150,6 @@ def test_one_outlier_among_the_targets_does_not_ruin_the_model():
     for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
         before = np.array([model.predict_one(x) for x in xs[:50]])
         model.learn_one(x, 1e6 if i == 300 else y)
-        if i == 300:  # the mean takes its part of it; f may not
+        if i == 300:  # the outlier moves the mean by its share, but must not move f
             moved = np.array([model.predict_one(x) for x in xs[:50]]) - before - (1e6 - np.mean(ys[:300])) / 301
             assert np.abs(moved).max() < 10.0

@@ -39,7 +39,7 @@ def small(**options):
 
 
 def test_the_bets_match_the_reference():
-    """L = 2σ(f(x) - f(x°)), M = (M + 1)L, on a new event and the one that waited longest; then f learns both."""
+    """L = 2σ(f(x) - f(x°)), M = (M + 1)L, on a new event and the oldest buffered one; then f learns both."""
     X = np.random.default_rng(0).normal(size=(400, 2))
     X[200:, 1] += 1.0
     detector = small(average_run_length=1e12, seed=3)
@@ -67,7 +67,7 @@ def test_the_bets_match_the_reference():
 
 
 def test_each_event_is_in_at_most_one_pair(monkeypatch):
-    """Which is what makes the bets fair."""
+    """Bets are fair only if the pairs are disjoint."""
     seen, compare = [], KernelDriftDetector._compare
 
     def counted(detector, found, pair):
@@ -84,7 +84,7 @@ def test_each_event_is_in_at_most_one_pair(monkeypatch):
 
 @pytest.mark.parametrize("stream", STREAMS)
 def test_a_bet_on_a_stream_that_does_not_change_is_fair(stream):
-    """The mean of all L is 1, within four standard errors, from the first pairs on and with the median's kernel."""
+    """The mean of all L is 1 within four standard errors, for the first pairs too, with the bandwidth of the median."""
     generator, bets = np.random.default_rng(1), []
     for seed in range(12):
         detector = small(average_run_length=1e300, kernel=None, seed=seed)
@@ -100,7 +100,7 @@ def test_a_bet_on_a_stream_that_does_not_change_is_fair(stream):
 
 @pytest.mark.parametrize("stream", STREAMS)
 def test_false_alarms_are_as_rare_as_the_bound(stream):
-    """The mean of run lengths, and the share of short ones: P(alarm among n pairs) ≤ n/bound."""
+    """The mean run length and the share of short runs keep the bound: P(alarm among n pairs) ≤ n/bound."""
     generator, lengths = np.random.default_rng(2), []
     asked = 300
     for seed in range(60):
@@ -120,7 +120,7 @@ def test_false_alarms_are_as_rare_as_the_bound(stream):
 
 
 def drifting(kind, generator, n, changed):
-    """Return events whose joint distribution changes while each feature's is the same, but in "shift"."""
+    """Return events whose joint distribution changes; only "shift" also changes the distribution of a feature."""
     X = generator.normal(size=(n, 2))
     if kind == "correlation":
         X[:, 1] = 0.6 * X[:, 1] + (-0.8 if changed else 0.8) * X[:, 0]

@@ -30,7 +30,7 @@ GAUSSIAN = kernels.Gaussian(2.0)
 
 @pytest.fixture(autouse=True)
 def early(monkeypatch):
-    """Groups in a metric and larger ones begin early, for fewer examples."""
+    """Begin groups in a metric and larger groups after fewer examples than by default."""
     monkeypatch.setattr(growth, "FROM", 512)
     monkeypatch.setattr(growth, "TRUSTED", 2.0)
 
@@ -68,7 +68,7 @@ def grown():
 
 
 def differences(score, x, steps):
-    """Return differences of a score by the numbers of an example."""
+    """Return finite differences of a score by each number of an example."""
     return {
         name: (score({**x, name: x[name] + step}) - score({**x, name: x[name] - step})) / (2.0 * step)
         for name, step in steps.items()
@@ -80,9 +80,9 @@ UNITS = {"a": 1.0, "b": 50.0, "c": 1e-3, "none": 1.0}
 
 
 def check_gradient(model, score, x, steps=STEPS, tolerance=3e-3, **options):
-    """Contributions divided by the distance from the mean, against differences.
+    """Compare contributions, divided by the distance from the mean, with finite differences.
 
-    Both without what the nearest neighbours say, which jumps where others become the nearest.
+    Both exclude the share of the nearest neighbours, which jumps where the neighbours change.
     """
     compared = compare(model._complete(), x)
     means = {compared.fields[i]: mean for i, mean in zip(compared.field_of, compared.means, strict=True)}
@@ -104,7 +104,7 @@ def check_gradient(model, score, x, steps=STEPS, tolerance=3e-3, **options):
     ids=str,
 )
 def test_gradients_match_finite_differences(change, grown):
-    """With values far out, where inputs are bent, values of 0, and strings."""
+    """The examples have outliers, which the scaling compresses, values of 0, and strings."""
     model, xs, _ = grown
     check_gradient(model, model.predict_one, xs[7] | change)
 
@@ -156,7 +156,7 @@ def test_gradients_of_a_model_that_was_pruned(grown):
 
 
 def test_gradients_of_names_that_came_late(grown):
-    """They are in no metric of the groups that began before."""
+    """The metrics of groups that began earlier lack these names."""
     model, xs, ys = copy.deepcopy(grown)
     more = [x | {"late": math.sin(i)} for i, x in enumerate(xs)]
     learn(model, more, [y + 2.0 * x["late"] for x, y in zip(more, ys, strict=True)])
@@ -232,7 +232,7 @@ def mean_score(model, x):
 
 @pytest.mark.parametrize("n_orders", [1, 2, 3, 32], ids=str)
 def test_contributions_add_up(n_orders, grown):
-    """With few orders, and with all sets of five fields, which 32 orders pay for."""
+    """With few orders, and with 32 orders, which suffice to evaluate all 2⁵ sets of five fields."""
     model, xs, _ = grown
     for x in [*xs[:3], xs[0] | {"kind": None}, xs[0] | {"a": None}, xs[0] | {"new": 3.0}, {"a": 1.0}, {"new": 1.0}]:
         found = model.explain_one(x, method="sampling", n_orders=n_orders)
@@ -260,17 +260,18 @@ def test_all_sets_and_many_orders_agree(grown):
         compared = compare(model._state, x)
         directions = model._learner.directions
         found = explaining._over_orders(
-            lambda sets, own=compared, its=directions: scores(model, own.rows(its, sets)), len(x), 4000, 0
+            lambda sets, own=compared, its=directions: scores(model, own.rows(its, sets))[:, None], len(x), 4000, 0
         )
-        np.testing.assert_allclose(found, [exact[name] for name in compared.fields], atol=0.05)
+        np.testing.assert_allclose(found[:, 0], [exact[name] for name in compared.fields], atol=0.05)
 
 
 def test_shapley_values_of_known_functions():
     for k in (1, 2, 3):
-        linear = explaining._over_sets(lambda sets, k=k: sets @ np.arange(1.0, k + 1.0), k)
-        np.testing.assert_allclose(linear, np.arange(1.0, k + 1.0))
-        together = explaining._over_sets(lambda sets: sets.all(axis=1).astype(float), k)
-        np.testing.assert_allclose(together, 1.0 / k)
+        both = explaining._over_sets(
+            lambda sets, k=k: np.stack([sets @ np.arange(1.0, k + 1.0), sets.all(axis=1)], 1), k
+        )
+        np.testing.assert_allclose(both[:, 0], np.arange(1.0, k + 1.0))  # of a linear function, its coefficients
+        np.testing.assert_allclose(both[:, 1], 1.0 / k)  # of a product, the same share each
 
 
 def test_an_example_of_many_words():
@@ -287,7 +288,7 @@ def test_an_example_of_many_words():
 @pytest.mark.parametrize("method", explaining.METHODS)
 def test_the_order_of_fields_and_batches_does_not_matter(method, grown):
     model, xs, ys = grown
-    wide = [x | {f"more{i}": float(i) for i in range(9)} for x in xs[:3]]  # so many that orders are drawn
+    wide = [x | {f"more{i}": float(i) for i in range(9)} for x in xs[:3]]  # orders are sampled
     for x in [*xs[:3], *wide]:
         found = model.explain_one(x, method=method)
         assert model.explain_one(dict(reversed(x.items())), method=method) == found
@@ -351,7 +352,7 @@ def test_importances_of_friedmans_function():
 
 
 def test_a_string_is_one_field():
-    """Its share is that of its variance, whatever its values are coded as."""
+    """The importance of a string is its share of the variance, for any coding of its values."""
     generator = np.random.default_rng(0)
     xs = [
         {"a": float(a), "s": str(s)}
@@ -522,7 +523,7 @@ def test_any_name_is_kept(tmp_path):
 
 
 def test_names_are_bounded_and_values_are_not_kept(tmp_path):
-    """Nothing of what strings hold is in a file."""
+    """A file has no value of a string."""
     model = KernelRegressor(**SMALL)
     for i in range(600):
         model.learn_one({"id": f"secret{i}", f"name{i}": 1.0, "long" * 500: 1.0, "a": i % 7}, i % 7)

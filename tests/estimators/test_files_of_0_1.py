@@ -36,7 +36,7 @@ def stream(n, seed):
 
 
 def target(name, x):
-    """Return the target that the model of a name has learned."""
+    """Return the target that the model of the given name has learned."""
     if name == "classifier_two_classes":
         return x["a"] * (x["b"] - 0.5) > 0
     if name.startswith("classifier"):
@@ -45,7 +45,7 @@ def target(name, x):
 
 
 def answers(model):
-    """Return all that a model says of ten examples, as lists of numbers."""
+    """Return all outputs of a model for ten examples, as lists of numbers."""
     found = []
     for x in stream(10, 2):
         if hasattr(model, "predict_proba_one"):
@@ -63,7 +63,7 @@ def answers(model):
 
 
 def numbers(said):
-    """Return an answer as it was written down, as a list of numbers."""
+    """Return a stored output as a list of numbers."""
     values = list(said.values()) if isinstance(said, dict) else said if isinstance(said, list) else [said]
     return [float.fromhex(value) for value in values]
 
@@ -80,7 +80,7 @@ def has_the_bits_of_the_files():
 
 
 def compare(found, expected, rel=None):
-    """Compare answers with those of a file: their bits where `rel` is ``None`` and this machine has them."""
+    """Compare outputs with those of a file: bit by bit where `rel` is ``None`` and this machine rounds the same way."""
     expected = [numbers(one) for one in expected]
     if rel is None and has_the_bits_of_the_files():
         assert found == expected
@@ -89,7 +89,7 @@ def compare(found, expected, rel=None):
 
 
 AFTER = {"regressor_full_forgetting": 1e-5, "classifier_cdsg_hinge": 1e-6}
-"""How far a model that has learned 100 more examples may be from where 0.1 would have led it, where bits cannot be.
+"""Relative tolerance after 100 more examples, for models whose bits differ from those of 0.1.
 
 Newton steps add the same numbers to float32 factors as in 0.1 in another order. With one group and forgetting, these
 roundings do not average out; other models that take Newton steps agree to 1e-9. First-order steps of automatic size

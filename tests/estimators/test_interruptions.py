@@ -37,7 +37,7 @@ from streamkernel.upkeep import background_job
 
 PACKAGE = str(Path(streamkernel.__file__).parent)
 SOME = 13
-"""In `make test` one of so many lines is interrupted, of each model from another one on."""
+"""`make test` interrupts every 13th line, with another first line for each model."""
 
 SMALL = {"max_features": 16, "features_per_seed": 4}
 FIRST = {"learner": "dsg", "kernel": FIXED, **SMALL}
@@ -45,12 +45,12 @@ XS, YS = examples(700, ("b", "a"))
 
 
 class Traced:
-    """Make a call, note the lines of the package that it runs, and raise an exception at one of them."""
+    """Make a call, record the lines of the package that it runs, and raise an exception at one of them."""
 
     def __init__(self, call, stop=-1, error=None) -> None:
         self.lines, self._stop, self._error = [], stop, error
         before = sys.gettrace()
-        gc.disable()  # lines that run when garbage is collected are not those of the call
+        gc.disable()  # the garbage collector runs lines that do not belong to the call
         sys.settrace(self._enter)
         try:
             call()
@@ -60,7 +60,7 @@ class Traced:
         finally:
             sys.settrace(before)
             gc.enable()
-        assert error is None or len(self.lines) == stop + 1, "another line was to be interrupted"
+        assert error is None or len(self.lines) == stop + 1, "the call ran other lines than before"
 
     def _enter(self, where, event, _):
         return self._line if where.f_code.co_filename.startswith(PACKAGE) else None
@@ -74,8 +74,8 @@ class Traced:
 
 
 def interrupted(make, call, some, shift=0, errors=(KeyboardInterrupt, MemoryError)):
-    """Yield what was made, after the call with it was interrupted, for one line after the other."""
-    call(make())  # modules are imported
+    """Yield the object after its call was interrupted, for one line after the other."""
+    call(make())  # imports the modules
     one = make()
     lines = Traced(lambda: call(one)).lines
     first = {line: i for i, line in reversed([*enumerate(lines)])}
@@ -93,7 +93,7 @@ def target(model, i):
 
 
 def feed(model, i):
-    """Let a model learn example i, in the way of its kind."""
+    """Let a model learn example i with the method of its class."""
     if isinstance(model, KernelDriftDetector):
         model.update(XS[i])
     elif isinstance(model, (KernelNoveltyDetector, RandomFeatures)):
@@ -168,22 +168,22 @@ MOMENTS = {
     "drift": [0, 20, 40],
     "features": [0, 1, 255],
 }
-"""Examples at which more happens than at others: the first, new room, bandwidths, a Newton step, a look, a job;
-and one from which nothing follows."""
+"""Examples with additional work: the first, larger arrays, bandwidths, a Newton step, an evaluation, a background job;
+and an example without."""
 
 CASES = [(name, n) for name, moments in MOMENTS.items() for n in moments]
 
 
 @pytest.fixture(autouse=True)
 def early_growth(monkeypatch):
-    """Let larger groups of second-order models begin early, and every wait for a job be said, so that the same lines
-    run however busy the machine is."""
+    """Begin larger groups of second-order models early, and log every wait for a background job, so that the same
+    lines run on a busy machine."""
     monkeypatch.setattr(growth, "FROM", 256)
     monkeypatch.setattr(background_job, "LONG", -1.0)
 
 
 def interrupt(make, call, possible, some, shift=0):
-    """Interrupt a call at one line after the other; what a model is then must be among what is possible."""
+    """Interrupt a call at one line after the other, and check that the model is in a possible state."""
     for where, model in interrupted(make, call, some, shift):
         assert not model._lock.locked(), where
         assert possible(model), where
@@ -269,7 +269,7 @@ def test_interrupted_predictions_change_nothing(name, some, tmp_path):
 @pytest.mark.parametrize("some", WAYS)
 @pytest.mark.parametrize("options", [FIRST, {"learner": "newton", "joint": True, "kernel": FIXED, **SMALL}])
 def test_models_are_merged_or_not(options, some):
-    """The others only take the step that examples wait for."""
+    """The other models only take the pending step of their buffered examples."""
     parts = [
         learn(KernelClassifier(**nested(batch_size=3, **options)), XS[i::2][:301], YS[i::2][:301]) for i in range(2)
     ]

@@ -70,7 +70,7 @@ def test_labels_that_are_equal_are_one():
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "hinge", "squared_hinge"])
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_a_third_label_continues_the_function_of_two(loss, batch_size):
-    """The odds of the two that were known are what one example may make of them, with no jump."""
+    """A third label leaves the odds of the two known labels nearly unchanged: one example explains the difference."""
     xs, ys = examples(101, seed=3)
     model = learn(classifier(loss=loss, batch_size=batch_size), xs[:100], ys[:100])
     before = [model.predict_proba_one(x) for x in xs]

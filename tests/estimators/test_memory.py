@@ -19,7 +19,7 @@ STREAM = examples(4500)
 
 
 def growth(event, model):
-    """Return by how many bytes memory grows from the 1500th event to the last, and how the model's own does."""
+    """Return the growth in bytes from the 1500th event to the last: of Python's memory, and of the model's own size."""
     xs, _ = STREAM
     for i, x in enumerate(xs):
         if i == 1500:
@@ -50,16 +50,16 @@ def test_memory_is_flat_after_the_cap(options):
         model.learn_one(x, ys[i])
 
     grown, own = growth(event, model)
-    assert grown < 24_000  # an object kept an event is at least 24 bytes, 72,000 in all; the rest is Python's pools
-    assert abs(own) <= 2000  # a batch may be waiting
+    assert grown < 24_000  # one object per event would be at least 24 bytes, 72,000 in all; the rest is Python's pools
+    assert abs(own) <= 2000  # a batch may be buffered
     assert model.n_features == 32
     assert model.n_steps * model.learner_.batch_size > 4490
 
 
 def test_memory_is_flat_with_an_endless_supply_of_names(monkeypatch):
-    """A name is in one event and never again: the cache is full, the rest is regenerated and forgotten."""
+    """Every name occurs in one event only: directions that do not fit into the cache are regenerated, not stored."""
     monkeypatch.setattr(direction_store, "RECORD_BYTES", 200_000)
-    counter_rng._cached_hash.cache_clear()  # how full other tests left it decides when its table of names doubles
+    counter_rng._cached_hash.cache_clear()  # entries of other tests would change when the table doubles
     _, ys = STREAM
     model = classifier(cache_bytes=50_000, kernel=Gaussian(1.0))
 
@@ -69,7 +69,7 @@ def test_memory_is_flat_with_an_endless_supply_of_names(monkeypatch):
         model.learn_one(x, ys[i])
 
     grown, own = growth(event, model)
-    # One hash a name is remembered, of 65,536 names at most; here 3 × 3,000 names come.
+    # The hash of at most 65,536 names is cached; this stream has 3 × 3,000 names.
     assert grown < 300 * 9000
     assert own <= 2000
     assert model._learner.directions.cached_bytes <= 50_000
@@ -114,7 +114,7 @@ def test_without_a_cap_memory_grows_by_one_block_per_step_in_any_dimension():
 
 
 def test_a_linear_model_on_the_features_learns_interactions_unlike_rivers_sampler():
-    """Continuous XOR: the class is the sign of a product, so no sum of functions of one input tells it."""
+    """Continuous XOR: the class is the sign of a product, which no sum of functions of one input represents."""
     generator = np.random.default_rng(0)
     X = generator.uniform(-1.0, 1.0, (3000, 2))
     right = {"ours": 0, "river's": 0}

@@ -1,4 +1,4 @@
-"""Values that are missing: ``None``, NaN and pandas' NA are as keys that are absent, in examples and in tables."""
+"""Missing values: ``None``, NaN and pandas' NA equal an absent key, in examples and in tables."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ REGRESSORS = {
 @pytest.mark.parametrize("n", [0, 1, 5, 130, 256, 290])
 @pytest.mark.parametrize("options", CLASSIFIERS.values(), ids=CLASSIFIERS)
 def test_a_copy_of_a_classifier_predicts_and_learns_the_same_bits(options, n, way, tmp_path):
-    """Among the examples that decide the bandwidth, in the middle of a batch, before and after new labels."""
+    """Copies are made before the bandwidth is known, in the middle of a batch, and before and after new labels."""
     xs, ys = examples(330, LABELS)
     names = {"x0": "plain", "x1": ("a", 1), "x2": 7}
     xs = [{names[name]: value for name, value in x.items()} for x in xs]
@@ -38,7 +38,7 @@ def test_a_copy_of_a_classifier_predicts_and_learns_the_same_bits(options, n, wa
     assert predictions(twin, xs[-20:]) == predictions(model, xs[-20:])
     assert {type(label) for label in twin.labels} == {type(label) for label in model.labels}
     learn(twin, xs[n:], ys[n:])
-    assert content(model) == before  # they share nothing
+    assert content(model) == before  # copy and original share no array
     assert content(twin) == content(learn(model, xs[n:], ys[n:]))
     assert predictions(twin, xs[-20:]) == predictions(model, xs[-20:])
 
@@ -105,7 +105,7 @@ def test_a_label_that_is_learned_can_be_saved(label, tmp_path):
     ids=repr,
 )
 def test_parameters_may_be_numbers_of_numpy(options, tmp_path):
-    """As a search over parameters makes them."""
+    """Searches over parameters set numbers of these types."""
     xs, ys = examples(20)
     model = learn(classifier(**options), xs, ys)
     assert predictions(WAYS["file"](model, tmp_path), xs) == predictions(model, xs)
@@ -125,7 +125,7 @@ def test_saving_replaces_the_file_atomically(tmp_path):
 
 
 def test_a_file_holds_no_direction(tmp_path):
-    """Its size is that of the coefficients and of a hash a name, whatever the dimension of the input."""
+    """A file has the coefficients and one hash per name, for any dimension of the input."""
     sizes, widths = [], (2, 200)
     for width in widths:
         xs, ys = examples(50, width=width)
@@ -158,7 +158,7 @@ def test_a_truncated_file_is_refused(written):
 
 
 def test_a_file_with_a_flipped_bit_is_refused(written):
-    """Wherever the bit is: in the header, the description, the padding, the numbers."""
+    """The bit is in the header, the description, the padding or the numbers."""
     whole = written.read_bytes()
     generator = np.random.default_rng(0)
     places = [*range(64), *generator.integers(64, 2500, 150), *generator.integers(64, len(whole), 150)]

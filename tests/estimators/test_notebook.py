@@ -13,7 +13,7 @@ from streamkernel.kernels import Gaussian
 
 
 class Table(HTMLParser):
-    """The rows of tables, and all tags."""
+    """Collects the rows of tables, and all tags."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ def test_it_shows_the_learner_and_the_learned_state() -> None:
     model = KernelRegressor(max_features=512, seed=3)
     young = Table(model._repr_html_()).rows
     assert "regularised loss, recent" not in young
-    assert young["kernel"] == "None"  # the parameter, which comes last
+    assert young["kernel"] == "None"  # the table shows this parameter last
     for i in range(1234):
         model.learn_one({"x": i % 10}, float(i % 10))
     html = model._repr_html_()
@@ -76,7 +76,7 @@ def test_it_shows_the_learner_and_the_learned_state() -> None:
     assert facts["random features"] == str(model.n_features)
     assert facts["seed"] == "3"
     assert facts["regularised loss, recent"] == f"{model.objective:.4g}"
-    assert "<b>512</b>" in html  # another value than by default
+    assert "<b>512</b>" in html  # not the default value
     assert "<b>None</b>" not in html
     assert "provisional" in Table(KernelRegressor()._repr_html_().partition("<details>")[0] + "</div>").rows["kernel"]
     fixed = KernelClassifier(Gaussian(1.0), learner=learners.DSG())._repr_html_()

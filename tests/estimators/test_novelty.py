@@ -57,7 +57,7 @@ def test_steps_match_the_reference(nu, cap):
 
 @pytest.mark.parametrize("nu", [0.05, 0.2, 0.5, 0.9])
 def test_a_fraction_nu_of_the_events_scores_above_0(nu):
-    """Before they are learned, with the default step, once the start is forgotten."""
+    """Each event is scored before it is learned, with the default step; the first events are left out."""
     X = np.random.default_rng(1).standard_t(4, size=(6000, 2))
     model = KernelNoveltyDetector(nu=nu)
     above = 0
@@ -68,7 +68,7 @@ def test_a_fraction_nu_of_the_events_scores_above_0(nu):
 
 
 def test_the_detector_converges_to_the_batch_solution():
-    """scikit-learn minimises the same function times 1/ν, and scales what it returns by νn."""
+    """scikit-learn minimises the same objective times 1/ν, and its coefficients are scaled by νn."""
     nu, X = 0.3, np.random.default_rng(5).normal(size=(150, 2)) * [1.0, 2.0]
     batch = OneClassSVM(nu=nu, gamma=0.5, tol=1e-6).fit(X)
     model = KernelNoveltyDetector(
@@ -105,7 +105,7 @@ def test_the_objective_is_the_running_value_of_the_minimised_sum():
 
 
 def test_unseen_events_score_highest():
-    """Between two clusters, where the mean of all events is."""
+    """The unseen events lie between two clusters, near the mean of all events."""
     X = np.random.default_rng(2).normal(size=(1000, 2)) * 0.3
     X[::2, 0] += 2.0
     X[1::2, 0] -= 2.0

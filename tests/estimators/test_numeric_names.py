@@ -50,7 +50,7 @@ def test_a_string_is_refused_and_nothing_is_learned(model: Any) -> None:
     with refused(STRING):
         model.predict_one(BAD)
     assert model.predict_one(GOOD) == before
-    model.learn_one({"weight": 2, "colour": None}, 1)  # what was missing has no kind, and may be missing again
+    model.learn_one({"weight": 2, "colour": None}, 1)  # a missing value determines no type
     with refused("at x['weight']"):
         model.predict_one({"weight": "heavy"})
 
@@ -71,7 +71,7 @@ def test_a_prediction_decides_no_type() -> None:
     with pytest.raises(InputError):
         model.learn_one({"age": 1.0, "colour": [1]}, True)
     model.learn_one({"age": "NA"}, True)
-    model.learn_one({"age": 31.0}, True)  # one junk value does not turn away all numbers
+    model.learn_one({"age": 31.0}, True)  # one invalid value does not cause later numbers to be rejected
     with refused(STRING):
         model.learn_one({"age": "NA"}, True)
 

@@ -26,7 +26,7 @@ DIRECTIONAL = {
 
 
 class Relative(plain.Reference):
-    """The reference with steps in units of the running mean error, and an intercept moved as f is."""
+    """The reference with steps in units of the running mean error, and an intercept with the same steps as f."""
 
     def learn(self, X, y):
         if self.t == 0:
@@ -93,7 +93,7 @@ def test_steps_in_units_of_the_spread_are_those_of_the_reference(rule, batch, l2
 @pytest.mark.parametrize("options", DIRECTIONAL.values(), ids=DIRECTIONAL)
 @pytest.mark.parametrize("exponent", [13, -10])
 def test_the_units_of_the_targets_do_not_matter(options, exponent):
-    """A power of two changes no rounding, so predictions are the same bits; with a penalty they need not be."""
+    """Targets times a power of two are rounded alike, so predictions have the same bits, except with a penalty."""
     xs, _ = examples(400)
     ys = targets(xs)
     unit = 2.0**exponent
@@ -135,7 +135,7 @@ def test_an_outlier_does_not_ruin_the_steps():
 
 
 def test_a_large_change_of_targets_is_followed_quickly():
-    """In units of the error, steps grow as long as the change asks for, and shrink again."""
+    """Steps in units of the mean error grow while errors are large, and shrink with them."""
     xs, ys = heteroscedastic(4000)
     ys[1000:] = 1000.0 * ys[1000:] + 50_000.0
     losses_of = []

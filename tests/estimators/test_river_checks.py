@@ -117,11 +117,11 @@ MORE = {
     "DSG, Huber, batches",
     "UDSG, averaged",
 }
-"""Models that differ from others in the loss, which no check looks at, or in a pair of options that others have too."""
+"""Models that differ from others only in the loss, which no check uses, or in options that other models cover."""
 
 
 def checks():
-    """Yield every check of every model, but one that no scaler passes.
+    """Yield every check of every model, except for one that no pipeline with a scaler passes.
 
     `make test` leaves out `MORE`, and the growth of memory on more than one data set.
 
@@ -140,7 +140,7 @@ def checks():
 
 
 class Flares(datasets.SolarFlare):
-    """Solar flares as labels: whether there was any of each class."""
+    """Solar flares as labels: whether each class of flares occurred."""
 
     def __iter__(self):
         return ((x, {name: n > 0 for name, n in y.items()}) for x, y in super().__iter__())

@@ -1,6 +1,7 @@
 """Targets whose unit changes, inputs outside of the range seen, and classes that appear late.
 
-Each case states its result when predictions had no bound, and a new class did not make the mixture less certain.
+Each docstring has the result "before" (predictions had no bound, and a new class did not make the mixture less certain)
+and "now".
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def test_targets_whose_unit_changes():
 
 @pytest.mark.parametrize("loss", ["square", "huber"])
 def test_extrapolations_stay_near_the_range_of_targets(loss):
-    """A kernel that is given has no linear functions."""
+    """With a given kernel the model has no linear part, so the bound always applies."""
     generator = np.random.default_rng(0)
     X = generator.uniform(-1.0, 1.0, size=(600, 2))
     y = 100.0 + np.sign(np.sin(4.0 * X[:, 0])) * (1.0 + X[:, 1] ** 2)
@@ -70,7 +71,7 @@ def test_extrapolations_stay_near_the_range_of_targets(loss):
             low, high = y[: i + 1].min(), y[: i + 1].max()
             more = 0.05 * (high - low) + 1e-9
             assert low - more <= min(far) <= max(far) <= high + more
-            assert max(far) - min(far) > high - low or i < 100  # without a bound they are beyond it
+            assert max(far) - min(far) > high - low or i < 100  # unbounded predictions would exceed the range
 
 
 def test_an_accurate_linear_function_may_extrapolate():
@@ -112,7 +113,7 @@ def test_a_file_of_a_huber_loss_continues_with_the_same_bits(tmp_path):
 
 
 def test_a_late_class_is_learned_quickly():
-    """Of its examples among the first 250 events, 0.28 were right before, 0.39 are now; mean of two streams."""
+    """The recall of the class in its first 250 events was 0.28 before and is 0.39 now; mean of two streams."""
     right = []
     for seed in (1, 2):
         generator = np.random.default_rng(seed)

@@ -1,5 +1,6 @@
-"""Pipelines and wrappers of River around our models predict the same after `save` and `load` and learn on with the same
-bits; what cannot be stored is named with the path of its step.
+"""Pipelines and wrappers of River around our models predict and continue with the same bits after `save` and `load`.
+
+The error for an object that cannot be stored names the path of its step.
 """
 
 from __future__ import annotations
@@ -240,7 +241,7 @@ def test_crafted_files_of_pipelines_are_refused(state: Any, tmp_path: Path) -> N
 
 
 def test_a_clone_with_attributes_has_learned_the_same() -> None:
-    """River's unions clone their steps so."""
+    """River's unions clone their steps with `clone(include_attributes=True)`."""
     model = regressor()
     for x in some_inputs(30):
         model.learn_one(x, number(x))

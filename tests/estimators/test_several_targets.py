@@ -16,7 +16,6 @@ from streamkernel import (
     KernelMultiLabelClassifier,
     KernelMultiTargetRegressor,
     KernelRegressor,
-    MergeError,
     learners,
     load,
     upkeep,
@@ -49,7 +48,7 @@ def learned(kind, n, **options):
 
 
 def test_one_target_is_learned_as_by_the_regressor():
-    """To the bit."""
+    """Predictions have the same bits."""
     several, one = KernelMultiTargetRegressor(**SMALL), KernelRegressor(**SMALL)
     for x, y in zip(XS, NUMBERS, strict=True):
         assert several.predict_one(x) in ({}, {"b": one.predict_one(x)})
@@ -58,7 +57,7 @@ def test_one_target_is_learned_as_by_the_regressor():
 
 
 def test_one_label_is_learned_as_by_the_classifier():
-    """To the bit, if false comes first: a classifier numbers labels in the order in which they come."""
+    """Predictions have the same bits if false comes first: a classifier numbers labels in their order of arrival."""
     several, one = KernelMultiLabelClassifier(**SMALL), KernelClassifier(**SMALL)
     for x, y in zip(XS, [{"a": False}, *LABELS], strict=False):
         several.learn_one(x, {"a": y["a"]})
@@ -192,7 +191,7 @@ def test_other_targets_are_refused_and_change_nothing(kind, y, message):
     assert content(model) == before
 
 
-def test_what_cannot_be_learned_from_leaves_a_new_model_without_targets():
+def test_a_rejected_first_example_leaves_a_model_without_targets():
     model = KernelMultiTargetRegressor()
     with pytest.raises(InputError, match="x0"):
         model.learn_one({"x0": float("inf")}, {"a": 1.0})
@@ -206,7 +205,7 @@ def test_what_cannot_be_learned_from_leaves_a_new_model_without_targets():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_explanations_are_those_of_each_target(kind):
-    """By differences of the predictions from the mean and in the direction of each field."""
+    """Contributions are compared with differences of predictions along each field, from the mean to the example."""
     model, x, step = learned(kind, 500), XS[501], 1e-2
     gradients, sampled = model.explain_one(x), model.explain_one(x, method="sampling")
     means = np.mean([list(row.values()) for row in XS[:500]], axis=0)
@@ -240,14 +239,12 @@ def test_one_target_is_explained_as_by_the_regressor():
         (KernelMultiLabelClassifier, {"loss": "hinge"}, "loss as one of"),
     ],
 )
-def test_what_does_not_go_with_several_targets_is_refused_by_its_name(make, options, message):
+def test_options_for_one_target_are_refused_by_name(make, options, message):
     with pytest.raises(ValueError, match=message):
         make(**options)
 
 
-def test_what_is_made_for_one_target_is_refused():
-    model, other = learned("numbers", 300), learned("numbers", 300)
-    with pytest.raises(MergeError, match="of one target to merge, got a KernelMultiTargetRegressor"):
-        model.merge(other)
+def test_methods_for_one_target_are_refused():
+    model = learned("numbers", 300)
     with pytest.raises(ValueError, match="a model of one target"):
         model.run_task(upkeep.Pruning(every=100, window=50), [])

@@ -1,4 +1,4 @@
-"""Threads that predict while one learns, several that learn, real signals, and too little memory."""
+"""Models lose nothing under threads that predict and learn, real signals, and too little memory."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def in_threads(n, work):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("names", [1, 40])
 def test_each_thread_gets_its_own_prediction(name, names):
-    """With sets of names that others do not ask with, and the same ones."""
+    """The threads predict examples with names of their own, and examples with the same names."""
     model = learn(MODELS[name](), XS, targets(XS))
     asked = [{f"{key}{i % names or ''}": value for key, value in x.items()} for i, x in enumerate(XS[:120])]
     for one in (model, prediction_copy(model)):
@@ -86,7 +86,7 @@ def test_predictions_during_learning_are_consistent(name):
             return
         while not over.is_set():
             said = model.predict_one(ASKED[i])
-            if name == "second order":  # a Newton step follows a while after the example that it is due at
+            if name == "second order":  # a Newton step is taken some examples after it is due
                 assert min(possible[i]) - 0.5 <= said <= max(possible[i]) + 0.5
                 continue
             assert said in possible[i]

@@ -34,7 +34,7 @@ WALKS = {
         "features/dictionaries.py",
     ],
 }
-"""The files of docs/explanation/architecture.md, where the names of the event are other objects than before."""
+"""The files that docs/explanation/architecture.md lists, for an event whose names are new objects."""
 
 
 def files_of(call):
@@ -56,7 +56,7 @@ def files_of(call):
 
 @pytest.fixture(params=WALKS)
 def walked(request):
-    """The files of each event from the 601st on but those with which a Newton step is due, with names as they come."""
+    """Return the files of each event from the 601st on, except for events at which a Newton step is due."""
     model = KernelClassifier(learner=request.param, max_features=64)
     for x, y in zip(XS[:600], YS[:600], strict=True):
         model.learn_one(x, y)

@@ -103,7 +103,7 @@ def test_a_gradient_is_multiplied_by_the_weight():
     ],
 )
 def test_a_weight_is_equivalent_to_repeated_examples(options, most):
-    """The difference is small beside what there is to learn, and so are the errors of both."""
+    """The difference of the predictions and the errors of both models are small relative to the signal."""
     X = np.random.default_rng(0).normal(size=(2400, 2))
     y, xs = np.sin(2.0 * X[:, 0]) * X[:, 1], as_dicts(X)
     once, both = KernelRegressor(**options), KernelRegressor(**options)
@@ -173,7 +173,7 @@ def test_a_copy_continues_with_the_same_bits(name, way, tmp_path):
 
 @pytest.mark.parametrize("options", [{}, {"learner": "newton", "kernel": None, "features_per_seed": "auto"}])
 def test_weights_of_models_that_are_merged_add_up(options):
-    """And those of the classes: as balanced as one model would have had them."""
+    """The weights of the classes add up too: the merged model balances classes as one model of all events."""
     options = {**options, "class_weight": "balanced"}
     base = learn(classifier(**options), XS[:280], LABELS[:280], W[:280])
     first, second = copy.deepcopy(base), copy.deepcopy(base)
@@ -204,7 +204,7 @@ def test_weights_by_label_multiply_the_weights():
 
 @pytest.mark.parametrize("kind", ["dsg", "newton"])
 def test_balanced_classes_weigh_the_same(kind):
-    """As the rarest of those known by then, times the weight of the example; the examples are counted, not weighed."""
+    """A class counts as much as the rarest known one, times the example's weight; frequencies ignore the weights."""
     options = {"learner": kind, "kernel": None, "features_per_seed": "auto", "max_features": 64}
     own = learn(classifier(**options, class_weight="balanced"), XS, LABELS, W)
     counts: dict[str, int] = {}
@@ -234,7 +234,7 @@ def test_balanced_weights_find_rare_cases(learner):
 
 
 HIGH = np.random.default_rng(2).integers(2, size=800)
-"""Of y = 0 and y = 4 at the same x the mean is 3 if the second weighs three times as much."""
+"""For y = 0 and y = 4 at the same x, the weighted mean is 3 if the second has three times the weight."""
 
 
 def test_coefficients_are_refitted_with_weights():
@@ -291,7 +291,7 @@ def test_invalid_class_weights_are_rejected(class_weight, message):
 
 
 def test_rivers_evaluation_passes_weights_on():
-    """Through a pipeline, and through what forwards them."""
+    """Pipelines and wrappers forward the weights."""
     pairs = list(zip(XS, [label == "a" for label in LABELS], W, strict=True))
     models = [preprocessing.StandardScaler() | KernelClassifier(**nested(max_features=64)) for _ in range(2)]
     evaluate.progressive_val_score([(x, y, {"w": w}) for x, y, w in pairs], models[0], metrics.Accuracy())
@@ -304,7 +304,7 @@ def test_rivers_evaluation_passes_weights_on():
 
 
 def test_a_weighted_fit_matches_rivers_linear_regression():
-    """The weighted mean of constant inputs: both come near it, and nearer than to the plain one."""
+    """With constant inputs both models approach the weighted mean, and are nearer to it than to the unweighted mean."""
     ours = KernelRegressor(max_features=16)
     theirs = compose.Pipeline(preprocessing.StandardScaler(), linear_model.LinearRegression(intercept_lr=0.02))
     for i, high in enumerate(np.random.default_rng(2).integers(2, size=3000).tolist()):

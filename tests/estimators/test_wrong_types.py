@@ -9,7 +9,7 @@ import pytest
 import streamkernel
 from streamkernel import kernels, learners, losses, rules, step_sizes, upkeep
 
-MADE = {  # what a class needs besides the parameter that is wrong
+MADE = {  # required parameters besides the wrong one
     streamkernel.RandomFeatures: {"kernel": kernels.Gaussian(1.0)},
     kernels.MultiScale: {"kernel": kernels.Gaussian(1.0)},
     kernels.OnInputs: {"kernel": kernels.Gaussian(1.0), "names": ["a"]},
@@ -23,7 +23,7 @@ MADE = {  # what a class needs besides the parameter that is wrong
     upkeep.Refit: {"every": 100, "window": 50},
 }
 ABSTRACT = kernels.Kernel, losses.Loss, rules.Rule, step_sizes.Step, kernels.DotProduct
-ANYTHING = {"transform", "names"}  # a class is a function, and any name is one
+ANYTHING = {"transform", "names"}  # a class is callable, and any string is a valid name
 ESTIMATORS = [
     getattr(streamkernel, name) for name in streamkernel.__all__ if name.startswith(("Kernel", "Gaussian", "Random"))
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections import namedtuple
 
 import numba
@@ -14,7 +15,7 @@ from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
 from streamkernel.jit import compiled, inlined, shortcuts
-from streamkernel.jit.cache import fingerprint
+from streamkernel.jit.cache import fingerprint, run_uninterrupted
 
 
 @inlined
@@ -122,3 +123,19 @@ def test_only_functions_without_fast_mathematics_are_optimised_once(options, kin
     call._cache = NullCache()  # what is read from disk is of numba's kind
     assert call(1.0) == 2.0
     assert [type(one.library) for one in call.overloads.values()] == [kind]
+
+
+def deep(n):
+    return n and deep(n - 1)
+
+
+def page_faults_of_deep_calls():
+    deep(500)
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    for _ in range(100):
+        deep(500)
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+
+
+def test_calls_of_the_compiler_map_no_new_memory():
+    assert run_uninterrupted(page_faults_of_deep_calls) < 100

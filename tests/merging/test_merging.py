@@ -56,7 +56,7 @@ def learnt(model, xs, ys):
 
 
 def parts_of(model, xs, ys, workers, length, at, divide=True):
-    """Return the replicas of a round that begins at an event, and the place where it ends."""
+    """Return the replicas of a round that begins at index `at` of the stream, and the index where the round ends."""
     told, end = pickle.dumps(model), min(len(xs), at + workers * length)
     replicas = []
     for i in range(workers):
@@ -78,7 +78,7 @@ def rounds(model, xs, ys, workers, length, divide=True):
 
 
 def blocks(model):
-    """Return the numbers that the blocks of a first-order model were drawn with."""
+    """Return one random number of each block of a first-order model, which identifies the block."""
     function = model._learner
     return function.features_at(np.arange(function.n_blocks * function.block_size))[:: function.block_size, 0].tolist()
 
@@ -122,7 +122,7 @@ def test_replicas_grow_by_blocks_of_their_own(rule, cap):
         root, before = model_merging.summarize(model), blocks(model)
         replicas, at = parts_of(model, xs, ys, 3, 7, at)
         own = [set(blocks(one)) - set(before) for one in replicas]
-        assert len(set().union(*own)) == sum(map(len, own)), "a number has been drawn twice"
+        assert len(set().union(*own)) == sum(map(len, own)), "two replicas drew the same block"
         assert not set().union(*own) & drawn.keys()
         drawn |= dict.fromkeys(set().union(*own))
         values = [np.array(one.predict_many(frame(some))) - one._learner.numbers["offset"] for one in replicas]
@@ -147,7 +147,7 @@ def test_a_single_model_at_its_cap_does_not_grow():
 
 @pytest.mark.parametrize("loss", ["square", "huber", "absolute", "epsilon_insensitive"])
 def test_losses_of_first_order(loss):
-    """The constant that is learned with f is a mean too."""
+    """The merged intercept is the mean of the intercepts, like f."""
     xs, ys = stream(200)
     one, other = (KernelRegressor(**nested(learner="dsg", loss=loss, **SMALL)) for _ in range(2))
     learnt(one, xs[:150], ys[:150])
@@ -205,12 +205,12 @@ def test_buffered_examples_of_a_base_are_learned_once(lengths):
             replicas.append(learnt(replica, xs[at : at + n], ys[at : at + n]))
             at += n
         model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
-        if divide or lengths != (13, 10):  # or each has learned them
+        if divide or lengths != (13, 10):  # without a division each replica has learned the buffered examples
             assert model_merging.summarize(model).examples == at
 
 
 def branches(lengths, n=103):
-    """Return models that continued from one that learns in batches of 4, and that one."""
+    """Return models that continued from one base model, and the base, which learns in batches of 4."""
     xs, ys = stream(n + sum(lengths))
     base = learnt(KernelRegressor(**nested(learner="dsg", batch_size=4, **SMALL)), xs[:n], ys[:n])
     models, at = [], n
@@ -241,7 +241,7 @@ def test_pending_labels_are_those_of_all():
     learnt(other, xs[7:13], ["b", "c"] * 3)
     one.merge(other)
     assert [*one.labels] == ["a", "b", "c"]
-    assert [y for _, y in one._learner.pending] == [2.0]  # of 3 and 2 that waited, 4 were a batch
+    assert [y for _, y in one._learner.pending] == [2.0]  # of 3 and 2 buffered examples, 4 formed a batch
     assert model_merging.summarize(one).examples == 13
 
 
@@ -284,7 +284,7 @@ def feed(function, xs, ys):
 
 
 def together(function, replicas, root, before, **options):
-    """Let a function become what replicas are together."""
+    """Return the function that results from merging replicas."""
     own = [second_order.summarize(one, before) for one in replicas]
     events = np.array([part.numbers["examples"] - before for part in own], np.float64)
     found = mixture(**options)
@@ -300,7 +300,7 @@ def ridge(phi, y, lam):
 @max_examples(15)
 @given(st.lists(st.lists(st.integers(1, 90), min_size=1, max_size=3), min_size=1, max_size=4), st.booleans())
 def test_rounds_of_second_order_are_one_ridge_regression(lengths, joint):
-    """Whatever the division: A and w after all rounds are those of all events."""
+    """After all rounds, A and w equal those of one model of all events, for any lengths of the rounds."""
     options = {"joint": joint, "block_size": 8 if not joint else WIDTH, "blocks": 4 if not joint else 1}
     xs, ys = stream(sum(map(sum, lengths)))
     model, at, seen = mixture(**options), 0, []
@@ -311,7 +311,7 @@ def test_rounds_of_second_order_are_one_ridge_regression(lengths, joint):
         for n in one:
             replicas.append(feed(copied(model, **options), xs[at : at + n], ys[at : at + n]))
             at += n
-            seen.extend(min(options["blocks"], before + i + 1) for i in range(n))  # the blocks of the i-th event
+            seen.extend(min(options["blocks"], before + i + 1) for i in range(n))  # number of blocks at the i-th event
         model = together(model, replicas, root, before, **options)
     assert model.numbers["examples"] == len(xs)
     groups = options["blocks"]
@@ -327,7 +327,7 @@ def test_rounds_of_second_order_are_one_ridge_regression(lengths, joint):
 
 
 def faded(function, xs, ys, gram, moment, first, kept, l2, lam):
-    """Follow the printed steps of one joint group in plain NumPy; return A, Aw, and what is left of the first A."""
+    """Follow the printed steps of one joint group in plain NumPy; return A, Aw, and the rest of the first A."""
     phi, n, left, waiting, seen = embedded(function, xs), len(gram), 1.0, 0, first
     from streamkernel.second_order import newton_step
 
@@ -404,7 +404,7 @@ def larger_groups(**options):
 
 
 def test_groups_newer_than_the_base_count_fully():
-    """Both have begun the same larger group since; so have models that were never the same."""
+    """Both models began the same larger group after the base, which therefore has no share of it to subtract."""
     xs, ys = stream(6000)
     model = learnt(larger_groups(), xs[:600], ys[:600])
     told, base = pickle.dumps(model), pickle.loads(pickle.dumps(model))
@@ -535,7 +535,7 @@ def test_pickled_replicas_give_the_same_bits(name):
 def test_untrained_models_change_nothing(name):
     kind, options = MODELS[name]
     model, empty = made(name, 300), kind(**nested(**options))
-    model_merging.summarize(model)  # takes the step that examples wait for
+    model_merging.summarize(model)  # takes the pending step of buffered examples
     before = predictions(model, stream(30)[0])
     merged = copy.deepcopy(model).merge(kind(**nested(**options)))
     assert str(predictions(merged, stream(30)[0])) == str(before) or predictions(merged, stream(30)[0]) == close(before)
@@ -551,7 +551,7 @@ def test_untrained_models_change_nothing(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_untrained_models_change_nothing_with_a_base(name):
     kind, options = MODELS[name]
-    base, xs = made(name, 301), stream(30)[0]  # none waits for a batch of 7
+    base, xs = made(name, 301), stream(30)[0]  # no example is buffered for a batch of 7
     model_merging.summarize(base)
     models = [pickle.loads(pickle.dumps(base)) for _ in range(2)]
     for seed, model in enumerate(models):
@@ -568,7 +568,7 @@ def test_untrained_models_change_nothing_with_a_base(name):
 
 
 def close(told):
-    """Return what predictions are compared with where factors have been rounded anew."""
+    """Return predictions with a tolerance for factors that were rounded again."""
     if isinstance(told[0], tuple):
         return [(label, pytest.approx(shares, abs=1e-6)) for label, shares in told]
     return pytest.approx(told, abs=1e-6)
@@ -674,7 +674,7 @@ def scores_of(model, xs):
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "smooth_hinge"])
 def test_scores_of_labels_are_means(loss):
-    """A margin of two labels counts as the scores that it becomes when a third one comes."""
+    """The margin of a model of two labels is converted to scores as it is when a third label arrives."""
     one, other = halves("ab", "cab", **SMALL, loss=loss, learner="dsg")
     xs = stream(20, seed=3)[0]
     twin = copy.deepcopy(one)
@@ -757,7 +757,7 @@ def test_moments_are_those_of_all_events(first, lists, centre):
 
 @pytest.mark.parametrize("n", [5000, 16_300, 40_000])
 def test_moments_halved_since_the_base(n):
-    """What is left of the base counts once; each replica's own events as it counts them."""
+    """The decayed moments of the base count once, and each replica's own events with the replica's decay."""
     generator = np.random.default_rng(0)
     values = generator.normal(1.7e9, 5.0, n + 3 * 9000)
     table = [{"a": v, **({"b": v - 1.7e9} if i % 3 else {})} for i, v in enumerate(values.tolist())]
@@ -801,7 +801,7 @@ def test_default_models_continue_from_one():
 
 
 def test_strings_that_replicas_have_not_seen_in_common_are_merged():
-    """The divisor of a name without a scale depends only on the model from which the replicas continue."""
+    """The divisor of a name without a scale depends only on the base of the replicas."""
     xs, ys = stream(900)
     xs = [{**x, "id": f"n{i}", f"late{i % 7}": x["a"]} if i >= 300 else x for i, x in enumerate(xs)]
     base = learnt(KernelRegressor(max_features=64), xs[:300], ys[:300])
@@ -847,7 +847,7 @@ def test_pruned_models(order):
 
 
 def test_models_that_were_pruned_differently():
-    """First-order ones are united if there is room, all others refused."""
+    """First-order models keep the blocks of all if the cap permits it; models of other learners are rejected."""
     one, other = pruned(600, seed=1), pruned(600, seed=2)
     xs, _ = stream(9)
     f = [np.array(model.predict_many(frame(xs))) - model._learner.numbers["offset"] for model in (one, other)]
@@ -985,7 +985,7 @@ def test_a_base_of_other_events_is_refused_of_second_order(order):
     refused(one, "continued from the base, got one whose Gram matrix is smaller", other, base=stranger)
     refused(one, "continued from the base, got one whose Gram matrix is smaller", base=stranger)
     forgets = [learnt(KernelRegressor(**nested(forgetting=0.99, **told)), *stream(400, seed)) for seed in range(3)]
-    forgets[0].merge(forgets[1], base=forgets[2])  # of a base nearly nothing may be left
+    forgets[0].merge(forgets[1], base=forgets[2])  # forgetting may have removed nearly all of the base
 
 
 BRANCHES = {
@@ -1003,10 +1003,10 @@ RARE = ("l2", "forgets", "arc-cosine", "multi-scale")
 
 @pytest.mark.parametrize("name", [slow(name) if name in RARE else name for name in BRANCHES])
 def test_models_that_continued_from_a_base_are_recognised(name):
-    """Whatever waits for a step in them or in the base, however little is new, and merged before or not."""
+    """With buffered examples in the models or in the base, few new events, and models that were merged before."""
     xs, ys = stream(3100)
     still = ([xs[0]] * 3100, ys)
-    for n in (300, 1003, 2603):  # in the last one rows are sampled
+    for n in (300, 1003, 2603):  # at 2603 events the model samples rows
         told = pickle.dumps(learnt(KernelRegressor(**nested(**{**SMALL, **BRANCHES[name]})), xs[:n], ys[:n]))
         for more, (us, vs), which in (
             (1, still, 0),

@@ -1,4 +1,4 @@
-"""A model beside the champion, judged on the same events; its errors are counted and reach nothing else."""
+"""A model beside the champion, judged on the same events; its errors are counted and affect nothing else."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ChallengerSnapshot:
     name
         Its name.
     scores
-        How good its predictions are.
+        The quality of its predictions.
     judged
         Events whose label was compared with its prediction.
     errors
@@ -110,7 +110,7 @@ class Challenger:
             self.pending[key] = plain(prediction), plain(probabilities), more
         except MemoryError:
             raise
-        except Exception as error:  # whatever a step of the pipeline raises, the champion goes on
+        except Exception as error:  # the champion continues after any error of a step
             self._fail(error)
         self._seconds += time.perf_counter() - began
 
@@ -163,7 +163,7 @@ class Challenger:
                 self.learn(x, y, 1.0, None)
 
     def forget(self, waiting: DelayedLabels) -> None:
-        """Forget the predictions whose features no longer wait."""
+        """Drop the predictions whose features are no longer pending."""
         self.pending = {key: found for key, found in self.pending.items() if key in waiting}
 
     def fold(self, least: int = 0) -> None:

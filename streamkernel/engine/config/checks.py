@@ -134,12 +134,13 @@ def _check_baseline(settings: Settings) -> None:
 
 
 def _check_additions(settings: Settings) -> None:
-    if settings.coverage is not None and not issubclass(settings.estimator_class, (base.Classifier, base.Regressor)):
+    kinds = base.Classifier, base.Regressor, base.MultiLabelClassifier, base.MultiTargetRegressor
+    if settings.coverage is not None and not issubclass(settings.estimator_class, kinds):
         got = build.type_of(settings.model)
-        raise ConfigError(f"coverage: expected a model that predicts one label or one number, got {got}")
+        raise ConfigError(f"coverage: expected a model that predicts labels or numbers, got {got}")
     if settings.sink.explain and not is_explainable(settings.estimator_class):
         got = build.type_of(settings.model)
-        raise ConfigError(f"sink.explain: expected a model of one target with explain_one, got {got}")
+        raise ConfigError(f"sink.explain: expected a model with explain_one, got {got}")
 
 
 def _check_sink(settings: Settings) -> None:

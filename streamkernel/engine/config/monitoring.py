@@ -1,4 +1,4 @@
-"""What a configuration wants to be watched besides the metric."""
+"""The monitoring that a configuration describes: metrics, segments, statistics and drift."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from streamkernel.engine.config.settings import Settings
 
 EVERY, FIRST_ORDER_EVERY, DRIFT_EVERY = 4, 64, 8
-"""The sample of a second-order model has one event in 4, that of a first-order model one in 64; of these, the detectors
-of changes see one in 8."""
+"""Sampling of events: one in 4 for a second-order model, one in 64 for a first-order model; drift detectors get one in
+8 of these."""
 
 
 def build_monitoring(settings: Settings) -> Monitoring | None:
@@ -48,7 +48,7 @@ def build_monitoring(settings: Settings) -> Monitoring | None:
 
 
 def check_monitoring(settings: Settings) -> None:
-    """Raise a ConfigError for metrics and segments that do not go with the model and its inputs."""
+    """Raise a ConfigError for metrics and segments that do not fit the model and its inputs."""
     problems, main = [], build.type_of(settings.metric_spec)
     for name in ("quality", "segments"):
         if getattr(settings, name) is not None and not isinstance(settings.label, str):
@@ -82,14 +82,14 @@ def _is_first_order(settings: Settings) -> bool:
 
 
 def _drift(settings: Settings, table: DriftTable) -> DriftWatch:
-    """Return the detection of changes; it is as slow as an event of first order, so fewer events are in its sample."""
+    """Return the drift detection; it is as slow as learning by first order, so fewer events are in its sample."""
     every = table.every or DRIFT_EVERY * (FIRST_ORDER_EVERY if _is_first_order(settings) else EVERY)
     options = table.model_dump(exclude={"every", "action"})
     return DriftWatch(**options, every=every, forget=table.action == "forget")
 
 
 def _statistics(settings: Settings, table: MonitoringTable) -> StreamStatistics:
-    """Return the statistics of a run; of a model of first order, which is faster, fewer events are in the sample."""
+    """Return the statistics of a run; for first-order models, which are faster, fewer events are in the sample."""
     return StreamStatistics(
         classes=_is_classifier(settings),
         window=table.window,

@@ -1,4 +1,4 @@
-"""The tables of a configuration about what is watched besides the metric."""
+"""The tables of a configuration for further metrics, segments, statistics and drift detection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class QualityTable(ConfigTable):
 
 
 class SegmentsTable(ConfigTable):
-    """The parts of the stream whose quality is evaluated apart."""
+    """The segments of the stream whose quality is evaluated separately."""
 
     field: Name = Field(description="the name of a field among the inputs")
     most: int = Field(default=10, ge=1, le=MOST_SEGMENTS, description=f"an integer from 1 to {MOST_SEGMENTS}")

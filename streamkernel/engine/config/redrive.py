@@ -1,4 +1,4 @@
-"""The dead letters of a configuration, and how they go back: which, where to, and how fast."""
+"""Redrive of the dead letters of a configuration: their selection, their destination and the rate."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError
 
 BATCH = 500
-"""Letters that go back in one transaction."""
+"""The number of letters in one transaction."""
 
 
 class Choice(NamedTuple):
-    """Which letters are to go back.
+    """A selection of letters.
 
     Parameters
     ----------
     kinds
-        Their kinds, as in ``streamkernel_dead_letters_total``; all if there are none.
+        Kinds of letters, as in ``streamkernel_dead_letters_total``; empty for all.
     text
-        What their reason contains.
+        A text that the reason must contain.
     limit
-        How many at most.
+        Maximum number of letters.
     """
 
     kinds: Collection[str] = ()
@@ -38,30 +38,30 @@ class Choice(NamedTuple):
     limit: int | None = None
 
     def matches(self, letter: Letter) -> bool:
-        """Return whether a letter is one of them."""
+        """Return whether a letter is selected."""
         return (not self.kinds or letter.kind in self.kinds) and self.text in letter.reason
 
 
 class Redrive:
-    """Drives the dead letters of a configuration back.
+    """Sends the records of a configuration's dead letters back to their source.
 
     Parameters
     ----------
     config
         The configuration of the run that wrote them.
     choice
-        Which.
+        The selection of letters.
     to_topic, to_file
-        Where to; by default where their records came from.
+        The destination; by default the source of each record.
 
     Attributes
     ----------
     chosen : Counter
-        Letters that go back, by kind and reason without its place; known after `count`.
+        The number of selected letters, by kind and reason without its position; set by `count`.
     target : FileTarget or TopicTarget
-        Where they go.
+        The destination.
     left : Counter
-        Letters that match and cannot go back, by why.
+        The number of letters that match but cannot be redriven, by reason.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Redrive:
         source = config.source
         if to_file is None and to_topic is None and source.topics is None:
             if source.path is None:
-                raise ConfigError("source: expected a file or topics to drive back to; name one with --to-file")
+                raise ConfigError("source: expected a file or topics as the destination; name one with --to-file")
             to_file = source.path
         self.target: FileTarget | TopicTarget
         if to_file is not None:
@@ -88,7 +88,7 @@ class Redrive:
         self.left: Counter[str] = Counter()
 
     def count(self) -> int:
-        """Read the ledger and the letters, and return how many go back."""
+        """Read the ledger and the letters, and return the number of selected letters."""
         self._driven = self.target.read(self._streams())
         self.chosen.clear()
         self.left.clear()
@@ -101,16 +101,16 @@ class Redrive:
         return total if self._choice.limit is None else min(total, self._choice.limit)
 
     def drive(self, total: int, rate: float | None = None, progress: Callable[[int], None] = lambda n: None) -> int:
-        """Drive letters back, and return how many did.
+        """Redrive letters, and return their number.
 
         Parameters
         ----------
         total
-            How many, at most.
+            Maximum number of letters.
         rate
-            How many per second, at most.
+            Maximum number of letters per second.
         progress
-            Is called with their number so far.
+            Called with the number redriven so far.
 
         Raises
         ------
@@ -138,11 +138,11 @@ class Redrive:
         return sent
 
     def close(self) -> None:
-        """Disconnect; what was not committed is void."""
+        """Disconnect; uncommitted records are discarded."""
         self.target.close()
 
     def _letters(self) -> Iterator[Letter]:
-        """Yield the letters that are chosen and were not driven back."""
+        """Yield the selected letters that have not been redriven."""
         if self._topic is None:
             found = file_letters(self._path, self._driven)
         else:
@@ -172,7 +172,7 @@ class Redrive:
 
 
 def lines_of(chosen: Mapping[tuple[str, str], int], left: Mapping[str, int], most: int = 20) -> list[str]:
-    """Return lines for the user: the letters that go back by kind and reason, and those that cannot.
+    """Return lines for the user: the selected letters by kind and reason, and those that cannot be redriven.
 
     Examples
     --------

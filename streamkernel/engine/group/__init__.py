@@ -1,1 +1,1 @@
-"""Members of a group that share one model: each merges what it has learned into the newest version at its commits."""
+"""Members of a group that share one model: at each commit, a member merges its learning into the newest version."""

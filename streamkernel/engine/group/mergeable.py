@@ -8,7 +8,6 @@ from typing import Any
 from streamkernel.engine.group import step_merging
 from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.several_targets import SeveralTargetsModel
 
 
 def merge_problems(pipeline: Any, where: str) -> Iterator[str]:
@@ -23,14 +22,14 @@ def merge_problems(pipeline: Any, where: str) -> Iterator[str]:
 
     Examples
     --------
-    >>> from streamkernel import KernelClassifier, upkeep
-    >>> list(merge_problems(KernelClassifier(), "on a cluster"))
+    >>> from streamkernel import KernelClassifier, KernelMultiTargetRegressor, upkeep
+    >>> list(merge_problems(KernelMultiTargetRegressor(), "on a cluster"))
     []
     >>> list(merge_problems(KernelClassifier(pruning=upkeep.Pruning()), "on a cluster"))
     ['model.pruning: expected none on a cluster, got a Pruning']
     """
     model = last_step(pipeline)
-    if not isinstance(model, KernelModel) or isinstance(model, SeveralTargetsModel):
+    if not isinstance(model, KernelModel):
         yield f"model: expected KernelClassifier or KernelRegressor {where}, got {type(model).__name__}"
     else:
         for name in ("pruning", "refit"):

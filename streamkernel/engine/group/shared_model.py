@@ -1,4 +1,4 @@
-"""The model of a group: numbered versions in a directory, each of which adds what one member has learned."""
+"""The model of a group: numbered versions in a directory, each of which adds the learning of one member."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from streamkernel.estimators.internals import become_replica, flush, is_young, l
 
 KIND = "shared model"
 KEPT = 3
-"""Versions that are kept, so that a slow reader finds what it has begun to read."""
+"""Number of versions that are kept, so that a slow reader can finish its file."""
 
 ATTEMPTS = 10
-"""Attempts to add a version while other members add theirs; the next commit tries again."""
+"""Maximum number of attempts to add a version while other members add theirs; the next commit retries."""
 
 FEWEST, MOST = 256, 65_536
-"""A member commits early after as many events as its base has learned, at least the first and at most the second."""
+"""A member commits early when it has learned as many events as its base had, within these bounds."""
 
 log = structlog.get_logger("streamkernel")
 
@@ -36,26 +36,26 @@ log = structlog.get_logger("streamkernel")
 class SharedModel:
     """The versions of a group's model, and the member that learns with a copy of one.
 
-    A version is one file, which is never changed. It has the model, and for each member the number of the last
-    checkpoint whose events are in the model. A member's base is the version from which its own model continued. After a
+    A version is one immutable file. It contains the model, and for each member the number of the last checkpoint whose
+    events are in the model. A member's base is the version from which its own model continued. After a
     commit with the number N, it creates the next version, unless the newest one contains N already:
 
         version k + 1 = the newest version k + (own model - base)
 
-    and continues from it. The name of a version can be taken once (by a hard link), so of two members that want to add
-    version k + 1 one repeats the addition with k + 2. A crash at any moment leaves a version with N, and the member
-    continues from the newest version; or none, and it continues from its checkpoint and adds it.
+    and continues from it. The file of a version can be created only once (by a hard link), so of two members that add
+    version k + 1, one repeats the addition as k + 2. After a crash, either a version contains N, and the member
+    continues from the newest version; or none does, and the member continues from its checkpoint and adds it.
 
     Parameters
     ----------
     path
-        The directory, which all members can write to; it is made if it is missing.
+        The directory, to which all members can write; it is created if it is missing.
     identity
         The permanent name of this member.
     processor
-        Whose model is that of this member.
+        The processor with this member's model.
     setup
-        The configuration of the run; a version of another one is refused.
+        The configuration of the run; a version of a different configuration is refused.
 
     Attributes
     ----------
@@ -71,15 +71,15 @@ class SharedModel:
         self._added = self._counted = 0
 
     def begin(self) -> bool:
-        """Begin with the newest version where there is no state; return false if there will be one and is none yet.
+        """Start from the newest version if there is no state; return false if another member must create it first.
 
-        The first 256 events determine bandwidths and scales, which all members need. So only one member learns them,
-        and the others wait.
+        The first 256 events determine bandwidths and scales, which all members must share. So one member learns them,
+        and the others wait for its version.
 
         Raises
         ------
         StateDirectoryError
-            If the checkpoints of this member are missing, or the versions are those of another configuration.
+            If the checkpoints of this member are missing, or the versions belong to a different configuration.
         """
         if newest := newest_version(self.path):
             head = self._read(newest)
@@ -104,18 +104,17 @@ class SharedModel:
         return self._events - self._counted >= min(max(FEWEST, self._counted), MOST)
 
     def share(self, number: int, *, newest: int | None = None) -> bool:
-        """Add what the checkpoint with this number has, and continue from the newest version; return whether that went.
+        """Add the checkpoint with this number, and continue from the newest version; return false after an error.
 
-        Nothing must have been learned since the checkpoint. If it fails, the member keeps its model and its base,
-        and a later call adds all of it.
+        Nothing may have been learned since the checkpoint. After a failure, the member keeps its model and its base,
+        and a later call adds everything since the base.
 
         Parameters
         ----------
         number
             The number of the last committed checkpoint.
         newest
-            At a start, the number of the newest checkpoint, which may be damaged. It then has to be known whether a
-            version contains the one that was read.
+            At a start, the number of the newest checkpoint on disk. If it is damaged, `number` is that of an older one.
 
         Raises
         ------
@@ -158,7 +157,7 @@ class SharedModel:
                     self._keep_base(newest)
                     self._continue(head, newest)
                     return
-            except FileNotFoundError:  # others have added more versions than are kept
+            except FileNotFoundError:  # other members have added more versions than are kept
                 continue
             head["model"] = self._merged(head, newest)
             head["members"] |= {self._identity: number}
@@ -169,7 +168,7 @@ class SharedModel:
         raise OSError(f"Expected to add a version, got {ATTEMPTS} of other members in its place - at {self.path}")
 
     def _merged(self, head: Mapping[str, Any], newest: int) -> Any:
-        """Return the newest version's model with what this member has learned since its base."""
+        """Return the newest version's model merged with this member's learning since its base."""
         own = self._processor.model
         base = read_version(self._base) if no_link(self._base).exists() else None
         if not newest or (base is not None and base["version"] == newest):
@@ -200,12 +199,12 @@ class SharedModel:
         try:
             newest, own = newest_version(self.path), version["members"][self._identity]
             if newest > number and self._read(newest)["members"].get(self._identity, 0) < own:
-                path.unlink()  # its number was free because it is an old one
+                path.unlink()  # the number was free because that version had been deleted
                 return False
             tensor_file.move(draft, self._base)
             for old in versions(self.path)[:-KEPT]:
                 old.unlink(missing_ok=True)
-        except OSError as error:  # the version exists, and to add the same again would be wrong
+        except OSError as error:  # the version exists; adding it again would count its events twice
             raise StateDirectoryError(f"the shared model was written, but not all of it: {error}") from error
         return True
 
@@ -255,7 +254,7 @@ def check_version(path: Path, setup: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     StateDirectoryError
-        If it differs in more than in what a member begins from.
+        If it differs in more than a member's starting point.
     """
     version = read_version(path)
     check_setup(version["setup"], _for_all(setup))

@@ -17,7 +17,7 @@ FIXED = (
     preprocessing.Normalizer,
     feature_extraction.BagOfWords,
     feature_extraction.PolynomialExtender,
-    RandomFeatures,  # which takes its bandwidth from the first events, and these are learned by one worker
+    RandomFeatures,  # the first events, which one worker learns, determine its bandwidth
 )
 """Steps that events do not change."""
 
@@ -42,14 +42,14 @@ def problem(step: base.Transformer) -> str | None:
 
 
 def merge_steps(before: base.Transformer, parts: Sequence[base.Transformer]) -> base.Transformer:
-    """Return one step that has learned what several workers learned since a common start.
+    """Return one step that combines the learning of several workers since a common start.
 
     Parameters
     ----------
     before
-        The step as all of them had it.
+        The step at the common start.
     parts
-        As each has it now.
+        The step of each worker now.
     """
     if isinstance(before, OnFields):
         return OnFields(merge_steps(before.transformer, [part.transformer for part in parts]), before.on)  # type: ignore[attr-defined]

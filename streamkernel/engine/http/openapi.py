@@ -15,6 +15,16 @@ RECORD = {
     "additionalProperties": VALUE,
     "examples": [{"age": 31, "town": "Graz"}],
 }
+
+
+def _end(does: str, what: str) -> dict[str, Any]:
+    return {
+        "type": ["number", "null", "object"],
+        "additionalProperties": {"type": ["number", "null"]},
+        "description": f"where the interval {does}; null if it has no {what}; of several targets an object by field",
+    }
+
+
 ANSWER = {
     "type": "object",
     "required": ["prediction"],
@@ -29,17 +39,19 @@ ANSWER = {
             "additionalProperties": {"type": ["number", "object"], "additionalProperties": {"type": "number"}},
             "description": "by class; of several labels by field, then by class",
         },
-        "lower": {"type": ["number", "null"], "description": "where the interval begins; null if it has no beginning"},
-        "upper": {"type": ["number", "null"], "description": "where the interval ends; null if it has no end"},
+        "lower": _end("begins", "beginning"),
+        "upper": _end("ends", "end"),
         "set": {
-            "type": "array",
+            "type": ["array", "object"],
             "items": {"type": ["number", "string", "boolean"]},
-            "description": "likely classes, the most likely first",
+            "additionalProperties": {"type": "array", "items": {"type": "boolean"}},
+            "description": "likely classes, the most likely first; of several labels an object by field",
         },
         "explanation": {
             "type": "object",
-            "additionalProperties": {"type": "number"},
-            "description": "with explain=true: what each input adds to the score, compared with its mean",
+            "additionalProperties": {"type": ["number", "object"], "additionalProperties": {"type": "number"}},
+            "description": "with explain=true: what each input adds to the score, compared with its mean; "
+            "of several targets by field, then by input",
         },
     },
     "additionalProperties": False,

@@ -97,7 +97,7 @@ def answer_to(
         If a record cannot be used, or cannot be explained.
     """
     if explained and not is_explainable(type(last_step(published.model))):
-        raise ValueError(f"Expected a model of one target with explain_one to explain, got {name_of(published.model)}")
+        raise ValueError(f"Expected a model with explain_one to explain, got {name_of(published.model)}")
     if isinstance(question, dict):
         return _answer(question, published, "x", explained)
     if explained and len(question) > MOST_EXPLAINED:

@@ -1,1 +1,1 @@
-"""What a run observes of its inputs and predictions, their quality in detail, and changes of the stream."""
+"""Monitoring of a run: statistics of inputs and predictions, further metrics, calibration and drift."""

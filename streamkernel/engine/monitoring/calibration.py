@@ -1,4 +1,4 @@
-"""Whether the probabilities of a classifier are true: how often its predictions are right, by their probability."""
+"""Calibration of a classifier: the accuracy of its predictions by their probability."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BINS = 10
 
 
 class Reliability(NamedTuple):
-    """A table of reliability, and the error of calibration.
+    """A reliability table, and the expected calibration error.
 
     Parameters
     ----------
@@ -22,8 +22,8 @@ class Reliability(NamedTuple):
         The expected calibration error: the mean over predictions of the distance between confidence and accuracy of
         their bin; ``None`` before the first label.
     bins
-        For each bin of the probability of the prediction that is not empty: predictions, the mean probability, and the
-        share that was right.
+        For each bin of the predicted probability that is not empty: the number of predictions, their mean probability,
+        and their accuracy.
     """
 
     error: float | None
@@ -31,7 +31,7 @@ class Reliability(NamedTuple):
 
 
 class Calibration:
-    """Compares the probabilities of predictions with how often these are right, over the last `WINDOW` labels.
+    """Compares the probabilities of predictions with their accuracy, over the last `WINDOW` labels.
 
     References
     ----------
@@ -50,7 +50,7 @@ class Calibration:
         self._recent: npt.NDArray[np.float64] = np.empty((0, 2))
 
     def add(self, judged: Sequence[tuple[float, bool]]) -> None:
-        """Add the probability of predictions, and whether they were right."""
+        """Add pairs of the probability of a prediction and whether it was correct."""
         if judged:
             self._recent = np.concatenate([self._recent, np.array(judged, np.float64)])[-WINDOW:]
 

@@ -1,7 +1,7 @@
-"""Detection of changes of the inputs and of the model's scores, without labels.
+"""Drift detection on the inputs and the model's scores, without labels.
 
-A sample of the events passes the detectors one by one. The number of an event alone decides whether it is in the
-sample, so a restart and any batches leave the same.
+The detectors receive a sample of the events, one by one. The position of an event alone decides whether it is in the
+sample, so neither restarts nor batch sizes change it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from streamkernel.engine.pipelines import Answer
 from streamkernel.estimators.drift import KernelDriftDetector
 
 FIRST = 256
-"""Rows from which means and deviations are learned, before the detectors begin."""
+"""Number of rows from which means and deviations are estimated before the detectors start."""
 
 SCORE = "(score)"
 """The name of the model's score: the probability of the predicted class, or the predicted number."""
 
 ALARMS, MOVED = 20, 3
-"""Alarms that are kept, and fields that each names."""
+"""Number of alarms that are kept, and of fields that an alarm names."""
 
 LARGEST = 10.0
 """The largest distance from the mean, in deviations."""
@@ -35,21 +35,21 @@ Row = dict[str, Any]
 
 
 class DriftSnapshot(NamedTuple):
-    """Alarms by detector, the last of them, and the evidence of the kernel detector."""
+    """The number of alarms by detector, the last alarms, and the kernel detector's evidence."""
 
     counts: Mapping[str, int]
     alarms: Sequence[Mapping[str, Any]]
     evidence: float | None
 
     def rows(self) -> dict[str, Any]:
-        """Return all of it as JSON values."""
+        """Return the figures as JSON values."""
         return {"counts": dict(self.counts), "alarms": list(self.alarms), "evidence": self.evidence}
 
 
 class DriftWatch:
     """Raises an alarm where the distribution of inputs or scores changes.
 
-    After an alarm, all detectors start again: the next rows are the new normal.
+    After an alarm, all detectors restart, with the next rows as their reference.
 
     Parameters
     ----------
@@ -57,24 +57,24 @@ class DriftWatch:
         ``"kernel"``, a `KernelDriftDetector` on all fields together, and ``"adwin"``, River's ADWIN on each numeric
         field and on the score.
     fields
-        The inputs; ``None`` for the first of the stream.
+        The inputs; ``None`` for the first ones of the stream.
     most
-        Inputs at most.
+        Maximum number of inputs.
     scores
-        Whether the model's scores are watched.
+        Whether the detectors also receive the model's scores.
     every
-        Of as many events, the first one is in the sample: 16 for one event in 16.
+        The sampling interval: 16 takes the first of every 16 events.
     average_run_length
         Lower bound of the mean number of sampled events until a false alarm of the kernel detector.
     delta
-        The `delta` of ADWIN, divided by the number of what it watches.
+        The `delta` of ADWIN, which is divided by the number of monitored fields.
     forget
-        Whether the model shall start again after an alarm.
+        Whether the model is reset after an alarm.
 
     Attributes
     ----------
     wants_to_forget : bool
-        Whether there was an alarm after which the model has to start again.
+        Whether there was an alarm after which the model must be reset.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class DriftWatch:
 
     @property
     def until_check(self) -> int:
-        """Predicted events until the model starts again, if it has to."""
+        """Number of predicted events until the model is reset, if it must be."""
         span = self._every * 16
         return span - self._predicted % span
 
@@ -174,12 +174,12 @@ class DriftWatch:
         return [list(self._detectors), fields, *numbers]
 
     def _start(self) -> None:
-        """Learn means and deviations again."""
+        """Estimate means and deviations again."""
         self._before, self._scales, self._kernel, self._adwins = [], {}, None, {}
         self._recent.clear()
 
     def _begin(self) -> None:
-        """Choose fields and scales by the first rows, and begin to detect."""
+        """Choose fields and scales by the first rows, and start the detectors."""
         names = list(dict.fromkeys(name for row in self._before for name in row if name != SCORE))
         names = [name for name in self._given or names[: self._most] if name in names]
         for name in (*names, *((SCORE,) if self._scores else ())):
@@ -230,7 +230,7 @@ class DriftWatch:
                 self._raise("kernel", None)
 
     def _raise(self, detector: str, field: str | None) -> None:
-        """Record an alarm, and start again."""
+        """Record an alarm, and restart the detectors."""
         moved = moved_fields(self._before, list(self._recent))
         moved.sort(key=lambda one: one["field"] != field)
         event = (self._evaluated - 1) * self._every + 1
@@ -243,9 +243,10 @@ class DriftWatch:
 
 
 def moved_fields(before: Sequence[Row], after: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return the numeric fields, those first that moved most, in deviations of the first rows.
+    """Return the numeric fields in descending order of their change, in standard deviations of the earlier rows.
 
-    A field has moved as far as its mean, its deviation, or half its correlation with another field, whichever is most.
+    The change of a field is the largest of those of its mean, of its deviation, and of half its correlation with
+    another field.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The metrics of what is watched, for Prometheus; the number of time series is bounded."""
+"""The Prometheus metrics of the monitoring; the number of time series is bounded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WINDOWS = ("reference", "last")
 
 
 def monitoring_families(found: MonitoringSnapshot) -> Iterator[Metric]:
-    """Yield the metrics of what is watched."""
+    """Yield the metrics of the monitoring."""
     if found.quality is not None:
         yield from _quality(found.quality)
     if found.statistics is not None:

@@ -1,4 +1,4 @@
-"""Windows of rows: how the fields of recent rows are distributed, beside those of a reference window.
+"""Distributions of fields in windows of rows, compared with a reference window.
 
 The first rows are the reference. When a window is full, its fields are summarized and the next one begins, so memory is
 bounded, quantiles are exact, and a summary depends on the number of its rows only.
@@ -20,10 +20,10 @@ from streamkernel.engine.telemetry.input_ranges import InputRanges
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS = 10
 MOST_CANDIDATES = 200
-"""Fields among which the ones to summarize are chosen: the first of the stream."""
+"""Maximum number of candidate fields to summarize: the first ones of the stream."""
 
 MOST_VALUES, SHOWN_VALUES = 1000, 20
-"""Texts of a field that are remembered from the reference window, and that have a share of their own."""
+"""Number of texts of a field that are stored from the reference window, and of texts with a share of their own."""
 
 NEW, MISSING = "(new)", "(missing)"
 
@@ -38,13 +38,14 @@ class FieldSummary(NamedTuple):
     missing
         The share of rows without the field.
     new
-        The share of texts that were not in the reference window; ``None`` for numbers, and where that had too many.
+        The share of texts that were not in the reference window; ``None`` for numbers, and if that window had too many
+        different texts.
     outside
         The share of numbers far outside the usual range in the reference window, as `InputRanges` learns it.
     mean, deviation, quantiles
-        Of numbers; ``None`` where there are none. The quantiles are those of `QUANTILES`.
+        Statistics of numbers; ``None`` without numbers. The quantiles are at `QUANTILES`.
     shares
-        Of texts: the share of each of the most frequent ones in the reference window, of all others and of new ones.
+        For texts: the shares of those most frequent in the reference window, of all others, and of new ones.
     change
         The population stability index, Σ (p - q) log(p/q) over the shares p in this window and q in the reference.
     """
@@ -60,7 +61,7 @@ class FieldSummary(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """What is known of a field from the reference window."""
+    """The bins, texts and usual range of a field in the reference window."""
 
     values: tuple[str, ...] | None  # texts, the most frequent first; None for numbers
     is_complete: bool  # whether these are all texts
@@ -75,11 +76,11 @@ class FieldWindows:
     Parameters
     ----------
     window
-        Rows in a window.
+        Number of rows in a window.
     fields
         The fields; ``None`` to choose from those of the reference window.
     most
-        Fields to choose at most.
+        Maximum number of fields to choose.
 
     Attributes
     ----------
@@ -107,11 +108,11 @@ class FieldWindows:
         self.reference: dict[str, FieldSummary] = {}
         self.last: dict[str, FieldSummary] = {}
         self._fields: dict[str, _Field] = {}
-        self._columns: dict[str, list[Any]] = {name: [] for name in self.names}  # of the window that is not full
+        self._columns: dict[str, list[Any]] = {name: [] for name in self.names}  # the rows of the incomplete window
         self._n = 0
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows, at most as many as the window has room for."""
+        """Add rows; they must fit into the window."""
         if not self._fields and self._given is None:
             self._find(rows)
         for name, column in self._columns.items():
@@ -142,7 +143,7 @@ class FieldWindows:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from the result of `state`, which had the same setup."""
+        """Restore the result of `state`, from the same setup."""
         self._n, self._columns = state["n"], {name: _unpacked(column) for name, column in state["columns"].items()}
         self.names = list(self._columns)
         self._fields = {name: _Field(*of) for name, of in state["fields"].items()}
@@ -150,7 +151,7 @@ class FieldWindows:
         self.last = {name: FieldSummary(*of) for name, of in state["last"].items()}
 
     def _find(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add the fields that are new in these rows, while there is room."""
+        """Add the new fields of these rows, up to the maximum."""
         known = self._columns
         for row in rows:
             if not row.keys() <= known.keys():
@@ -169,7 +170,7 @@ class FieldWindows:
 
 
 def _field_of(name: str, fields: Iterable[str]) -> str | None:
-    """Return the field that an input of a model comes from: its own name, or the beginning of it, as of an encoder."""
+    """Return the field from which a model's input is derived: the same name, or its prefix for encoders."""
     return next((field for field in fields if name == field or name.startswith(f"{field}_")), None)
 
 
@@ -219,7 +220,7 @@ def _summary(column: Sequence[Any], field: _Field) -> FieldSummary:
 
 
 def _numbers(column: Sequence[Any]) -> Floats:
-    """Return a column as numbers, not a number where there is none."""
+    """Return a column as numbers, NaN for missing values."""
     try:
         return np.array(column, np.float64)
     except (TypeError, ValueError):
@@ -242,7 +243,7 @@ def _texts(column: Sequence[Any]) -> list[str | None]:
 
 
 def _counts_of_texts(texts: Sequence[str | None], field: _Field) -> tuple[float, ...]:
-    """Return how often each shown text came, all others of the reference, new ones, and none."""
+    """Return the counts of each displayed text, of the reference's other texts, of new ones, and of missing values."""
     counts, values = Counter(texts), field.values or ()
     shown = [counts[value] for value in values[:SHOWN_VALUES]]
     other = sum(counts[value] for value in values[SHOWN_VALUES:])
@@ -250,7 +251,7 @@ def _counts_of_texts(texts: Sequence[str | None], field: _Field) -> tuple[float,
 
 
 def _counts_of_numbers(numbers: Floats, field: _Field) -> tuple[float, ...]:
-    """Return how many numbers are in each bin, and how many there are not."""
+    """Return the counts of numbers in each bin, and of missing values."""
     is_missing = np.isnan(numbers)
     places = np.searchsorted(np.array(field.edges), numbers[~is_missing], side="left")
     return (*np.bincount(places, minlength=len(field.edges) + 1).tolist(), int(is_missing.sum()))

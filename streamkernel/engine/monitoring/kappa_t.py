@@ -1,4 +1,4 @@
-"""Kappa-T: how much better a classifier is than the prediction that nothing changes."""
+"""Kappa-T: the improvement of a classifier over predicting the previous label."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from river.metrics.base import ClassificationMetric
 
 
 class KappaT(ClassificationMetric):
-    """The accuracy of a classifier beside that of the previous label as the prediction.
+    """The accuracy of a classifier relative to that of predicting the previous label.
 
     With the accuracies p of the classifier and q of the previous label, κ = (p - q) / (1 - q): 1 for a classifier that
-    is always right, 0 for one that is as good as the previous label, below 0 for a worse one. Where labels come in long
-    runs, a high accuracy says little, and κ says it.
+    is always correct, 0 for one that is as good as the previous label, below 0 for a worse one. If labels come in long
+    runs, a high accuracy can be worthless, and κ shows this.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class KappaT(ClassificationMetric):
     >>> metric = KappaT()
     >>> for y, prediction in [("a", "b"), ("a", "a"), ("b", "b"), ("b", "b"), ("a", "a")]:
     ...     metric.update(y, prediction)
-    >>> round(metric.get(), 2)  # 0.8 right; the previous label is right 2 times of 5, the first of which has none
+    >>> round(metric.get(), 2)  # accuracy 0.8; the previous label is correct for 2 of 5 labels, as the first has none
     0.67
     """
 
@@ -42,14 +42,14 @@ class KappaT(ClassificationMetric):
     _repeated = 0.0
 
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
-        """Update with a label and the prediction that was there before it."""
+        """Update with a label and the prediction made before it."""
         if self._last == (y_true,):
             self._repeated += w
         self._last = (y_true,)
         super().update(y_true, y_pred, w)
 
     def update_many(self, pairs: Sequence[tuple[Any, Any]]) -> None:
-        """Update with labels and predictions in their order, which has the result of `update` with each."""
+        """Update with labels and predictions in order; equivalent to `update` with each."""
         labels = [*self._last, *(y for y, prediction in pairs if prediction is not None)]
         self._repeated += sum(map(eq, labels[1:], labels))
         self._last = tuple(labels[-1:])
@@ -59,7 +59,7 @@ class KappaT(ClassificationMetric):
             self.cm.n_samples += n - 1  # River counts updates there, not their weights
 
     def get(self) -> float:
-        """Return κ; 0 before the first label, and where the previous label was always right."""
+        """Return κ; 0 before the first label, and if the previous label was always correct."""
         total = self.cm.total_weight
         if not total or self._repeated == total:
             return 0.0

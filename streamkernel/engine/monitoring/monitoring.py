@@ -1,4 +1,4 @@
-"""What a run watches besides its metric; predictions are collected here, and evaluated many at a time."""
+"""The monitoring of a run besides its metric: predictions are collected, and evaluated many at a time."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from streamkernel.engine.pipelines import Answer
 
 
 class MonitoringSnapshot(NamedTuple):
-    """What is watched, at one moment; any thread may read it."""
+    """The figures of the monitoring at one moment; any thread may read them."""
 
     quality: SeveralScores | None
     statistics: StatisticsSnapshot | None
     drift: DriftSnapshot | None
 
     def rows(self) -> dict[str, Any]:
-        """Return all of it as JSON values."""
+        """Return the figures as JSON values."""
         return {name: None if of is None else of.rows() for name, of in self._asdict().items()}
 
 
 class Monitoring:
-    """Collects predictions and their labels, and passes them on to what is watched.
+    """Collects predictions and their labels, and passes them to metrics, statistics and drift detection.
 
     Parameters
     ----------
@@ -37,12 +37,12 @@ class Monitoring:
     statistics
         Statistics of inputs and predictions.
     drift
-        Detection of changes.
+        Drift detection.
 
     Attributes
     ----------
     until_due : float
-        Predicted events until `look` has to be called, so that it is called after the same event in each run.
+        Number of predicted events until `look` must be called, so that it is called after the same event in each run.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Monitoring:
 
     @property
     def needs_probabilities(self) -> bool:
-        """Whether anything is computed of probabilities."""
+        """Whether anything is computed from probabilities."""
         watched = self.statistics is not None or self.drift is not None
         return watched or (self.quality is not None and self.quality.needs_probabilities)
 
@@ -85,7 +85,7 @@ class Monitoring:
             self._judged += [(y, answer[0], answer[1], self._segment_of(x)) for x, y, answer in found]
 
     def look(self, model: Any) -> bool:
-        """Complete what is due after this event; return whether `model`, which has learned it, has to start again."""
+        """Complete what is due after this event; return whether `model`, which has learned it, must be reset."""
         self.fold()
         if self.statistics is not None and self.statistics.is_full:
             self.statistics.complete(lambda: importances(model))
@@ -96,7 +96,7 @@ class Monitoring:
         return has_to_forget
 
     def fold(self) -> None:
-        """Evaluate what was collected; how much at once changes no bit."""
+        """Evaluate the collected predictions; the grouping into calls does not change the results."""
         judged, self._judged = self._judged, []
         if self.quality is not None:
             self.quality.fold(judged)
@@ -124,7 +124,7 @@ class Monitoring:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state, of which parts may be missing; what was collected since is dropped."""
+        """Restore a state, parts of which may be missing; predictions collected since are dropped."""
         self._judged = []
         for name, part in (("quality", self.quality), ("statistics", self.statistics), ("drift", self.drift)):
             if part is not None and state.get(name) is not None:

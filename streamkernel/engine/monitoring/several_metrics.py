@@ -1,8 +1,8 @@
-"""Quality of predictions by more than one metric, as a table of confusions, by class and by segment.
+"""Quality of predictions by several metrics, as a confusion matrix, by class and by segment.
 
-Judged predictions are collected by others and evaluated many at a time. A metric that only counts pairs of a label and
-a prediction is evaluated on all. Others cost as much as an event of a fast model: since the start they are evaluated on
-every eighth label, and over the last `WINDOW` labels on all, when they are read.
+The callers collect predictions with their labels, which are evaluated many at a time. A metric that only counts pairs
+of a label and a prediction is evaluated on all pairs. Other metrics cost as much as an event of a fast model: since the
+start they are evaluated on every eighth label, and over the last `WINDOW` labels on all, when they are read.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, counts_pairs, update_metric, value
 
 MOST_CLASSES = 20
-"""Classes with values of their own and rows in the table of confusions; those with the most labels."""
+"""Maximum number of classes with values of their own and rows in the confusion matrix, by number of labels."""
 
 OTHER = "(other)"
-"""The segment of all values that have none of their own."""
+"""The segment of all values without a segment of their own."""
 
 LONGEST = 100
-"""Characters of the name of a segment or class; longer ones are cut."""
+"""Maximum number of characters in the name of a segment or class; longer names are cut."""
 
 Judged = tuple[Any, Any, Any, str | None]
 """A label, the prediction, the probabilities or ``None``, and the segment or ``None``."""
 
 
 class ClassQuality(NamedTuple):
-    """How often a class came, and how good its predictions are; a share is ``None`` where it is of nothing."""
+    """The number of labels of a class, and the quality of its predictions; ``None`` for a ratio with denominator 0."""
 
     labels: int
     precision: float | None
@@ -52,7 +52,7 @@ class SeveralScores:
     since_start
         Their values since the start.
     judged
-        The last `WINDOW` judged predictions.
+        The last `WINDOW` predictions with their labels.
     confusions
         Counts of pairs of a label and a prediction since the start; empty for numbers.
     segments
@@ -82,7 +82,7 @@ class SeveralScores:
         return by_class(Counter((y, prediction) for y, prediction, *_ in self.judged) if self.confusions else {})
 
     def rows(self) -> dict[str, Any]:
-        """Return all of it as JSON values."""
+        """Return the values as JSON values."""
         names, table = confusion_table(self.confusions)
         return {
             "metrics": {
@@ -100,19 +100,20 @@ class SeveralScores:
 class SeveralMetrics:
     """Evaluates predictions by several metrics, all together and in each segment.
 
-    The segments are the most frequent values of a field among the first `WINDOW` labels; all other values are together
-    in one more. So their number is bounded, and a restart has the same.
+    The segments are the most frequent values of a field among the first `WINDOW` labels, and one more for all other
+    values. So their number is bounded, and a restart does not change them.
 
     Parameters
     ----------
     metrics
         River's metrics by name.
     main
-        Name of the one that others evaluate since the start; it is evaluated here over the last labels and by segment.
+        The name of the key metric, which is evaluated elsewhere since the start, and here over the last labels and by
+        segment.
     most_segments
-        Segments with a name of their own; ``None`` if there are no segments.
+        Maximum number of named segments; ``None`` without segments.
     classes
-        Whether predictions are classes, of which confusions are counted.
+        Whether predictions are classes, for which a confusion matrix is counted.
 
     Examples
     --------
@@ -135,15 +136,15 @@ class SeveralMetrics:
         self._confusions: Counter[tuple[Any, Any]] = Counter()
         self._recent: deque[Judged] = deque(maxlen=WINDOW)
         self._count = 0
-        self._segments: dict[str, tuple[int, dict[str, Metric]]] = {}  # once they are chosen
+        self._segments: dict[str, tuple[int, dict[str, Metric]]] = {}  # set when they are chosen
 
     @property
     def needs_probabilities(self) -> bool:
-        """Whether a metric is of probabilities."""
+        """Whether a metric needs probabilities."""
         return any(not getattr(metric, "requires_labels", True) for metric in self._empty.values())
 
     def fold(self, judged: Sequence[Judged]) -> None:
-        """Evaluate judged predictions; how many at once changes no bit."""
+        """Evaluate predictions with their labels; the grouping into calls does not change the results."""
         if self._most is not None and not self._segments and self._count + len(judged) >= WINDOW:
             first = WINDOW - self._count
             self._add(judged[:first])
@@ -160,7 +161,7 @@ class SeveralMetrics:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return the state, which a checkpoint can hold."""
+        """Return the state for a checkpoint."""
         columns: Iterable[Any] = zip(*self._recent, strict=True) if self._recent else ((), (), (), ())
         pairs = [[plain(y), plain(prediction), n] for (y, prediction), n in self._confusions.items()]
         return {
@@ -173,7 +174,7 @@ class SeveralMetrics:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned, unless that had other metrics or segments."""
+        """Restore the result of `state`, unless that had different metrics or segments."""
         if state["setup"] != self._setup():
             return
         self._metrics, self._count = state["metrics"], state["count"]
@@ -270,7 +271,7 @@ def _segment_in(name: str | None, segments: Mapping[str, Any]) -> str:
 def _with(
     segments: Mapping[str, tuple[int, dict[str, Metric]]], judged: Sequence[Judged], sampled: Sequence[Judged]
 ) -> dict[str, tuple[int, dict[str, Metric]]]:
-    """Return segments after more judged predictions; their metrics are changed."""
+    """Return the segments after more predictions with labels; their metrics are changed."""
     all_of, some_of = _by_segment(judged, segments), _by_segment(sampled, segments)
     for name, ones in all_of.items():
         _update(segments[name][1], ones, some_of.get(name, []))

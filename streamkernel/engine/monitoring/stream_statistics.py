@@ -1,6 +1,6 @@
-"""Statistics of a sample of the stream: inputs, predictions, and whether probabilities are true.
+"""Statistics of a sample of the stream: inputs, predictions, and the calibration of probabilities.
 
-The number of an event alone decides whether it is in the sample, so a restart and any batches leave the same.
+The position of an event alone decides whether it is in the sample, so neither restarts nor batch sizes change it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class StatisticsSnapshot(NamedTuple):
     Parameters
     ----------
     events
-        Events up to the end of the last full window.
+        Number of events up to the end of the last full window.
     inputs, predictions
         By field, the summaries of the reference window and of the last full one. The fields of predictions are
         ``prediction``, and with probabilities ``confidence``, the largest one, and ``entropy`` in nats.
     reliability
-        Of the last labels.
+        The reliability of the last labels.
     """
 
     events: int
@@ -38,7 +38,7 @@ class StatisticsSnapshot(NamedTuple):
     reliability: Reliability
 
     def rows(self) -> dict[str, Any]:
-        """Return all of it as JSON values."""
+        """Return the statistics as JSON values."""
         parts = {"inputs": self.inputs, "predictions": self.predictions}
         return {
             "events": self.events,
@@ -61,9 +61,9 @@ class StreamStatistics:
     classes
         Whether predictions are classes.
     window
-        Sampled events in a window.
+        Number of sampled events in a window.
     every
-        Of as many events, the first one is in the sample: 4 for one event in 4.
+        The sampling interval: 4 takes the first of every 4 events.
     fields, most
         The inputs, as for `FieldWindows`.
     """
@@ -76,12 +76,12 @@ class StreamStatistics:
         self._predictions = FieldWindows(window, OF_CLASSES if classes else OF_NUMBERS)
         self._calibration = Calibration()
         self._predicted = self._labelled = self._events = 0
-        self._sampled: list[tuple[dict[str, Any], Answer]] = []  # new predictions that are not evaluated yet
-        self._judged: list[tuple[Any, Answer]] = []  # labels, and the answers before them
+        self._sampled: list[tuple[dict[str, Any], Answer]] = []  # predictions that are not evaluated yet
+        self._judged: list[tuple[Any, Answer]] = []  # labels with their predictions
 
     @property
     def until_window(self) -> int:
-        """Predicted events until a window is full."""
+        """Number of predicted events until a window is full."""
         return self._span - self._predicted % self._span
 
     @property
@@ -110,7 +110,7 @@ class StreamStatistics:
         self._labelled += len(xs)
 
     def fold(self) -> None:
-        """Evaluate the events that were added; how many at once changes no bit."""
+        """Evaluate the added events; the grouping into calls does not change the results."""
         sampled, self._sampled = self._sampled, []
         judged, self._judged = self._judged, []
         self._inputs.add([x for x, _ in sampled])
@@ -148,7 +148,7 @@ class StreamStatistics:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from the result of `state`, unless that was of other windows."""
+        """Restore the result of `state`, unless its windows were different."""
         if state["setup"] != self._setup():
             return
         self._sampled, self._judged = [], []

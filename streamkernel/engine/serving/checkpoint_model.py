@@ -16,7 +16,7 @@ from streamkernel import tensor_file
 from streamkernel.engine.checkpoint import state_file
 from streamkernel.engine.checkpoint.names_of_0_1 import translate_setup
 from streamkernel.engine.checkpoint.state_directory import number_of
-from streamkernel.engine.coverage import Coverage
+from streamkernel.engine.coverage import coverage_of
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.serving_copy import PublishedModel
 from streamkernel.errors import ModelFileError
@@ -62,10 +62,10 @@ def model_of(saved: Mapping[str, Any], version: int) -> PublishedModel:
     """
     try:
         setup, model, coverage = translate_setup(saved["setup"]), saved["model"], saved.get("coverage")
-        label = setup["label"]
+        label = setup["label"] if isinstance(setup["label"], str) else tuple(setup["label"])
         unseen = (*(setup["ignore"] or ()), setup["delayed_labels.key"], setup["delayed_labels.time"])
         examples = Examples(
-            label if isinstance(label, str) else tuple(label),
+            label,
             [name for name in unseen if name is not None],
             numeric_label=isinstance(model, (base.Regressor, base.MultiTargetRegressor)),
             weight=setup.get("weight"),
@@ -74,5 +74,6 @@ def model_of(saved: Mapping[str, Any], version: int) -> PublishedModel:
         learned = int(saved["outcomes"]["learned"])
     except KeyError as error:
         raise ModelFileError(f"Expected a checkpoint of streamkernel run, got one without {error}") from error
-    threshold = None if coverage is None else Coverage.of_state(coverage["target"], coverage).threshold()
+    restored = None if coverage is None else coverage_of(coverage["target"], label).restored(coverage)
+    threshold = None if restored is None else restored.threshold()
     return PublishedModel(version, learned, prediction_copy(model), examples, threshold=threshold)

@@ -33,7 +33,7 @@ class ModelServer:
     workers
         Processes that answer.
     poll_seconds
-        Seconds between two looks for a new checkpoint.
+        Seconds between checks for a new checkpoint.
     token
         As for :class:`~streamkernel.engine.http.guard.Guard`.
     certificate

@@ -1,4 +1,4 @@
-"""The champion and its challengers side by side: as metrics, as a table of the page, and as texts."""
+"""The champion and its challengers compared: as metrics, as a table of the page, and as texts."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _CHANGES = re.compile(r"0x[0-9a-f]+|\d+")
 
 
 class Folding(logging.Filter):
-    """Passes a client's log line if none like it was recent, and counts the suppressed ones.
+    """Passes a client's log line unless a similar one was recent, and counts the suppressed ones.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Folding(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # when it passed last, and how many were held back
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # last time it passed, and suppressed since
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to write a line."""

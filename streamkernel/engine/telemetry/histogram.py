@@ -23,7 +23,7 @@ class Durations:
     Parameters
     ----------
     bounds
-        Upper bounds of the buckets, the last one apart, which has none.
+        Upper bounds of the buckets except the last one, which has none.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The history of a run: its figures at some events, in bounded memory."""
+"""The history of a run: its figures at evenly spaced events, in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOMENTARY = ("time", "lag")
 class History:
     """Points of named numbers, evenly spaced over all events so far.
 
-    Only its number decides whether an event has a point, so a killed run has the same points after its restart.
+    The position of an event decides whether it has a point, so a killed run has the same points after its restart.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class History:
         return len(self._points)
 
     def until_due(self) -> int:
-        """Return how many events there are up to the next one with a point."""
+        """Return the number of events until the next point."""
         return self.every - self.events % self.every
 
     def is_due(self, events: int = 1) -> bool:
@@ -54,7 +54,7 @@ class History:
         """Add a point for the last event."""
         self._points.append({"events": float(self.events), **numbers})
         if len(self._points) == MOST:
-            self._points = self._points[1::2]  # a new list: others may be reading the old one
+            self._points = self._points[1::2]  # a new list, because other threads may be reading the old one
             self.every *= 2
 
     def columns(self) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:

@@ -38,19 +38,20 @@ class _Input:
 
 
 class InputRanges:
-    """Learned ranges of inputs: 20 deviations around the mean, widened by ten times the width of the usual values.
+    """Learned ranges of inputs: 20 standard deviations around the mean, widened by ten times the width of the usual
+    values.
 
-    A value outside the range counts as its limit in mean and deviation: a few of them change nothing, many become
-    usual. An input that has had a single value has no limits.
+    A value outside the range counts as its limit in mean and deviation, so that a few of them change little and many
+    become usual. A constant input has no limits.
 
     Attributes
     ----------
     limits : dict
         The range of each input that has one.
     n_refused : int
-        Values that no range was learned from, because too many inputs have one or the name is too long.
+        Number of values that were ignored, because too many inputs have a range or the name is too long.
     n_outside : int
-        Values that were outside.
+        Number of values outside.
     last : tuple
         The name, the value and the limits of the last one.
 
@@ -84,7 +85,7 @@ class InputRanges:
                 self._learn(name, value)
 
     def learn_many(self, xs: Sequence[Mapping[str, Any]], values: Any) -> None:
-        """Count values that are outside, and learn, as for one example after the other.
+        """Count values that are outside, and learn; equivalent to one example after the other.
 
         Parameters
         ----------

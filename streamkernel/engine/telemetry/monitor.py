@@ -29,7 +29,7 @@ PUBLISH_SECONDS = 0.5
 """Seconds between two snapshots, at least."""
 
 FOLD_AT = 1000
-"""Number of events that are evaluated and counted together, or a few more."""
+"""Minimum number of events that are evaluated and counted together."""
 
 log = structlog.get_logger("streamkernel")
 
@@ -40,22 +40,22 @@ class Monitor:
     Parameters
     ----------
     processor, checkpointer, source
-        What there is to show.
+        The parts of the run whose figures are published.
     history
-        Where points are added.
+        The history to which points are added.
 
     Attributes
     ----------
     n_events : int
-        Events that were processed in this process; the runner counts them.
+        Number of events processed in this process; the runner counts them.
     event_seconds : Durations
-        How long events took; the runner adds to it.
+        Durations of events; the runner adds to it.
     snapshot : EngineSnapshot
-        What the run is doing.
+        The last snapshot of the run.
     cluster : ClusterSnapshot or None
-        What the workers are doing, where there are some.
+        The last snapshot of the workers, for a run on a cluster.
     publisher : Publisher
-        Copies of the model for predictions, if they are wanted.
+        Copies of the model for predictions, if predictions are served.
     interval : float
         Seconds between two snapshots, at least.
     """

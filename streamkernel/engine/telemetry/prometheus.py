@@ -141,14 +141,20 @@ def _scores(name: str, text: str, scores: Scores, value: float, *more: str) -> M
 
 def _coverage(coverage: CoverageSnapshot) -> Iterator[Metric]:
     yield _gauge("coverage_target", "Share of labels that is to be inside, as configured.", coverage.target)
-    for name, text, value in (
-        ("coverage", "Share of labels inside their interval or set since the start.", coverage.since_start),
-        ("coverage_recent", "Share of the last 1,000 labels inside their interval or set.", coverage.recent),
-        ("interval_width", "Median width of the last 1,000 intervals.", coverage.width),
-        ("set_labels", "Mean number of labels in the last 1,000 sets.", coverage.labels),
+    for name, text, figure in (
+        ("coverage", "Share of labels inside their interval or set since the start", "since_start"),
+        ("coverage_recent", "Share of the last 1,000 labels inside their interval or set", "recent"),
+        ("interval_width", "Median width of the last 1,000 intervals", "width"),
+        ("set_labels", "Mean number of labels in the last 1,000 sets", "labels"),
     ):
-        if not math.isnan(value):
-            yield _gauge(name, text, value)
+        if not math.isnan(getattr(coverage, figure)):
+            yield _gauge(name, f"{text}.", getattr(coverage, figure))
+        values = {target: getattr(own, figure) for target, own in coverage.by_target.items()}
+        by_target = GaugeMetricFamily(f"streamkernel_{name}_by_target", f"{text}, by target.", labels=["target"])
+        for target, value in values.items():
+            if not math.isnan(value):
+                by_target.add_metric([printable(target)], value)
+        yield by_target
 
 
 def _events(numbers: EngineSnapshot) -> Iterator[Metric]:

@@ -23,11 +23,11 @@ WINDOW = 1000
 """The number of recent events."""
 
 SAMPLED = 8
-"""The last value as a baseline is judged since the start on every so manieth event: each costs as much as an event of
-the model, in a metric that takes them one by one. Recent quality is that of all events."""
+"""The baseline of the last value is evaluated since the start on one event of this many, because a metric that takes
+events one by one costs as much as the model. Recent quality is that of all events."""
 
 Pair = tuple[Any, Any]
-"""A label, and the prediction or the probabilities that were there before it; ``None`` if there were none."""
+"""A label, and the prediction or the probabilities made before it; ``None`` if there were none."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Scores:
     Parameters
     ----------
     metric
-        A metric of the same kind that is empty.
+        An empty metric of the same kind.
     baseline
-        What the model is compared with, or ``None``.
+        The name of the baseline, or ``None``.
     ours, theirs
         The metric since the start: of the model, and of the baseline.
     pairs
@@ -101,7 +101,7 @@ class Quality:
     pairs, baseline_pairs : list
         Pairs not evaluated yet; the code that predicts appends to it.
     kind : int
-        Which part of an answer is judged: the prediction, 0, or the probabilities, 1.
+        The part of an answer that is evaluated: 0 is the prediction, 1 the probabilities.
 
     Examples
     --------
@@ -122,17 +122,17 @@ class Quality:
         self._is_of_last, self._is_model = _is_of_last(metric), model is not None
         self.baseline: str | None = model or ("last value" if self._is_of_last else "majority class")
         self._count = 0
-        self._labels: Counter[Any] = Counter()  # of the majority class
+        self._labels: Counter[Any] = Counter()  # counts of labels, for the majority class
         self._recent: deque[Pair] = deque(maxlen=WINDOW + 1)
         self._baseline_recent: deque[Pair] = deque(maxlen=WINDOW)
 
     @property
     def judged(self) -> int:
-        """Examples that were judged, before those that are not evaluated yet."""
+        """Number of evaluated examples."""
         return self._count
 
     def fold(self) -> None:
-        """Evaluate the collected pairs; how many at once changes no bit."""
+        """Evaluate the collected pairs; the grouping into calls does not change the results."""
         pairs, theirs = self.pairs[:], self.baseline_pairs[:]
         if not pairs:
             return
@@ -189,11 +189,11 @@ class Quality:
         }
 
     def restore(self, metric: Metric, baseline_metric: Metric | None, state: Mapping[str, Any] | None) -> None:
-        """Restore a state and its metrics; pairs that were not evaluated yet are dropped."""
+        """Restore a state and its metrics; pairs not evaluated yet are dropped."""
         self.metric, self.baseline_metric = metric, baseline_metric or metric.clone()
         self.pairs.clear()
         self.baseline_pairs.clear()
-        if state is None:  # it was written before there was one
+        if state is None:  # a checkpoint from before baselines existed
             return
         self.baseline, self._count = state["baseline"], state["count"]
         self._labels = Counter(state["labels"])
@@ -263,7 +263,7 @@ def counts_pairs(metric: Metric) -> bool:
 
 
 def _is_of_last(metric: Metric) -> bool:
-    """Return whether the previous label is what the model is compared with: for numbers, and for several targets."""
+    """Return whether the baseline is the previous label: for numbers, and for several targets."""
     return isinstance(metric, (RegressionMetric, MultiOutputMetric))
 
 
@@ -273,7 +273,7 @@ def name_of_metric(metric: Metric) -> str:
 
 
 def values_by_target(metric: Metric) -> dict[str, float]:
-    """Return the values of the metrics that a metric of several targets is the mean of; of one target nothing.
+    """Return the metric of each target, of which a metric of several targets is the mean; nothing for one target.
 
     Examples
     --------

@@ -29,7 +29,7 @@ def report(state: Mapping[str, Any], directory: Path) -> str:
     state
         A checkpoint.
     directory
-        Where it is from.
+        The directory of the checkpoint.
     """
     page = resources.files("streamkernel.engine.http").joinpath("page")
     html, style, script = (page.joinpath(name).read_text() for name in ("index.html", "page.css", "page.js"))

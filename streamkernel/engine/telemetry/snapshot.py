@@ -1,6 +1,6 @@
 """The state of an engine at one moment, for any thread; the learning thread replaces it about twice per second.
 
-So readers need no lock and never see a partial update, and an event costs nothing more.
+So readers need no lock and never see a partial update, and events cost no additional time.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ MOST = 100
 
 
 class ModelSnapshot(NamedTuple):
-    """The state of a kernel model: its attributes of these names, and more.
+    """The state of a kernel model: its attributes of these names, and some derived figures.
 
-    `n_forced` are the steps among `n_reused` that would have added a block if there had been room. `next_step` is γ of
-    the next step, and `last_step` the last step η that the rule's check has chosen. `shares` are the weights of
-    functions by how they learn, `groups` how many groups of features there are, and `youngest` is how many examples
-    came before the youngest of them. `gap` is NaN where nothing was refitted.
+    `n_forced` counts the steps among `n_reused` that would have added a block if the cap had allowed it. `next_step` is
+    γ of the next step, and `last_step` the last step η that the rule's check has chosen. `shares` are the weights of
+    functions by kind, `groups` is the number of groups of features, and `youngest` the number of examples before the
+    youngest group. `gap` is NaN before the first refit.
     """
 
     objective: float
@@ -58,31 +58,31 @@ class EngineSnapshot:
     Parameters
     ----------
     outcomes, refused, labels
-        Events, dead letters and labels by what became of them, or why.
+        Numbers of events, dead letters and labels, by outcome or reason.
     pending_labels
         Features whose label has not arrived.
     outlying_inputs
         Values of inputs far outside their usual range, in this process.
     names, names_refused
-        Names in each table of names, and values in this process whose name had no room there.
+        Number of names in each table of names, and of values in this process whose name did not fit into it.
     positions
-        Where each stream stands.
+        The position of each stream.
     scores
-        How good predictions are.
+        The quality of predictions.
     challengers
-        Of the models that learn beside the champion.
+        The figures of the challengers.
     coverage
-        Of the intervals or the sets of labels around predictions, where there are some.
+        The coverage of intervals or sets of labels, if the run has these.
     monitoring
-        What is watched besides, if anything is.
+        The figures of the monitoring, if there is any.
     model
-        Of the kernel model, if it is one.
+        The state of the kernel model, if the model is one.
     events, checkpoints
-        How long they took.
+        Their durations.
     last_event
-        When the last event was done, in seconds since 1970; 0 before the first of this process.
+        The time of the last event, in seconds since 1970; 0 before the first of this process.
     time
-        When all this was so.
+        The time of the snapshot.
     """
 
     outcomes: Mapping[str, int]

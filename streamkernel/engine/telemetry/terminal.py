@@ -35,7 +35,7 @@ class View:
     engine
         The engine.
     title
-        What is above the numbers.
+        The title above the figures.
     """
 
     def __init__(self, engine: Engine, title: str) -> None:

@@ -91,13 +91,13 @@ def matrix_risk(
     l2
         λ > 0.
     m
-        Dual numbers a step, from 1 to n; all by default, for they cost little beside matrices.
+        Dual numbers per step, from 1 to n; all by default, because they cost little compared with matrices.
     q
-        Matrices a step, from 1 to p; a twentieth by default. All of them is SPDC.
+        Matrices per step, from 1 to p; a twentieth by default. All of them is SPDC.
     tol
         The gap between the primal and the dual objective to stop at.
     max_steps
-        Stop after so many steps, if not before.
+        The maximum number of steps.
     seed
         Of the random choices; the same seed gives the same matrices.
     verbose

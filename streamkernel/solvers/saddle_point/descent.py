@@ -17,11 +17,11 @@ from streamkernel.solvers.saddle_point.step_sizes import StepSizes, step_sizes
 
 _FIRST_WEIGHTS = 1.0, 0.1
 _TRIAL_EVERY = 4
-_STRETCH = 0.05  # between two measurements, of the theory's K
-_PATIENCE = 0.5  # stretches without progress, of K, before the steps become shorter
+_STRETCH = 0.05  # steps between two measurements, in units of the theory's K
+_PATIENCE = 0.5  # steps without progress before steps become shorter, in units of K
 _HEAVIEST = 100.0  # primal weight
-_LONGEST = 64.0  # times Λ; steps so short that still nothing moves: float64 has no better answer
-_SECONDS = 0.2  # of a compiled call
+_LONGEST = 64.0  # scale of Λ: if even such short steps make no progress, float64 has no better solution
+_SECONDS = 0.2  # duration of a compiled call
 
 
 class Measurement(NamedTuple):
@@ -36,12 +36,12 @@ class Measurement(NamedTuple):
 class Descent:
     """DSPDC on one problem, with the best x and the best y so far: P(x) - D(y) bounds the error of x.
 
-    Theorem 2 gives the steps for Λ. It is careful: the steps are those for Λ times a scale, from the start ¼, or 1/16
-    where both x and y are sampled, which theory makes no use of. The first steps are taken with the primal weight of
-    theory, 1, and again with a tenth; those with the smaller gap stay. Then every fourth stretch is a trial: of a
-    weight that balances how far x and y have come, of a smaller scale, of a weight nearer to 1. It stays if the gap
-    falls faster than it did before, and otherwise is undone. Where the gap does not fall any more, Λ is doubled, from
-    the best point on.
+    Theorem 2 gives steps for Λ that are conservative. So the steps are those for Λ times a scale, initially ¼, or 1/16
+    if both x and y are sampled, which the theory does not exploit. The first stretch is run with the theory's primal
+    weight 1 and again with 0.1; the one with the smaller gap is kept. Then every fourth stretch is a trial: of a weight
+    that balances the distances of x and y from the start, of a smaller scale, or of a weight nearer to 1. It is kept if
+    the gap falls faster than before, and otherwise undone. When the gap no longer falls, Λ is doubled, starting from
+    the best point.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Descent:
         return max(self.objective - self.bound, 0.0)
 
     def run(self, tol: float, most: int) -> None:
-        """Go on until the gap is at most `tol`, or `most` steps are taken."""
+        """Continue until the gap is at most `tol`, or `most` steps are taken."""
         count = max(2 * self.epoch, math.ceil(_STRETCH * self.theory))
         trials = itertools.cycle((self._balance, self._lengthen, self._keep_scale))
         trial, rate = next(trials), 0.0
@@ -116,7 +116,10 @@ class Descent:
             self._last, self._weight, self._at = min(ends, key=lambda end: end[0])
 
     def _balance(self) -> tuple[float, float]:
-        """Half the way, in logarithms, to the weight for which ‖x‖²/τ and ‖y‖²/σ, each over its chance, are level."""
+        """Return a scale and a weight: half way, in logarithms, to a weight that balances x and y.
+
+        It equates ‖x‖²/τ and ‖y‖²/σ, each over its probability.
+        """
         x, y = (float(np.linalg.norm(part - began)) for part, began in zip(self._at[:2], self._start, strict=True))
         if not 0.0 < x * y < math.inf:
             return self._lengthen()
@@ -141,7 +144,7 @@ class Descent:
         return Point(x.copy(), y.copy(), y.copy() if U is None else np.asarray(U.T @ y), v, v.copy())
 
     def _stretch(self, count: int, scale: float, weight: float, tol: float) -> float:
-        """Take `count` steps, and return the logarithm of how many times smaller the gap is."""
+        """Take `count` steps, and return the logarithm of the factor by which the gap falls."""
         problem = self._problem
         sizes = self._sizes(scale, weight)
         U, V = as_compiled(problem.A.U), as_compiled(problem.A.V)
@@ -165,7 +168,7 @@ class Descent:
 
     def _measure(self) -> float:
         """Return the gap of the current point, and keep its x and y if they are the best."""
-        with np.errstate(all="ignore"):  # steps that are too long end at infinity
+        with np.errstate(all="ignore"):  # steps that are too long diverge to infinity
             objective, x = self._problem.primal(self._at.x)
             bound, y = self._problem.dual(self._at.y)
         if objective < self.objective:

@@ -1,6 +1,6 @@
 """The problem of the saddle-point solvers, and the certificate P(x) - D(y), which bounds the error.
 
-With an intercept c, P is least over c too, and the dual problem has Σ yᵢ = 0: each y is brought there before it counts.
+With an intercept c, P is minimised over c too, and the dual problem requires Σ yᵢ = 0: each y is projected first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SaddlePointProblem(NamedTuple):
     l2: F64
     l1: F64
     constant: float
-    """What the column of the intercept holds; 0 where there is none."""
+    """The constant value of the intercept's column; 0 without an intercept."""
 
     def primal(self, x: F64) -> tuple[float, F64]:
         """Return P at x with the best intercept, and that x."""
@@ -41,7 +41,7 @@ class SaddlePointProblem(NamedTuple):
         return float(mean_loss(self.code, scores, self.b) + 0.5 * self.l2 @ (x * x) + self.l1 @ np.abs(x)), x
 
     def dual(self, y: F64) -> tuple[float, F64]:
-        """Return D at y, or at the feasible point near it, and that point.
+        """Return D at y, or at a feasible point near it, and that point.
 
         D(y) = -(1/n) Σᵢ φᵢ*(yᵢ) - Σⱼ max(|(Aᵀy)ⱼ|/n - l1ⱼ, 0)²/2l2ⱼ
         """

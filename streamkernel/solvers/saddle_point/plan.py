@@ -12,14 +12,14 @@ from streamkernel.solvers.saddle_point.factors import Factors
 from streamkernel.solvers.saddle_point.primal_dual_steps import as_compiled, largest_norm
 
 FORMED_BYTES = 1 << 30
-"""A product UV of up to so many bytes may be formed."""
+"""The largest size in bytes of a product UV that may be formed."""
 
 _DENSE, _SPARSE, _VECTOR, _PRIMAL, _DUAL, _STEP = 0.2, 1.5, 0.6, 0.5, 15.0, 80.0
-"""What a number of A, a number of a vector, a coordinate and a step cost, in nanoseconds or any other unit."""
+"""The costs of a number of A, a number of a vector, a coordinate and a step, in nanoseconds or any other unit."""
 
 
 class Norms(NamedTuple):
-    """The largest square of an entry, of a row and of a column, and ‖A‖², all estimated."""
+    """Estimates of the largest square of an entry, of a row and of a column, and of ‖A‖²."""
 
     entry: float
     row: float
@@ -82,9 +82,9 @@ def choose(
     condition
         1/(nλγ).
     m, q
-        What is given; else any power of 2 and all, and on a formed A all of x or all of y.
+        The requested numbers; by default any power of 2 or all coordinates, and for a formed A all of x or all of y.
     may_form, may_factor
-        Whether A may be formed, and left as it is.
+        Whether A may be formed, and whether it may stay factorised.
     """
     n, p, _ = A.shape
     heights = [m] if m else [*powers(n), n]

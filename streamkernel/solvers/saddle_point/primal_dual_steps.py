@@ -1,7 +1,7 @@
 """The steps of DSPDC, compiled: Algorithm 2 of the paper, and Algorithm 1 as the case of an identity factor.
 
 A = UV with U of shape (n, d) and V of shape (d, p). A matrix that is not factorised is A·I, where Uᵀy is Aᵀy, or I·A,
-where Vx is Ax: which of the two is maintained is which factor is the identity. A factor is given as its rows (V
+where Vx is Ax: the position of the identity determines which of the two is maintained. A factor is given as its rows (V
 transposed, so that both look alike): an array, the three arrays of a sparse matrix in CSR, or None for the identity.
 """
 
@@ -162,9 +162,9 @@ def draw(key, t, count):  # type: ignore[no-untyped-def]
 def advance(problem, at, blocks, sizes, first, count):  # type: ignore[no-untyped-def]
     """Take `count` steps from step `first`, each on one block of y and one block of x; `at` is moved.
 
-    For y, (20) to (22), and for x, (23) to (25); v_ahead is v̄. Blocks are even to one coordinate. A block is drawn
-    uniformly, so that each coordinate has the chance 1/rows (1/columns): this is n/m (p/q) of the paper, also where m
-    does not divide n.
+    For y, (20) to (22), and for x, (23) to (25); v_ahead is v̄. The sizes of blocks differ by at most one coordinate. A
+    block is drawn uniformly, so that each coordinate has the probability 1/rows (1/columns): this is m/n (q/p) of the
+    paper, also if m does not divide n.
     """
     x, y, u, v, b = at.x, at.y, at.u, at.v, problem.b
     rows, columns = blocks.rows, blocks.columns

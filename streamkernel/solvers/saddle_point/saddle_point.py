@@ -38,19 +38,19 @@ class Solution(NamedTuple):
     Attributes
     ----------
     coef, intercept
-        x, shape (p,), and c, which is 0 where none was asked for.
+        x, shape (p,), and c, which is 0 without `intercept`.
     dual
-        y, shape (n,): objective - gap is the dual objective there.
+        y, shape (n,); its dual objective is objective - gap.
     objective
         P(x).
     gap
-        P(x) - D(y): no x has an objective below P(x) by more than this.
+        P(x) - D(y), which bounds the distance of P(x) from the minimum.
     n_iterations
-        Steps, each on one block of x and one of y; those of trials count.
+        Number of steps, each on one block of x and one of y, including those of trials.
     method
         A description of the method in use.
     interrupted
-        Whether Ctrl-C ended the work.
+        Whether Ctrl-C stopped the solver.
     history
         Iterations, seconds, objective and gap at each measurement.
     """
@@ -90,29 +90,29 @@ def minimise(
     A
         Shape (n, p): an array, a SciPy sparse matrix, or a :class:`Factorised` one.
     b
-        Shape (n,): numbers for the square loss, -1 and 1 for the other ones.
+        Shape (n,): numbers for the square loss, -1 and 1 for the others.
     loss
         ``"square"``, ½(z - b)²; ``"logistic"``, log(1 + exp(-bz)); or ``"smooth_hinge"``.
     l2, l1
         The weights of the penalties; l2 is positive.
     tol
-        The gap to stop at.
+        The gap at which the solver stops.
     intercept
-        Whether there is a c, which no penalty is on.
+        Whether to add an unpenalised intercept c.
     method
-        For a factorised A: ``"formed"`` multiplies the factors, ``"factorised"`` never does, and ``"auto"`` takes what
-        is cheaper.
+        For a factorised A: ``"formed"`` multiplies the factors, ``"factorised"`` never does, and ``"auto"`` takes the
+        cheaper way.
     m, q
-        How many coordinates of y and of x a step takes. Without them, what theory and costs say; all of x or all of y
-        if A is formed, and given one of them, all of the other.
+        Number of coordinates of y and of x in a step. By default, theory and costs determine them, with all of x or all
+        of y if A is formed. If one of them is given, the default of the other is all.
     max_epochs
-        When to stop at the latest, in max(n/m, p/q) steps.
+        Maximum number of epochs, each of max(n/m, p/q) steps.
     seed
-        The draws of the blocks; the same one gives the same answer.
+        Seed of the draws of blocks; the same seed gives the same solution.
     start
-        An x to begin with, or an x and a y.
+        The initial x, or a pair of x and y.
     tell
-        Called several times per second with the share that is done and the gap as text.
+        Called several times per second with the completed share and the gap as text.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def minimise(
     if way.formed:
         factors = factors.form(by_rows=way.rows >= way.columns)
     constant = 0.0
-    if intercept:  # of a size that does not shorten the steps
+    if intercept:  # the column's value is small enough not to shorten the steps
         constant = 0.5 * (seen.block(way.rows, way.columns) * way.rows / n) ** 0.5 or 1.0
         factors = factors.with_constant(constant)
     rows, columns = _order([seed, 0], n, way.rows), _order([seed, 1], p + extra, way.columns)
@@ -192,7 +192,7 @@ def minimise(
 
 
 def _factors(A: Any) -> Factors:
-    """Return A as float64, given by rows."""
+    """Return A as float64, stored by rows."""
     if not isinstance(A, Factorised):
         return Factors(_matrix(A, "A"), None)
     U, V = _matrix(A.U, "U"), _matrix(A.V, "V")
@@ -281,7 +281,7 @@ def _in_words(way: BlockPlan, factors: Factors) -> str:
 
 
 def _order(seed: list[int], length: int, blocks: int) -> Order:
-    """Return an order of coordinates whose blocks are a random partition; for one block or single ones, any order."""
+    """Return an order of coordinates whose blocks form a random partition; any order for one or single blocks."""
     if blocks in (1, length):
         return slice(None)
     return np.random.default_rng(seed).permutation(length)

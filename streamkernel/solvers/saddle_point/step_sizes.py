@@ -37,13 +37,13 @@ def step_sizes(
     Parameters
     ----------
     n, p, m, q
-        Dual and primal coordinates, and how many of each a step takes.
+        Numbers of dual and primal coordinates, and of those in a step.
     scale
         Λ, at least the largest squared spectral norm of a block of m rows and q columns for the theorems to hold.
     convexity
         λ, the strong convexity of g.
     gamma
-        γ, that of φ*.
+        γ, the strong convexity of φ*.
     weight
         The primal weight: τ is multiplied and σ divided by it.
     for_gap

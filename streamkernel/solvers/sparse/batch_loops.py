@@ -25,18 +25,18 @@ class Batches(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One mini-batch, float32, as the residuals fall with the distance from the snapshot.
+    """One mini-batch, in float32, which suffices because residuals shrink with the distance from the snapshot.
 
     Attributes
     ----------
     n
-        Its rows.
+        Number of rows.
     Z
         Their features, shape (outputs from `begin` on, rows).
     begin
         The first output that it drives.
     residuals, bend
-        By how much their slopes differ from those of the snapshot, and ∂²ℓ; shape (columns, rows).
+        The differences of their slopes from those of the snapshot, and ∂²ℓ; shape (columns, rows).
     """
 
     n: int
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
 
 
 class SparseRoom(NamedTuple):
-    """Room for the gradient and the move of a group, and for what that adds to f, shape (columns, rows of a batch)."""
+    """Work arrays: gradient and move of a group, and the resulting change of f, shape (columns, rows of a batch)."""
 
     v: F64
     move: F64
@@ -114,8 +114,8 @@ def _drive(batch, groups, g, full, w, is_softmax, room):  # type: ignore[no-unty
 def batch_steps(examples, groups, snapshot, batches, first, last, w):  # type: ignore[no-untyped-def]
     """Let each batch from `first` to before `last` drive its groups, one after the other.
 
-    For the rows of a batch f is computed once. After a group has moved by δ, the slopes of these rows are corrected by
-    ∂²ℓ·zδ, so that the next group knows of it.
+    For the rows of a batch, f is computed once. After a group has moved by δ, the slopes of these rows are corrected by
+    ∂²ℓ·zδ for the next group.
     """
     A, y, code, parameter = examples
     rows, runs, run = batches

@@ -71,7 +71,7 @@ class ChosenFeatures:
     Raises
     ------
     ValueError
-        If a feature of the kernel is no function of directions of its own, as those of `Polynomial` and of sketches.
+        If features of the kernel do not have directions of their own, such as those of `Polynomial` and of sketches.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class ChosenFeatures:
             raise ValueError(f"Expected a kernel whose features have directions of their own, got {plan.kernel!r}")
         self._plan, self._names, self._places = plan, names, places
         columns = np.arange(float(len(names)))[None]
-        self._row = Directions(plan, len(places), 0).rows(names, columns)  # its values are the order of the columns
+        self._row = Directions(plan, len(places), 0).rows(names, columns)  # its values are the positions of the columns
         for kind in set(plan.parts_compiled["distribution"].tolist()):
             draw_some.require(kind)
         cache = np.empty((1, len(names), len(plan.parts), len(places)), np.float32)

@@ -10,19 +10,19 @@ from streamkernel.features.rows import F64
 def eliminate(H: F64, coef: F64, group: int, most: int) -> F64:
     """Return coefficients with at most a given number of non-zero groups.
 
-    At the minimum of a function with the curvature H, setting w(h) = 0 costs ½ w(h)ᵀ [(H⁻¹)_hh]⁻¹ w(h), if all other
-    coefficients follow: w ← w - (H⁻¹)_·h [(H⁻¹)_hh]⁻¹ w(h).
+    At the minimum of a function with the curvature H, setting w(h) = 0 increases it by ½ w(h)ᵀ [(H⁻¹)_hh]⁻¹ w(h), if
+    all other coefficients are adjusted: w ← w - (H⁻¹)_·h [(H⁻¹)_hh]⁻¹ w(h).
 
     Parameters
     ----------
     H
-        The curvature, positive definite, shape (outputs, outputs), which is that of each column.
+        The curvature, positive definite, shape (outputs, outputs), the same for each column.
     coef
         Coefficients, shape (outputs, columns). The last output belongs to no group and always stays.
     group
-        Outputs of a group, side by side.
+        Number of consecutive outputs in a group.
     most
-        How many groups stay.
+        Number of groups to keep.
 
     References
     ----------

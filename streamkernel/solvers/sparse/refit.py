@@ -22,7 +22,7 @@ def _ridges(problem: SparseProblem, l2: float) -> F64:
 
 
 def largest_curvature(problem: SparseProblem, l2: float) -> F64:
-    """Return κ (1/n) ZᵀZ + l2 I, with κ the loss's largest second derivative and no ridge where there is no price."""
+    """Return κ (1/n) ZᵀZ + l2 I, with κ the loss's largest second derivative; unpenalised outputs have no ridge."""
     Z, n = problem.Z, len(problem.y)
     found = np.zeros((Z.shape[1], Z.shape[1]))
     for first in range(0, n, _ROWS):
@@ -34,11 +34,11 @@ def largest_curvature(problem: SparseProblem, l2: float) -> F64:
 
 
 def ridge(problem: SparseProblem, w: F64, l2: float, tol: float = 1e-13) -> F64:
-    """Return the w, shape (columns, outputs), that minimises (1/n) Σ ℓ(f_i, y_i) + ½ l2 ‖w‖² of what is penalised.
+    """Return the w, shape (columns, outputs), that minimises (1/n) Σ ℓ(f_i, y_i) + ½ l2 ‖penalised part of w‖².
 
     Accelerated gradient steps in u = wR, with RRᵀ = κ (1/n) ZᵀZ + l2 I and κ the loss's largest second derivative, so
-    that curvatures are at most 1 although random features are much alike; float64. It ends when a step gains less than
-    `tol` of the value.
+    that curvatures are at most 1 although random features are strongly correlated; in float64. It ends when a step
+    gains less than the fraction `tol` of the value.
 
     References
     ----------
@@ -55,7 +55,7 @@ def ridge(problem: SparseProblem, w: F64, l2: float, tol: float = 1e-13) -> F64:
         point = smooth.at(at)
         gradient = (point.gradient + ridges * at) @ inverse.T
         last, u = u, ahead - gradient
-        if float((gradient * (u - last)).sum()) > 0.0:  # it goes uphill
+        if float((gradient * (u - last)).sum()) > 0.0:  # the momentum points uphill
             momentum = 1.0
         following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
         ahead, momentum = u + (momentum - 1.0) / following * (u - last), following
@@ -83,15 +83,16 @@ def refit(
     Parameters
     ----------
     Z, y, loss, columns, penalised
-        As for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`; what is not penalised has no ridge.
+        As for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`; unpenalised outputs have no ridge.
     kept
-        Which outputs are kept, shape (outputs,).
+        A mask of the outputs to keep, shape (outputs,).
     l2
-        The ridge, which keeps features that are nearly alike apart.
+        The ridge, which makes the solution unique if features are nearly equal.
     start
-        Where to begin, shape (outputs, columns), 0 by default; for losses that are not convex it decides.
+        The initial coefficients, shape (outputs, columns), 0 by default. The result for a non-convex loss depends on
+        it.
     tol
-        The share of the objective that a step has to gain for another one to be taken.
+        The minimum gain of a step, as a fraction of the objective, for another step to be taken.
 
     Raises
     ------

@@ -18,24 +18,24 @@ from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
 from streamkernel.solvers.sparse.sparse_problem import check_problem
 
 FRACTIONS = (0.1, 0.03, 0.01, 0.003, 0.001)
-"""Of the largest price, from sparse to dense, tried where none is given."""
+"""Candidates for the penalty if none is given, as fractions of the largest one, from sparse to dense."""
 
 RIDGES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-"""Tried where features are fitted again."""
+"""Candidates for the ridge when features are refitted."""
 
 _MOST, _LEAST = 20_000, 50
-"""Rows that a choice is made on at most, of which it holds a tenth; with fewer than the least, the middle is taken."""
+"""Maximum number of rows for a choice, a tenth of them held out; below the minimum, the middle candidate is taken."""
 
 _FEW = 50
-"""Passes over the rows that are enough until the last round, and to choose a price."""
+"""Number of passes over the rows in all rounds except the last, and to choose the penalty."""
 
 _GAIN = 1e-6
-"""The share of the objective that a step has to gain where features are fitted again."""
+"""The minimum gain of a step in a refit, as a fraction of the objective."""
 
 _NO_PRICE = 1e-12
 
 _RIDGE = 1e-5
-"""Where features are left out."""
+"""The ridge in backward elimination."""
 
 
 class RoundOptions(NamedTuple):
@@ -75,7 +75,7 @@ class _Task(NamedTuple):
 
     @property
     def penalised(self) -> Any:
-        """All but the constant."""
+        """The columns of the features, without the constant."""
         return np.arange(self.Z.shape[1]) < self.Z.shape[1] - 1
 
     def at(self, rows: I64) -> _Task:
@@ -92,7 +92,7 @@ class _Task(NamedTuple):
         return refit(self.Z, self.y, self.loss, kept, l2=l2, columns=self.columns, penalised=self.penalised, start=coef)
 
     def prune(self, coef: F64, most: int, rows: I64) -> F64:
-        """Return coefficients of at most a number of features, whose importance some of the rows decide."""
+        """Return coefficients of at most a number of features; their importance is estimated on some of the rows."""
         stays = coef[:-1].reshape(-1, self.group * self.columns).any(axis=1)
         if stays.sum() <= most:
             return coef
@@ -117,7 +117,7 @@ def learn_in_rounds(
     outputs
         Outputs of a feature.
     options, tell
-        What the estimator is given, and the callback for progress.
+        The estimator's options, and the callback for progress.
     """
     per_round, l1, epochs = options.features_per_round, options.l1, 0
     some = np.random.default_rng(options.seed).permutation(len(y))[:_MOST]
@@ -166,7 +166,7 @@ def learn_in_rounds(
 
 
 def _convex(task: _Task, options: RoundOptions) -> F64:
-    """Return coefficients of the logistic loss: from 0, the sigmoid loss leads to one class for all."""
+    """Return initial coefficients from the logistic loss: from 0, the sigmoid loss assigns all rows to one class."""
     given: dict[str, Any] = {"columns": 1, "group": task.group, "penalised": task.penalised}
     coef = np.zeros((task.Z.shape[1], task.columns))
     for c in range(task.columns):
@@ -178,9 +178,9 @@ def _convex(task: _Task, options: RoundOptions) -> F64:
 
 
 def _price(task: _Task, coef: F64, held: I64, rest: I64, options: RoundOptions) -> float:
-    """Return, of the shares of the largest price, the highest within a standard error of the best held-out loss.
+    """Return the largest penalty within a standard error of the best held-out loss, as a fraction of the largest one.
 
-    Where something else bounds the features, it is the best.
+    If another option bounds the number of features, it is the penalty with the best held-out loss.
     """
     train, test = task.at(rest), task.at(held)
     given: dict[str, Any] = {"columns": task.columns, "group": task.group, "penalised": task.penalised}

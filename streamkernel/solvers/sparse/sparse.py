@@ -29,19 +29,19 @@ from streamkernel.solvers.sparse.sparse_problem import (
 log = logging.getLogger(__name__)
 
 _OUTPUTS = 128
-"""What a batch drives."""
+"""Number of outputs that a batch updates."""
 
 _FASTER, _SLOWER = 1.1, 0.6
-"""What becomes of the step's length where the objective fell in an epoch, and where it did not."""
+"""Factors of the step length after an epoch in which the objective fell, and after one in which it did not."""
 
 _FIRST = 128
-"""Groups that may join those that are not 0, if these are not more."""
+"""Minimum number of zero groups that join the working set; more join if more groups are non-zero."""
 
 _ENOUGH = 0.2
-"""The working set is chosen again when its violation has fallen to this share."""
+"""The working set is chosen again when its violation has fallen to this fraction."""
 
 _SOME = 4096
-"""Rows that the first steps are measured on; these find their length by themselves."""
+"""Number of rows on which the length of the first steps is found."""
 
 _TINY = 1e-30
 
@@ -57,11 +57,11 @@ class Check(NamedTuple):
 
 
 class SparseSolution(NamedTuple):
-    """What was found.
+    """A solution.
 
-    `coef` has shape (outputs, columns). `violation` is the largest distance of a group's gradient from what it has to
-    be at a minimum, over `l1` √size. `history` has a check for every time that all groups were looked at, of which the
-    last is of `coef`; `interrupted` says whether Ctrl-C ended it.
+    `coef` has shape (outputs, columns). `violation` is the largest violation of the optimality conditions by a group,
+    divided by `l1` √size. `history` has an entry for each check of all groups, the last of which is for `coef`;
+    `interrupted` is true if Ctrl-C stopped the solver.
     """
 
     coef: F64
@@ -94,44 +94,44 @@ def minimise_sparse(
 
     A group is `group` consecutive outputs in all columns, size_g = group × columns coefficients, which are dropped
     together. With one output and one column the penalty is l1 ‖w‖₁. The square and the correntropy loss have a factor ½
-    here that the paper's have not, so that its λ is 2 l1 for these.
+    here, unlike in the paper, whose λ is therefore 2 l1 for these.
 
     Parameters
     ----------
     Z
-        Features, shape (rows, outputs); float32 in C order is taken as it is, all else is copied.
+        Features, shape (rows, outputs); float32 in C order is used without a copy.
     y
         Targets, shape (rows,): numbers; or classes, 0 and 1 or -1 and 1 for one column, 0 to columns - 1 for several.
     loss
         ``Logistic`` (softmax for several columns), ``Softmax``, ``SmoothHinge``, ``Sigmoid``, ``Square`` or
         ``Correntropy``.
     l1
-        The price of a coefficient, above 0; see :func:`largest_l1`.
+        The weight of the penalty, above 0; see :func:`largest_l1`.
     columns
         Columns of f.
     group
         Consecutive outputs of Z in one group, 2 for a feature that is a cosine and a sine.
     penalised
-        Which outputs cost something, shape (outputs,); an output of ones that costs nothing is a constant. All do by
-        default.
+        A mask of the penalised outputs, shape (outputs,); by default all. An unpenalised output of ones is an
+        intercept.
     form
-        ``"paper"`` is the paper's Algorithm 2, a row and a group a step, n steps an epoch. ``"minibatch"`` deviates
-        from it: the 64 rows of a batch drive 128 outputs one after the other, with the residuals corrected after each;
-        the step becomes longer while the objective falls; and groups that are 0 and may stay so sit out until all are
-        looked at again.
+        ``"paper"`` is the paper's Algorithm 2, with a row and a group per step and n steps per epoch. ``"minibatch"``
+        deviates from it: the 64 rows of a batch update 128 outputs one after the other, with the residuals corrected
+        after each; the step becomes longer while the objective falls; and groups that will probably stay 0 are skipped
+        until all are checked again.
     threads
-        Threads, which share w without locks. One has the same bits at every run.
+        Number of threads, which share w without locks. One thread gives the same bits in every run.
     gamma
-        The step is gamma/L: the only one for ``"paper"``, with L the largest of all rows and coordinates, by default
-        0.03; the first one for ``"minibatch"``, with L that of each group, by default 0.3.
+        The step is gamma/L. For ``"paper"`` it is constant, with L the largest over rows and coordinates; the default
+        is 0.03. For ``"minibatch"`` it is the first step, with L of each group; the default is 0.3.
     max_epochs
-        Passes over the rows at most.
+        Maximum number of passes over the rows.
     tol
-        The violation (see :class:`SparseSolution`) at which w is good enough.
+        The violation (see :class:`SparseSolution`) at which the solver stops.
     seed
-        Of the draws.
+        Seed of the draws.
     start
-        Where to begin, shape (outputs, columns); 0 by default.
+        The initial coefficients, shape (outputs, columns); 0 by default.
     tell
         Called after every epoch with the progress and the objective.
 
@@ -273,10 +273,10 @@ def largest_l1(
     group: int = 1,
     penalised: npt.ArrayLike | None = None,
 ) -> float:
-    """Return the l1 from which on :func:`minimise_sparse` leaves all groups 0: max_g ‖∂F/∂w_g‖/√size_g at 0.
+    """Return the smallest l1 at which :func:`minimise_sparse` leaves all groups 0: max_g ‖∂F/∂w_g‖/√size_g at 0.
 
-    Outputs that cost nothing are fitted before, if the loss is convex. If it is not, 0 is stationary from there on, and
-    another w may be better.
+    If the loss is convex, unpenalised outputs are fitted first. If it is not, 0 is only stationary there, and another w
+    may be better.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the loops of AsyDSSKL share, compiled, and the steps of its paper, all without the GIL.
+"""The common compiled functions of AsyDSSKL's loops, and the steps of its paper, all without the GIL.
 
 Several threads may run them on one `w`. All of them take the random draws as arrays, so that the same draws give the
 same steps. `w` and gradients have shape (columns, outputs).
@@ -16,7 +16,7 @@ from streamkernel.jit import compiled, inlined
 from streamkernel.losses.compiled import derivative, value
 
 SUMS = {"reassoc", "contract", "nsz"}
-"""Sums may be taken in lanes; the same machine takes them in the same order every time."""
+"""Sums may be vectorised; the same machine adds in the same order every time."""
 
 
 class SparseExamples(NamedTuple):

@@ -19,13 +19,13 @@ SPARSE: tuple[type[Loss], ...] = (Logistic, Softmax, SmoothHinge, Sigmoid, Squar
 """The losses that can be learned sparsely: those of the paper's Table 1, and softmax."""
 
 _LARGEST_CALL = 1 << 27
-"""Multiplications of one compiled call, a fraction of a second, after which Ctrl-C is heard."""
+"""Number of multiplications in one compiled call, a fraction of a second, after which Ctrl-C takes effect."""
 
 
 class CoefficientGroups(NamedTuple):
     """Coefficients that are dropped together: group g is ``w[:, bounds[g]:bounds[g + 1]]``.
 
-    It costs ``weights[g]`` times its norm, which is ``units[g]``, l1 √size, or 0 if it is unpenalised.
+    Its penalty is ``weights[g]`` times its norm; the weight is ``units[g]``, l1 √size, or 0 if it is unpenalised.
     """
 
     bounds: I64
@@ -112,7 +112,7 @@ class SparseProblem(NamedTuple):
             return self, outputs
         return self._replace(Z=sparse_loops.columns_of(self.Z, outputs), groups=groups), outputs
 
-    @np.errstate(over="ignore", invalid="ignore")  # steps that were too long end at infinity, and are not taken
+    @np.errstate(over="ignore", invalid="ignore")  # steps that were too long diverge to infinity, and are not taken
     def at(self, w: F64) -> SparsePoint:
         """Return the quantities at `w` that the solver needs, with a copy of it."""
         n, examples, w = len(self.y), self.examples, w.copy()
@@ -149,7 +149,7 @@ def check_problem(
     for name, whole in (("columns", columns), ("group", group)):
         if not isinstance(whole, (int, np.integer)) or whole < 1:
             raise ValueError(f"Expected {name} as an integer of 1 or more, got {whole!r}")
-    with np.errstate(over="ignore"):  # the error below says so
+    with np.errstate(over="ignore"):  # the error below reports it
         features = np.ascontiguousarray(Z, np.float32)
     if features.ndim != 2 or 0 in features.shape:
         raise ValueError(f"Expected Z of shape (rows, outputs), got shape {features.shape}")
