@@ -136,9 +136,7 @@ class KafkaSource:
 
     def is_committed(self, event: Event) -> bool:
         """Return whether the group had committed an event that is read again after `rewind`."""
-        return self._start_offsets.is_committed(
-            Partition.parse(event.stream), offset_of(event.resume, event.stream)
-        )
+        return self._start_offsets.is_committed(Partition.parse(event.stream), offset_of(event.resume, event.stream))
 
     def again(self, positions: Mapping[str, Position]) -> None:
         """Read the events since the last commit again; `positions` are as for `seek`."""

@@ -239,7 +239,7 @@ class Checkpointer:
         is_restored = self.state.is_restored()
         is_whole = self._load(saved)
         if self.positions:
-            # The offsets that the group has committed are older than positions of workers, and later than restored ones.
+            # The offsets of the group are older than positions of workers, and later than restored ones.
             is_elsewhere = is_restored or saved.get("is_divided") or saved.get("is_repeating")
             if is_elsewhere and isinstance(self._source, KafkaSource):
                 self._source.rewind(self.positions)

@@ -146,7 +146,7 @@ def test_a_damaged_object_is_left_out_and_none_that_is_whole_is_an_error(store, 
         assert four.read_newest() == {"learned": 3, "checkpoint": 2}
     bucket.put(read(bucket, 2).file, io.BytesIO(b"short"))
     bucket.put(read(bucket, 1).file, io.BytesIO(b"short"))
-    with pytest.raises(MirrorError, match="Expected a whole checkpoint in the mirror, got .*SHA-256"):
+    with pytest.raises(MirrorError, match=r"Expected a whole checkpoint in the mirror, got .*SHA-256"):
         MirroredDirectory(tmp_path / "three", address)
     assert not list((tmp_path / "three").iterdir())
 
@@ -154,7 +154,7 @@ def test_a_damaged_object_is_left_out_and_none_that_is_whole_is_an_error(store, 
 def test_without_an_answer_a_run_goes_on_from_its_directory_but_does_not_begin_anew(store, address, tmp_path, capsys):
     written(tmp_path / "one", address, 1).close()
     store.fault = lambda method, path: 403
-    with pytest.raises(MirrorError, match="403 Forbidden.*Refused") as found:
+    with pytest.raises(MirrorError, match=r"403 Forbidden.*Refused") as found:
         MirroredDirectory(tmp_path / "two", address)
     state = MirroredDirectory(tmp_path / "one", address)
     state.write({"learned": 2})
@@ -182,7 +182,7 @@ def test_a_mirror_belongs_to_one_directory_and_one_process(store, address, tmp_p
     with MirroredDirectory(tmp_path / "two", address) as two:
         assert two.read_newest()["learned"] == 20
         two.write({"learned": 30})
-    with pytest.raises(StateDirectoryError, match="a process elsewhere has gone on from there"):
+    with pytest.raises(StateDirectoryError, match="a process elsewhere has continued from there"):
         MirroredDirectory(tmp_path / "one", address)
 
 

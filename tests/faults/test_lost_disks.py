@@ -24,7 +24,9 @@ class MirroredRun(Run):
     def __init__(self, store, *args, **options):
         super().__init__(*args, **options)
         self.address = f"s3://bucket/{uuid.uuid4().hex}"
-        self.template = CONFIG.replace("checkpoint_seconds = 0.3", f'checkpoint_seconds = 0.1\nmirror = "{self.address}"')
+        self.template = CONFIG.replace(
+            "checkpoint_seconds = 0.3", f'checkpoint_seconds = 0.1\nmirror = "{self.address}"'
+        )
         self._store, self._gate = store, threading.Event()
         store.fault = self._hold
 

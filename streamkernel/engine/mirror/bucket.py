@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
@@ -23,7 +24,7 @@ _SECRET_NAME = re.compile(r"(?i)(secret|token|password|account_key|access_key|sa
 
 
 class MirrorError(OSError):
-    """The store did not do what was asked, or what it has is not what was written."""
+    """A request to the store failed, or what the store has is not what was written."""
 
 
 class DamagedError(MirrorError):
@@ -78,7 +79,7 @@ class Bucket:
     """Objects under one prefix.
 
     Credentials and other settings are those of the store's usual variables of the environment, or of the machine's
-    role: ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS``, ``AZURE_STORAGE_ACCOUNT_KEY``.
+    role, such as ``AWS_ACCESS_KEY_ID``, ``GOOGLE_APPLICATION_CREDENTIALS`` or ``AZURE_STORAGE_ACCOUNT_KEY``.
 
     Parameters
     ----------
@@ -112,23 +113,23 @@ class Bucket:
 
     def names(self) -> list[str]:
         """Return the names of all objects, in order."""
-        with _Translated(self):
+        with self._translated():
             return sorted(str(found["path"]) for part in self._obstore.list(self._store) for found in part)
 
     def get(self, name: str) -> bytes:
         """Return an object."""
-        with _Translated(self):
+        with self._translated():
             return bytes(self._obstore.get(self._store, name).bytes())
 
     def stream(self, name: str) -> Iterator[bytes]:
         """Yield an object in pieces."""
-        with _Translated(self):
+        with self._translated():
             for piece in self._obstore.get(self._store, name):
                 yield bytes(piece)
 
     def put(self, name: str, file: BinaryIO) -> None:
         """Write an object, a large one in parts."""
-        with _Translated(self):
+        with self._translated():
             self._obstore.put(self._store, name, file)
 
     def create(self, name: str, content: bytes) -> bool:
@@ -136,7 +137,7 @@ class Bucket:
 
         A store that cannot do this in one step is asked for the object first.
         """
-        with _Translated(self):
+        with self._translated():
             try:
                 self._obstore.put(self._store, name, content, mode="create")
             except self._errors.AlreadyExistsError:
@@ -149,12 +150,24 @@ class Bucket:
 
     def delete(self, names: list[str]) -> None:
         """Delete objects; that one is gone already is no error."""
-        with _Translated(self):
+        with self._translated():
             for name in names:
                 try:
                     self._obstore.delete(self._store, name)
                 except FileNotFoundError:
                     continue
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise the errors of the library as a `MirrorError` that names the place and no secret."""
+        try:
+            yield
+        except MirrorError:
+            raise
+        except FileNotFoundError as error:
+            raise DamagedError(f"Expected an object, got none - at {self.address}: {reason(error)}") from None
+        except (self._errors.BaseError, OSError, ValueError) as error:
+            raise self._named(error) from None
 
     def _named(self, error: BaseException) -> MirrorError:
         return MirrorError(f"Expected an answer of the object store, got an error: {reason(error)} - at {self.address}")
@@ -162,24 +175,8 @@ class Bucket:
 
 def _allows_http() -> bool:
     """Return whether a store may be reached without TLS, as the store's own variables say."""
-    return any(os.environ.get(f"{store}_ALLOW_HTTP", "").lower() in ("true", "1") for store in ("AWS", "AZURE", "GOOGLE"))
-
-
-class _Translated:
-    """Raises the errors of the library as a `MirrorError` that names the place and no secret."""
-
-    def __init__(self, bucket: Bucket) -> None:
-        self._bucket = bucket
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        expected = (self._bucket._errors.BaseError, OSError, ValueError)
-        if isinstance(error, FileNotFoundError):
-            raise DamagedError(f"Expected an object, got none - at {self._bucket.address}: {reason(error)}") from None
-        if isinstance(error, expected) and not isinstance(error, MirrorError):
-            raise self._bucket._named(error) from None
+    names = [f"{store}_ALLOW_HTTP" for store in ("AWS", "AZURE", "GOOGLE")]
+    return any(os.environ.get(name, "").lower() in ("true", "1") for name in names)
 
 
 def reason(error: BaseException, environ: Mapping[str, str] = os.environ) -> str:

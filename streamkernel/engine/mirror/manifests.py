@@ -69,7 +69,7 @@ def read(bucket: Bucket, number: int) -> Manifest:
     DamagedError
         If there is none.
     MirrorError
-        If the store does not answer.
+        If the store is unavailable.
     """
     name = manifest_name(number)
     try:
@@ -97,7 +97,7 @@ def upload(bucket: Bucket, path: Path, number: int, identity: str) -> None:
     MirrorTakenError
         If another process has written this checkpoint or a later one.
     MirrorError
-        If the store does not answer.
+        If the store is unavailable.
     """
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -124,7 +124,7 @@ def download(bucket: Bucket, manifest: Manifest, path: Path) -> None:
     DamagedError
         If it is not what was copied.
     MirrorError
-        If the store does not answer.
+        If the store is unavailable.
     """
     digest, size = hashlib.sha256(), 0
     with open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, PRIVATE)) as file:

@@ -22,7 +22,7 @@ def begin(directory: StateDirectory, bucket: Bucket) -> int:
     Raises
     ------
     MirrorError
-        If there is no checkpoint here and the store does not answer, or all that it has are damaged: a new start would
+        If there is no checkpoint here and the store is unavailable, or all that it has are damaged: a new start would
         forget what was learned.
     StateDirectoryError
         If the mirror has a later checkpoint, or one of another directory.
@@ -37,7 +37,7 @@ def begin(directory: StateDirectory, bucket: Bucket) -> int:
     except MirrorError as error:
         if not own:
             raise
-        log.error("the mirror does not answer; starting from the state directory", reason=str(error))
+        log.error("the mirror is unavailable; starting from the state directory", reason=str(error))
         return 0
     if not own and numbers:
         return restore(directory, bucket)
@@ -55,12 +55,14 @@ def restore(directory: StateDirectory, bucket: Bucket) -> int:
     Raises
     ------
     MirrorError
-        If there is none, or the store does not answer.
+        If there is none, or the store is unavailable.
     StateDirectoryError
         If the directory has checkpoints.
     """
     if directory.newest():
         raise StateDirectoryError(f"expected no checkpoints where a mirror is restored - at {directory.path}")
+    for left in directory.path.glob("restoring-*"):  # by a crash
+        left.unlink()
     problems: dict[int, str] = {}
     for number in reversed(manifest_numbers(bucket.names())):
         path = directory.path / f"restoring-{number:012d}.safetensors"
@@ -91,7 +93,7 @@ def _compare(directory: StateDirectory, manifest: Manifest, address: str) -> Non
     if manifest.number > directory.newest():
         raise StateDirectoryError(
             f"expected at most checkpoint {directory.newest()} in the mirror, got {manifest.number} - at {address}; a "
-            f"process elsewhere has gone on from there. To continue from it, delete {directory.path}"
+            f"process elsewhere has continued from there. To continue from it, delete {directory.path}"
         )
 
 
