@@ -138,6 +138,10 @@ class KafkaSource:
         """Return whether the group had committed an event that is read again after `rewind`."""
         return self._start_offsets.is_committed(Partition.parse(event.stream), offset_of(event.resume, event.stream))
 
+    def advance(self, event: Event) -> None:
+        """Record that an event is processed, after which fewer may be read again."""
+        self._start_offsets.advance(Partition.parse(event.stream), offset_of(event.resume, event.stream))
+
     def again(self, positions: Mapping[str, Position]) -> None:
         """Read the events since the last commit again; `positions` are as for `seek`."""
         self.seek(positions)

@@ -53,10 +53,12 @@ class StartOffsets:
 
     def is_committed(self, partition: Partition, offset: int) -> bool:
         """Return whether the group had committed a record that is read again; `offset` is that of the next record."""
-        end = self._repeated.get(partition, -1)
-        if offset > end >= 0:
+        return offset <= self._repeated.get(partition, -1)
+
+    def advance(self, partition: Partition, offset: int) -> None:
+        """Record that all records before an offset have been processed."""
+        if offset >= self._repeated.get(partition, offset + 1):
             del self._repeated[partition]
-        return offset <= end
 
     def add(self, partitions: Iterable[Partition]) -> set[Partition]:
         """Record all existing partitions, and return the new ones."""

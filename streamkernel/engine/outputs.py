@@ -70,6 +70,11 @@ class Outputs:
         """Return whether the prediction of an event has to be written."""
         return self.predictions is not None and not self._is_there(self.predictions, event)
 
+    def advance(self, event: Event) -> None:
+        """Record that an event is processed."""
+        if self._source is not None and self._source.is_repeating:
+            self._source.advance(event)
+
     def openings(self) -> list[Callable[[], Any]]:
         """Return functions that wait until the sinks' brokers and topics are available."""
         return [sink.open for sink in (self.predictions, self.dead_letters) if sink is not None]

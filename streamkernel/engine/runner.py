@@ -138,6 +138,7 @@ class StreamRunner:
                 if is_new and self._outputs.has_prediction(event):
                     self._outputs.gather(processor.line(event, y, answers[0]), event.key)
                 processor.judge(x, y, answers, is_new)
+        self._outputs.advance(event)
         self._checkpointer.advance(event.stream, event.resume)
         if self._history.is_due():
             self._monitor.add_point()

@@ -73,6 +73,7 @@ def test_a_node_that_dies_with_its_disk(servers, calm, store, tmp_path):
     assert run.start("two").wait(LIMIT) == 0, run.log("two")
     assert "restored from the mirror" in run.log("two")
     assert "events since the restored checkpoint are learned again" in run.log("two")
+    assert not read_newest(state).get("is_repeating")
     assert run.seen() == calm.seen()
     assert run.dead() == calm.dead()
     assert run.model("two") == calm.model()
