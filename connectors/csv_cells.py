@@ -67,7 +67,7 @@ def numbers(texts: Sequence[str]) -> list[int | float | str]:
     Returns
     -------
     list of int, float or str
-        What is in each.
+        The value of each cell.
 
     Examples
     --------

@@ -62,7 +62,7 @@ class JsonLines:
         return json_fields(raw)
 
     def parse_all(self, rows: Sequence[bytes]) -> list[Fields] | None:
-        """Return the fields of lines as :meth:`parse` does for each, faster; ``None`` if one of them needs a look."""
+        """Return the fields of lines as :meth:`parse` does for each, faster; ``None`` if one must be parsed alone."""
         return all_json_fields(rows)
 
 
@@ -73,7 +73,7 @@ def json_fields(raw: bytes) -> Fields:
 
 
 def all_json_fields(values: Sequence[bytes]) -> list[Fields] | None:
-    """Return the fields of values as `json_fields` does for each, parsed as one; ``None`` if one needs a look.
+    """Return the fields of values as `json_fields` does for each, parsed as one; ``None`` if one must be parsed alone.
 
     Each has to begin with a brace and to have no other. As many objects as there are values, and nothing else, are then
     one object for each.
@@ -153,7 +153,7 @@ class Csv:
         return self._names
 
     def parse_all(self, rows: Sequence[bytes]) -> list[Fields] | None:
-        """Return the fields of rows as :meth:`parse` does for each, faster; ``None`` if one of them needs a look."""
+        """Return the fields of rows as :meth:`parse` does for each, faster; ``None`` if one must be parsed alone."""
         names, joined = self._names, b",".join(rows)
         if not names or b'"' in joined or b"\r" in joined or {row.count(b",") for row in rows} != {len(names) - 1}:
             return None
@@ -224,7 +224,7 @@ class Headless:
     Parameters
     ----------
     reason
-        What is wrong with the header.
+        The problem of the header.
 
     Examples
     --------

@@ -26,7 +26,7 @@ class ValueDecoder:
     read : callable
         From bytes to an object, or a `ValueError` that says why there is none.
     envelope : "debezium" or None, default None
-        What the fields are in. Changes that leave no row raise `PassedOverError`.
+        The envelope around the fields. Changes without a row afterwards raise `PassedOverError`.
     max_list_length : int, default 0
         The largest length of a list whose items become fields, as for :func:`~connectors.nested.flatten`.
 

@@ -14,6 +14,7 @@ from streamkernel.commands.redrive import redrive
 from streamkernel.commands.run import replay, run, topics
 from streamkernel.commands.serve import serve
 from streamkernel.commands.setup import dashboards, demo, warm_up
+from streamkernel.commands.size import size
 from streamkernel.commands.state import inspect, promote, report, rollback
 
 COMMANDS = (
@@ -21,6 +22,7 @@ COMMANDS = (
     serve,
     replay,
     topics,
+    size,
     redrive,
     inspect,
     report,

@@ -31,7 +31,7 @@ def learning_curve(curves: Points | Mapping[str, Points], *, recent: int = 0, ax
         Points over which the recent metric is drawn too, faintly; 0 for none. The metric has to be a mean over all
         events, such as accuracy or the mean absolute error.
     ax : matplotlib.axes.Axes or None, default None
-        Where to draw.
+        The axes to draw into.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def importances(model: Any, *, most: int = 20, ax: Axes | None = None) -> Axes:
     most : int, default 20
         Fields at most.
     ax : matplotlib.axes.Axes or None, default None
-        Where to draw.
+        The axes to draw into.
 
     Returns
     -------
@@ -111,13 +111,13 @@ def calibration(
     y : array_like of bool, shape (events,)
         Whether each event happened.
     probability : array_like of float, shape (events,)
-        What was predicted for it.
+        The predicted probability of the event.
     bins : int, default 10
         Bins of probabilities, of one width.
     label : str, default ""
         Name of the model, for the legend.
     ax : matplotlib.axes.Axes or None, default None
-        Where to draw.
+        The axes to draw into.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def groups(history: Iterable[tuple[float, int, Mapping[str, float]]], *, ax: Axe
     history : iterable of triples
         The number of events, and the model's `n_features` and `mixture_weights` after them.
     ax : matplotlib.axes.Axes or None, default None
-        Where to draw; the features have an axis of their own at the right.
+        The axes to draw into; the features have an axis of their own at the right.
 
     Returns
     -------
@@ -218,7 +218,7 @@ def interval_band(
     prediction : array_like of float, shape (events,), or None, default None
         The predictions.
     ax : matplotlib.axes.Axes or None, default None
-        Where to draw.
+        The axes to draw into.
 
     Returns
     -------
@@ -230,7 +230,7 @@ def interval_band(
     >>> from streamkernel import plot
     >>> ax = plot.interval_band([1, 2, 3], [0, 1, 2], [2, 3, 4], y=[1.0, 2.5, 9.0])
     >>> ax.get_legend_handles_labels()[1]
-    ['interval, holds 66.7%', 'outside']
+    ['interval, covers 66.7%', 'outside']
     """
     ax = _axes(ax)
     places = np.asarray(x)
@@ -244,7 +244,7 @@ def interval_band(
     if y is not None:
         targets = np.asarray(y, np.float64)
         inside = (low <= targets) & (targets <= high)
-        band.set_label(f"interval, holds {inside.mean():.1%}")
+        band.set_label(f"interval, covers {inside.mean():.1%}")
         ax.scatter(places[inside], targets[inside], s=8, color="0.35", linewidths=0, zorder=3)
         ax.scatter(places[~inside], targets[~inside], s=16, color="C3", linewidths=0, zorder=4, label="outside")
     return _finished(ax)

@@ -22,7 +22,7 @@ class Rule(Protocol):
 
     @property
     def parameters(self) -> tuple[int, int, int, float]:
-        """What the compiled choice is given: the rule's code, G, U, and the longest step in units of γ_t."""
+        """The arguments of the compiled choice: the rule's code, G, U, and the longest step in units of γ_t."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def put(path: Path, content: bytes, mode: int = 0o666) -> None:
     path
         The file. A symbolic link in its place is replaced, and none is followed.
     content
-        What is to be in it.
+        The content.
     mode
         Its permissions, less those that the umask takes away.
 

@@ -96,12 +96,12 @@ def test_groups_have_features_and_the_weights_of_the_mixture() -> None:
     assert behind.get_paths()[0].vertices[:, 1].max() == model.n_features
 
 
-def test_intervals_say_how_many_targets_they_hold() -> None:
+def test_intervals_show_their_coverage() -> None:
     x = generator.random(100)
     y = generator.normal(size=100)
     ax = plot.interval_band(x, np.full(100, -1.0), np.ones(100), y=y, prediction=np.zeros(100))
     held = (np.abs(y) <= 1.0).mean()
-    assert ax.get_legend_handles_labels()[1] == [f"interval, holds {held:.1%}", "prediction", "outside"]
+    assert ax.get_legend_handles_labels()[1] == [f"interval, covers {held:.1%}", "prediction", "outside"]
     assert (np.diff(drawn(ax, 0)[:, 0]) >= 0.0).all()
     assert len(ax.collections[2].get_offsets()) == round(100 * (1.0 - held))
     assert plot.interval_band([1], [0], [2]).get_legend_handles_labels()[1] == ["interval"]

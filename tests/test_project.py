@@ -45,7 +45,7 @@ def test_the_workflow_runs_targets_that_exist() -> None:
     assert all(f"\n{target}:" in makefile for target in targets)
 
 
-def test_the_changelog_has_the_version_or_what_comes_next() -> None:
+def test_the_changelog_has_the_version_and_an_unreleased_section() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
     headings = re.findall(r"^## \[?(Unreleased|[\d.]+)", text, re.MULTILINE)
     assert headings[0] == "Unreleased"

@@ -30,7 +30,7 @@ class Fingerprint:
     inode
         Its number in the file system, which can be given to another file once this one is deleted.
     size
-        How many bytes at its start are known.
+        Number of bytes at its start that the digest covers.
     digest
         Their hash.
 
@@ -80,9 +80,9 @@ def find(path: Path, fingerprint: Fingerprint, offset: int) -> Path | None:
     path
         Where it was; it may have been renamed to a name that begins with this one.
     fingerprint
-        What is known of it.
+        Its fingerprint.
     offset
-        How many bytes of it were read.
+        Number of bytes that were read.
     """
     copies: list[tuple[bool, int, Path]] = []
     for file in (path, *_beside(path)):

@@ -85,7 +85,7 @@ class Events:
         return Event(stream, position, value or b"", fields, reason, record.key, headers, origin)
 
     def of_all(self, taken: Sequence[tuple[Partition, Record, Position]]) -> list[Event] | None:
-        """Return the events of records as `of` does for each, faster; ``None`` if one needs a look of its own."""
+        """Return the events of records as `of` does for each, faster; ``None`` if one must be read alone."""
         if not self._is_plain:
             return None
         values = [record.value for _, record, _ in taken if record.value is not None]
@@ -116,7 +116,7 @@ class Retry:
     Attributes
     ----------
     trouble : Trouble or None
-        What is wrong.
+        The problem.
     """
 
     def __init__(self) -> None:

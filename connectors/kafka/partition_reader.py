@@ -33,7 +33,7 @@ class PartitionReader:
     events
         Makes events from records.
     until
-        Where to end; without it, there is no end.
+        The end; ``None`` for no end.
     in_turn
         Whether there is one event of each partition in turn.
     """

@@ -43,10 +43,10 @@ class PartitionedTopics:
     partitions : sequence of int or None, default None
         The numbers of the partitions to read of each topic; by default all, and new ones within minutes.
     start : str or int or datetime, default "earliest"
-        Where to begin, as for :class:`~connectors.kafka.source.KafkaSource`. A partition without a position is read
+        The start, as for :class:`~connectors.kafka.source.KafkaSource`. A partition without a position is read
         from its first record, not from the latest, if other partitions of its topic have positions: it was added later.
     until : str or int or datetime or None, default None
-        Where to end, as for :class:`~connectors.kafka.source.KafkaSource`.
+        The end, as for :class:`~connectors.kafka.source.KafkaSource`.
     decoder : callable or None, default None
         The decoder of values, as for :class:`~connectors.kafka.source.KafkaSource`.
     key : str or None, default None

@@ -74,7 +74,7 @@ class KafkaSink(_Topic):
     topic : str
         The name of the topic.
     values : callable or None, default None
-        What makes bytes of records, and has a method ``open`` that is called before; JSON by default.
+        The serializer of records, whose method ``open`` is called first; JSON by default.
     """
 
     def __init__(self, writer: Writer, topic: str, values: Serializer | None = None) -> None:

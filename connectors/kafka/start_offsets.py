@@ -20,7 +20,7 @@ class StartOffsets:
     Parameters
     ----------
     start
-        Where to begin in a partition that was never read.
+        The start in a partition without a position.
     in_group
         Whether a group keeps offsets.
 

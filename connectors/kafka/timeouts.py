@@ -66,7 +66,7 @@ def unavailable(servers: str, failure: Failure, cause: str, option: str) -> Unav
     servers
         The brokers' addresses.
     failure, cause
-        What kind of failure it is, and what the client says of it.
+        The kind of failure, and the client's message.
     option
         The client's name for the file with the certificates that it trusts.
 

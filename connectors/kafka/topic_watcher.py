@@ -27,7 +27,7 @@ class TopicWatcher:
     Attributes
     ----------
     trouble : Trouble or None
-        What is wrong.
+        The problem.
     """
 
     def __init__(self, topics: Sequence[str], servers: str) -> None:

@@ -15,7 +15,7 @@ class Writer:
     Parameters
     ----------
     options
-        Which brokers, and how they are talked to.
+        Connection options.
     """
 
     def __init__(self, options: Options) -> None:

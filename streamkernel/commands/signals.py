@@ -45,7 +45,7 @@ class WorkerCount:
     path
         The file.
     config
-        What it says now.
+        Its present content.
     """
 
     def __init__(self, path: Path, config: Config) -> None:

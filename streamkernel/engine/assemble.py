@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink
+from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink, Source
 from connectors.registry import SINKS
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
@@ -19,8 +19,8 @@ from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.mirror.mirrored_directory import open_state
 
 
-def engine_of(config: Config) -> Engine:
-    """Return the engine that `config` describes.
+def engine_of(config: Config, source: Source | None = None) -> Engine:
+    """Return the engine that `config` describes; `source` replaces its source.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def engine_of(config: Config) -> Engine:
     """
     state = open_state(config.state.directory, config.state.mirror)
     try:
-        source = config.build_source(state.identity if state else None)
+        source = source or config.build_source(state.identity if state else None)
         labels = None if config.delayed_labels is None else DelayedLabels(**config.delayed_labels.model_dump())
         candidates = candidates_of(config)
         parts = engine_parts(config, source, state)

@@ -31,7 +31,7 @@ class Checkpointer:
     Parameters
     ----------
     processor, history, source, outputs
-        What a checkpoint holds, or holds positions of.
+        The parts whose state or position a checkpoint contains.
     retries
         For questions to brokers.
     health
@@ -53,7 +53,7 @@ class Checkpointer:
     learned_before : int
         Events that the model had learned when this process began.
     durations : Durations
-        How long commits took.
+        Durations of commits.
     """
 
     def __init__(

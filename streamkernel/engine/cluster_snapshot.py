@@ -14,11 +14,12 @@ class RoundSnapshot(NamedTuple):
     Parameters
     ----------
     events, seconds
-        Of each worker: how many events it read, and how long that took; both 0 if there was nothing for it to read.
+        The number of events that each worker read, and the time that this took; both 0 for a worker without an
+        assignment.
     round_seconds, merge_seconds
-        How long the whole round took, and of that merging.
+        Duration of the whole round, and of its merge.
     spread
-        How far the replicas were from their mean before they were merged, in units of its size.
+        Distance of the replicas from their mean before the merge, in units of the mean's size.
     """
 
     events: tuple[int, ...]
@@ -34,9 +35,9 @@ class ClusterSnapshot(NamedTuple):
     Parameters
     ----------
     by_worker
-        Events and seconds of each.
+        Events and seconds of each worker.
     rounds, merges
-        How long rounds and merging took.
+        Durations of rounds and merges.
     last
         The last round.
     recent

@@ -55,9 +55,9 @@ class Engine:
     coverage : float or None, default None
         The share of labels inside the interval, or the set of labels, that each prediction then has; between 0 and 1.
     explain : int, default 0
-        How many of the largest contributions of inputs a line of the sink has; the model must have ``explain_one``.
+        Number of the largest contributions of inputs in a line of the sink; the model must have ``explain_one``.
     monitoring : Monitoring or None, default None
-        What is watched besides the metric: more metrics, segments.
+        Monitoring besides the metric: further metrics, segments, statistics, drift detection.
     state : StateDirectory or None, default None
         The directory of checkpoints; without it, no state survives the process.
     transactions : Transactions or None, default None

@@ -53,7 +53,7 @@ def explain(model: Any, x: Mapping[str, Any], prediction: Any) -> Contributions:
     x
         The features of a record.
     prediction
-        What the model predicts for it; ``None`` before the first label, where nothing contributes.
+        The model's prediction for it; ``None`` before the first label, when no input contributes.
 
     Raises
     ------

@@ -32,13 +32,13 @@ class EngineParts:
     outputs
         The sinks, and the last dead letters.
     checkpointer
-        The positions of streams, and what is durable.
+        The positions of streams, and checkpoints.
     health
-        Incidents, and when the loop turned last.
+        Incidents, and the time of the loop's last iteration.
     retries
-        How long to wait for unavailable brokers.
+        The pauses between attempts while brokers are unavailable.
     monitor
-        What other threads read.
+        Snapshots for other threads.
     """
 
     source: Source

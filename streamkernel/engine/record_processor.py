@@ -34,7 +34,7 @@ MOST_CLASSES = 1000
 """Largest number of labels of other classifiers: River's metrics count pairs of a label and a prediction."""
 
 Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
-"""What came of one record: features, their label or ``None``, the answers, and whether these are new."""
+"""The result for one record: features, their label or ``None``, the answers, and whether these are new."""
 
 
 class RecordProcessor:
@@ -64,7 +64,7 @@ class RecordProcessor:
     explain
         Contributions of inputs in a line, 0 for none.
     monitoring
-        What is watched besides the metric, if anything is.
+        Monitoring besides the metric; ``None`` without.
     learned_before
         Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
     candidates

@@ -152,7 +152,7 @@ class Retries:
         Returns
         -------
         GaveUpError or None
-            What is to end the run, if that has lasted for longer than the user wants to wait.
+            The error that must end the run, if the problem has lasted longer than the configured time.
         """
         now, last = time.monotonic(), self._last
         if trouble is None:

@@ -57,7 +57,7 @@ class Comparison(NamedTuple):
         directions
             Those that read them.
         chosen
-            Which fields these are, Booleans of shape (examples, fields).
+            A mask of the fields, shape (examples, fields).
         """
         n, width = len(chosen), len(self.hashes)
         if directions.plan.transforms:  # these know names, not hashes; there are no means

@@ -232,7 +232,7 @@ class _Seen(NamedTuple):
     Attributes
     ----------
     model
-        What tells old events from new ones.
+        The classifier of old against new events.
     waiting
         The events in the window.
     waits

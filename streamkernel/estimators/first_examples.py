@@ -27,7 +27,7 @@ def restart(found: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel,
     wanted
         The kernel, with bandwidths that are pending.
     name
-        What log lines name the model by.
+        The name of the model in log lines.
     """
     rows = given = Rows.stack([row for row, _ in first])
     scales = found.scales

@@ -104,7 +104,7 @@ def new_function(
     Parameters
     ----------
     learner
-        What :func:`resolve` returned.
+        The result of :func:`resolve`.
     kernel, loss
         Of the estimator.
     default_step
@@ -116,7 +116,7 @@ def new_function(
     loss_per_error
         As for :class:`~streamkernel.second_order.mixed_function.MixedFunction`; first-order functions have none.
     **others
-        What both kinds of functions take: `l2`, `columns`, `intercept`, `cache_bytes`, `seed`.
+        Parameters of both kinds of functions: `l2`, `columns`, `intercept`, `cache_bytes`, `seed`.
     """
     step, block_size = as_step(learner.step_size), learner.features_per_seed
     gamma = step or default_step or step_sizes.Constant(default_gamma(loss))

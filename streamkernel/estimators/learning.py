@@ -128,7 +128,7 @@ class LearningModel(model_file.Serializable):
         directions
             Those that the rows were made with.
         numeric
-            What is known of the names in these examples and before.
+            The names with numeric values, including those of these examples.
         labels
             The labels of the examples, if some may be new; `y` is set to their numbers.
         """

@@ -52,7 +52,7 @@ class Summary(NamedTuple):
     Parameters
     ----------
     same
-        What must be the same in all models.
+        The properties that must be equal in all models.
     labels
         The labels that a classifier knows, in its order, or the targets, if there are several; nothing of a regressor.
     learned
@@ -60,7 +60,7 @@ class Summary(NamedTuple):
     scales
         Of its inputs, if it has scales.
     numeric
-        What is known of the names that have been learned.
+        The names with numeric values.
     counts
         Examples of each class, where the model counts them.
     """

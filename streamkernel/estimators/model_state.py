@@ -26,17 +26,17 @@ class State:
     first
         Examples that still decide the bandwidths, with their targets; ``None`` once these are known.
     labels
-        The numbers of labels, in the order in which they came.
+        The numbers of labels, in order of their first appearance.
     upkeep
-        What is done to the function from time to time, ``None`` if nothing is.
+        The periodic tasks on the function, ``None`` without any.
     numeric
-        What is known of the names that have been learned.
+        The names with numeric values.
     own
-        What a subclass keeps besides.
+        The additional state of a subclass.
     journal
-        What is being learned, ``None`` if nothing is.
+        The step in progress, ``None`` if there is none.
     is_direct
-        Whether one call of the function is all that learning from an example takes.
+        Whether learning an example is a single call of the function.
     is_plain
         Whether only the function and the scales change with an example.
     names
@@ -71,15 +71,15 @@ class Journal(NamedTuple):
     Attributes
     ----------
     before
-        The state to go back to if none of them is learned.
+        The state to restore if none of the examples is learned.
     rows, y
         The examples.
     read
-        Their values as the function reads them, of those that are learned.
+        The scaled values of the examples that are learned.
     offered
-        Examples that the function had been offered before.
+        Number of examples that were passed to the function before.
     own
-        What a subclass keeps once they are learned.
+        The additional state of a subclass after the step.
     """
 
     before: State

@@ -27,7 +27,7 @@ _LEARNERS = {
     "preconditioning": "preconditioner",
     "average": "averaging",
 }
-"""What was a parameter of an estimator, and is one of a learner now."""
+"""Former parameters of estimators that are now parameters of a learner."""
 
 _GAUSSIAN_PROCESS = "GaussianProcessRegressor"
 _LARGEST = 1 << 29

@@ -25,7 +25,7 @@ class ProcessState(NamedTuple):
     phis
         The features; for the paper's operator a second set, ω', as well.
     posterior
-        What is known of f.
+        The posterior of f.
     offset
         The origin of the targets.
     ratio
@@ -52,7 +52,7 @@ def choose_by_first(
     Parameters
     ----------
     seen
-        What is known so far.
+        The state so far.
     first
         The examples.
     given

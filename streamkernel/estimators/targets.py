@@ -13,7 +13,7 @@ from streamkernel.errors import LabelError
 from streamkernel.features.rows import F64, number
 
 Label = bool | str | int
-"""What River takes for a label; a float is a label too."""
+"""The types of labels in River; a float is a label too."""
 
 LARGEST_TARGET = 1e90
 

@@ -16,7 +16,7 @@ LARGEST_WEIGHT = 1e9
 """Weights beyond lose what other examples say to rounding."""
 
 ClassWeight = Mapping[Label, float] | Literal["balanced"] | None
-"""What `class_weight` may be."""
+"""The type of `class_weight`."""
 
 
 def as_weight(w: Any, where: str = "w") -> float:

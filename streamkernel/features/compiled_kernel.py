@@ -67,7 +67,7 @@ class CompiledKernel(NamedTuple):
     weights
         √w_t of each term.
     terms
-        Which parts are factors of which term, shape (terms, parts).
+        A mask of the parts that are factors of each term, shape (terms, parts).
     cache
         Cached entries of directions, shape (panels, names, parts, features).
     kept

@@ -74,7 +74,7 @@ class NameRecord:
     slots
         Indices of the names in the cache of directions.
     readers
-        Which parts of the kernel read each name, a bit for each.
+        The parts of the kernel that read each name, a bit per part.
     parts
         Parts of the kernel.
     """

@@ -81,7 +81,7 @@ ROWS = types.NamedTuple(
     [types.int64[::1], types.int64[::1], types.uint64[::1], types.int64[::1], types.float64[::1], types.float64[::1]],
     Rows,
 )
-"""What compiled code takes rows as."""
+"""The compiled type of rows."""
 
 
 def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:

@@ -47,7 +47,7 @@ SCALE = np.dtype(
         ("last", "f8"),  # the last value
     ]
 )
-"""What is known of a name."""
+"""A name with its moments and its scale."""
 
 COUNTS = np.dtype([("n", "i8"), ("names", "i8"), ("weight", "f8"), ("taken", "f8"), ("edition", "i8")])
 """Examples observed, names in the table, examples in the moments, now and when the scales were taken, and how scales

@@ -238,9 +238,9 @@ class FirstOrderLearner(StoredExpansion):
         Parameters
         ----------
         number
-            Which of the replicas this is, from 0 on.
+            The index of this replica, from 0.
         replicas
-            How many there are.
+            The number of replicas.
         """
         super().divide(number, replicas)
         if number:

@@ -39,7 +39,7 @@ LARGEST_FACTOR = 1e60
 
 
 _FIXED = ("distribution", "form", "transform", "order", "key")
-"""What two plans with the same directions have in common of a part."""
+"""The fields of a part that are equal in two plans with the same directions."""
 
 
 class PartView(NamedTuple):

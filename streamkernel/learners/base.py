@@ -28,8 +28,8 @@ class RefusedError(Exception):
 class Learner:
     """The directions, the loss, and the scalar state that `streamkernel.learners.state` names.
 
-    What is learned changes in two ways only: in one compiled call that holds the interpreter's lock, or in one
-    assignment of a new state that was built separately. So another thread may predict at any time, and an exception or
+    Learned state changes in two ways only: in one compiled call that holds the interpreter's lock, or in one assignment
+    of a new state that was built separately. So another thread may predict at any time, and an exception or
     a signal leaves the function as it was before an example or as it is after it. Where several such changes follow
     from one example, :meth:`finish` makes those that are still missing; learning and saving call it first. The
     estimator ensures that learning, saving and copying do not overlap.

@@ -1,4 +1,4 @@
-"""What a posterior of f given the examples has to do, and what all of them share."""
+"""The interface of posteriors of f given the examples, and their common functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Posterior(Protocol):
 
     @property
     def examples(self) -> int:
-        """Examples that have been learned or wait for a batch."""
+        """Number of examples learned or buffered for a batch."""
 
     def learn(self, rows: Rows, y: F64) -> None:
         """Learn from `rows` in order."""
@@ -38,7 +38,7 @@ class Posterior(Protocol):
         """Return the learned state."""
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what has been learned; raises a ValueError if it does not fit."""
+        """Restore the result of `tensors`; raises a ValueError if it does not fit."""
 
 
 def pieces(rows: Rows) -> Iterator[tuple[slice, Rows]]:

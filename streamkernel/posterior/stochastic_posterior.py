@@ -157,12 +157,12 @@ class Stochastic:
 
 
 class _Learned(NamedTuple):
-    """What a stochastic posterior has learned, which is replaced in one assignment.
+    """The learned state of a stochastic posterior, which is replaced in one assignment.
 
     Attributes
     ----------
     f, A
-        The mean, and what explains the variance.
+        The mean, and the part of the variance that the examples explain.
     steps
         Steps taken.
     pending

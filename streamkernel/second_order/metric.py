@@ -217,7 +217,7 @@ def merge_metrics(parts: Sequence[Metric], has: Any) -> Metric:
     parts
         Metrics of functions; those of one group are the same in all parts that have it.
     has
-        Which part has which group, shape (parts, groups).
+        A mask of the groups that each part has, shape (parts, groups).
 
     Raises
     ------

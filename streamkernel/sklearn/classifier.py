@@ -39,7 +39,7 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         As for :class:`streamkernel.KernelClassifier`, like all parameters except `shuffle` and `verbose`.
         With ``"logistic"`` and ``"softmax"`` there is `predict_proba`.
     learner : str or learners.Newton or learners.DSG, default "newton"
-        What learns: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
+        The learner: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
     max_features : int or "auto" or None, default "auto"
         Cap on the number of random features.
     l2 : float, default 0.0
@@ -56,7 +56,7 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         Seed of the random features. It has the name that it has everywhere else in this library, and is an integer:
         two fits are the same unless it differs.
     max_classes : int, default 100
-        How many classes there may be.
+        Maximum number of classes.
     shuffle : bool, default True
         Whether `fit` learns the rows in a random order, which `seed` decides, rather than in theirs: tables are often
         sorted, and an online learner is then surprised by each new class. `partial_fit` learns rows as they come.

@@ -32,7 +32,7 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
     tau : float or None, default None
         The quantile that ``loss="quantile"`` learns.
     learner : str or learners.Newton or learners.DSG, default "newton"
-        What learns: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
+        The learner: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
     max_features : int or "auto" or None, default "auto"
         Cap on the number of random features.
     l2 : float, default 0.0

@@ -9,7 +9,7 @@ import numpy as np
 from streamkernel.features.rows import F64
 
 _NORMAL = 1.4826
-"""What a median of distances is multiplied by to be the deviation of a normal distribution."""
+"""The ratio of a normal distribution's standard deviation to its median absolute deviation."""
 
 
 class Standard(NamedTuple):

@@ -57,7 +57,7 @@ def test_an_abrupt_drift_is_two_streams_one_after_the_other() -> None:
     assert joined[10_000:20_000] != first[10_000:20_000]
 
 
-def test_a_small_table_comes_in_ten_orders() -> None:
+def test_a_small_table_is_evaluated_in_ten_orders() -> None:
     small = {name: one for name, one in SCENARIOS.items() if one.orders > 1}
     assert sorted(small) == ["breast_cancer", "diabetes", "digits", "phishing", "wine"]
     wine = small["wine"]

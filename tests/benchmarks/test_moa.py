@@ -40,7 +40,7 @@ def scenario(task: str, held_back: int = 0) -> Scenario:
     return Scenario(RANKED, task, lambda folder: [], held_back=held_back)
 
 
-def test_events_come_back_from_a_file(tmp_path: Path) -> None:
+def test_events_are_read_back_from_a_file(tmp_path: Path) -> None:
     labels = ["no", "it's", "a, b", "c\\d"]
     events: list[Event] = [
         ({"x'0": 0.1 + 0.2 * i, "a b": -1e-300, "colour=it's, {red}": float(i % 2)}, labels[i % 4]) for i in range(9)

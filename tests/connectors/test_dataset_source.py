@@ -146,7 +146,7 @@ def test_batches_are_bounded_and_the_limit_counts_from_the_start() -> None:
     assert read("synth.SEA", limit=0) == []
 
 
-def test_lag_counts_what_is_left() -> None:
+def test_lag_is_the_number_of_records_left() -> None:
     source = DatasetSource(Pairs([({"x": n}, n) for n in range(600)]))
     assert source.lag() == {("Pairs", "0"): 600}
     read_events = source.poll(timeout=1) or []

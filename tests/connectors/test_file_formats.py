@@ -136,7 +136,7 @@ def test_a_cell_is_an_integer_or_a_float_or_a_text(text: str, value: float | str
 
 
 @pytest.mark.parametrize("text", ["nan", "NaN", "-nan"])
-def test_a_cell_that_says_nan_is_nan(text: str) -> None:
+def test_a_cell_with_the_text_nan_is_nan(text: str) -> None:
     assert math.isnan(number(text))
 
 
@@ -151,7 +151,7 @@ def test_long_quoted_cells_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
-def test_lag_counts_what_is_behind_the_last_event(tmp_path: Path, name: str) -> None:
+def test_lag_is_the_amount_after_the_last_event(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, b'{"x": 1}\n' * 5000)
     source = FileSource(path)
     lags = [source.lag()[str(path), "0"]]

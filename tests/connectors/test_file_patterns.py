@@ -93,7 +93,7 @@ def test_it_continues_after_every_record(
     stops=st.sets(st.integers(1, 11)),
     follow=st.booleans(),
 )
-def test_files_that_come_at_any_time_are_read_once(
+def test_files_that_appear_at_any_time_are_read_once(
     names: list[str], come: list[int], stops: set[int], follow: bool
 ) -> None:
     """One event is handed on at a time; before it, files come and the source may be started again."""

@@ -81,7 +81,7 @@ def test_following_waits_for_whole_lines(tmp_path: Path) -> None:
     source.close()
 
 
-def test_following_waits_for_closing_quotes_and_continues_where_it_was(tmp_path: Path) -> None:
+def test_following_waits_for_closing_quotes_and_continues_at_the_same_position(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", b"")
     source = FileSource(path, follow=True)
     assert source.poll(timeout=0) == []
@@ -158,7 +158,7 @@ def test_standard_input_is_read_in_every_text_format(
     assert {event.stream for event in events} == {"-"}
 
 
-def test_standard_input_is_waited_for_and_nothing_of_it_is_lost(stdin: BinaryIO) -> None:
+def test_a_run_waits_for_standard_input_and_loses_nothing(stdin: BinaryIO) -> None:
     source = FileSource("-", format="jsonl")
     assert source.poll(timeout=0) == []
     check_waits(source, 0.05)

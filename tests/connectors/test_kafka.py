@@ -119,7 +119,7 @@ def test_start_and_end(servers, options, topic):
     assert (event.is_position_only, event.resume) == (True, 100)
 
 
-def test_later_records_come_too_and_lag_counts_them(servers, options, topic):
+def test_later_records_are_read_too_and_count_in_the_lag(servers, options, topic):
     brokers.produce(servers, topic, rows(100))
     source = KafkaSource(options, topic)
     assert source.lag() == {}

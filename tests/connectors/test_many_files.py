@@ -37,7 +37,7 @@ def lines(folder: Path) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(("path", "go_on"), [("events.jsonl", rotate), slow("2026-*/events.jsonl", next_day)])
-def test_killed_between_files_it_learns_what_one_run_over_one_file_does(
+def test_a_run_killed_between_files_learns_the_same_as_one_run_over_one_file(
     tmp_path: Path, path: str, go_on: Callable[[Path, int], None]
 ) -> None:
     whole = prepared(tmp_path / "whole", "".join(PARTS))

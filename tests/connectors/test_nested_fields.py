@@ -31,7 +31,7 @@ def test_objects_have_the_path_as_name():
         ({"a.b": 1, "a": {"b": 1}}, 'Expected one value for each field, got two - at field "a.b"'),
     ],
 )
-def test_what_is_not_flat_says_why(record, message):
+def test_values_that_cannot_be_flattened_are_refused_with_the_reason(record, message):
     with pytest.raises(ValueError, match="Expected") as error:
         flatten(record, 2)
     assert str(error.value) == message

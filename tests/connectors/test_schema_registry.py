@@ -246,7 +246,7 @@ def expected(record):
     return found
 
 
-def test_confluent_reads_what_we_write(url, theirs):
+def test_confluent_reads_our_records(url, theirs):
     topic = uuid.uuid4().hex
     values = {
         form: list(map(record_writer(Registry(url), f"{topic}-{form}", form, FIELDS), RECORDS))
@@ -284,7 +284,7 @@ def test_a_field_that_the_schema_lacks_is_refused(url):
 
 
 @pytest.mark.parametrize("form", ["avro", "protobuf", "json-schema"])
-def test_bytes_that_are_no_value_say_why(url, form):
+def test_bytes_that_are_not_a_value_are_refused_with_the_reason(url, form):
     write = record_writer(Registry(url), f"broken-{form}", form, FIELDS)
     good, decode = write(RECORDS[0]), decoder(url, form)
     decode(good)

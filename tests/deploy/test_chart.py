@@ -181,7 +181,7 @@ def test_rules_and_dashboards_are_those_of_the_repository() -> None:
         assert kept["data"][path.name].strip() == path.read_text().strip()
 
 
-def test_the_job_of_the_monitor_is_one_the_alerts_ask_for() -> None:
+def test_the_job_of_the_monitor_is_one_that_alerts_query() -> None:
     monitor = kind(template(("serviceMonitor.enabled=true",), release="clicks"), "ServiceMonitor")
     (endpoint,) = monitor["spec"]["endpoints"]
     (relabeling,) = endpoint["relabelings"]
@@ -189,6 +189,6 @@ def test_the_job_of_the_monitor_is_one_the_alerts_ask_for() -> None:
     assert 'job=~"streamkernel.*"' in (TOP / "dashboards" / "prometheus" / "alerts.yml").read_text()
 
 
-def test_the_plain_manifest_is_what_the_chart_makes() -> None:
+def test_the_plain_manifest_is_the_output_of_the_chart() -> None:
     made = helm("template", "--kube-version", VERSIONS[1], "streamkernel", str(CHART))
     assert MANIFEST.read_text().split("---\n", 1)[1] == made.split("---\n", 1)[1], "make chart-manifest writes it"

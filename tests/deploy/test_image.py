@@ -171,7 +171,7 @@ def volume(image: Image, folder: Path, request: pytest.FixtureRequest) -> Volume
     return Volume(image, folder / request.node.name[:20])
 
 
-def test_the_image_says_what_it_is_and_how_it_runs(image: Image) -> None:
+def test_the_image_declares_user_volume_command_title_and_health_check(image: Image) -> None:
     config = image.config
     assert config["User"] == "streamkernel"
     assert config["Volumes"].keys() == {STATE}
@@ -209,7 +209,7 @@ def test_the_bill_of_materials_lists_the_locked_packages(image: Image) -> None:
     assert bill["metadata"]["component"]["name"] == "streamkernel"
 
 
-def test_a_killed_container_goes_on_in_another_as_if_nothing_had_happened(volume: Volume, image: Image) -> None:
+def test_another_container_continues_after_a_kill_with_the_same_predictions(volume: Volume, image: Image) -> None:
     whole = Volume(image, volume.state.parent / "whole")
     whole.start().wait(LIMIT)
     for lines in (500, 2500):
@@ -232,7 +232,7 @@ def test_the_health_check_passes_while_a_container_runs_and_fails_otherwise(volu
     assert volume.start("sh", "-c", script).wait(LIMIT) == 0, volume.log.read_text()[-3000:]
 
 
-def test_another_kind_of_processor_compiles_again_and_answers_alike(volume: Volume) -> None:
+def test_another_kind_of_processor_compiles_again_and_predicts_the_same(volume: Volume) -> None:
     assert volume.start().wait(LIMIT) == 0
     other = Volume(volume.image, volume.state.parent / "other")
     assert other.start(NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="").wait(LIMIT) == 0, other.log.read_text()[-3000:]

@@ -361,7 +361,7 @@ class Vandal(base.Classifier):
         x.clear()
 
 
-def test_a_challenger_cannot_change_what_the_champion_sees(tmp_path: Path) -> None:
+def test_a_challenger_cannot_change_the_inputs_of_the_champion(tmp_path: Path) -> None:
     first = KINDS["late class"][0]
     engine(tmp_path / "alone", "late class", candidates(first), state=None).run()
     run = engine(tmp_path / "run", "late class", candidates(first, Vandal), state=None)

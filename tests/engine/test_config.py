@@ -217,7 +217,7 @@ def test_it_is_immutable(load: Load) -> None:
         config.source.follow = True  # type: ignore[misc]
 
 
-def test_the_setup_names_what_a_state_depends_on(load: Load) -> None:
+def test_the_setup_contains_the_settings_that_a_state_depends_on(load: Load) -> None:
     same = load(WHOLE).setup()
     assert same == load(WHOLE.replace("checkpoint_seconds = 5", "").replace("9464", "1")).setup()
     assert load(SMALL).setup() == load('metric = "Accuracy"\n' + SMALL).setup()
@@ -610,7 +610,7 @@ def test_a_check_of_kafka_needs_no_broker(load: Load, text: str, line: str) -> N
     assert problems(lambda: load(text).check()) == [line]
 
 
-def test_a_decoder_is_found_beside_the_configuration(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_is_found_in_the_folder_of_the_configuration(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     config = load(TOPICS.replace("[model]", 'decoder = "decoder_of_this_test:decode"\n[model]'))
     (config.folder / "decoder_of_this_test.py").write_text("def decode(value, topic):\n    return {topic: value}\n")
@@ -826,7 +826,7 @@ def test_a_token_comes_from_the_file_or_the_environment_and_is_not_shown(monkeyp
         assert token.strip() not in str(raised.value)
 
 
-def test_a_baseline_reads_what_the_model_reads() -> None:
+def test_a_baseline_reads_the_same_inputs_as_the_model() -> None:
     table = {"label": "y", "source": {"dataset": "Phishing"}, "preprocessing": [{"type": "StandardScaler"}]}
     found = Config.model_validate(table | {"model": "KernelClassifier", "baseline": "LogisticRegression"})
     found.check()

@@ -156,7 +156,7 @@ def test_a_regressor_behind_a_scaler_has_no_probabilities() -> None:
         (b"[" * 200_000, 422, "Expected valid JSON"),
     ],
 )
-def test_bad_bodies_are_answered_with_what_was_expected(run: Running, body: Any, status: int, text: str) -> None:
+def test_responses_to_bad_bodies_name_the_expected_value(run: Running, body: Any, status: int, text: str) -> None:
     got, _, answer = run.ask("POST", "/predict", body)
     assert (got, list(answer)) == (status, ["error"])
     assert text in answer["error"]

@@ -223,7 +223,7 @@ def test_a_kill_around_the_write_to_a_file_repeats_and_loses_nothing(file_run, m
     assert source.read_bytes() == before + b'\n{\n{"a": 1}\n{"a": 2}\n'
 
 
-def test_a_file_that_others_write_to_after_a_kill_is_left_alone(file_run):
+def test_a_file_that_others_write_to_after_a_kill_is_not_changed(file_run):
     target = FileTarget(file_run / "in.jsonl")
     ledger = file_run / "in.jsonl.redriven"
     ledger.write_text(json.dumps({"driven": {}, "pending": {"begin": 3, "end": 5, "driven": {}}}))

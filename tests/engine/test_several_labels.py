@@ -131,7 +131,7 @@ def test_records_with_some_of_the_labels_are_dead_letters(tmp_path: Path) -> Non
     assert "Expected a label, got null" in dead[2]["reason"]
 
 
-def test_labels_that_come_later_come_together(tmp_path: Path) -> None:
+def test_all_targets_of_a_delayed_label_are_learned_together(tmp_path: Path) -> None:
     model, records = KernelMultiTargetRegressor(max_features=64), []
     for i, x in enumerate(XS):
         records.append({"id": i} | x)

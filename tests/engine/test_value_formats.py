@@ -125,7 +125,7 @@ def test_protobuf_and_json_schema_of_one_run_are_read_by_another(tmp_path, servi
         assert engine.outcomes["learned"] == N - 1  # the first record has no prediction
 
 
-def test_a_registry_that_is_down_is_waited_for(tmp_path):
+def test_a_run_waits_for_an_unavailable_registry(tmp_path):
     """An unavailable registry makes no record a dead letter, at the start or later."""
     with brokers.noida(tmp_path / "noida") as broker, registries.small() as registry:
         path, name = written(tmp_path, f"127.0.0.1:{broker.port}", registry.url)

@@ -110,7 +110,7 @@ READ = "as it is", "other objects", "an integer", "a Boolean", "its own class", 
 
 @max_examples(60)
 @given(st.lists(st.tuples(st.sampled_from(list(FORMS)), st.sampled_from(list(FORMS)), st.booleans()), max_size=40))
-def test_any_mapping_is_read_alike(forms):
+def test_all_mappings_are_read_in_the_same_way(forms):
     """Compiled code reads dictionaries with the previous names; Python reads a view, and the model learns the same.
 
     Values that change between prediction and learning are learned as changed.

@@ -133,7 +133,7 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize(("name", "value"), PARAMETERS)
-def test_a_parameter_out_of_place_is_refused(name, value, parts, tmp_path):
+def test_an_invalid_parameter_is_refused(name, value, parts, tmp_path):
     description, tensors = parts
     table_of(name, description)[name] = value
     check_refused(tmp_path, description, tensors)

@@ -240,7 +240,7 @@ def test_contributions_add_up(n_orders, grown):
         assert sum(found.values()) == pytest.approx(model.predict_one(x) - mean_score(model, x), abs=1e-9)
 
 
-def test_the_mean_is_that_of_the_examples(grown):
+def test_explanations_compare_with_the_mean_of_the_examples(grown):
     model, xs, _ = grown
     x = xs[3]
     compared = compare(model._state, x)

@@ -32,7 +32,7 @@ from streamkernel.estimators import model_file
     ],
     ids=repr,
 )
-def test_a_label_comes_back_as_plain_python(labels):
+def test_a_predicted_label_is_a_plain_python_object(labels):
     xs, ys = examples(120, labels)
     model = learn(classifier(), xs, ys)
     plain = [label.item() if isinstance(label, np.generic) else label for label in labels]

@@ -128,7 +128,7 @@ def test_sigterm_commits_and_leaves_the_group(calm, servers, tmp_path, client):
     assert process.wait(LIMIT) == 0, run.log("two")
 
 
-def test_members_come_and_go(servers, tmp_path, client):
+def test_members_join_and_leave(servers, tmp_path, client):
     """Three members over twelve partitions: each event is in exactly one member's durable model."""
     brokers.make_topics(servers, names=[topic := f"many-{client}"], partitions=12)
     run = Run(servers, tmp_path, topic, source="", options=members.OPTIONS[client], client=client, audited=True)

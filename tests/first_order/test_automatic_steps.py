@@ -126,7 +126,7 @@ def test_no_step_overshoots_the_target(loss, rule, kernel, size, blocks, batch, 
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_the_check_comes_less_often_the_more_features_there_are(batch):
+def test_checks_become_rarer_with_more_features(batch):
     f = function(rule=rules.CDSG(), size=1024, blocks=60, batch=batch)
     X, y = noise(300 * batch, "square")
     given, steps = rows(f, X), []

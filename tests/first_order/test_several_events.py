@@ -103,7 +103,7 @@ def test_a_regressor_has_the_bits_of_one_example_after_the_other(loss: Any) -> N
     assert bits(other) == bits(one)
 
 
-def test_nothing_is_learned_of_what_needs_more_than_a_step() -> None:
+def test_an_event_that_needs_more_than_a_step_is_not_learned() -> None:
     data = [(x, y) for x, y in examples(300, [True, False]) if len(x) == 3]
     model = KernelClassifier(UNIT, learner="dsg", max_features=64)
     one_by_one(model, data, with_probabilities=False)

@@ -36,7 +36,7 @@ def test_a_smooth_matern_is_the_mixture_of_gaussians_that_it_is(nu, distance):
     assert kernels.Matern(nu, 1.0)({"a": 0.0}, {"a": distance}) == pytest.approx(found[0] / found[1], rel=1e-6)
 
 
-def test_nu_beyond_what_float32_draws_is_refused():
+def test_nu_too_large_for_float32_is_refused():
     with pytest.raises(ValueError, match=r"Expected 0\.01 <= nu <= 1e10"):
         kernels.Matern(nu=1e39)
 

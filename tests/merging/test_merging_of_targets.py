@@ -67,7 +67,7 @@ def test_each_target_is_merged_as_in_models_of_one_target(has_base):
 
 
 @pytest.mark.parametrize(("make", "ys"), [(KernelMultiTargetRegressor, NUMBERS), (KernelMultiLabelClassifier, LABELS)])
-def test_replicas_of_default_models_are_merged_and_go_on(make, ys, tmp_path):
+def test_replicas_of_default_models_are_merged_and_continue(make, ys, tmp_path):
     """They forget no target: each is predicted almost as well as by one model that learned all."""
     base = learned(make(max_features=64), ys, 0, 300)
     one, other = branches(base, ys)

@@ -233,7 +233,7 @@ def test_breast_cancer_needs_no_scaler() -> None:
     assert cross_val_score(KernelClassifier(max_features=512), X, y, cv=3).mean() > 0.95
 
 
-def test_sparse_and_dense_tables_are_learned_alike() -> None:
+def test_sparse_and_dense_tables_give_the_same_model() -> None:
     table = X * (generator.random(X.shape) < 0.4)
     dense = KernelClassifier(**SMALL).fit(table, Y)
     for kind in (sp.csr_matrix, sp.csc_array, sp.coo_array):

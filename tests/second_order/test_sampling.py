@@ -50,7 +50,7 @@ def moment(f):
 
 
 @pytest.mark.parametrize("is_weighted", [False, True])
-def test_what_a_holds_is_nearly_the_sum_of_all_rows(is_weighted):
+def test_the_gram_matrix_is_nearly_the_sum_of_all_rows(is_weighted):
     w = np.random.default_rng(5).uniform(0.2, 5.0, N) if is_weighted else np.ones(N)
     f, phi, _ = learned(w=w)
     done = N - f.numbers["buffered"]
@@ -60,7 +60,7 @@ def test_what_a_holds_is_nearly_the_sum_of_all_rows(is_weighted):
     assert np.linalg.norm(found - whole) > 1e-3 * np.linalg.norm(whole)  # rows were left out
 
 
-def test_leverages_decide_what_a_row_counts_for():
+def test_leverages_determine_the_weights_of_rows():
     """Estimates of the leverage by eight random signs: without bias, and within a factor of three."""
     f, *_ = learned(losses.Logistic())
     group, at = f.groups[0], f.numbers["buffered"]
@@ -104,7 +104,7 @@ def test_all_rows_count_while_there_are_few():
     assert np.linalg.norm(moment(f) - whole) < 1e-5 * np.linalg.norm(whole)
 
 
-def test_what_a_row_counts_for_does_not_change_while_it_waits():
+def test_the_weight_of_a_row_does_not_change_while_it_is_buffered():
     f, *_ = learned(losses.Logistic())
     before: list[float] = []
     for row, y in data(f, losses.Logistic(), seed=6):

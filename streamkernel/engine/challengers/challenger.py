@@ -21,8 +21,8 @@ from streamkernel.estimators.together import answers_of, predict_and_learn
 from streamkernel.time_series.history import add_history, history_names, observe
 
 ERROR, LIMIT = 10, 100
-"""What each error adds to a level, from which each event without one subtracts 1, and the level at which a challenger
-is suspended: after ten errors in a row, or if more than one event in eleven fails for long."""
+"""An error adds the first number to a level, an event without one subtracts 1, and at the second number a challenger is
+suspended: after ten consecutive errors, or if more than one event in eleven fails for some time."""
 
 PENDING = 4
 """Values in a pending prediction: key, prediction, probabilities, and inputs from earlier events."""

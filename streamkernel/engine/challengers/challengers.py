@@ -58,7 +58,7 @@ class Challengers:
     champion : str
         The name of the champion.
     promotions : list of dict
-        What happened to the champion: when, after how many events, who was the champion before.
+        The promotions: the time, the number of events before it, and the former champion.
     models : list of Challenger
         The challengers.
     """

@@ -1,4 +1,4 @@
-"""Which model of a configuration is the champion according to a checkpoint, and which challengers continue."""
+"""The roles of a configuration's models according to a checkpoint: the champion, and the challengers that continue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MODEL = "model"
 """The name of the model in the table ``[model]``, which is the champion of a new state."""
 
 KEYS = "preprocessing", "model"
-"""What differs between the setups of a champion and its challengers."""
+"""The keys in which the setups of a champion and its challengers differ."""
 
 
 class Candidate(NamedTuple):

@@ -69,7 +69,7 @@ def decode(value: Json, hook: Hook | None = None) -> Any:
     Parameters
     ----------
     value
-        What `encode` returned.
+        The result of `encode`.
     hook
         Is given what the hook of `encode` returned, and returns the object.
 

@@ -63,7 +63,7 @@ def build(spec: Spec, catalogue: Catalogue, where: str) -> Any:
     spec
         The table, or only the name.
     catalogue
-        What can be named.
+        The classes that a table can name.
     where
         The path of the table in the configuration.
 

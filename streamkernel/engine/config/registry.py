@@ -42,7 +42,7 @@ class Catalogue:
     Parameters
     ----------
     kind
-        What they are, with an article.
+        The kind of the classes, with an article, for errors.
     classes
         The classes by name.
     """

@@ -21,9 +21,9 @@ class Topic(NamedTuple):
     name
         Its name.
     purpose
-        What the run uses it for.
+        Its use in the run.
     partitions
-        How many it has, or should have; ``None`` leaves that to the brokers.
+        The number that it has, or should have; ``None`` for the brokers' default.
     exists
         Whether it exists.
     """

@@ -25,7 +25,7 @@ class Certificate:
     Attributes
     ----------
     context : ssl.SSLContext
-        What a server needs.
+        The context of a server.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Predictions apart from learning: processes that follow the checkpoints of runs and answer requests."""
+"""Serving in separate processes, which follow the checkpoints of runs and answer requests."""

@@ -29,7 +29,7 @@ class ModelServer:
     states
         The state directories, by the name of the model.
     host, port
-        Where to listen; the system chooses the port if it is 0.
+        Address and port to listen on; the system chooses a port for 0.
     workers
         Processes that answer.
     poll_seconds

@@ -30,9 +30,9 @@ class Workers:
     Parameters
     ----------
     work
-        What a process does, given its number; it ends at SIGTERM.
+        The function that a process runs, given its number; it returns after SIGTERM.
     count
-        How many there are.
+        The number of processes.
     on_restart
         Called before a process is started again.
     """

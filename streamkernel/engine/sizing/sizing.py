@@ -1,0 +1,186 @@
+"""The capacity of one process, and the number of processes that a rate needs."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamkernel.engine.assemble import engine_of
+from streamkernel.engine.checkpoint import maintenance
+from streamkernel.engine.config.config import Config
+from streamkernel.engine.config.replay import replay_config
+from streamkernel.engine.sizing.load import FullLoad, Load, SteadyLoad, read_sample
+
+BUSY = 0.7
+"""The share of its capacity that a process should be given: the rest is for peaks and for catching up."""
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """The needs of one process of a run on this machine.
+
+    Attributes
+    ----------
+    events : int
+        Events that were processed to find out.
+    refused : int
+        Those of them that were dead letters.
+    features : int or None
+        Features of the model at the end; ``None`` for a model that is not ours.
+    rate : float
+        Events per second that one process can read, predict, learn and write, checkpoints included.
+    memory : int or None
+        The largest memory of the process, in bytes; ``None`` where the system does not say.
+    checkpoint_bytes : int
+        The size of a checkpoint.
+    checkpoint_seconds : float
+        The time for which a checkpoint pauses the run, in seconds.
+    interval : float
+        The time between two checkpoints, in seconds.
+    wanted : float
+        Events per second that the processes together should process.
+    late : tuple of float
+        The median and the largest delay in seconds between the time when an event was due and the time when it was
+        taken, at the rate of one of the processes.
+    """
+
+    events: int
+    refused: int
+    features: int | None
+    rate: float
+    memory: int | None
+    checkpoint_bytes: int
+    checkpoint_seconds: float
+    interval: float
+    wanted: float
+    late: tuple[float, float]
+
+    @property
+    def processes(self) -> int:
+        """The number of processes, each at most at seven tenths of its capacity."""
+        return processes_for(self.wanted, self.rate)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the figures as users see them: a name and a text for each."""
+        share = self.wanted / self.processes
+        pause = _seconds(self.checkpoint_seconds)
+        catching_up = 60.0 * share / (self.rate - share)
+        rows = [
+            ("events processed to measure", f"{self.events:,}"),
+            ("events/s of one process", f"{self.rate:,.0f}"),
+            ("memory of one process", "unknown" if self.memory is None else f"{self.memory / 1e6:,.0f} MB"),
+            ("checkpoint", f"{self.checkpoint_bytes / 1e6:.2f} MB, {pause}, every {self.interval:g} s"),
+            (f"processes for {self.wanted:,.0f} events/s", f"{self.processes:,}, each {share / self.rate:.0%} busy"),
+            (f"lag at {share:,.0f} events/s", f"median {_seconds(self.late[0])}, largest {_seconds(self.late[1])}"),
+            ("to catch up after a minute's stop", f"{catching_up:,.0f} s"),
+        ]
+        if self.features is not None:
+            rows.insert(1, ("features of the model then", f"{self.features:,}"))
+        if self.refused:
+            rows.insert(1, ("dead letters among them", f"{self.refused:,}"))
+        return rows
+
+
+def processes_for(wanted: float, rate: float) -> int:
+    """Return how many processes of a capacity are needed.
+
+    Examples
+    --------
+    >>> processes_for(10_000.0, 5_000.0)  # at 70 % of 5,000 events/s
+    3
+    """
+    return max(1, math.ceil(wanted / (BUSY * rate)))
+
+
+def measure(
+    config: Config,
+    folder: Path,
+    wanted: float | None,
+    seconds: float,
+    tell: Callable[[str], None] = lambda doing: None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Sizing:
+    """Run the events of a configuration for a while in another folder, and change nothing else.
+
+    The first events of the source are read into memory and processed again and again: first as fast as possible, then
+    at the rate of one process. Predictions and dead letters go to files of the folder, and checkpoints too.
+
+    Parameters
+    ----------
+    config
+        Of the run.
+    folder
+        An empty folder.
+    wanted
+        Events per second; by default what one process should be given.
+    seconds
+        The time of each of the two measurements.
+    tell
+        Called with what is being done.
+    stopping
+        Returns whether to stop.
+
+    Raises
+    ------
+    ConfigError
+        If the source cannot be read again, as requests over HTTP.
+    ValueError
+        If there are no events, or it was stopped before there were figures.
+    """
+    found = replay_config(config, folder, None, None)
+    tell("reading the first events")
+    sample = read_sample(found.build_source(), stopping)
+    tell("as many events as possible")
+    full = FullLoad(sample.events, seconds)
+    _run(found, full, stopping)
+    if full.ended is None:
+        raise ValueError("expected a measurement to its end, got a stop before it")
+    checkpoint = time.perf_counter() - full.ended
+    rate = (1.0 - min(0.5, checkpoint / found.state.checkpoint_seconds)) / (1.0 / full.rate + sample.seconds)
+    wanted = BUSY * rate if wanted is None else wanted
+    share = wanted / processes_for(wanted, rate)
+    tell(f"{share:,.0f} events per second")
+    steady = SteadyLoad(sample.events, seconds, share)
+    engine = _run(found, steady, stopping)
+    if steady.ended is None:
+        raise ValueError("expected a measurement to its end, got a stop before it")
+    model = engine.kernel_model
+    return Sizing(
+        events=full.offered + steady.offered,
+        refused=engine.outcomes["dead_letter"],
+        features=None if model is None else model.n_features,
+        rate=rate,
+        memory=_peak_memory(),
+        checkpoint_bytes=list(maintenance.history(folder))[-1].size,
+        checkpoint_seconds=checkpoint,
+        interval=found.state.checkpoint_seconds,
+        wanted=wanted,
+        late=(statistics.median(steady.late), max(steady.late)) if steady.late else (0.0, 0.0),
+    )
+
+
+def _run(config: Config, load: Load, stopping: Callable[[], bool]) -> Any:
+    """Process a load as a run would, which continues from its last checkpoint."""
+    engine = engine_of(config, load)
+    engine.run(stopping=stopping)
+    return engine
+
+
+def _peak_memory() -> int | None:
+    """Return the largest memory of this process so far, in bytes."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _seconds(value: float) -> str:
+    return f"{1000.0 * value:,.1f} ms" if value < 1.0 else f"{value:,.1f} s"
