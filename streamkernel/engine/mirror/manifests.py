@@ -20,7 +20,7 @@ log = structlog.get_logger("streamkernel")
 
 
 class Manifest(BaseModel, frozen=True):
-    """What a whole checkpoint in a mirror is.
+    """The description of a whole checkpoint in a mirror.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ class Mirror:
 
     @property
     def lag_seconds(self) -> float:
-        """How long ago the oldest commit was, in seconds, that a loss of the disk would undo; 0 for none."""
+        """The seconds since the oldest commit that a loss of the disk would undo; 0 for none."""
         since = self._behind_since
         return 0.0 if since is None else time.monotonic() - since
 

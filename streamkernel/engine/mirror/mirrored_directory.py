@@ -23,7 +23,7 @@ class MirroredDirectory(StateDirectory):
     Attributes
     ----------
     mirror : Mirror
-        What copies its checkpoints.
+        The thread that copies its checkpoints.
 
     Raises
     ------
