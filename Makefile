@@ -11,7 +11,7 @@ PACKAGE := build/package
 
 unexport PYTHONDONTWRITEBYTECODE # without bytecode each of the many processes compiles all modules
 
-.PHONY: demo demo-kafka test test-all regressions coverage lint docs package chart image chart-manifest actionlint lock clean
+.PHONY: demo demo-kafka test test-all regressions coverage lint docs pictures package chart image chart-manifest actionlint lock clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
@@ -47,6 +47,9 @@ lint: .venv/test-installed
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: .venv/test-installed ## the documentation, into site/; warnings are errors
 	$(BIN)/mkdocs build --strict --quiet
+
+pictures: .venv/test-installed ## the pictures of the live page in docs/images, of a real run in a browser
+	STREAMKERNEL_PICTURES=docs/images $(BIN)/pytest tests/dashboards/test_pictures.py
 
 package: .venv/test-installed ## sdist and wheel: built, checked, installed into an environment of their own and tried
 	rm -rf $(PACKAGE)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from river import base
+
 from streamkernel import tensor_file
 from streamkernel.estimators import model_file
 
@@ -22,7 +24,7 @@ def save(model: Any, path: str | Path) -> None:
     Raises
     ------
     TypeError
-        If a part of the pipeline cannot be stored; the message names the part.
+        If `model` is neither, or a part of the pipeline cannot be stored; the message names the part.
 
     Examples
     --------
@@ -40,6 +42,8 @@ def save(model: Any, path: str | Path) -> None:
     if isinstance(model, model_file.Serializable):
         model.save(path)
         return
+    if not isinstance(model, base.Base):
+        raise TypeError(f"Expected a model of this library or a River pipeline to save, got a {type(model).__name__}")
     from streamkernel.engine.checkpoint import state_file
 
     state_file.write(Path(path), "pipeline", model)
@@ -52,12 +56,12 @@ def load(path: str | Path) -> Any:
     ----------
     path : str or Path
         A file that :func:`save` or a model's own ``save`` wrote; or a state directory, whose newest whole checkpoint is
-        read, also while the run goes on.
+        read, also during the run.
 
     Returns
     -------
     KernelClassifier, KernelRegressor, GaussianProcessRegressor, RandomFeatures, another estimator, or a River pipeline
-        The model; its predictions, and what it learns next, have the same bits as the original's. A run with
+        The model; its predictions and its further learning have the same bits as the original's. A run with
         preprocessing has a pipeline.
 
     Raises

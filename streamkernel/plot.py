@@ -138,7 +138,8 @@ def calibration(
     """
     happened, p = np.asarray(y, np.float64), np.asarray(probability, np.float64)
     if happened.shape != p.shape or p.ndim != 1 or not ((p >= 0.0) & (p <= 1.0)).all():
-        raise ValueError(f"Expected as many probabilities from 0 to 1 as events, got {p.shape} and {happened.shape}")
+        got = f"{p.shape} and {happened.shape}" if happened.shape != p.shape or p.ndim != 1 else "another number"
+        raise ValueError(f"Expected as many probabilities from 0 to 1 as events, got {got}")
     ax = _axes(ax)
     in_bin = np.minimum((p * bins).astype(int), bins - 1)
     n = np.bincount(in_bin, minlength=bins)
@@ -225,6 +226,11 @@ def interval_band(
     matplotlib.axes.Axes
         The axes.
 
+    Raises
+    ------
+    ValueError
+        If they are not of one length.
+
     Examples
     --------
     >>> from streamkernel import plot
@@ -236,6 +242,10 @@ def interval_band(
     places = np.asarray(x)
     order = np.argsort(places, kind="stable")
     low, high = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
+    given = {"lower": low, "upper": high, "y": y, "prediction": prediction}
+    for name, values in given.items():
+        if values is not None and np.shape(values) != places.shape:
+            raise ValueError(f"Expected as many numbers as places, {places.shape}, got {np.shape(values)} - at {name}")
     band = ax.fill_between(
         places[order], low[order], high[order], color="C0", alpha=0.22, linewidth=0, label="interval"
     )
@@ -252,7 +262,10 @@ def interval_band(
 
 def _numbers(points: Points) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return numbers of events and the values of a metric."""
-    known = [(n, value.get() if hasattr(value, "get") else value) for n, value in points]
+    try:
+        known = [(n, value.get() if hasattr(value, "get") else value) for n, value in points]
+    except (TypeError, ValueError):
+        raise ValueError("Expected pairs of a number of events and a metric as points, got something else") from None
     table = np.array(known, np.float64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
 

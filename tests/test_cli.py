@@ -33,6 +33,7 @@ from waiting import LIMIT, wait_for
 from streamkernel import (
     GaussianProcessRegressor,
     KernelClassifier,
+    KernelMultiLabelClassifier,
     KernelNoveltyDetector,
     KernelRegressor,
     __version__,
@@ -321,7 +322,10 @@ def test_a_saved_model_is_pruned_and_refitted(tmp_path: Path) -> None:
         answer = call(command, tmp_path / "model", "events.jsonl", "--label", "y", cwd=tmp_path)
         assert (answer.exit_code, load(tmp_path / f"model.{what}").n_steps > 0) == (0, True), answer.stderr
     KernelClassifier().save(tmp_path / "second")
+    KernelMultiLabelClassifier().save(tmp_path / "several")
     for words, text in [
+        (["prune", "several", *told], "Expected a model of one target for Pruning("),
+        (["refit", "several", *told], "got a KernelMultiLabelClassifier"),
         (["refit", "hinge", *told], "Expected a loss of square, logistic, smooth_hinge with refit, got Hinge()"),
         (["refit", "second", *told], "Expected two events or more"),
         (

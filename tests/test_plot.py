@@ -81,6 +81,14 @@ def test_calibration_is_that_of_scikit_learn() -> None:
             plot.calibration([True, False], bad)
 
 
+def test_points_and_intervals_of_other_shapes_are_named() -> None:
+    for points in ([(1, 2.0, 3.0)], [1, 2]):
+        with pytest.raises(ValueError, match="Expected pairs of a number of events and a metric"):
+            plot.learning_curve(points)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"Expected as many numbers as places, \(2,\), got \(1,\) - at y"):
+        plot.interval_band([1, 2], [0, 0], [1, 2], y=[1.0])
+
+
 def test_groups_have_features_and_the_weights_of_the_mixture() -> None:
     model, history = KernelClassifier(max_features=64), []
     for i in range(60):

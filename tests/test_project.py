@@ -54,7 +54,7 @@ def test_the_changelog_has_the_version_and_an_unreleased_section() -> None:
 
 
 def test_the_license_is_the_one_of_the_metadata() -> None:
-    assert PROJECT["license"] == "BSD-3-Clause"
+    assert PROJECT["license"] == "BSD-3-Clause AND MIT"
     text = (ROOT / PROJECT["license-files"][0]).read_text()
     assert text.startswith("BSD 3-Clause License")
     assert "the streamkernel authors" in text

@@ -16,7 +16,7 @@ from streamkernel.engine.pipelines import last_step
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_merging
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.internals import check_example
+from streamkernel.estimators.internals import check_example, check_task
 from streamkernel.estimators.regressor import KernelRegressor
 from streamkernel.persistence import load, save
 from streamkernel.solvers.progress import progress
@@ -34,12 +34,13 @@ def maintain(model: Path, events: Path, label: str, output: Path, task: Task) ->
     ModelFileError, FileNotFoundError
         If there is no usable model or no file of events.
     ValueError
-        If the task cannot be done to this model.
+        If the task cannot be applied to this model.
     InputError
         If there are not enough events that can be used.
     """
     whole = load(model)
     found = _kernel_model(whole, model)
+    check_task(found, task)
     read, refused = _events(events, label, whole, task.window)
     before = found.n_features
     what = type(task).__name__

@@ -50,7 +50,7 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
     config
         The configuration.
     source
-        Whose offsets are committed, where that is done together with what is written.
+        The source, whose offsets are committed together with the output if both are in Kafka.
     state
         The state directory.
     """

@@ -122,9 +122,8 @@ class Checkpointer:
 
         1. Flush predictions and dead letters. In files their ends are positions; in topics they are not visible yet.
         2. Prepare one checkpoint: model, metrics, counters, the source's positions, and the ends of 1.
-        3. Commit one transaction of Kafka, if it is used: what was written in 1, the offsets read, and the number of 2.
-        4. Let the checkpoint count.
-        5. Add its model to the group's, if there is one.
+        3. Commit one transaction of Kafka, if it is used: the records written in 1, the offsets read, and the number of
+        2. 4. Let the checkpoint count. 5. Add its model to the group's, if there is one.
 
         A crash before 3 leaves lines in files after the ends of the last checkpoint, which the restart cuts off, and an
         open transaction, which it voids; the same events are then read again. After a crash between 3 and 4, and where
@@ -157,6 +156,7 @@ class Checkpointer:
         self._refusals = 0
         if self.transactions is None and isinstance(self._source, (HttpSource, KafkaSource)):
             self._source.acknowledge(self.positions)
+        self._history.marks.add("checkpoint", self._history.events, f"checkpoint {number}")
         self._written = self._tried = time.monotonic()
         self._has_changes = False
         seconds = time.perf_counter() - began
@@ -249,7 +249,7 @@ class Checkpointer:
             self.commit()  # the sinks end elsewhere now
 
     def begin(self, stopping: Callable[[], bool]) -> bool:
-        """Wait for the group's first model where there is no state; return false if the run is stopped first."""
+        """Wait for the group's first model if there is no state; return false if the run is stopped first."""
         is_new = self.state is not None and not self.state.newest() and self.state.prepared_number() is None
         while self._shared is not None and is_new and not self._shared.begin():
             self._health.turn()
@@ -298,6 +298,7 @@ class Checkpointer:
         state = cast(StateDirectory, self.state)
         is_whole = self._outputs.seek(saved, may_be_lost=state.is_restored())
         self._share(saved["checkpoint"], state.newest())
+        self._history.marks.add("resumed", self._history.events, f"resumed from checkpoint {saved['checkpoint']}")
         log.info("resumed", learned=self._processor.outcomes["learned"], positions=self.positions)
         return is_whole
 
@@ -320,7 +321,7 @@ class Checkpointer:
 
     def _on_revoked(self, streams: list[str]) -> None:
         """Commit the work on streams before other members get them."""
-        self._health.count("rebalance")
+        self._count_rebalance(streams)
         if not self.is_uncertain and not self.try_to_commit():
             self.is_uncertain = True
         for stream in streams:
@@ -328,5 +329,9 @@ class Checkpointer:
 
     def _on_lost(self, streams: list[str]) -> None:
         """Return to the last commit: other members own the streams and repeat the work since then."""
-        self._health.count("rebalance")
+        self._count_rebalance(streams)
         self.is_uncertain = True
+
+    def _count_rebalance(self, streams: list[str]) -> None:
+        self._health.count("rebalance")
+        self._history.marks.add("rebalance", self._history.events, f"rebalance: {len(streams)} partitions left")

@@ -11,12 +11,13 @@ import structlog
 
 from connectors import DeadLetters, Event, KafkaDeadLetters, KafkaSink, KafkaSource, Refusal, Sink, Source
 from streamkernel.engine.record_processor import RecordProcessor
+from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
 
 DEAD_LETTERS, RAW_SHOWN = 8, 300
 """Number of dead letters that are shown, and of bytes of each."""
 
 MOST_GATHERED = 64
-"""Number of predictions that are kept at most, to be written together."""
+"""Maximum number of buffered predictions."""
 
 FIRST_RECORDS = 100
 """Number of dead letters, with no usable record, after which an error is logged."""
@@ -30,16 +31,18 @@ class Outputs:
     Parameters
     ----------
     processor
-        Counts what is refused.
+        Counts refused records.
     predictions, dead_letters
-        The sinks, ``None`` where nothing is to be written; dead letters are then logged.
+        The sinks; ``None`` for no output. Without a sink, dead letters are logged.
     member
-        The name of the state directory, which predictions and dead letters have.
+        The identity of the state directory, a field of predictions and dead letters.
 
     Attributes
     ----------
     last_dead_letters : deque of dict
-        The last few of this process: when, from where, why, and how they begin.
+        The last few of this process: time, position, reason, and the beginning of the record.
+    dead_letter_groups : DeadLetterGroups
+        The dead letters of this process, grouped by reason.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Outputs:
         self.dead_letters = dead_letters
         self.member = member
         self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
+        self.dead_letter_groups = DeadLetterGroups()
         self._processor = processor
         self._source: KafkaSource | None = None
         self._forget()
@@ -85,14 +89,14 @@ class Outputs:
         self.write_gathered()
 
     def gather(self, line: dict[str, Any], key: bytes | None) -> None:
-        """Keep a prediction, to be written together with later ones: `write_gathered` has to follow soon."""
+        """Buffer a prediction for `write_gathered`, which must follow soon."""
         self._lines.append(line)
         self._keys.append(key)
         if len(self._lines) >= MOST_GATHERED:
             self.write_gathered()
 
     def write_gathered(self) -> None:
-        """Write the predictions that are kept.
+        """Write the buffered predictions.
 
         Raises
         ------
@@ -105,7 +109,7 @@ class Outputs:
             self.write_all(lines, keys)
 
     def write_all(self, lines: Sequence[dict[str, Any]], keys: Sequence[bytes | None]) -> None:
-        """Write predictions, each with a key, after those that are kept, if predictions are written at all."""
+        """Write predictions with their keys after the buffered ones, if there is a sink for predictions."""
         if self._lines:
             self.write_gathered()
         if self.predictions is not None:
@@ -119,18 +123,17 @@ class Outputs:
                 self.predictions.write(line, key)
 
     def refuse(self, event: Event, refusal: Refusal) -> None:
-        """Count, store and write a dead letter, after the predictions that are kept."""
+        """Count, store and write a dead letter, after the buffered predictions."""
         self.write_gathered()
         reason = refusal.reason
         self._processor.count_refusal(refusal)
         raw = event.raw[:RAW_SHOWN].decode(errors="replace")
         self.last_dead_letters.append({"time": time.time(), "stream": event.stream, "reason": reason, "raw": raw})
-        if self.dead_letters is not None and self._is_there(self.dead_letters, event):
-            pass
-        elif self.dead_letters is not None:
-            self.dead_letters.write(event, refusal, self.member)
-        else:
+        self.dead_letter_groups.add(reason, event.stream, raw)
+        if self.dead_letters is None:
             log.warning("dead letter", stream=event.stream, resume=event.resume, reason=reason)
+        elif not self._is_there(self.dead_letters, event):
+            self.dead_letters.write(event, refusal, self.member)
         if self._processor.outcomes["dead_letter"] == FIRST_RECORDS and (reason := self.reason_all_refused()):
             log.error(reason)
 
@@ -152,7 +155,7 @@ class Outputs:
         }
 
     def seek(self, ends: Mapping[str, Any], *, may_be_lost: bool = False) -> bool:
-        """Truncate the sinks to their end positions of a checkpoint, and drop the predictions that are kept.
+        """Truncate the sinks to their end positions of a checkpoint, and drop the buffered predictions.
 
         Parameters
         ----------

@@ -44,7 +44,7 @@ class StreamRunner:
     parts
         The parts of the run.
     at_once
-        Events that may be processed together, before it is asked whether the run has to stop.
+        Maximum number of events that are processed together, between two checks for a request to stop.
     """
 
     def __init__(self, parts: EngineParts, at_once: int = MOST) -> None:

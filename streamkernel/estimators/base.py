@@ -186,8 +186,12 @@ class KernelModel(StoredModel):
                 raise ValueError(f"Expected {name} as a {kind.__name__} or None, got {getattr(self, name)!r}")
         tasks = [task for task in (self.pruning, self.refit) if task is not None]
         for task in tasks:
-            task.check(self._learner, self.max_features)
+            self._check_task(task)
         return BackgroundTasks.new(tasks, self._with_columns) if tasks else None
+
+    def _check_task(self, task: Any) -> None:
+        """Raise a ValueError if a task can never be applied to this model."""
+        task.check(self._learner, self.max_features)
 
     def _target(self, y: Any) -> float:
         """Return a target as a number."""
@@ -265,7 +269,7 @@ class KernelModel(StoredModel):
         ValueError
             If the task cannot be applied to this model.
         """
-        task.check(self._learner, self.max_features)
+        self._check_task(task)
         from streamkernel.upkeep.work import do_task
 
         directions = self._learner.directions

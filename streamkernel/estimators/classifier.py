@@ -13,7 +13,15 @@ from streamkernel.errors import LabelError
 from streamkernel.estimators.classes import ClassModel
 from streamkernel.estimators.parameters import require_at_least
 from streamkernel.estimators.tables import learn_table, row_scores
-from streamkernel.estimators.targets import Label, as_label, label_array, label_scores, larger, probabilities, sigmoid
+from streamkernel.estimators.targets import (
+    Label,
+    as_label,
+    label_array,
+    label_scores,
+    larger,
+    of_two_labels,
+    probabilities,
+)
 from streamkernel.estimators.weighting import ClassWeight, as_weight, check_class_weight, weights_of
 from streamkernel.features.frames import n_rows, native_frame, native_series, targets_of
 from streamkernel.kernels import Kernel
@@ -205,8 +213,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         """
         score, labels = self._score(x), self._state.labels
         if type(score) is float and len(labels) == 2:  # what most events are
-            up = sigmoid(score)
-            return dict(zip(labels, (1.0 - up, up), strict=True))
+            return of_two_labels(labels, (score,))[0]
         found = probabilities(self._loss, np.array(score).reshape(1, -1), len(labels))[0]
         return dict(zip(labels, found.tolist(), strict=True))
 
@@ -300,7 +307,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             If a value, a weight or a label is invalid, or there are more labels than `max_classes`; the message names
             the column and the row. Nothing is learned.
         ValueError
-            If there are not as many labels or weights as rows.
+            If the number of labels or weights differs from that of rows.
         """
         rows = n_rows(X)
         labels = [as_label(label) for label in targets_of(y, rows)]

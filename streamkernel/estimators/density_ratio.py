@@ -192,7 +192,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
             directions = self._learner.directions
             row, numeric = directions.learnable_row(x, self._state.numeric)
             self._learn_side(row, int(y), numeric)
-        except (InputError, TypeError, AttributeError):
+        except (InputError, TypeError, AttributeError, IndexError):
             self._check(x)
             raise
 

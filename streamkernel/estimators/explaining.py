@@ -148,11 +148,13 @@ def importances(found: State) -> dict[Hashable, float]:
             "because others keep no gradients; explain_one explains single examples"
         )
     known = known[[int(key) in fields for key in known["key"]]]
-    if learner.examples < FEWEST or weight < GRADIENTS or not len(known):
+    if learner.examples < FEWEST:
         raise NotFittedError(
-            f"Expected a model that has learned {FEWEST} examples for feature_importances_, and 80 since it was read "
-            f"from a file of an earlier version, got one of {learner.examples}"
+            f"Expected a model that has learned {FEWEST} examples for feature_importances_, got one of "
+            f"{learner.examples}"
         )
+    if weight < GRADIENTS or not len(known):
+        raise NotFittedError("Expected 80 examples since the model was read from a file of 0.1, got fewer")
     moments = moments_of(found.scales.state, known["key"])
     deviations = moments.deviation / np.where(moments.rows["unit"] > 0.0, moments.rows["unit"], 1.0)
     squares = known["squares"] / np.maximum(known["present"], 1e-300) * np.square(deviations)

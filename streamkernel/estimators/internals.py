@@ -44,6 +44,11 @@ def check_label(model: KernelClassifier, label: Any) -> None:
     model._check_labels((label,))
 
 
+def check_task(model: KernelModel, task: Any) -> None:
+    """Raise a ValueError if a task can never be applied to a model."""
+    model._check_task(task)
+
+
 def check_example(model: KernelModel, x: Mapping[Any, Any], y: Any) -> None:
     """Raise an InputError for an example that a model cannot learn, without learning it."""
     model._target(y)

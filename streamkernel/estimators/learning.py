@@ -48,7 +48,7 @@ class LearningModel(model_file.Serializable):
             if found.journal is not None or found.learner.is_unfinished:
                 found = self._complete()
             return found.learner.score_event(x, found.numeric, found.scales)
-        except (InputError, TypeError, AttributeError):
+        except (InputError, TypeError, AttributeError, IndexError):
             self._check(x)
             raise
 
@@ -94,7 +94,7 @@ class LearningModel(model_file.Serializable):
             row, numeric = directions.learnable_row(x, found.numeric, w)
             if is_new or not self._learn_alone(row, y, directions, numeric):
                 self._learn(row, np.array([y], np.float64), directions, numeric, labels)
-        except (InputError, TypeError, AttributeError):
+        except (InputError, TypeError, AttributeError, IndexError):
             self._check(x)
             raise
 
@@ -126,7 +126,7 @@ class LearningModel(model_file.Serializable):
         rows, y
             The examples, and their targets as numbers.
         directions
-            Those that the rows were made with.
+            The directions that read the rows.
         numeric
             The names with numeric values, including those of these examples.
         labels

@@ -64,14 +64,8 @@ class SeveralTargetsModel(ExplainedModel):
         """The names of the targets, in the order of the first example; empty before."""
         return tuple(self._state.labels)
 
-    def run_task(self, task: Any, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Any = None) -> Any:
-        """Raise an error: models of several targets are neither pruned nor refitted.
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
+    def _check_task(self, task: Any) -> None:
+        """Raise a ValueError: models of several targets are neither pruned nor refitted."""
         raise ValueError(f"Expected a model of one target for {task!r}, got a {type(self).__name__}")
 
     def _number(self, y: Any, where: str) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,18 @@ def probabilities(loss: losses.Loss, scores: F64, labels: int) -> F64:
         return np.concatenate([1.0 - up, up], axis=1)
     sigmoids = 0.5 * (1.0 + np.tanh(0.5 * scores)) + 1e-300
     return np.asarray(sigmoids / sigmoids.sum(axis=1, keepdims=True))
+
+
+def of_two_labels(labels: Iterable[Label], scores: Iterable[float]) -> list[dict[Label, float]]:
+    """Return the probabilities of two labels for each of some log-odds of the second.
+
+    Examples
+    --------
+    >>> of_two_labels(["no", "yes"], [0.0])
+    [{'no': 0.5, 'yes': 0.5}]
+    """
+    first, second = labels
+    return [{first: 1.0 - up, second: up} for up in map(sigmoid, scores)]
 
 
 def label_array(labels: Mapping[Label, int]) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
-from streamkernel.estimators.targets import LARGEST_TARGET, probabilities, sigmoid
+from streamkernel.estimators.targets import LARGEST_TARGET, of_two_labels, probabilities
 from streamkernel.features.rows import F64
 
 
@@ -60,17 +60,13 @@ def answers_of(model: KernelModel, scores: F64, *, with_probabilities: bool) -> 
     """
     if not isinstance(model, KernelClassifier):
         return [(score, None) for score in scores[:, 0].tolist()]
-    labels = tuple(model.labels)
-    if scores.shape[1] == 1 and len(labels) == 2:
-        first, second = labels
-        if not with_probabilities:
-            below, above = (first, None), (second, None)
-            return [above if score > 0.0 else below for score in scores[:, 0].tolist()]
-        ups = map(sigmoid, scores[:, 0].tolist())
-        return [(second if up > 1.0 - up else first, {first: 1.0 - up, second: up}) for up in ups]
+    labels, columns = tuple(model.labels), scores.shape[1]
     if not with_probabilities:
-        best = scores.argmax(axis=1) if scores.shape[1] > 1 else np.zeros(len(scores), np.int64)
+        best = scores.argmax(axis=1) if columns > 1 else (scores[:, 0] > 0.0) & (len(labels) == 2)
         return [(labels[i], None) for i in best.tolist()]
-    shares = probabilities(model._loss, scores, len(labels))
-    answers = [dict(zip(labels, row, strict=True)) for row in shares.tolist()]
+    if columns == 1 and len(labels) == 2:
+        answers = of_two_labels(labels, scores[:, 0].tolist())
+    else:
+        shares = probabilities(model._loss, scores, len(labels))
+        answers = [dict(zip(labels, row, strict=True)) for row in shares.tolist()]
     return [(max(answer, key=answer.__getitem__), answer) for answer in answers]

@@ -39,17 +39,19 @@ def as_weight(w: Any, where: str = "w") -> float:
 
 
 def weights_of(w: Any, rows: int) -> F64:
-    """Return the weights of rows from a series of any library, an array or a list; 1 each for ``None``.
+    """Return the weights of rows from one number, a series of any library, an array or a list; 1 each for ``None``.
 
     Raises
     ------
     InputError
         If a weight is unusable; names the row.
     ValueError
-        If there are not as many as rows.
+        If their number differs from that of rows.
     """
     if w is None:
         return np.ones(rows)
+    if isinstance(w, (int, float, np.number)):
+        return np.full(rows, as_weight(w))
     return np.array([as_weight(one, f"w, row {i}") for i, one in enumerate(targets_of(w, rows, "weights"))], np.float64)
 
 

@@ -26,7 +26,7 @@ def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_n
     Parameters
     ----------
     directions
-        Those that read the rows.
+        The directions that read the rows.
     X
         The data frame, array or sparse matrix.
     numeric
@@ -53,7 +53,7 @@ def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_n
         import pandas as pd  # takes a third of a second
 
         X = pd.DataFrame(X)
-    frame = utils.dataframe.into_frame(X)
+    frame = _into_frame(X)
     names = frame.columns
     if not names:
         raise InputError("Expected at least one feature, got a data frame without columns")
@@ -110,7 +110,7 @@ def table_blocks(directions: Directions, X: Any, numeric: NumericNames) -> Itera
 
 def n_rows(X: Any) -> int:
     """Return the number of rows of a table."""
-    return int(np.prod(X.shape[:1])) if _is_array(X) else len(utils.dataframe.into_frame(X))
+    return int(np.prod(X.shape[:1])) if _is_array(X) else len(_into_frame(X))
 
 
 def targets_of(y: Any, rows: int, what: str = "targets") -> list[Any]:
@@ -128,7 +128,10 @@ def targets_of(y: Any, rows: int, what: str = "targets") -> list[Any]:
     elif hasattr(y, "to_pylist"):  # an array of pyarrow
         found = y.to_pylist()
     else:
-        found = utils.dataframe.into_series(y).to_list()
+        try:
+            found = utils.dataframe.into_series(y).to_list()
+        except TypeError:
+            raise TypeError(f"Expected {what} as a series, an array or a list, got {type(y).__name__}") from None
     if len(found) != rows:
         raise ValueError(f"Expected as many {what} as rows, got {len(found)} {what} and {rows} rows")
     return found
@@ -151,7 +154,7 @@ def columns_of(Y: Any) -> dict[Hashable, list[Any]]:
         if is_sparse(Y) or Y.ndim != 2:
             raise ValueError(f"Expected y as a data frame or an array with a column for each target, got {_shape(Y)}")
         return {t: Y[:, t].tolist() for t in range(Y.shape[1])}
-    frame = utils.dataframe.into_frame(Y)
+    frame = _into_frame(Y, "y as a data frame or an array with a column for each target")
     return {name: frame.get_column(name).to_list() for name in frame.columns}
 
 
@@ -159,14 +162,22 @@ def native_series(values: Any, X: Any) -> Any:
     """Return predictions in the type that matches `X`: a series of its library, or an array."""
     if _is_array(X):
         return values
-    return utils.dataframe.to_native_series(values, name=None, like=utils.dataframe.into_frame(X))
+    return utils.dataframe.to_native_series(values, name=None, like=_into_frame(X))
 
 
 def native_frame(columns: Mapping[Hashable, Any], X: Any) -> Any:
     """Return columns of predictions in the type that matches `X`: a data frame of its library, or an array."""
     if _is_array(X):
         return np.column_stack([*columns.values()]) if columns else np.zeros((X.shape[0], 0))
-    return utils.dataframe.to_native_frame(columns, like=utils.dataframe.into_frame(X))
+    return utils.dataframe.to_native_frame(columns, like=_into_frame(X))
+
+
+def _into_frame(X: Any, what: str = "a data frame, an array or a sparse matrix") -> Any:
+    """Return a data frame of any library as one of narwhals."""
+    try:
+        return utils.dataframe.into_frame(X)
+    except TypeError:
+        raise TypeError(f"Expected {what}, got {type(X).__name__}") from None
 
 
 def _is_array(X: Any) -> bool:

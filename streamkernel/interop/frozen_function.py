@@ -57,7 +57,7 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     Parameters
     ----------
     model
-        The model; it stays as it is.
+        The model, which does not change.
     features
         The names of the inputs in their order, ``"colour=red"`` for a string ``"red"`` in the field ``"colour"``. By
         default those that were learned.
@@ -65,16 +65,16 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     Raises
     ------
     ValueError
-        If a step, the learner or the kernel cannot be frozen, or the inputs are not known; says which.
+        If a step, the learner or the kernel cannot be frozen, or the inputs are not known; the message names it.
     """
-    *steps, last = _steps(model)
+    *steps, last = steps_of(model)
     if not isinstance(last, KernelModel):
         raise ValueError(
             f"Expected a KernelClassifier, a KernelRegressor or one of several targets, got a {type(last).__name__}"
         )
     affine.check(steps)
     copied = prediction_copy.prediction_copy(model)
-    *steps, model = _steps(copied)
+    *steps, model = steps_of(copied)
     learner, scales, known = learner_of(model), scales_of(model), names_learned_by(model)
     if steps and features is None and known.fields is None:
         features = in_order(affine.names_of(steps[0]))
@@ -98,7 +98,8 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     return FrozenFunction(about, always | arrays | drawn | terms)
 
 
-def _steps(model: Any) -> list[Any]:
+def steps_of(model: Any) -> list[Any]:
+    """Return the steps of a pipeline, or the model alone."""
     return list(model.steps.values()) if isinstance(model, compose.Pipeline) else [model]
 
 

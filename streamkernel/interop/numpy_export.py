@@ -12,7 +12,7 @@ import numpy as np
 
 from streamkernel import tensor_file
 from streamkernel.interop import numpy_predictor
-from streamkernel.interop.frozen_function import freeze
+from streamkernel.interop.frozen_function import freeze, steps_of
 
 
 def to_numpy(model: Any, path: str | Path, features: Sequence[Hashable] | None = None) -> None:
@@ -51,9 +51,8 @@ def to_numpy(model: Any, path: str | Path, features: Sequence[Hashable] | None =
     function, path = freeze(model, features), Path(path)
     for part in function.about["parts"]:
         if part["form"] not in numpy_predictor.FORMS:
-            raise ValueError(
-                f"Expected a kernel that the predictor with NumPy has, got one of {part['form']}; use ONNX"
-            )
+            kernel = steps_of(model)[-1].kernel_
+            raise ValueError(f"Expected a kernel that the predictor with NumPy has, got {kernel!r}; use ONNX")
     content = io.BytesIO()
     np.savez(content, about=np.array(json.dumps(function.about)), **function.arrays)
     tensor_file.put(path, content.getvalue())

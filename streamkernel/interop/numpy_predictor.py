@@ -80,9 +80,10 @@ class Predictor:
                 at, value = self._columns.get(hash64(f"{name}={value}")), 1.0
                 if at is None:  # a string that was never learned, as if it were missing
                     continue
-            elif is_text or at is None:
-                wanted = "a number" if is_text else "a name that the model has learned"
-                raise ValueError(f"Expected {wanted}, got {value!r} - at x[{name!r}]")
+            elif at is None:
+                raise ValueError(f"Expected a name that the model has learned, got {name!r} - at x")
+            elif is_text:
+                raise ValueError(f"Expected a number, got {value!r} - at x[{name!r}]")
             row[0, at] = value
         return row
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from river import base, compose
 
+from streamkernel.errors import InputError
 from streamkernel.time_series.calendar import Calendar
 
 
@@ -23,7 +24,7 @@ class HistoryTransformer(base.Transformer):
     n_lags : int
         Values that are kept for each key.
     key : str or None
-        The field that says which examples belong together; they all do if it is ``None``.
+        The field that groups examples; ``None`` for one group.
     max_keys : int
         Keys that are remembered; beyond, the one that was not seen for longest is forgotten.
 
@@ -76,7 +77,10 @@ class HistoryTransformer(base.Transformer):
         """Record the known part of an example when it arrives, before its target is known."""
 
     def _key_of(self, x: Mapping[Hashable, Any]) -> Any:
-        return None if self.key is None else x.get(self.key)
+        found = None if self.key is None else x.get(self.key)
+        if not isinstance(found, Hashable):
+            raise InputError(f"Expected a key as a string or a number, got {found!r} - at x[{self.key!r}]")
+        return found
 
     def _remember(self, x: Mapping[Hashable, Any], value: Any) -> None:
         key = self._key_of(x)

@@ -64,6 +64,8 @@ class LastTarget(HistoryTransformer):
         """
         if y is None:
             return
+        if isinstance(y, Mapping):
+            raise TypeError(f"Expected one target, got a dictionary of {len(y)} - at y")
         is_label = self.as_category or isinstance(y, bool) or not isinstance(y, (int, float))
         self._remember(x, str(y) if is_label else y)
 

@@ -1,19 +1,18 @@
-"""The live page in a real browser: its charts draw, its numbers update, and it is accessible to everyone."""
+"""The live page of a running engine in a real browser: it answers its questions, and everyone can read it."""
 
 from __future__ import annotations
 
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_core_python.selenium import Axe
-from made_up_cluster import cluster_snapshot
 from river import linear_model, metrics
+from seen import SIZES, awaited, errors, fits, look, titles, violations
 from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from typer.testing import CliRunner
@@ -26,14 +25,15 @@ from streamkernel.engine import Engine
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.http import serve
-from streamkernel.engine.telemetry.status import status_of
-from streamkernel.engine.telemetry.terminal import View
 
+pytestmark = pytest.mark.browser
+
+QUESTIONS = ["Is it healthy?", "How good is it?", "What changed?", "How does it learn?"]
 TITLES = [
-    "Recent quality", "Coverage of the last 1,000", "Labels in a set", "Objective", "Features", "Step size",
-    "Weights of functions", "Events per second", "Lag", "Dead letters",
+    "Events per second", "Lag", "Dead letters", "Recent quality", "Coverage of the last 1,000", "Labels in a set",
+    "Objective", "Features", "Step size", "Weights of functions",
 ]  # fmt: skip
-SIZES = {"desk": (1200, 900), "phone": (390, 800)}
+RECENT = "#scores .plot"
 
 
 class Slow:
@@ -51,7 +51,7 @@ class Slow:
 
     def _event(self, i: int) -> Event:
         if i % 500 == 499:
-            return Event("numbers", i + 1, b"<script>alert(1)</script>", None, "Expected <b>JSON</b>, got other bytes")
+            return Event("numbers", i + 1, b"<script>alert(1)</script>", None, f"Expected <b>JSON</b>, got {i}")
         a, b = (i * 37 % 101) / 50.5 - 1.0, (i * 53 % 103) / 51.5 - 1.0
         return Event("numbers", i + 1, b"", {"a": a, "b": b, "y": a * b > 0})
 
@@ -80,55 +80,54 @@ def address() -> Iterator[str]:
     thread.join()
 
 
-@pytest.fixture(scope="module")
-def driver() -> Iterator[webdriver.Chrome]:
-    program, browser = shutil.which("chromedriver"), shutil.which("chromium")
-    if program is None or browser is None:
-        pytest.skip("the live page needs chromium and chromedriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(program))
-    yield found
-    found.quit()
-
-
-@pytest.fixture(params=list(SIZES))
+@pytest.fixture(scope="module", params=list(SIZES))
 def page(request: pytest.FixtureRequest, driver: webdriver.Chrome, address: str) -> webdriver.Chrome:
-    driver.set_window_size(*SIZES[request.param])
+    look(driver, request.param)
     driver.get(address)
-    wait_for(lambda: len(driver.find_elements(By.CSS_SELECTOR, "#events svg path")) >= 5)
+    wait_for(lambda: len(driver.find_elements(By.CSS_SELECTOR, ".plot canvas")) == len(TITLES))
+    wait_for(lambda: driver.find_elements(By.CSS_SELECTOR, "#dead li"))
     return driver
 
 
-def number(page: webdriver.Chrome, name: str) -> float:
-    path = f"//dl[@id='now']/div[dt[text()='{name}']]/dd"
-    script = "return document.evaluate(arguments[0], document, null, XPathResult.STRING_TYPE).stringValue"
-    return float(page.execute_script(script, path).replace(",", ""))
+def learned(page: webdriver.Chrome) -> int:
+    path = "//dl[@id='now']/div[dt[text()='learned']]/dd"
+    return int(page.find_element(By.XPATH, path).text.replace(",", ""))
 
 
-@pytest.mark.browser
-def test_charts_and_numbers_update(page: webdriver.Chrome) -> None:
-    titles = [title.text for title in page.find_elements(By.CSS_SELECTOR, "figure h3")]
-    assert titles == TITLES
-    lines = "return [...document.querySelectorAll('figure > svg path')].map(path => path.getAttribute('d'))"
-    wait_for(lambda: all(line.count("L") > 5 for line in page.execute_script(lines)))
-    legend = page.find_element(By.CSS_SELECTOR, ".legend").text
-    assert "Accuracy" in legend
-    assert "baseline" in legend
-    before, line = number(page, "learned"), page.execute_script(lines)[0]
-    wait_for(lambda: number(page, "learned") > before + 100)
-    wait_for(lambda: page.execute_script(lines)[0] != line)
+def ranges(page: webdriver.Chrome) -> list[list[float]]:
+    """Return the least and the largest value of the horizontal axis of each chart."""
+    script = "return [...draw.run.charts.values()].map(({ plot }) => [plot.scales.x.min, plot.scales.x.max])"
+    found: list[list[float]] = awaited(page, script)
+    return found
+
+
+def legends(page: webdriver.Chrome, part: str) -> list[str]:
+    """Return a part of each legend."""
+    script = "return [...document.querySelectorAll(arguments[0])].map((part) => part.textContent)"
+    found: list[str] = page.execute_script(script, f".legend {part}")
+    return found
+
+
+def test_four_questions_are_answered_in_order(page: webdriver.Chrome) -> None:
+    assert [found.text for found in page.find_elements(By.CSS_SELECTOR, "h2")][:4] == QUESTIONS
+    assert titles(page) == TITLES
     assert page.find_element(By.ID, "state").text == "running"
-    assert number(page, "lag") == 7
-    assert "KernelClassifier" in page.find_element(By.ID, "model").text
+    assert page.find_element(By.ID, "well").text == "Yes"
+    assert re.fullmatch(r"[01](\.\d+)? Accuracy, last 1,000", page.find_element(By.CSS_SELECTOR, "#quality p").text)
+    assert re.search(r"(better|worse) than the baseline", page.find_element(By.ID, "verdict").text)
+    assert "lag\n7" in page.find_element(By.ID, "now").text
     rows = [row.text.split() for row in page.find_elements(By.CSS_SELECTOR, "#compared tbody tr")]
     assert [row[:2] for row in rows] == [["model", "champion"], ["other", "challenger"]]
+    assert {"Accuracy", "Accuracy (baseline)"} <= {item.partition(" 0.")[0] for item in legends(page, "li")}
 
 
-@pytest.mark.browser
+def test_numbers_and_charts_update(page: webdriver.Chrome) -> None:
+    before, last = learned(page), ranges(page)[0][1]
+    wait_for(lambda: learned(page) > before + 100)
+    wait_for(lambda: ranges(page)[0][1] > last)
+    assert len({tuple(found) for found in ranges(page)}) == 1
+
+
 def test_importances_are_bars(page: webdriver.Chrome) -> None:
     def shown() -> list[str]:
         return [item.text for item in page.find_elements(By.CSS_SELECTOR, "#importances li")]
@@ -140,53 +139,104 @@ def test_importances_are_bars(page: webdriver.Chrome) -> None:
     assert all(text.endswith(" %") for text in shown())
 
 
-@pytest.mark.browser
-def test_refused_records_are_shown_as_text(page: webdriver.Chrome) -> None:
-    wait_for(lambda: page.find_elements(By.CSS_SELECTOR, "#dead li"))
-    text = page.find_element(By.CSS_SELECTOR, "#dead li").text
-    assert "Expected <b>JSON</b>, got other bytes" in text
-    assert "<script>alert(1)</script>" in text
+def test_dead_letters_are_grouped_by_reason_and_shown_as_text(page: webdriver.Chrome) -> None:
+    wait_for(lambda: not page.find_element(By.CSS_SELECTOR, "#dead b").text.startswith("1 "))
+    (group,) = page.find_elements(By.CSS_SELECTOR, "#dead li")
+    assert re.fullmatch(r"[\d,]+ × Expected <b>JSON</b>", group.text.partition("\n")[0])
+    group.find_element(By.TAG_NAME, "summary").click()
+    samples = group.text.split("\n")[2:]
+    assert "numbers: <script>alert(1)</script>" in samples
+    assert re.fullmatch(r"Expected <b>JSON</b>, got \d+99", samples[0])
 
 
-@pytest.mark.browser
 def test_the_page_fits_narrow_screens(page: webdriver.Chrome) -> None:
-    assert page.execute_script("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert fits(page)
 
 
-@pytest.mark.browser
-def test_a_chart_can_be_read_with_the_keyboard(page: webdriver.Chrome) -> None:
-    chart = page.find_element(By.CSS_SELECTOR, "figure > svg")
-    assert chart.get_attribute("aria-label").startswith("Recent quality over ")
-    read = page.find_element(By.CSS_SELECTOR, ".read")
+def test_the_pointer_reads_all_charts_at_once(page: webdriver.Chrome) -> None:
+    over = page.find_element(By.CSS_SELECTOR, f"{RECENT} .u-over")
+    page.execute_script("arguments[0].scrollIntoView({ block: 'center' })", over)
+    ActionChains(page).move_to_element(over).perform()
+    wait_for(lambda: re.fullmatch(r"event [\d,]+", legends(page, ".note")[0]))
+    assert len({note.partition(";")[0] for note in legends(page, ".note")}) == 1
+    ActionChains(page).move_to_element(page.find_element(By.ID, "quality-title")).perform()
+    wait_for(lambda: not any(legends(page, ".note")))
+
+
+def test_a_drag_zooms_all_charts(page: webdriver.Chrome) -> None:
+    over = page.find_element(By.CSS_SELECTOR, f"{RECENT} .u-over")
+    width = over.size["width"]
+    drag = ActionChains(page).move_to_element_with_offset(over, -width // 4, 0).click_and_hold()
+    drag.move_by_offset(width // 4, 0).release().perform()
+    wait_for(lambda: ranges(page)[0][0] > 0)
+    (found,) = {tuple(found) for found in ranges(page)}
+    before = learned(page)
+    wait_for(lambda: learned(page) > before + 100)
+    assert {tuple(found) for found in ranges(page)} == {found}
+    page.find_element(By.ID, "whole").click()
+    wait_for(lambda: ranges(page)[0][0] == 0)
+    assert not page.find_element(By.ID, "whole").is_enabled()
+
+
+def test_a_zoom_that_reaches_the_newest_event_follows_the_run(page: webdriver.Chrome) -> None:
+    page.find_element(By.ID, "closer").click()
+    low, high = ranges(page)[0]
+    assert low == pytest.approx(high / 2)
+    wait_for(lambda: ranges(page)[0][1] > high)
+    now = ranges(page)[0]
+    assert now[1] - now[0] == pytest.approx(high - low)
+    while (button := page.find_element(By.ID, "farther")).is_enabled():
+        button.click()
+    assert ranges(page)[0][0] == 0
+
+
+def test_a_chart_is_read_and_zoomed_with_the_keyboard(page: webdriver.Chrome) -> None:
+    chart = page.find_element(By.CSS_SELECTOR, RECENT)
+    assert re.match(r"Recent quality up to event [\d,]+; last: Accuracy ", chart.get_attribute("aria-label") or "")
+    read = page.find_element(By.CSS_SELECTOR, "#scores .read")
     page.execute_script("arguments[0].focus()", chart)
     chart.send_keys(Keys.HOME)
-    first = read.text
-    assert re.match(r"event \d+: Accuracy 0\.\d+, ", first)
+    first = read.get_property("textContent")
+    assert re.match(r"event [\d,]+: Accuracy [01](\.\d+)?, ", first)
+    assert len({note.partition(";")[0] for note in legends(page, ".note")}) == 1
     chart.send_keys(Keys.ARROW_RIGHT)
-    assert read.text.partition(":")[0] != first.partition(":")[0]
-    chart.send_keys(Keys.ESCAPE)
-    assert read.text == ""
+    assert read.get_property("textContent").partition(":")[0] != first.partition(":")[0]
+    chart.send_keys("+")
+    low, high = ranges(page)[0]
+    assert high < learned(page)
+    chart.send_keys("0", Keys.ESCAPE)
+    assert ranges(page)[0][1] > high > low
+    assert read.get_property("textContent") == ""
 
 
-@pytest.mark.browser
+def test_the_axis_may_be_time(page: webdriver.Chrome) -> None:
+    page.find_element(By.CSS_SELECTOR, "#axis [value=time]").click()
+    chart = page.find_element(By.CSS_SELECTOR, RECENT)
+    wait_for(lambda: re.match(r"Recent quality up to \d\d:\d\d:\d\d; ", chart.get_attribute("aria-label") or ""))
+    assert min(low for low, _ in ranges(page)) > 1e9
+    page.find_element(By.CSS_SELECTOR, "#axis [value=events]").click()
+    wait_for(lambda: ranges(page)[0][0] == 0)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_is_accessible(page: webdriver.Chrome, scheme: str) -> None:
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    assert page.execute_script("return matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
-    found = Axe().run(page)
-    assert [(problem["id"], problem["nodes"][0]["html"]) for problem in found["violations"]] == []
-    assert len(found["passes"]) > 15
+    size = "desk" if page.execute_script("return innerWidth") > 500 else "phone"
+    look(page, size, scheme)
+    page.execute_script("for (const part of document.querySelectorAll('details')) part.open = true")
+    assert violations(page) == []
+    look(page, size)
 
 
-@pytest.mark.browser
-def test_the_console_has_no_error(page: webdriver.Chrome) -> None:
-    before = number(page, "learned")
-    wait_for(lambda: number(page, "learned") > before + 100)
-    assert [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"] == []
+def test_nothing_is_loaded_from_another_host_and_the_console_has_no_error(page: webdriver.Chrome, address: str) -> None:
+    names = page.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
+    assert [name for name in names if not name.startswith((address, "data:"))] == []
+    assert f"{address}vendor/uPlot.iife.min.js" in names
+    assert errors(page) == []
+    inline = "const made = document.createElement('script'); made.textContent = 'window.ran = true';"
+    assert not page.execute_script(f"{inline} document.body.append(made); return window.ran")
+    assert "Content Security Policy" in errors(page)[0]["message"]
 
 
-@pytest.mark.browser
 def test_a_report_is_the_page_in_one_file(driver: webdriver.Chrome, tmp_path: Path) -> None:
     source = Slow()
     letters = DeadLetters(FileSink(tmp_path / "dead_letters.jsonl"))
@@ -197,73 +247,13 @@ def test_a_report_is_the_page_in_one_file(driver: webdriver.Chrome, tmp_path: Pa
     engine.run(stopping=lambda: source.n > 2000)
     assert CliRunner().invoke(app, ["report", str(tmp_path), "--output", str(tmp_path / "report.html")]).exit_code == 0
     driver.get((tmp_path / "report.html").as_uri())
-    titles = [title.text for title in driver.find_elements(By.CSS_SELECTOR, "figure h3")]
-    assert titles == ["Recent quality", "Dead letters"]
+    wait_for(lambda: len(driver.find_elements(By.CSS_SELECTOR, ".plot canvas")) == 2)
+    assert titles(driver) == ["Dead letters", "Recent quality"]
     assert "checkpoint 2" in driver.find_element(By.ID, "state").text
+    driver.execute_script("for (const part of document.querySelectorAll('details')) part.open = true")
     assert "<script>alert(1)</script>" in driver.find_element(By.ID, "dead").text
     assert "LogisticRegression" in driver.find_element(By.ID, "model").text
-    assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
-    assert [problem["id"] for problem in Axe().run(driver)["violations"]] == []
-    assert driver.execute_script("return performance.getEntriesByType('resource').length") == 0
-
-
-@pytest.fixture(params=[3, 8])
-def cluster(request: pytest.FixtureRequest) -> Engine:
-    engine = Engine(KernelClassifier(max_features=64), Slow(), label="y", metric=metrics.Accuracy())
-    engine.parts.monitor.cluster = cluster_snapshot(90, workers=request.param)
-    return engine
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("size", SIZES)
-def test_a_cluster_is_shown_where_there_is_one(driver: webdriver.Chrome, size: str, cluster: Engine) -> None:
-    driver.set_window_size(*SIZES[size])
-    driver.get(f"http://127.0.0.1:{serve(cluster, '127.0.0.1', 0)}/")
-    wait_for(lambda: len(driver.find_elements(By.CSS_SELECTOR, "#rounds figure")) == 3)
-    titles = [title.text for title in driver.find_elements(By.CSS_SELECTOR, "figure h3")]
-    assert titles == ["Events per second, by worker", "Seconds per round", "Spread of replicas"]
-    assert cluster.cluster is not None
-    workers = len(cluster.cluster.last.events)
-    assert number(driver, "workers") == workers
-    assert number(driver, "round, s") == pytest.approx(cluster.cluster.last.round_seconds)
-    assert number(driver, "merging, s") == pytest.approx(cluster.cluster.last.merge_seconds)
-    assert number(driver, "spread of replicas") == cluster.cluster.last.spread
-    legend = driver.find_element(By.CSS_SELECTOR, "#rounds .legend").text.split("\n")
-    assert legend == (["worker 0", "worker 1", "worker 2"] if workers == 3 else ["fastest", "median", "slowest"])
-    lines = driver.find_elements(By.CSS_SELECTOR, "#rounds figure:first-child > svg path")
-    assert [line.get_attribute("class") for line in lines] == ["s0", "s1", "s2"]
-    chart = driver.find_element(By.CSS_SELECTOR, "#rounds svg")
-    assert chart.get_attribute("aria-label").startswith("Events per second, by worker in rounds 27 to 90; last: ")
-    driver.execute_script("arguments[0].focus()", chart)
-    chart.send_keys(Keys.HOME)
-    assert driver.find_element(By.CSS_SELECTOR, "#rounds .read").text.startswith("round 27: ")
-    assert [problem["id"] for problem in Axe().run(driver)["violations"]] == []
-    assert driver.execute_script("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
-    cluster.parts.monitor.cluster = None
-    wait_for(lambda: not driver.find_element(By.ID, "cluster").is_displayed())
-
-
-def test_rounds_with_idle_and_missing_workers(cluster: Engine) -> None:
-    two, three = cluster_snapshot(2).recent, cluster_snapshot(4, workers=3, spread=0.5).recent[2:]
-    idle = three[1]._replace(events=(0, 1000, 1000), seconds=(0.001, 1.0, 2.0))
-    cluster.parts.monitor.cluster = cluster_snapshot(9)._replace(recent=(*two, three[0], idle), last=idle)
-    found = status_of(cluster)
-    assert found["cluster"]["round"] == [6, 7, 8, 9]
-    rates = {"worker 0": [2000, 2002, 2004, None], "worker 1": [1000, 1001, 1002, 1000]}
-    assert found["cluster"]["rates"] == rates | {"worker 2": [None, None, 1002 / 1.5, 500]}
-    assert found["cluster"]["spread"] == [0.25, 0.25, 0.5, 0.5]
-    assert found["now"]["spread of replicas"] == 0.5
-    rows = dict(View(cluster, "").rows())
-    shown = [rows[name] for name in ("workers", "round, s", "merging, s", "spread of replicas")]
-    assert shown == ["3", "1.57", "0.05", "0.5000"]
-    cluster.parts.monitor.cluster = None
-    assert status_of(cluster)["cluster"] is None
-    assert not {"workers", "spread of replicas"} & {*status_of(cluster)["now"], *dict(View(cluster, "").rows())}
-
-
-@pytest.mark.browser
-def test_nothing_is_loaded_from_another_host(page: webdriver.Chrome, address: str) -> None:
-    names = page.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
-    assert names
-    assert all(name.startswith(address) or name.startswith("data:") for name in names)
+    assert errors(driver) == []
+    assert violations(driver) == []
+    names = driver.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
+    assert [name for name in names if not name.startswith("data:")] == []

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from streams import FIXED, classifier, content, examples, frame, learn, regressor
 
-from streamkernel import InputError, RandomFeatures
+from streamkernel import InputError, KernelMultiTargetRegressor, KernelRegressor, RandomFeatures
 from streamkernel.kernels import Gaussian
 
 BAD_VALUES = [
@@ -143,3 +143,34 @@ def test_random_features_refuse_bad_values(value, kernel):
     for call in (model.transform_one, model.learn_one):
         refused("at x['b']", call, {"a": 1.0, "b": value})
     assert content(model) == before
+
+
+@pytest.mark.parametrize("x", [[1.0], (1.0, 2.0), np.array([1.0, 2.0]), "ab", 3])
+def test_an_example_that_is_no_dictionary_is_named(x):
+    model = KernelRegressor(max_features=64)
+    model.learn_one({"a": 1.0}, 1.0)
+    for call in (model.predict_one, model.explain_one, lambda x: model.learn_one(x, 1.0)):
+        with pytest.raises(
+            TypeError, match=f"^Expected x as a dictionary of features by name, got {type(x).__name__}$"
+        ):
+            call(x)
+
+
+@pytest.mark.parametrize(
+    ("make", "X", "y", "w", "message"),
+    [
+        (KernelRegressor, [1.0], [1.0], None, "Expected a data frame, an array or a sparse matrix, got list"),
+        (KernelRegressor, np.eye(2), "ab", None, "Expected targets as a series, an array or a list, got str"),
+        (KernelRegressor, np.eye(2), [1.0, 2.0], "ab", "Expected weights as a series, an array or a list, got str"),
+        (
+            KernelMultiTargetRegressor,
+            np.eye(2),
+            pd.Series([1.0, 2.0]),
+            None,
+            "with a column for each target, got Series",
+        ),
+    ],
+)
+def test_a_table_of_another_type_is_named(make, X, y, w, message):
+    with pytest.raises(TypeError, match=message):
+        make(max_features=64).learn_many(X, y, w=w)

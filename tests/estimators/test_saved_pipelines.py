@@ -210,6 +210,14 @@ def test_unsupported_objects_are_named_with_their_step(make: Any, path: str, tmp
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.parametrize("wrong", ["model", None, KernelClassifier, [1]])
+def test_objects_that_are_no_model_are_refused(wrong: Any, tmp_path: Path) -> None:
+    message = rf"^Expected a model of this library or a River pipeline to save, got a {type(wrong).__name__}$"
+    with pytest.raises(TypeError, match=message):
+        save(wrong, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
 class Other(base.Regressor):
     def learn_one(self, x: X, y: float) -> None: ...
 

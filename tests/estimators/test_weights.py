@@ -270,7 +270,11 @@ def test_an_invalid_weight_is_rejected(name, w):
     assert content(model) == before
 
 
-def test_other_lengths_of_weights_are_refused():
+def test_one_weight_is_that_of_all_rows_and_other_lengths_are_refused():
+    one, each = classifier(), classifier()
+    one.learn_many(frame(XS[:50]), pd.Series(LABELS[:50]), 0.5)
+    each.learn_many(frame(XS[:50]), pd.Series(LABELS[:50]), [0.5] * 50)
+    assert content(one) == content(each)
     with pytest.raises(ValueError, match="Expected as many weights as rows, got 3 weights and 2 rows"):
         classifier().learn_many(frame(XS[:2]), pd.Series(LABELS[:2]), [1.0, 2.0, 3.0])
 

@@ -98,7 +98,7 @@ def test_a_string_that_was_never_learned_is_missing(tmp_path: Path) -> None:
     ("x", "error"),
     [
         ({"x0": "high"}, r"Expected a number, got 'high' - at x\['x0'\]"),
-        ({"other": 1.0}, r"Expected a name that the model has learned, got 1.0 - at x\['other'\]"),
+        ({"other": 1.0}, "Expected a name that the model has learned, got 'other' - at x"),
         ({"x0": 1e31}, "Expected rows of 5 numbers of usable size"),
         ({"x0": math.inf}, "Expected rows of 5 numbers of usable size"),
     ],
@@ -159,7 +159,8 @@ def test_unsupported_models_are_rejected_by_name(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", MORE_KERNELS)
 def test_kernels_supported_only_by_onnx_are_rejected(name: str, tmp_path: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"Expected a kernel that the predictor with NumPy has, got one of .*; use ONNX"
+        ValueError,
+        match=rf"Expected a kernel that the predictor with NumPy has, got .*{name.split()[-1]}\(.*; use ONNX",
     ):
         to_numpy(learned(name)[0], tmp_path / "model.npz")
 

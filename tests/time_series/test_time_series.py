@@ -249,3 +249,12 @@ def test_history_steps_come_first_with_delayed_labels(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"preprocessing\[1\]: expected LastTarget before other steps"):
         check_config(load_config(tmp_path / "run.toml"))
+
+
+def test_keys_and_targets_that_cannot_be_kept_are_named():
+    model = LastTarget(key="shop")
+    for call in (model.transform_one, lambda x: model.learn_one(x, 1.0)):
+        with pytest.raises(InputError, match=r"Expected a key as a string or a number, got \[1\] - at x\['shop'\]"):
+            call({"shop": [1]})
+    with pytest.raises(TypeError, match="Expected one target, got a dictionary of 2 - at y"):
+        model.learn_one({"shop": "a"}, {"price": 1.0, "days": 2.0})

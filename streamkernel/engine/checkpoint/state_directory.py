@@ -21,7 +21,7 @@ KEPT = 3
 """Checkpoints that are kept; a torn one falls back to the one before."""
 
 PRIVATE = 0o600
-"""Permissions of the files: what was learned, and refused records, are private to the user."""
+"""Permissions of the files: learned state and refused records are private to the user."""
 
 log = structlog.get_logger("streamkernel")
 

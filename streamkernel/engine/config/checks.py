@@ -68,7 +68,7 @@ def check_label(settings: Settings) -> None:
     Raises
     ------
     ConfigError
-        If they have other fields only. It cannot be known where labels come in records of their own.
+        If they have other fields only. This is not checked if labels arrive in separate records.
     """
     from connectors import field_names
 

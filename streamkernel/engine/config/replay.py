@@ -18,16 +18,16 @@ def replay_config(config: Config, directory: Path, start: str | None, until: str
     Parameters
     ----------
     config
-        Of that run, or of another model for the same stream.
+        The configuration of that run, or of another model for the same stream.
     directory
-        Where the new state goes, and predictions and dead letters as files.
+        The directory for the new state, and for predictions and dead letters as files.
     start, until
         For topics: an offset, a time with its zone, ``"earliest"`` or ``"latest"``.
 
     Raises
     ------
     ConfigError
-        If the directory is that of the run, or a range of what has no offsets is asked for.
+        If the directory is that of the run, or a range is given for a source without offsets.
 
     Examples
     --------

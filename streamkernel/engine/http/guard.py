@@ -11,8 +11,9 @@ from typing import Any
 from starlette.responses import Response
 
 from streamkernel.engine.http.answers import json_answer
+from streamkernel.engine.http.page_files import FILES
 
-OPEN = ("/", "/page.css", "/page.js", "/metrics", "/healthz", "/readyz", "/openapi.json")
+OPEN = (*FILES, "/metrics", "/healthz", "/readyz", "/openapi.json")
 """Paths that need no token."""
 
 _HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")

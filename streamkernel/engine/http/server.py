@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -20,6 +19,7 @@ from streamkernel.engine.http.answers import json_answer
 from streamkernel.engine.http.applications import application_of, metrics_answer
 from streamkernel.engine.http.learning import learning_route
 from streamkernel.engine.http.listening import Server, listen
+from streamkernel.engine.http.page_files import FILES, HEADERS, kind_of, read
 from streamkernel.engine.http.predictions import answer_prediction, version_headers
 from streamkernel.engine.http.tls import Certificate
 from streamkernel.engine.http.worker import Worker
@@ -29,20 +29,6 @@ from streamkernel.engine.telemetry.status import status_of
 
 if TYPE_CHECKING:
     from streamkernel.engine.engine import Engine
-
-PAGE = {
-    "/": ("index.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-}
-SAFE = {
-    "content-security-policy": "; ".join(
-        ["default-src 'self'", "img-src data:", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"]
-    ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
 
 
 def serve(
@@ -72,8 +58,8 @@ def application(engine: Engine, token: str | None) -> Starlette:
     description = orjson.dumps(openapi.description(needs_token=token is not None, learns=learning is not None))
 
     async def page(request: Request) -> Response:
-        name, kind = PAGE[request.url.path]
-        return Response(resources.files(__package__).joinpath("page", name).read_bytes(), media_type=kind, headers=SAFE)
+        name = FILES[request.url.path]
+        return Response(read(name), media_type=kind_of(name), headers=HEADERS)
 
     async def metrics(request: Request) -> Response:
         return metrics_answer(request, registry)
@@ -110,7 +96,7 @@ def application(engine: Engine, token: str | None) -> Starlette:
     async def spec(request: Request) -> Response:
         return Response(description, media_type="application/json")
 
-    routes = [Route(path, page) for path in PAGE]
+    routes = [Route(path, page) for path in FILES]
     routes += [Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz), Route("/model", model)]
     routes += [Route("/status", status), Route("/openapi.json", spec), Route("/predict", predict, methods=["POST"])]
     return application_of(routes if learning is None else [*routes, learning], token)

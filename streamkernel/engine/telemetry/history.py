@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from streamkernel.engine.telemetry.marks import Marks
+
 MOST = 128
 """Largest number of points; then every second one is dropped, and later points are twice as far apart."""
 
@@ -22,6 +24,7 @@ class History:
     """Points of named numbers, evenly spaced over all events so far.
 
     The position of an event decides whether it has a point, so a killed run has the same points after its restart.
+    Marks are those of this process.
 
     Examples
     --------
@@ -37,6 +40,7 @@ class History:
         self.events = 0
         self.every = FIRST
         self._points: list[dict[str, float]] = []
+        self.marks = Marks()
 
     def __len__(self) -> int:
         return len(self._points)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ import orjson
 
 from connectors.json_text import to_json
 from streamkernel.engine.explanations import importances
+from streamkernel.engine.http.page_files import FILES, read
 from streamkernel.engine.telemetry.challengers import checkpoint_table
+from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
 from streamkernel.engine.telemetry.description import checkpoint_rows
+from streamkernel.engine.telemetry.marks import marks_of
 from streamkernel.engine.telemetry.quality import name_of_metric, value
-from streamkernel.engine.telemetry.status import is_mean
+from streamkernel.engine.telemetry.status import finite, is_mean
 
-DEAD_LETTERS = 8
-"""Number of dead letters that are shown, the last ones of the file."""
+_TAGS = re.compile(r'<link rel="stylesheet" href="(?P<css>[^"]+)">|<script src="(?P<js>[^"]+)"></script>')
+_IMPORTED = re.compile(r'from "\./([^"]+)"')
 
 
 def report(state: Mapping[str, Any], directory: Path) -> str:
@@ -31,60 +35,79 @@ def report(state: Mapping[str, Any], directory: Path) -> str:
     directory
         The directory of the checkpoint.
     """
-    page = resources.files("streamkernel.engine.http").joinpath("page")
-    html, style, script = (page.joinpath(name).read_text() for name in ("index.html", "page.css", "page.js"))
     title = f"{directory.resolve().name}, checkpoint {state['checkpoint']}"
     run = to_json(_run(state, directory), orjson.OPT_SERIALIZE_NUMPY).decode()
+    modules = [name for name in FILES.values() if name.endswith(".js") and "/" not in name]
+    imports = orjson.dumps({"imports": {name: _module(name) for name in modules}}).decode()
     parts = {
-        '<link rel="stylesheet" href="page.css">': f"<style>\n{style}</style>",
-        '<script src="page.js"></script>': f"<script>\n{script}</script>",
         '<script id="run" type="application/json"></script>': '<script id="run" type="application/json" '
         f'data-title="{_escape(title)}">{run.replace("<", chr(92) + "u003c")}</script>',
         "<title>streamkernel</title>": f"<title>{_escape(title)}</title>",
+        '<script type="module" src="page.js"></script>': f'<script type="importmap">{imports}</script>\n'
+        '<script type="module">import "page.js";</script>',
     }
+    html = _TAGS.sub(_inline, read("index.html"))
     for old, new in parts.items():
         html = html.replace(old, new)
     return html
 
 
+def _inline(tag: re.Match[str]) -> str:
+    style, script = tag["css"], tag["js"]
+    return f"<style>\n{read(style)}</style>" if style else f"<script>\n{read(script)}</script>"
+
+
+def _module(name: str) -> str:
+    """Return a module as an address; other modules are imported by the names of an import map."""
+    text = _IMPORTED.sub(r'from "\1"', read(name))
+    return "data:text/javascript;base64," + base64.b64encode(text.encode()).decode()
+
+
 def _run(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     history = state.get("history") or {"events": 0, "columns": {}}
-    metric, outcomes = state["metric"], state["outcomes"]
+    metric, outcomes, monitoring = state["metric"], state["outcomes"], state.get("monitoring") or {}
+    alarms = list((monitoring.get("drift") or {}).get("alarms", ()))
+    promotions = list((state.get("challengers") or {}).get("promotions", ()))
     return {
         "clock": 0.0,
         "events": history["events"],
+        "metric": {"name": name_of_metric(metric), "bigger_is_better": bool(metric.bigger_is_better)},
+        "quality": {"since start": finite(value(metric))},
         "now": {
-            name_of_metric(metric): value(metric),
+            name_of_metric(metric): finite(value(metric)),
             "learned": outcomes["learned"],
             "dead letters": outcomes["dead_letter"],
         },
         "history": history["columns"],
+        "marks": marks_of([], alarms, promotions, history["columns"]),
         "is_mean": is_mean(metric),
         "models": checkpoint_table(state),
-        "dead_letters": list(_dead_letters(directory / "dead_letters.jsonl")),
+        "dead_letter_groups": _dead_letters(directory / "dead_letters.jsonl"),
+        "refused": {kind: count for kind, count in (state.get("refused") or {}).items() if count},
+        "incidents": {},
+        "monitoring": {"drift": {"alarms": alarms}} if monitoring.get("drift") else {},
         "about": dict(checkpoint_rows(state)),
         "importances": importances(state["model"]),
     }
 
 
-def _dead_letters(path: Path) -> list[dict[str, str]]:
-    """Return the last dead letters of a file, if it exists."""
+def _dead_letters(path: Path) -> list[dict[str, Any]]:
+    """Return the dead letters in the last part of a file by reason, if it exists."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 20)))
-            lines = file.read().splitlines()[-DEAD_LETTERS:]
+            lines = file.read().splitlines()
     except OSError:
         return []
-    found = []
+    groups = DeadLetterGroups()
     for line in lines:
         try:
             letter = orjson.loads(line)
             stream = letter["stream"] if "stream" in letter else f"{letter['topic']}:{letter['partition']}"
-            told = {"stream": stream, "reason": letter["reason"], "raw": letter["raw"]}
+            groups.add(str(letter["reason"]), str(stream), str(letter["raw"]), 0.0)
         except (orjson.JSONDecodeError, KeyError, TypeError):  # half a line, cut at the beginning of what was read
             continue
-        found.append({name: str(value)[:300] for name, value in told.items()})
-    return found
+    return groups.rows()
 
 
 def _escape(text: str) -> str:

@@ -14,6 +14,7 @@ from river.metrics.base import MeanMetric
 from streamkernel.engine.explanations import importances
 from streamkernel.engine.telemetry.challengers import model_table
 from streamkernel.engine.telemetry.description import model_rows
+from streamkernel.engine.telemetry.marks import marks_of
 from streamkernel.engine.telemetry.snapshot import lag_of
 
 if TYPE_CHECKING:
@@ -51,21 +52,36 @@ def status_of(engine: Engine) -> dict[str, Any]:
         now |= {"workers": len(last.events), "round, s": last.round_seconds, "merging, s": last.merge_seconds}
         now |= {"spread of replicas": last.spread}
     now |= {kind.replace("_", " "): count for kind, count in dict(engine.incidents).items() if count}
+    monitoring, history = numbers.monitoring, engine.history.columns()
+    alarms = () if monitoring is None or monitoring.drift is None else monitoring.drift.alarms
+    marks = marks_of(engine.history.marks.all(), alarms, engine.parts.processor.challengers.promotions, history)
     return {
         "clock": time.time(),
+        "last_event": numbers.last_event or None,
+        "metric": {"name": scores.name, "bigger_is_better": scores.bigger_is_better, "baseline": scores.baseline},
+        "quality": {"recent": finite(recent), "baseline": finite(baseline), "since start": finite(scores.ours)},
         "ill": engine.ill(),
         "events": engine.history.events,
-        "now": {name: value if math.isfinite(value) else None for name, value in now.items()},
-        "history": engine.history.columns(),
+        "now": {name: finite(value) for name, value in now.items()},
+        "history": history,
+        "marks": marks,
         "cluster": None if cluster is None else rounds_of(cluster),
         "is_mean": is_mean(scores.metric),
         "models": model_table(numbers),
-        "monitoring": {} if numbers.monitoring is None else numbers.monitoring.rows(),
+        "monitoring": {} if monitoring is None else monitoring.rows(),
         "dead_letters": list(engine.last_dead_letters),
+        "dead_letter_groups": engine.parts.outputs.dead_letter_groups.rows(),
+        "refused": {kind: count for kind, count in numbers.refused.items() if count},
+        "incidents": {kind: count for kind, count in dict(engine.incidents).items() if count},
         "about": {} if newest is None else dict(model_rows(newest.model)),
         "importances": {} if newest is None else importances(newest.model),
         "version": 0 if newest is None else newest.version,
     }
+
+
+def finite(value: float) -> float | None:
+    """Return a number, or ``None`` for one that JSON has not."""
+    return value if math.isfinite(value) else None
 
 
 def rounds_of(cluster: ClusterSnapshot) -> dict[str, Any]:

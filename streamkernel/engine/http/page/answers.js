@@ -1,0 +1,96 @@
+// The answers to the four questions, as figures, sentences, lists and tables.
+
+import { $, keyed, make, pairs, write } from "./dom.js";
+import { qualityOf } from "./history.js";
+import { explainDip, listMarks } from "./marks.js";
+import { duration, percent, shown } from "./numbers.js";
+import { calibrationTable, fieldTables, judgedTables, modelsTable, showTables } from "./tables.js";
+
+const SHOWN = new Set(["learned", "lag", "dead letters", "age of the checkpoint, s", "workers", "round, s", "merging, s", "spread of replicas"]);
+let earlier = null;
+
+function speed(run) {
+  if (!earlier || run.clock < earlier.clock || run.clock - earlier.clock > 8) earlier = { clock: run.clock, events: run.events, rate: null };
+  else if (run.clock - earlier.clock > 1.5) earlier = { clock: run.clock, events: run.events, rate: (run.events - earlier.events) / (run.clock - earlier.clock) };
+  return earlier.rate;
+}
+
+export function showHealth(run) {
+  const { now, incidents } = run, rate = speed(run), dead = now["dead letters"] ?? 0, share = dead / Math.max(1, dead + (now.learned ?? 0));
+  const idle = run.last_event ? run.clock - run.last_event : 0, age = now["age of the checkpoint, s"];
+  const rows = [["learned", shown(now.learned)]];
+  if (rate !== null) rows.push(["events/s", shown(rate)]);
+  if (idle > 60) rows.push(["without an event for", duration(idle), now.lag ? "look" : "ok"]);
+  if ("lag" in now) rows.push(["lag", shown(now.lag)]);
+  rows.push(["dead letters", dead ? `${shown(dead)} (${percent(share)})` : "0", share > 0.05 ? "look" : "ok"]);
+  if (age !== undefined) rows.push(["last checkpoint", `${duration(age)} ago`, age > 300 ? "look" : "ok"]);
+  const met = Object.entries(incidents);
+  if (met.length) rows.push(["incidents", met.map(([kind, n]) => `${kind.replaceAll("_", " ")} ${n}`).join(", "), "look"]);
+  const faults = rows.filter(([, , state]) => state === "look").map(([name, text]) => `${name}: ${text}`);
+  const state = run.ill ? "ill" : faults.length ? "look" : "ok";
+  $("health").dataset.state = state;
+  write($("well"), { ill: "No", look: "Look", ok: "Yes" }[state]);
+  write($("why"), run.ill || faults.join("; ") || (now.lag === 0 ? "It has learned all events so far." : "It learns, and nothing needs attention."));
+  pairs($("now"), rows.map(([name, text, state]) => [name, text, state ?? "ok"]));
+}
+
+export function showQuality(run) {
+  const { metric, quality } = run, value = quality.recent ?? quality["since start"], sign = metric.bigger_is_better ? 1 : -1;
+  write($("score"), shown(value));
+  write($("score-name"), `${metric.name}, ${quality.recent === undefined || quality.recent === null ? "since the start" : "last 1,000"}`);
+  const gap = (other, name) => {
+    const by = sign * (value - other);
+    return Math.abs(by) < 0.0005 * Math.abs(other) ? `as ${name}, ${shown(other)}` : `${shown(Math.abs(by))} ${by > 0 ? "better" : "worse"} than ${name}, ${shown(other)}`;
+  };
+  const parts = [];
+  const isKnown = (one) => one !== null && one !== undefined && value !== null;
+  if (isKnown(quality.baseline)) parts.push(gap(quality.baseline, `the baseline (${metric.baseline})`));
+  if (isKnown(quality.recent) && isKnown(quality["since start"])) parts.push(gap(quality["since start"], "since the start"));
+  write($("verdict"), parts.length ? `${parts.join("; ")}.` : "");
+  $("quality").dataset.state = isKnown(quality.baseline) && sign * (value - quality.baseline) <= 0 ? "look" : "ok";
+  const { monitoring = {} } = run, judged = monitoring.quality ? judgedTables(monitoring.quality) : [];
+  showTables($("compared"), run.models?.length ? [modelsTable(run.models)] : []);
+  showTables($("judged"), [...judged, ...(monitoring.statistics ? [calibrationTable(monitoring.statistics)] : [])]);
+}
+
+export function showChanges(run) {
+  const { monitoring = {}, metric, marks, history } = run, isWatched = Boolean(monitoring.drift);
+  const values = Object.values(qualityOf(history, run.is_mean))[0];
+  const isBetter = (one, other) => (metric.bigger_is_better ? one > other : one < other);
+  const dip = run.is_mean && values ? explainDip(history.events, values, isBetter, marks, isWatched) : "";
+  const nothing = listMarks(marks, isWatched);
+  write($("dip"), [dip, nothing].filter(Boolean).join(" "));
+  showTables($("fields"), monitoring.statistics ? fieldTables(monitoring.statistics) : []);
+  showDeadLetters(run.dead_letter_groups);
+}
+
+function showDeadLetters(groups) {
+  $("no-dead").hidden = groups.length > 0;
+  const build = () => make("li", {}, make("p", {}, make("b"), " ", make("span")), make("details", {}, make("summary", {}, "Last samples"), make("div")));
+  keyed($("dead"), groups, (group) => group.reason, build, (item, { reason, count, samples }) => {
+    write(item.querySelector("b"), `${shown(count)} ×`);
+    write(item.querySelector("span"), reason);
+    const cells = samples.map((sample, i) => ({ i, text: `${sample.stream}: ${sample.raw}`, why: sample.reason }));
+    keyed(item.querySelector("div"), cells, ({ i }) => i, () => make("p", {}, make("span"), make("code")), (cell, { text, why }) => {
+      write(cell.firstChild, why === reason ? "" : why);
+      write(cell.lastChild, text);
+    });
+  });
+}
+
+export function showLearning(run) {
+  const shares = Object.entries(run.importances), more = Object.entries(run.now).filter(([name]) => !SHOWN.has(name));
+  $("inputs").hidden = shares.length === 0;
+  const build = () => make("li", {}, make("span"), make("meter", { "aria-hidden": "true" }), make("span"));
+  keyed($("importances"), shares, ([name]) => name, build, (item, [name, share]) => {
+    write(item.firstElementChild, name);
+    item.children[1].value = share;
+    write(item.lastElementChild, percent(share));
+  });
+  pairs($("more"), more.map(([name, value]) => [name, shown(value)]));
+  pairs($("model"), Object.entries(run.about));
+}
+
+export function showWorkers(now) {
+  pairs($("workers"), ["workers", "round, s", "merging, s", "spread of replicas"].filter((name) => name in now).map((name) => [name, shown(now[name])]));
+}
