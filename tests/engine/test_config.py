@@ -571,10 +571,11 @@ OPTIONS_WRONG = [
         'expected an option of librdkafka, got "stats_cb": expected stats_cb property as a callable function',
     ),
     (
-        CONFLUENT,
-        '"partition.assignment.strategy" = "cooperative-sticky"',
-        'expected "range" or "roundrobin" as partition.assignment.strategy, got "cooperative-sticky"',
+        TOPICS,
+        'partition_assignment_strategy = "cooperative-sticky"',
+        f'{UNPASSED} "partition_assignment_strategy" - it needs client = "confluent-kafka"',
     ),
+    (TOPICS, 'group_protocol = "consumer"', f'{UNPASSED} "group_protocol" - it needs client = "confluent-kafka"'),
     (CONFLUENT, '"bootstrap.servers" = "b"', f'{UNPASSED} "bootstrap.servers" - "servers" decides it'),
     (CONFLUENT, '"transactional.id" = "b"', f'{UNPASSED} "transactional.id" - "processing_guarantee" decides it'),
 ]

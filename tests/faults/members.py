@@ -32,6 +32,12 @@ OPTIONS = {
 }
 """Of the clients: with these the group soon sees that a member is gone."""
 
+PROTOCOLS = {
+    "cooperative-sticky": f'{OPTIONS["confluent-kafka"]}, "partition.assignment.strategy" = "cooperative-sticky"',
+    "consumer": '"group.protocol" = "consumer"',  # KIP-848; brokers decide when a member is gone
+}
+"""Options of confluent-kafka with which members keep, in a rebalance, the partitions that do not move."""
+
 
 def come_and_go(run: Run, changes: int, rng: random.Random) -> dict[str, subprocess.Popen[str]]:
     """Let members leave at random moments, by kill -9 or SIGTERM, and join again; return all of them, running."""
@@ -78,17 +84,20 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--client", choices=OPTIONS, default="kafka-python")
+    parser.add_argument("--protocol", choices=PROTOCOLS, help="of groups, with confluent-kafka")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, brokers.apache(Path(name, "broker")) as (broker,):
         servers = f"127.0.0.1:{broker.port}"
         brokers.make_topics(servers, names=["events"], partitions=options.partitions)
         told = {"options": OPTIONS[options.client], "client": options.client}
+        if options.protocol:
+            told = {"options": PROTOCOLS[options.protocol], "client": "confluent-kafka"}
         run = Run(servers, Path(name), "events", source="", audited=True, **told)
         print(f"a broker at {servers}; {options.events:,} records are written to {options.partitions} partitions")
         print("and learned by three members; at random moments one leaves, or is killed with kill -9, or joins again")
         began = time.perf_counter()
         shared(run, options.events, options.partitions, options.changes, random.Random(options.seed))
-        learned = {name: len(run.learned(name)) for name in NAMES}
+        learned = {name: len(run.learnt(name)) for name in NAMES}
         print(f"{options.changes} changes in {time.perf_counter() - began:.0f} s; learned: {json.dumps(learned)}")
         tell(audited(run, NAMES, options.events))
 

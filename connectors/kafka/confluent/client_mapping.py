@@ -12,12 +12,19 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from connectors.kafka import timeouts
 from connectors.kafka.clients import CONNECT_SECONDS, Partition
+from connectors.kafka.confluent.certificates import certificate_problem
 from connectors.kafka.timeouts import Failure
 
 _TOOK = re.compile(r" \(after \d+ms in state .*\)$")
 
 LOG = logging.getLogger("librdkafka")
-LOG.addFilter(lambda line: "will be ignored by this" not in line.getMessage())  # one table of options is for both kinds
+STILL_USED = "instance ID is still used by another member"
+"""Part of the reason why a static member cannot join: brokers remember the process that was killed (KIP-848)."""
+
+SILENT = ("will be ignored by this", STILL_USED)
+"""Parts of lines that are not logged: one table of options is for both kinds of clients, and a member joins again."""
+
+LOG.addFilter(lambda line: not any(part in line.getMessage() for part in SILENT))
 
 AGAIN = {
     KafkaError._ALL_BROKERS_DOWN,
@@ -43,6 +50,18 @@ VAGUE = {KafkaError._ALL_BROKERS_DOWN}
 """Errors that follow from others."""
 
 
+def keeps_partitions(options: Mapping[str, Any]) -> bool:
+    """Return whether members keep in a rebalance the partitions that do not move.
+
+    Examples
+    --------
+    >>> keeps_partitions({"partition.assignment.strategy": "cooperative-sticky"}), keeps_partitions({})
+    (True, False)
+    """
+    strategy = str(options.get("partition.assignment.strategy", ""))
+    return options.get("group.protocol") == "consumer" or "cooperative" in strategy
+
+
 def settings(servers: str, options: Mapping[str, Any], **own: Any) -> dict[str, Any]:
     """Return the configuration of a client; our own options have names with underscores."""
     ours = {name.replace("_", "."): value for name, value in own.items()}
@@ -55,7 +74,7 @@ def reach(kafka: Any, servers: str, options: Mapping[str, Any], reasons: Sequenc
     Raises
     ------
     UnavailableError
-        If none does; it says why, by the reasons that the client is given.
+        If none does, with the errors that the client reported.
     """
     seconds = int(options.get("socket.connection.setup.timeout.ms", 1000 * CONNECT_SECONDS)) / 1000
     try:
@@ -64,7 +83,10 @@ def reach(kafka: Any, servers: str, options: Mapping[str, Any], reasons: Sequenc
         with _silent():
             kafka.poll(0)  # which hands out the reasons, and the lines of the log
         cause = max(reasons, key=lambda one: (_kind_of(one), one.code() not in VAGUE), default=error.args[0])
-        raise timeouts.unavailable(servers, _kind_of(cause), describe_error(cause), "ssl.ca.location") from error
+        kind, text = _kind_of(cause), describe_error(cause)
+        if kind == Failure.UNTRUSTED:
+            text += certificate_problem(text, options, seconds)
+        raise timeouts.unavailable(servers, kind, text, ("ssl.ca.location", "ssl.certificate.location")) from error
 
 
 @contextmanager
@@ -80,6 +102,8 @@ def _silent() -> Iterator[None]:
 
 
 def _kind_of(error: KafkaError) -> Failure:
+    if timeouts.refuses_certificate(error.str()):
+        return Failure.CERTIFICATE
     kinds = {KafkaError._AUTHENTICATION: Failure.REJECTED, KafkaError._SSL: Failure.UNTRUSTED}
     return kinds.get(error.code(), Failure.UNREACHABLE)
 

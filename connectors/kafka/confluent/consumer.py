@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
@@ -20,18 +23,37 @@ from connectors.kafka.clients import (
     Partition,
     Record,
 )
-from connectors.kafka.confluent.client_mapping import AGAIN, describe_error, from_client, reach, settings, to_client
+from connectors.kafka.confluent.client_mapping import (
+    AGAIN,
+    STILL_USED,
+    describe_error,
+    from_client,
+    keeps_partitions,
+    reach,
+    settings,
+    to_client,
+)
 from connectors.kafka.timeouts import run_within
 
 AT_ONCE = 1024
 """Largest number of records per poll."""
+
+JOIN_SECONDS = 1.0
+"""Seconds between two attempts to join where brokers remember a process that was killed (KIP-848)."""
+
+REPORT_SECONDS = 60.0
+"""Seconds between two lines of the log about that."""
+
+log = logging.getLogger(__name__)
 
 
 class ConfluentConsumer(Consumer):
     """A :class:`~connectors.kafka.clients.Consumer`.
 
     librdkafka seeks only in partitions that it already fetches, and its position stops before the markers of
-    transactions. So `start` assigns all partitions again, each with its offset, and positions are counted here.
+    transactions. So `start` assigns all partitions again, each with its offset, and positions are counted here. Where
+    members keep partitions in a rebalance (cooperative-sticky, and the protocol of KIP-848), `start` assigns only those
+    that it starts; the others are fetched meanwhile.
 
     Parameters
     ----------
@@ -42,28 +64,35 @@ class ConfluentConsumer(Consumer):
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
         self._positions: dict[Partition, int] = {}
         self._gone: dict[Partition, int] = {}  # reported at the next poll
-        self._has_part = self._is_leaving = False
+        self._has_part = self._is_leaving = self._is_incremental = False
+        self._keeps_partitions = keeps_partitions(options)
+        self._assigned: set[Partition] = set()  # by the group, whether started or not
         self._errors: list[KafkaError] = []
-        self._kafka = AnyConsumer(
-            settings(
-                servers,
-                {"check.crcs": True, "topic.metadata.refresh.interval.ms": int(1000 * LOOK_SECONDS), **options},
-                group_id=group or "streamkernel",  # it has to have one, though no member joins it
-                enable_auto_commit=False,
-                enable_auto_offset_store=False,
-                enable_partition_eof=True,
-                auto_offset_reset="error",
-                isolation_level="read_committed",
-                allow_auto_create_topics=False,
-                **({} if member is None else {"group_instance_id": member}),
-            )
-            | {"error_cb": self._errors.append}
-        )
+        own = {} if member is None else {"group_instance_id": member}
+        self._settings = settings(
+            servers,
+            {"check.crcs": True, "topic.metadata.refresh.interval.ms": int(1000 * LOOK_SECONDS), **options},
+            group_id=group or "streamkernel",  # it has to have one, though no member joins it
+            enable_auto_commit=False,
+            enable_auto_offset_store=False,
+            enable_partition_eof=True,
+            auto_offset_reset="error",
+            isolation_level="read_committed",
+            allow_auto_create_topics=False,
+            **own,
+        ) | {"error_cb": self._errors.append}
+        self._kafka = AnyConsumer(self._settings)
+        self._join: Callable[[], None] = lambda: None
+        self._joins_at: float | None = None  # when a member that was rejected joins again
+        self._reported = -math.inf
         reach(self._kafka, servers, options, self._errors)
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+        self._is_incremental = self._keeps_partitions
+
         def on_assign(kafka: Any, partitions: list[TopicPartition]) -> None:
-            kafka.assign([])  # until they are to start
+            (kafka.incremental_assign if self._is_incremental else kafka.assign)([])  # until they are to start
+            self._assigned.update(from_client(partitions))
             self._has_part = True
             listener.on_assigned(from_client(partitions))
 
@@ -73,17 +102,29 @@ class ConfluentConsumer(Consumer):
         def on_lose(kafka: Any, partitions: list[TopicPartition]) -> None:
             self._leave(partitions, listener.on_lost)
 
-        self._kafka.subscribe(list(topics), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lose)
+        callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lose}
+        self._join = lambda: self._kafka.subscribe(list(topics), **callbacks)
+        self._join()
 
     def start(self, offsets: Mapping[Partition, int]) -> None:
         self.resume(offsets)  # to be paused outlasts what follows
+        if self._is_incremental:
+            self._ask(self._kafka.incremental_unassign, self._started(offsets))
+            self._ask(self._kafka.incremental_assign, to_client(offsets))
+        else:
+            self._ask(self._kafka.assign, to_client({**self._positions, **offsets}))
         self._positions |= offsets
-        self._ask(self._kafka.assign, to_client(self._positions))
 
     def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
         if self._gone:
             gone, self._gone = self._gone, {}
             raise OffsetGoneError(gone)
+        if self._joins_at is not None:
+            if time.monotonic() < self._joins_at:
+                time.sleep(seconds)
+                return {}
+            self._joins_at = None
+            self._join()
         consume = self._kafka.consume
         try:
             found: list[Any] = consume(AT_ONCE, 0) or [*consume(1, seconds), *consume(AT_ONCE, 0)]
@@ -170,27 +211,41 @@ class ConfluentConsumer(Consumer):
 
     def close(self) -> None:
         # A static member that is only closed stays in the group until its session is over.
-        self._kafka.unsubscribe()
+        with suppress(KafkaException):  # after a fatal error
+            self._kafka.unsubscribe()
         end = time.monotonic() + 5.0
         while self._has_part and time.monotonic() < end:
             self._kafka.poll(0.1)
         self._kafka.close()
 
     def _leave(self, partitions: list[TopicPartition], tell: Callable[[list[Partition]], None]) -> None:
+        going = from_client(partitions)
         self._is_leaving = True
         try:
-            if partitions:
-                tell(from_client(partitions))
+            if going:
+                tell(going)
         finally:
             self._is_leaving = False
-        self._positions.clear()
-        self._gone.clear()
-        self._has_part = False
+        if self._is_incremental:
+            self._kafka.incremental_unassign(self._started(going))
+        else:
+            going = list(self._positions)
+        self._assigned.difference_update(going)
+        for partition in going:
+            self._positions.pop(partition, None)
+            self._gone.pop(partition, None)
+        self._has_part = self._is_incremental and bool(self._assigned)
+
+    def _started(self, partitions: Iterable[Partition]) -> list[TopicPartition]:
+        """Return those of the partitions that are read."""
+        return [TopicPartition(*partition) for partition in partitions if partition in self._positions]
 
     def _heed(self, error: KafkaError, partition: Any = None, offset: int = 0) -> None:
         """Process an event that is not a record; raise an `OSError` for a permanent error."""
         code = error.code()
-        if code not in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
+        if code in (KafkaError._FATAL, KafkaError.UNRELEASED_INSTANCE_ID) and STILL_USED in error.str():
+            self._leave_client()
+        elif code not in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
             if error.fatal() or code not in AGAIN:
                 raise OSError(f"Expected records from Kafka, got {describe_error(error)}")
         elif partition in self._positions:  # else it has just been taken away
@@ -199,6 +254,17 @@ class ConfluentConsumer(Consumer):
                 self._positions[partition] = max(position, offset)
             else:
                 self._gone[partition] = position
+
+    def _leave_client(self) -> None:
+        """Take a new client, which joins later: after a fatal error, librdkafka's old one does nothing more."""
+        self._kafka.close()
+        self._errors.clear()
+        self._kafka = AnyConsumer(self._settings)
+        now = time.monotonic()
+        self._joins_at = now + JOIN_SECONDS
+        if now - self._reported >= REPORT_SECONDS:
+            self._reported = now
+            log.warning("waiting to join the group until the brokers end the session of the last process of this name")
 
     @staticmethod
     def _ask(call: Callable[..., Any], *words: Any) -> Any:

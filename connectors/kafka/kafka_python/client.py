@@ -12,13 +12,19 @@ from connectors.kafka.clients import Consumer, Producer
 from connectors.kafka.kafka_python import admin
 from connectors.kafka.kafka_python.consumer import PythonConsumer
 from connectors.kafka.kafka_python.producer import PythonProducer
+from connectors.kafka.kafka_python.tokens import Tokens
 
 SEPARATOR = "_"
 
 PATHS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 
+FUNCTIONS = {"sasl_oauth_token_provider": Tokens}
+
 
 def check(name: str, value: Any) -> None:
+    if name in ("group_protocol", "partition_assignment_strategy"):
+        needs = 'it needs client = "confluent-kafka"'
+        raise ValueError(f'Expected an option that is passed through, got "{name}" - {needs}')
     known = KafkaConsumer.DEFAULT_CONFIG.keys() | KafkaProducer.DEFAULT_CONFIG.keys()
     if name not in known:
         near = difflib.get_close_matches(name, sorted(known), n=1)
