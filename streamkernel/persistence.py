@@ -56,7 +56,7 @@ def load(path: str | Path) -> Any:
     ----------
     path : str or Path
         A file that :func:`save` or a model's own ``save`` wrote; or a state directory, whose newest whole checkpoint is
-        read, also while the run goes on.
+        read, also during the run.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 COMMIT_SECONDS = 30.0
@@ -213,6 +213,9 @@ class Client(Protocol):
 
     PATHS: Collection[str]
     """The options whose value is the path of a file or a directory that is read."""
+
+    FUNCTIONS: Mapping[str, Callable[[Callable[..., Any]], Any]]
+    """The options whose value is the name of a function, and what the client gets of that function."""
 
     def check(self, name: str, value: Any) -> None:
         """Raise a `ValueError` for an unknown option."""

@@ -60,7 +60,7 @@ class TopicWatcher:
 class PartitionEnds:
     """End offsets of partitions that return no records although there seem to be more.
 
-    The rest may be records of an open transaction, which cannot be read yet. So the brokers are asked for the last
+    The rest may be records of an open transaction, which cannot be read yet. So the brokers are queried for the last
     readable offset.
     """
 

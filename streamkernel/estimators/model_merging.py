@@ -143,11 +143,11 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     Parameters
     ----------
     model
-        Of the same class and parameters.
+        Summaries of models of the same class and parameters.
     parts
-        Of the other models.
+        Summaries of the other models.
     base
-        Of the common base, if there is one.
+        The summary of the common base, if there is one.
 
     Raises
     ------
