@@ -32,6 +32,7 @@ coverage = 0.9
 [state]
 directory = "state"
 checkpoint_seconds = 0.5
+mirror = "file://{folder}/mirror"
 [http]
 port = {port}
 """
@@ -61,7 +62,9 @@ class Run:
     def __init__(self, folder: Path, source: str, model: str, more: str = "") -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.port = folder, free_port()
-        (folder / "config.toml").write_text(CONFIG.format(source=source, model=model, more=more, port=self.port))
+        (folder / "config.toml").write_text(
+            CONFIG.format(folder=folder, source=source, model=model, more=more, port=self.port)
+        )
         words = [sys.executable, "-c", "from streamkernel.cli import main; main()", "run", str(folder / "config.toml")]
         with (folder / "log").open("w") as log:
             self.process = subprocess.Popen(words, stderr=log)
@@ -127,7 +130,7 @@ class Prometheus:
     """The server, and questions to it."""
 
     def __init__(self, port: int) -> None:
-        self._address = f"http://127.0.0.1:{port}/api/v1"
+        self.page = f"http://127.0.0.1:{port}"
 
     def query(self, expression: str) -> list[Any]:
         """Return the series that an expression has now."""
@@ -139,7 +142,7 @@ class Prometheus:
         return {alert["labels"]["alertname"] for alert in self._get("alerts")["alerts"] if alert["state"] == "firing"}
 
     def _get(self, path: str) -> Any:
-        with urllib.request.urlopen(f"{self._address}/{path}", timeout=LIMIT) as answer:
+        with urllib.request.urlopen(f"{self.page}/api/v1/{path}", timeout=LIMIT) as answer:
             return json.loads(answer.read())["data"]
 
 
