@@ -1,4 +1,4 @@
-"""What intervals and explanations cost: an event of a run with `coverage` or `explain`, and an answer of `/predict`.
+"""The cost of intervals and explanations: for an event of a run with `coverage` or `explain`, and for `/predict`.
 
 The same records, in memory, go through engines in turn. Times are the process's own; ratios are medians over pairs of
 runs that follow each other.

@@ -36,7 +36,7 @@ def write(
     classes
         All classes there are, or none where targets are numbers.
     unlabelled
-        How many of the last events are written without their targets.
+        Number of events at the end that are written without their targets.
     """
     names = list(dict.fromkeys(name for x, _ in events for name in x))
     target = "{" + ",".join(quoted(str(label)) for label in classes) + "}" if classes else "numeric"

@@ -1,4 +1,4 @@
-"""What challengers cost: events per second of a run without them, and with one and two as a share of that.
+"""The cost of challengers: events per second of a run without them, and with one and two as a share of that.
 
 The same records, in memory, go through engines in turn. The times are the process's own, so that neighbours on the
 machine disturb less, and the shares are medians over runs that follow each other. Each challenger has the features of

@@ -5,7 +5,7 @@ Time counts from the second round on, when all workers are there and have read t
 
 "2 apart" is what the cores allow: the rates of two runs at once that have nothing to do with each other, over one.
 
-What more workers would do on cores of their own is simulated from what was measured. With R workers, a round of L
+The speed of more workers, each with a core, is simulated from the measurements. With R workers, a round of L
 events each takes L·t + S + R·M + R·D + C: t is the time of an event with one worker, S + R·M that of merging one or
 two replicas; R·D + C that of all else that workers wait for (planning, sending, judging, writing, a checkpoint).
 """
@@ -41,7 +41,7 @@ SIMULATED = [1, 2, 4, 8, 16, 32]
 
 
 class Rates(NamedTuple):
-    """What a run measured.
+    """The measurements of a run.
 
     Parameters
     ----------

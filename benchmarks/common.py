@@ -1,4 +1,4 @@
-"""What the benchmarks share: where data is, and how two things are timed side by side."""
+"""Common functions of the benchmarks: the folder of data, and interleaved timings of two functions."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ def losses(old: store.Results, new: store.Results, points: float, factor: float)
     old, new
         Results of two releases.
     points
-        How many hundredths of accuracy or R² are a loss.
+        The difference that counts as a loss, in hundredths of accuracy or R².
     factor
-        How many times the processor time is a loss.
+        The ratio of processor times that counts as a loss.
     """
     for scenario, models in old.items():
         for name, before in models.items():

@@ -46,7 +46,7 @@ RULES: dict[str, rules.Rule] = {
 
 
 class Data(NamedTuple):
-    """What is learned and what is held out."""
+    """The examples to learn, and those held out."""
 
     X: pd.DataFrame
     y: np.ndarray
@@ -97,7 +97,7 @@ class Learner:
 
     @property
     def size(self) -> str:
-        """How many features there are."""
+        """The number of features."""
         return str(PER_BLOCK * self.f.n_blocks)
 
     def learn(self, part: slice) -> None:

@@ -75,7 +75,7 @@ class Each:
     make
         Returns a detector for one number.
     features
-        How many there are.
+        The number of events.
     """
 
     def __init__(self, make: Callable[[], base.DriftDetector], features: int) -> None:

@@ -1,4 +1,4 @@
-"""What the figures of matrix problems share: DSPDC, SPDC and SDCA for one problem, to one gap, and their pictures."""
+"""Common parts of the figures of matrix problems: DSPDC, SPDC and SDCA for one problem, to one gap, and pictures."""
 
 from __future__ import annotations
 

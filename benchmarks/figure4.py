@@ -63,7 +63,7 @@ class Ours:
 
     @property
     def size(self) -> str:
-        """What is kept."""
+        """The stored state."""
         return f"{self._f.n_blocks * self._f.block_size:,} features"
 
     def learn(self, part: slice) -> None:

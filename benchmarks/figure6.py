@@ -57,7 +57,7 @@ class Ours:
 
     @property
     def size(self) -> str:
-        """What is kept."""
+        """The stored state."""
         return f"{self.model.n_features:,} features"
 
     def learn(self, part: slice) -> None:

@@ -92,7 +92,7 @@ class Group(Run):
         Parameters
         ----------
         records
-            What the topic gets.
+            The records of the topic.
         rate
             Records a second.
         changes

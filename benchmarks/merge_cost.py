@@ -1,4 +1,4 @@
-"""What a merge costs: seconds and bytes of its parts against features and replicas, and how long a round has to be.
+"""The cost of a merge: seconds and bytes of its parts against features and replicas, and the necessary round length.
 
 A round ends with a summary of each replica, which every worker makes for itself and sends; then one of them merges all,
 and pickles the result for the others. Told are medians of: a summary; a merge of so many; pickling and unpickling a

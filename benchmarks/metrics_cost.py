@@ -1,4 +1,4 @@
-"""What an event pays for all that is told of a run, in percent of its time.
+"""The cost of a run's metrics, in percent of the time per event.
 
 The same records, in memory, go through engines whose loops differ in what they tell, in turn:
 

@@ -20,7 +20,7 @@ from streamkernel import KernelClassifier, KernelRegressor
 
 
 class Size(NamedTuple):
-    """What some rivals have to know before the first event: how many inputs and classes there will be."""
+    """The numbers of inputs and classes, which some rivals must know before the first event."""
 
     inputs: int
     classes: int

@@ -1,4 +1,4 @@
-"""What an event pays for what a run watches besides its metric, in percent of its processor time.
+"""The cost of monitoring besides the metric, in percent of the processor time per event.
 
 The same records, in memory, go through engines in turn: without monitoring, and with each table of the configuration.
 The times are the process's own, and the costs are medians over pairs of runs that follow each other.

@@ -1,4 +1,4 @@
-"""How long single events take as a model grows, in processor time: the mean, and the longest ones of a thousand.
+"""The processor time of single events while a model grows: the mean, and the longest ones of a thousand.
 
 kin40k, 36,000 events learned and 4,000 to test on. The models take turns event by event: the default learner, the first
 order, and an adaptive random forest of 10 trees. Of times of one thread the processor's count, since others use the

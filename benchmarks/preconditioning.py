@@ -1,4 +1,4 @@
-"""What `preconditioner=` is worth: error against examples and against time, with it and without, on two streams.
+"""The effect of `preconditioner=`: error against examples and against time, with it and without, on two streams.
 
 The streams are the 2-D ridge data of figure 4 (a Gaussian of 0.1 times the median distance, λ = 10⁻⁶) and Friedman's
 (ten inputs on [0, 1], five of them noise; a Gaussian of σ = 1, λ = 10⁻⁶, targets in units of their deviation). The
@@ -72,7 +72,7 @@ class Learner:
 
     @property
     def size(self) -> str:
-        """What is kept."""
+        """The stored state."""
         return f"{self._f.n_blocks * self._f.block_size:,} features"
 
     def learn(self, part: slice) -> None:

@@ -16,7 +16,7 @@ Tick = Callable[[int], None]
 
 
 class Found(NamedTuple):
-    """What a model reached: its score, the events learned and tested, and the processor time of those learned."""
+    """The result of a model: its score, the events learned and tested, and the processor time of those learned."""
 
     score: float
     done: int

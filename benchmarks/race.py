@@ -14,7 +14,7 @@ from benchmarks.common import seconds
 
 
 class Method(Protocol):
-    """What takes part."""
+    """A participant."""
 
     @property
     def size(self) -> str:

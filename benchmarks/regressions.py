@@ -34,7 +34,7 @@ STREAMS = ["phishing", "bananas", "image_segments", "diabetes", "rbf_abrupt", "f
 LEARNERS = ["newton", "dsg"]
 INPUTS, FEATURES = 10, 1024
 WORSE, SLOWER = 0.005, 1.5
-"""What fails: a score that is lower by more than the first, a ratio that is greater by more than the second times."""
+"""The tolerances: a score fails if it is lower by more than the first, a ratio if it is larger by the second factor."""
 
 Figures = dict[str, dict[str, float]]
 

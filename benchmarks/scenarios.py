@@ -47,7 +47,7 @@ class Scenario:
     load
         Returns the events, given the folder of data files.
     held_back
-        How many of the last events are for the test; 0 for the prequential protocol.
+        Number of events at the end for the test; 0 for the prequential protocol.
     orders
         In how many orders the events are learned, each by a new model.
     file
@@ -70,7 +70,7 @@ class Scenario:
 
     @property
     def measure(self) -> str:
-        """What the score is; more is better."""
+        """The name of the score; more is better."""
         return ("test " if self.held_back else "") + ("accuracy" if self.task == CLASSES else "R²")
 
 

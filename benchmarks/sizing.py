@@ -1,4 +1,4 @@
-"""What a run needs: memory of its process, size and time of a checkpoint, and events a second, by model and inputs.
+"""The resources of a run: memory of its process, size and time of a checkpoint, events per second, by model and inputs.
 
 Each row is a process of its own, which learns events as `streamkernel run` does, from memory and without a sink, and
 then writes checkpoints. The memory is what the process holds at the end.

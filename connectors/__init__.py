@@ -1,7 +1,7 @@
 """Sources of records and sinks of results: files, data sets, Kafka topics, and the protocols of others.
 
 A source yields events that know their position in the stream, so that reading can be resumed after any of them. A
-sink can be cut back to a position it gave. Nothing in this package knows of learning.
+sink can be cut back to a position it gave. This package does not depend on learning.
 """
 
 from connectors.base import (

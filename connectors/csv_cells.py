@@ -62,7 +62,7 @@ def numbers(texts: Sequence[str]) -> list[int | float | str]:
     Parameters
     ----------
     texts
-        The cells; an empty one stays as it is.
+        The cells; an empty one does not change.
 
     Returns
     -------

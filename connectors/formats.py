@@ -67,7 +67,7 @@ class JsonLines:
 
 
 def json_fields(raw: bytes) -> Fields:
-    """Return the fields of a JSON object, or raise a `ValueError` that says why there are none."""
+    """Return the fields of a JSON object, or raise a `ValueError` with the reason."""
     record = json_object(raw)
     return flatten(record) if raw.count(b"{") > 1 else record
 
@@ -95,7 +95,7 @@ def all_json_fields(values: Sequence[bytes]) -> list[Fields] | None:
 
 
 def json_object(raw: bytes) -> Fields:
-    """Return a JSON object as it is, or raise a `ValueError` that says why there is none."""
+    """Return a JSON object unchanged, or raise a `ValueError` with the reason."""
     try:
         record = orjson.loads(raw)
     except orjson.JSONDecodeError as error:

@@ -17,9 +17,9 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 def flatten(record: Mapping[str, Any], max_list_length: int = 0) -> dict[str, Any]:
     """Return the fields of a record, those of an object inside under the path to them.
 
-    Numbers, strings, booleans and ``None`` stay as they are. A decimal becomes a float; a date or a time stamp becomes
+    Numbers, strings, booleans and ``None`` do not change. A decimal becomes a float; a date or a time stamp becomes
     seconds since 1970 (UTC where it has no zone), a time of day seconds since midnight, a duration seconds, and a UUID
-    a string. Whatever else stays as it is, and so does a list if `max_list_length` is 0.
+    a string. Other values do not change, and neither does a list if `max_list_length` is 0.
 
     Parameters
     ----------

@@ -19,12 +19,12 @@ class PassedOverError(Exception):
 
 
 class ValueDecoder:
-    """Makes flat fields of what a reader returns for the bytes of a value.
+    """Converts the object that a reader returns for the bytes of a value to flat fields.
 
     Parameters
     ----------
     read : callable
-        From bytes to an object, or a `ValueError` that says why there is none.
+        Returns an object for bytes, or raises a `ValueError` with the reason.
     envelope : "debezium" or None, default None
         The envelope around the fields. Changes without a row afterwards raise `PassedOverError`.
     max_list_length : int, default 0

@@ -67,7 +67,7 @@ app.add_typer(state, name="state")
 
 @app.callback()
 def common(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    """Print the version if it is asked for."""
+    """Print the version if it is requested."""
     if version:
         typer.echo(__version__)
         raise typer.Exit

@@ -56,12 +56,12 @@ def load(path: str | Path) -> Any:
     ----------
     path : str or Path
         A file that :func:`save` or a model's own ``save`` wrote; or a state directory, whose newest whole checkpoint is
-        read, also while the run goes on.
+        read, also during the run.
 
     Returns
     -------
     KernelClassifier, KernelRegressor, GaussianProcessRegressor, RandomFeatures, another estimator, or a River pipeline
-        The model; its predictions, and what it learns next, have the same bits as the original's. A run with
+        The model; its predictions and its further learning have the same bits as the original's. A run with
         preprocessing has a pipeline.
 
     Raises

@@ -35,7 +35,7 @@ def warm_up(model: Any, *, explains: bool = False) -> None:
     Parameters
     ----------
     model
-        A classifier or a regressor; it stays as it is.
+        A classifier or a regressor, which does not change.
     explains
         Whether to compile what explanations need, too.
     """
@@ -43,7 +43,7 @@ def warm_up(model: Any, *, explains: bool = False) -> None:
     with _quiet():
         for i in range(growth.FROM):  # the second decides scales and bandwidth, the last begins a larger group
             x, n_classes = {"a": i % 7 / 7.0, "b": i % 5 / 5.0}, 2 if i < growth.FROM // 2 else 3
-            with suppress(ValueError):  # it is not for these examples, or diverges: its run will say so
+            with suppress(ValueError):  # these examples do not suit it, or it diverges: its run will report that
                 model.learn_one(x, _target(model, i, n_classes))
                 model.predict_one(x)
         with suppress(ValueError):

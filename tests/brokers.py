@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from waiting import LIMIT, wait_for
 
@@ -38,7 +38,7 @@ controller.quorum.voters={voters}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{listeners}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}{listeners}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}
 inter.broker.listener.name=PLAINTEXT
 log.dirs={data}
 offsets.topic.replication.factor={replicas}
@@ -56,19 +56,6 @@ group.consumer.min.session.timeout.ms=1000
 group.consumer.heartbeat.interval.ms=500
 group.consumer.min.heartbeat.interval.ms=500
 """
-
-SECURED = """
-sasl.enabled.mechanisms=SCRAM-SHA-512
-listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config={module} required;
-ssl.keystore.location={keystore}
-ssl.keystore.type=PKCS12
-ssl.keystore.password={password}
-"""
-
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-
-USER, PASSWORD = "alice", "right-horse"
-"""Who may talk to a secured broker over SASL."""
 
 
 def has_java() -> bool:
@@ -138,83 +125,44 @@ def apache(folder: Path, brokers: int = 1) -> Iterator[list[Broker]]:
     folder.mkdir(parents=True, exist_ok=True)
     ports = [(free_port(), free_port()) for _ in range(brokers)]
     voters = ",".join(f"{node}@127.0.0.1:{controller}" for node, (_, controller) in enumerate(ports, 1))
-    cluster, started = _cluster_id(), []
+    cluster, started = cluster_id(), []
     for node, (port, controller) in enumerate(ports, 1):
         path = folder / f"{node}.properties"
-        told = {"node": node, "voters": voters, "port": port, "controller": controller, "listeners": ""}
-        path.write_text(PROPERTIES.format(**told, data=folder / f"data{node}", replicas=brokers))
-        _format(folder, path, cluster)
-        started.append(Broker([*_java(), "kafka.Kafka", path], port, folder))
+        told = {"node": node, "voters": voters, "port": port, "controller": controller}
+        path.write_text(
+            PROPERTIES.format(**told, listeners="", protocols="", data=folder / f"data{node}", replicas=brokers)
+        )
+        format_data(folder, path, cluster)
+        started.append(Broker([*java(), "kafka.Kafka", path], port, folder))
     try:
         for broker in started:
             broker.wait()
         for broker in started:
-            _wait_for_all(broker, brokers)
+            wait_for_all(broker, brokers)
         yield started
     finally:
         for broker in started:
             broker.kill()
 
 
-class Secured(NamedTuple):
-    """A broker that also takes clients with a password, and clients over TLS.
-
-    Parameters
-    ----------
-    broker
-        The broker; who asks at its own port needs no password.
-    sasl, tls
-        The other ports: SASL_PLAINTEXT with SCRAM-SHA-512, and SSL.
-    certificate
-        The file with the certificate that the broker has made for itself, and that nobody else knows.
-    """
-
-    broker: Broker
-    sasl: int
-    tls: int
-    certificate: Path
-
-
-@contextmanager
-def secured(folder: Path) -> Iterator[Secured]:
-    """Run one broker of Apache Kafka that knows `USER` by `PASSWORD`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    port, controller, sasl, tls = (free_port() for _ in range(4))
-    keystore, certificate, path = folder / "broker.p12", folder / "ca.pem", folder / "1.properties"
-    keytool = ["keytool", "-keystore", keystore, "-storepass", PASSWORD, "-alias", "broker"]
-    name = ["-dname", "CN=broker", "-ext", "san=ip:127.0.0.1", "-ext", "bc=ca:true"]
-    for words in (["-genkeypair", "-keyalg", "RSA", *name], ["-exportcert", "-rfc", "-file", certificate]):
-        subprocess.run([*keytool, *words], check=True, capture_output=True)
-    listeners = f",SASL_PLAINTEXT://127.0.0.1:{sasl},SSL://127.0.0.1:{tls}"
-    told = {"node": 1, "voters": f"1@127.0.0.1:{controller}", "port": port, "controller": controller, "replicas": 1}
-    text = PROPERTIES.format(**told, data=folder / "data", listeners=listeners)
-    path.write_text(text + SECURED.format(keystore=keystore, password=PASSWORD, module=SCRAM))
-    _format(folder, path, _cluster_id(), "-S", f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]")
-    broker = Broker([*_java(), "kafka.Kafka", path], port, folder)
-    try:
-        broker.wait()
-        _wait_for_all(broker, 1)
-        yield Secured(broker, sasl, tls, certificate)
-    finally:
-        broker.kill()
-
-
-def _java() -> list[str]:
+def java(*options: str) -> list[str]:
+    """Return the command that runs a class of Kafka."""
     log = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    return ["java", "-Xmx384m", "-XX:+UseSerialGC", log, "-cp", f"{_jars()}/*"]
+    return ["java", "-Xmx384m", "-XX:+UseSerialGC", log, *options, "-cp", f"{_jars()}/*"]
 
 
-def _cluster_id() -> str:
+def cluster_id() -> str:
+    """Return a new identity of a cluster."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
-def _format(folder: Path, properties: Path, cluster: str, *words: str) -> None:
+def format_data(folder: Path, properties: Path, cluster: str, *words: str) -> None:
     """Make the folder of a broker's data."""
-    tool = [*_java(), "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", properties, *words]
+    tool = [*java(), "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", properties, *words]
     subprocess.run(tool, check=True, capture_output=True, cwd=folder)
 
 
-def _wait_for_all(broker: Broker, brokers: int) -> None:
+def wait_for_all(broker: Broker, brokers: int) -> None:
     """Wait until a broker has heard of the others."""
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError

@@ -11,6 +11,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: its threads 
 
 import brokers
 import pytest
+import secured as secured_broker
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -40,6 +41,16 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]
         pytest.skip("Apache Kafka needs java and mvn")
     with brokers.apache(tmp_path_factory.mktemp("apache")) as (broker,):
         yield broker
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[secured_broker.Secured]:
+    """One Apache Kafka broker with passwords, certificates and tokens for all tests of a process."""
+    if not brokers.has_java():
+        pytest.skip("Apache Kafka needs java and mvn")
+    with secured_broker.secured(tmp_path_factory.mktemp("secured")) as found:
+        brokers.make_topics(f"127.0.0.1:{found.broker.port}", names=["there"])
+        yield found
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

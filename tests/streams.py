@@ -108,7 +108,7 @@ LEARNERS = {
     "dsg": learners.DSG(),
     "novelty": learners.DSG(rule=rules.DSG()),
 }
-"""What the names of learners stand for in the parameters of tests."""
+"""The learners by their names in the parameters of tests."""
 
 
 def nested(learner="newton", **options):

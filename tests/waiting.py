@@ -18,7 +18,7 @@ def wait_for(condition: Callable[[], T], seconds: float = LIMIT, what: Callable[
     Parameters
     ----------
     condition
-        What is evaluated again and again.
+        The condition, which is evaluated repeatedly.
     seconds
         The limit.
     what

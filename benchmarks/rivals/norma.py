@@ -39,7 +39,7 @@ class Norma:
 
     @property
     def size(self) -> str:
-        """What is kept."""
+        """The stored state."""
         return f"{self._sum.size:,} vectors"
 
     def learn(self, part: slice) -> None:

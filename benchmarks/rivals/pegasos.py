@@ -28,7 +28,7 @@ class Pegasos:
 
     @property
     def size(self) -> str:
-        """What is kept."""
+        """The stored state."""
         return f"{self._features.count:,} features"
 
     def learn(self, part: slice) -> None:

@@ -12,8 +12,8 @@ examples whose α is not 0, the other keeps its features. In its favour: it keep
 themselves. Not fair: coordinates depend on each other, so a batch is no step; it only bounds how much is made at once.
 
 The answer is an average of the iterates at the ends of batches, the paper's theorems being about averages of late ones.
-The t-th has the weight t, so that no length has to be known: f̄ ← f̄ + 2/(t + 1) (f - f̄). The last iterate itself jumps
-where λn is small, as on Adult, where it is 0.01.
+The t-th has the weight t, so that no length has to be known: f̄ ← f̄ + 2/(t + 1) (f - f̄). The last iterate itself
+jumps where λn is small, as on Adult, where it is 0.01.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class FeatureSdca:
 
     @property
     def size(self) -> str:
-        """What is kept."""
+        """The stored state."""
         return f"{self._features.count:,} features"
 
     def learn(self, part: slice) -> None:
@@ -96,7 +96,7 @@ class KernelSdca:
 
     @property
     def size(self) -> str:
-        """What is kept."""
+        """The stored state."""
         return f"{self._sum.size:,} vectors"
 
     def learn(self, part: slice) -> None:

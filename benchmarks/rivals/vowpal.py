@@ -28,7 +28,7 @@ class VowpalClassifier(base.Classifier):
     options
         The command line.
     classes
-        How many classes there will be; it has to be known before the first event.
+        The number of classes, which must be known before the first event.
     """
 
     def __init__(self, options: str, classes: int = 2) -> None:

@@ -43,7 +43,7 @@ class ParquetReader:
     ImportError
         If pyarrow is not installed.
     ValueError
-        If it is no Parquet file, or its columns have no names of their own.
+        If it is not a Parquet file, or names of columns are empty or repeated.
     """
 
     def __init__(self, name: str, path: Path) -> None:

@@ -59,7 +59,7 @@ class PartitionedFiles:
         If the format is unknown, or the path is standard input. `plan` raises it if the positions are only of other
         files.
     ImportError
-        If pyarrow is not installed and a Parquet file is to be read.
+        If a Parquet file is among them and pyarrow is not installed.
 
     Examples
     --------

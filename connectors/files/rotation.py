@@ -104,7 +104,7 @@ def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_re
     path
         Where the newest is.
     status
-        Of the other one. If it has no name any more, those that were written to later came after it.
+        The status of the other file. If it no longer has a name, files that were written to later came after it.
     """
     last = _status(path)
     if last is not None and os.path.samestat(last, status):

@@ -78,7 +78,7 @@ class FileSource:
         does not name every column exactly once. With a pattern, or after a rotation, all lines of such a file are
         events with an ``error`` instead.
     ImportError
-        If pyarrow is not installed and a Parquet file is to be read.
+        If a file is in Parquet format and pyarrow is not installed.
 
     Examples
     --------

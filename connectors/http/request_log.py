@@ -197,7 +197,7 @@ class RequestLog:
         self._file = self._lock = -1
 
     def _write(self, content: bytes) -> None:
-        """Append bytes durably, or leave the log as it was."""
+        """Append bytes durably, or leave the log unchanged."""
         if not content:
             return
         try:

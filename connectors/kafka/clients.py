@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 COMMIT_SECONDS = 30.0
@@ -104,7 +104,7 @@ class Consumer(Protocol):
         """Return the offset that is fetched next, or -1 if it is unknown; transaction markers are skipped."""
 
     def waiting(self, partition: Partition, next_offset: int) -> int:
-        """Return the number of offsets from this one on, as far as it is known; any thread may call it.
+        """Return the last known number of offsets from this one on; any thread may call it.
 
         Records of open transactions count here, though they cannot be read yet; in `ends` they do not.
         """
@@ -216,6 +216,9 @@ class Client(Protocol):
 
     PATHS: Collection[str]
     """The options whose value is the path of a file or a directory that is read."""
+
+    FUNCTIONS: Mapping[str, Callable[[Callable[..., Any]], Any]]
+    """The options whose value is the name of a function, and what the client gets of that function."""
 
     def check(self, name: str, value: Any) -> None:
         """Raise a `ValueError` for an unknown option."""

@@ -24,7 +24,7 @@ class Events:
     Parameters
     ----------
     decoder
-        Makes the fields from a value, or raises an error that says why not; JSON by default. Of the parameters
+        Decodes a value to fields, or raises an error with the reason; JSON by default. Of the parameters
         ``topic``, ``key`` and ``headers``, it is called with those that it has.
     key
         A field to put the record's key into, as text.
@@ -95,7 +95,7 @@ class Events:
         if found is None:
             try:
                 found = list(map(json_fields, values))
-            except Exception:  # `of` says what is wrong
+            except Exception:  # `of` reports the problem
                 return None
         events: list[Event] = []
         make, last, stream = Event._make, None, ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 import orjson
 
 from connectors.kafka.clients import Client, Consumer, Producer
+from connectors.kafka.timeouts import describe_error
+from connectors.python_names import function_at
 
 CLIENTS = {
     "kafka-python": "connectors.kafka.kafka_python.client",
@@ -68,7 +70,9 @@ class Options:
     client
         The package: ``"kafka-python"``, or ``"confluent-kafka"``, which contains librdkafka.
     folder
-        The base directory of relative paths in options, such as ``ssl_cafile`` and ``ssl.ca.location``.
+        The base directory of relative paths in options, such as ``ssl_cafile`` and ``ssl.ca.location``, and of the
+        modules of functions that options name: ``"tokens:Tokens"`` as ``sasl_oauth_token_provider`` of kafka-python
+        names a class, ``"tokens:token"`` as ``oauth_cb`` of confluent-kafka a function.
 
     Raises
     ------
@@ -105,6 +109,8 @@ class Options:
                 raise ValueError(f'Expected an option that is passed through, got "{name}" - "{decides}" decides it')
             if name in self._client.PATHS and isinstance(value, str) and value != PROBE:
                 self.given[name] = value = _readable(folder / value, name)
+            if name in self._client.FUNCTIONS and isinstance(value, str):
+                self.given[name] = value = _named(self._client.FUNCTIONS[name], value, name, folder)
             self._client.check(name, value)
 
     def consumer(self, group: str | None = None, member: str | None = None) -> Consumer:
@@ -168,6 +174,14 @@ class Options:
     def __repr__(self) -> str:
         shown = (f", {name}={'***' if is_secret(name) else value!r}" for name, value in self.given.items())
         return f"Options({self.servers!r}, client={self._name!r}{''.join(shown)})"
+
+
+def _named(use: Callable[[Callable[..., Any]], Any], value: str, name: str, folder: Path) -> Any:
+    """Return the value that an option makes of the function that it names, or raise an error."""
+    try:
+        return use(function_at(value, folder))
+    except Exception as error:  # of a user's function
+        raise ValueError(f'Expected a function as "{name}", got {describe_error(error)}') from error
 
 
 def _readable(path: Path, name: str) -> str:

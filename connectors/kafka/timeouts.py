@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from enum import IntEnum
@@ -14,7 +15,8 @@ class Failure(IntEnum):
 
     UNREACHABLE = 0
     UNTRUSTED = 1
-    REJECTED = 2
+    CERTIFICATE = 2
+    REJECTED = 3
 
 
 def run_within(seconds: float, task: Callable[[], None]) -> Exception | None:
@@ -58,7 +60,20 @@ def describe_error(error: BaseException) -> str:
     return text if name in text else f"{name}: {text}".rstrip(": ")
 
 
-def unavailable(servers: str, failure: Failure, cause: str, option: str) -> UnavailableError:
+def refuses_certificate(cause: str) -> bool:
+    """Return whether an error is a broker's answer to the certificate of a client, or to a client without one.
+
+    Examples
+    --------
+    >>> refuses_certificate("[SSL: SSLV3_ALERT_BAD_CERTIFICATE] sslv3 alert bad certificate")
+    True
+    >>> refuses_certificate("certificate verify failed: certificate has expired")
+    False
+    """
+    return bool(re.search("alert.*(certificate|unknown.ca)|certificate.required", cause, re.IGNORECASE))
+
+
+def unavailable(servers: str, failure: Failure, cause: str, options: tuple[str, str]) -> UnavailableError:
     """Return the error for a failed connection, with its reason.
 
     Parameters
@@ -67,17 +82,19 @@ def unavailable(servers: str, failure: Failure, cause: str, option: str) -> Unav
         The brokers' addresses.
     failure, cause
         The kind of failure, and the client's message.
-    option
-        The client's name for the file with the certificates that it trusts.
+    options
+        The client's names for the file with the certificates that it trusts, and for that with its own.
 
     Examples
     --------
-    >>> print(unavailable("kafka:9092", Failure.UNREACHABLE, "connection refused", "ssl_cafile"))
+    >>> print(unavailable("kafka:9092", Failure.UNREACHABLE, "connection refused",
+    ...     ("ssl_cafile", "ssl_certfile")))
     Kafka at kafka:9092 cannot be reached: connection refused
     """
     what = {
         Failure.UNREACHABLE: "cannot be reached",
-        Failure.UNTRUSTED: f"cannot be trusted (option {option})",
+        Failure.UNTRUSTED: f"cannot be trusted (option {options[0]})",
+        Failure.CERTIFICATE: f"rejects the certificate of the client (option {options[1]})",
         Failure.REJECTED: "rejects the login",
     }
     return UnavailableError(f"Kafka at {servers} {what[failure]}: {cause}")

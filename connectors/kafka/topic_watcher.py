@@ -60,7 +60,7 @@ class TopicWatcher:
 class PartitionEnds:
     """End offsets of partitions that return no records although there seem to be more.
 
-    The rest may be records of an open transaction, which cannot be read yet. So the brokers are asked for the last
+    The rest may be records of an open transaction, which cannot be read yet. So the brokers are queried for the last
     readable offset.
     """
 
@@ -83,6 +83,6 @@ class PartitionEnds:
                 self._known |= client.ends(behind, ANSWER_SECONDS)
 
     def lag(self, client: Consumer, partition: Partition, offset: int) -> int:
-        """Return the number of records from an offset on, as far as it is known; any thread may call it."""
+        """Return the last known number of records from an offset on; any thread may call it."""
         end = self._known.get(partition)
         return client.waiting(partition, offset) if end is None else max(0, end - offset)

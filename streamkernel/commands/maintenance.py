@@ -34,7 +34,7 @@ def maintain(model: Path, events: Path, label: str, output: Path, task: Task) ->
     ModelFileError, FileNotFoundError
         If there is no usable model or no file of events.
     ValueError
-        If the task cannot be done to this model.
+        If the task cannot be applied to this model.
     InputError
         If there are not enough events that can be used.
     """

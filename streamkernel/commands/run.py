@@ -27,7 +27,7 @@ def run(
     check: Annotated[bool, typer.Option("--check", help="Validate the configuration, and exit.")] = False,
     connect: Annotated[
         bool,
-        typer.Option("--connect", help="With --check: also connect to the brokers and check that all topics exist."),
+        typer.Option("--connect", help="With --check: also connect to the brokers, and check that all topics exist."),
     ] = False,
     cluster: Annotated[
         str | None,
@@ -49,7 +49,12 @@ def run(
         except EXPECTED as error:
             fail(error, as_json=not check and logs.is_json(found.log.format))
     if check:
-        from streamkernel.engine.config.start_checks import check_connections, check_state, separate_models
+        from streamkernel.engine.config.start_checks import (
+            check_connections,
+            check_state,
+            mirror_promise,
+            separate_models,
+        )
 
         try:
             found.check_records()
@@ -60,6 +65,8 @@ def run(
             fail(error)
         typer.echo(f"{config} is valid" + (f", but {busy}" if busy else ""))
         if note := cluster is None and separate_models(found):
+            typer.echo(f"note: {note}")
+        if note := mirror_promise(found):
             typer.echo(f"note: {note}")
     elif connect:
         fail(ValueError("--connect needs --check"))

@@ -23,7 +23,9 @@ def demo(
 ) -> None:
     """Run the main job on data that ships with River, beside River's LogisticRegression."""
     from streamkernel import demo as demonstration
+    from streamkernel.engine.telemetry import logs
 
+    logs.configure("warning")
     try:
         demonstration.run(directory, events, port, Console(stderr=True))
     except EXPECTED as error:

@@ -53,7 +53,7 @@ class WorkerCount:
         signal.signal(signal.SIGHUP, self._request)
 
     def target(self) -> int | None:
-        """Return the number, or ``None`` for as many as the cluster has room for."""
+        """Return the number, or ``None`` for as many as fit on the cluster."""
         if self._is_due:
             from streamkernel.engine.config.config import load_config
 

@@ -16,6 +16,7 @@ from streamkernel.engine.config.monitoring import build_monitoring
 from streamkernel.engine.config.registered import build_registered
 from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.mirror.mirrored_directory import open_state
 
 
 def engine_of(config: Config, source: Source | None = None) -> Engine:
@@ -28,7 +29,7 @@ def engine_of(config: Config, source: Source | None = None) -> Engine:
     StateDirectoryError
         If another process uses the state directory.
     """
-    state = None if config.state.directory is None else StateDirectory(config.state.directory)
+    state = open_state(config.state.directory, config.state.mirror)
     try:
         source = source or config.build_source(state.identity if state else None)
         labels = None if config.delayed_labels is None else DelayedLabels(**config.delayed_labels.model_dump())
@@ -49,7 +50,7 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
     config
         The configuration.
     source
-        Whose offsets are committed, where that is done together with what is written.
+        The source, whose offsets are committed together with the output if both are in Kafka.
     state
         The state directory.
     """

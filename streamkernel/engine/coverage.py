@@ -17,14 +17,14 @@ from streamkernel.engine.pipelines import Answer
 from streamkernel.engine.telemetry.quality import WINDOW
 
 SCORES = 250
-"""Scores of recent predictions that decide how wide intervals are: the default of the wrappers of the library."""
+"""Number of recent scores that determine the width of intervals: the default of the library's wrappers."""
 
 
 Judgement = tuple[bool, float, float, bool]
 """Whether a label was inside, the size of its interval or set, its score, and whether it was a set."""
 
 Threshold = float | dict[str, float]
-"""The largest score of a label inside; of several targets by name."""
+"""The largest score of a label inside, or by name for several targets."""
 
 
 class CoverageSnapshot(NamedTuple):
@@ -33,16 +33,16 @@ class CoverageSnapshot(NamedTuple):
     Parameters
     ----------
     target
-        The share of labels that is to be inside.
+        The requested share of labels inside.
     since_start, recent
-        The share that was inside: since the start, and of the last `WINDOW`; not a number before the first label.
+        The actual share: since the start, and over the last `WINDOW` labels; NaN before the first label.
     width
-        The median width of the last `WINDOW` intervals, which may be infinite; not a number for a classifier.
+        The median width of the last `WINDOW` intervals, which may be infinite; NaN for a classifier.
     labels
-        The mean number of labels in the last `WINDOW` sets; not a number for a regressor.
+        The mean number of labels in the last `WINDOW` sets; NaN for a regressor.
     by_target
-        Coverage of each target, if there are several. Each share above is then the lowest of them, and the others are
-        not a number.
+        Coverage of each target, if there are several. Each share above is then the lowest of them, and the other
+        figures are NaN.
     """
 
     target: float
@@ -66,19 +66,19 @@ class CoverageSnapshot(NamedTuple):
 class Coverage:
     """Keeps the share of labels inside at a target by adaptive conformal inference, without a change of the model.
 
-    An interval or a set is around the answer of a model, as wide as the threshold that was there when the answer was
-    given. When the label is known, it is judged by this interval, and the distance of the label from the answer is
-    the next score: labels that come late teach the threshold when they come.
+    The width of an interval or set is the threshold at the time of the prediction. A label is compared with the
+    interval of its prediction, and its distance from the prediction is the next score. So delayed labels update the
+    threshold when they arrive.
 
     Parameters
     ----------
     target
-        The share of labels that is to be inside, between 0 and 1.
+        The requested share of labels inside, between 0 and 1.
 
     Attributes
     ----------
     judged, inside : int
-        Labels that were judged, and those of them that were inside.
+        Number of labels compared with their intervals, and of those inside.
 
     References
     ----------
@@ -108,15 +108,15 @@ class Coverage:
         return self._scores.threshold()
 
     def judge(self, y: Any, answer: Answer) -> None:
-        """Update with a label and the answer that was given for it.
+        """Update with a label and the answer for it.
 
         Parameters
         ----------
         y
             The label.
         answer
-            The prediction, the probabilities of a classifier, and the threshold. Nothing is learned from an answer
-            without a threshold: it was given before coverage was asked for.
+            The prediction, the probabilities of a classifier, and the threshold. An answer without a threshold, from
+            before coverage was configured, has no effect.
         """
         found = judgement(y, answer)
         if found is not None:
@@ -144,7 +144,7 @@ class Coverage:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return all there is to remember, as plain values and arrays."""
+        """Return the state as plain values and arrays."""
         return {
             "target": self.target,
             "judged": self.judged,
@@ -156,7 +156,7 @@ class Coverage:
         }
 
     def restored(self, state: Mapping[str, Any] | None) -> Coverage:
-        """Return one that continues from what `state` returned, or starts again if that had another target."""
+        """Return coverage restored from the result of `state`, or a new one if that had another target."""
         found = Coverage(self.target)
         if state is None or state["target"] != self.target:
             return found
@@ -173,7 +173,7 @@ class CoverageByTarget:
     Parameters
     ----------
     target
-        The share of labels of each target that is to be inside, between 0 and 1.
+        The requested share of labels of each target inside, between 0 and 1.
     names
         The names of the targets.
 
@@ -195,7 +195,7 @@ class CoverageByTarget:
         return {name: own.threshold() for name, own in self._own.items()}
 
     def judge(self, y: Any, answer: Answer) -> None:
-        """Update with the label of each target and the answer that was given for all."""
+        """Update with the label of each target and the answer for all."""
         found = judgement(y, answer)
         if found is not None:
             self.add(found)
@@ -214,11 +214,11 @@ class CoverageByTarget:
         return CoverageSnapshot(self.target, since_start, recent, math.nan, math.nan, by_target)
 
     def state(self) -> dict[str, Any]:
-        """Return all there is to remember, as plain values and arrays."""
+        """Return the state as plain values and arrays."""
         return {"target": self.target, "by_target": {name: own.state() for name, own in self._own.items()}}
 
     def restored(self, state: Mapping[str, Any] | None) -> CoverageByTarget:
-        """Return one that continues from what `state` returned, or starts again if that had another target."""
+        """Return coverage restored from the result of `state`, or a new one if that had another target."""
         found, saved = CoverageByTarget(self.target, self._own), {} if state is None else state["by_target"]
         found._own = {name: own.restored(saved.get(name)) for name, own in self._own.items()}
         return found
@@ -235,11 +235,11 @@ class RoundCoverage(Coverage):
     Parameters
     ----------
     target
-        The share of labels that is to be inside.
+        The requested share of labels inside.
     threshold
         The threshold.
     judgements
-        Where that is added which the run is to learn.
+        The list to which judgements for the run are added.
     """
 
     def __init__(self, target: float, threshold: Threshold, judgements: list[Any]) -> None:
@@ -251,14 +251,14 @@ class RoundCoverage(Coverage):
         return self._threshold
 
     def add(self, found: Any) -> None:
-        """Keep what the run is to learn."""
+        """Store the judgement for the run."""
         self._judgements.append(found)
 
 
 def judgement(y: Any, answer: Answer) -> Any:
     """Compare a label with an answer and its threshold; return ``None`` if there is no threshold.
 
-    Of several targets it is a dictionary of those that were predicted: none are before the first example.
+    For several targets it is a dictionary of those with a prediction: none before the first example.
 
     Examples
     --------
@@ -281,9 +281,9 @@ def judgement(y: Any, answer: Answer) -> Any:
 
 
 def region(answer: Answer, threshold: Threshold) -> dict[str, Any]:
-    """Return the fields of a prediction that say where its label is: an interval, or the likely labels first.
+    """Return the fields of a prediction with its interval, or with its set of labels, the most likely first.
 
-    Of several targets each field is a dictionary by target.
+    For several targets each field is a dictionary by target.
 
     Examples
     --------

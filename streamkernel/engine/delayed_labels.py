@@ -70,8 +70,8 @@ class DelayedLabels:
     ----------
     counts : dict
         Joined pairs; labels that came early, again (duplicate), after their features were dropped (late), or whose
-        features never came (unmatched); features whose label did not come in time (expired) or before too many newer
-        ones waited (evicted), or that came again while they waited (repeated).
+        features never arrived (unmatched); features whose label did not arrive in time (expired) or before too many
+        newer ones waited (evicted), or that came again while they waited (repeated).
 
     Examples
     --------

@@ -12,10 +12,10 @@ from streamkernel.estimators.explained import ExplainedModel
 from streamkernel.estimators.several_targets import SeveralTargetsModel
 
 MOST_INPUTS = 200
-"""Inputs of a record that is explained: twice as many evaluations of the model is the least that this takes."""
+"""Maximum number of inputs of a record to explain, which takes at least twice as many evaluations of the model."""
 
 EVALUATIONS = 400
-"""Evaluations of the model for one explanation, about, where it is asked for by itself."""
+"""Approximate number of evaluations of the model for an explanation that is requested over HTTP."""
 
 MOST_ORDERS = 32
 """Orders of the inputs at most, the default of `explain_one`."""
@@ -100,7 +100,7 @@ def largest(contributions: Mapping[str, float], most: int) -> dict[str, float]:
 
 
 def importances(model: Any) -> dict[str, float]:
-    """Return the largest importances of the inputs of a pipeline's last step; none where it has none, or not yet."""
+    """Return the largest importances of the inputs of a pipeline's last step; none if they do not exist (yet)."""
     try:
         found = last_step(model).feature_importances_
     except (AttributeError, NotFittedError):

@@ -17,7 +17,7 @@ class LabelClock:
 
     It never goes back. An event that is further ahead than the time limit moves it only when `SET_AHEAD` events in a
     row are, and then to the earliest of them: one wrong time must not drop all that waits. When `SET_BACK` events in
-    a row are older than the time limit, it follows them from where it is, so that what waits keeps its age.
+    a row are older than the time limit, it continues from their times, and pending events keep their age.
 
     Parameters
     ----------

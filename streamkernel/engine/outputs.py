@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from connectors import DeadLetters, Event, KafkaDeadLetters, Refusal, Sink
+from connectors import DeadLetters, Event, KafkaDeadLetters, KafkaSink, KafkaSource, Refusal, Sink, Source
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
 
@@ -17,7 +17,7 @@ DEAD_LETTERS, RAW_SHOWN = 8, 300
 """Number of dead letters that are shown, and of bytes of each."""
 
 MOST_GATHERED = 64
-"""Number of predictions that are kept at most, to be written together."""
+"""Maximum number of buffered predictions."""
 
 FIRST_RECORDS = 100
 """Number of dead letters, with no usable record, after which an error is logged."""
@@ -31,18 +31,18 @@ class Outputs:
     Parameters
     ----------
     processor
-        Counts what is refused.
+        Counts refused records.
     predictions, dead_letters
-        The sinks, ``None`` where nothing is to be written; dead letters are then logged.
+        The sinks; ``None`` for no output. Without a sink, dead letters are logged.
     member
-        The name of the state directory, which predictions and dead letters have.
+        The identity of the state directory, a field of predictions and dead letters.
 
     Attributes
     ----------
     last_dead_letters : deque of dict
-        The last few of this process: when, from where, why, and how they begin.
+        The last few of this process: time, position, reason, and the beginning of the record.
     dead_letter_groups : DeadLetterGroups
-        Those of this process by reason.
+        The dead letters of this process, grouped by reason.
     """
 
     def __init__(
@@ -58,7 +58,26 @@ class Outputs:
         self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
         self.dead_letter_groups = DeadLetterGroups()
         self._processor = processor
+        self._source: KafkaSource | None = None
         self._forget()
+
+    def follow(self, source: Source) -> None:
+        """Write nothing to topics again for events that the group of a source had committed."""
+        self._source = source if isinstance(source, KafkaSource) else None
+
+    @property
+    def is_repeating(self) -> bool:
+        """Whether events may come that were committed before."""
+        return self._source is not None and self._source.is_repeating
+
+    def has_prediction(self, event: Event) -> bool:
+        """Return whether the prediction of an event has to be written."""
+        return self.predictions is not None and not self._is_there(self.predictions, event)
+
+    def advance(self, event: Event) -> None:
+        """Record that an event is processed."""
+        if self._source is not None and self._source.is_repeating:
+            self._source.advance(event)
 
     def openings(self) -> list[Callable[[], Any]]:
         """Return functions that wait until the sinks' brokers and topics are available."""
@@ -70,14 +89,14 @@ class Outputs:
         self.write_gathered()
 
     def gather(self, line: dict[str, Any], key: bytes | None) -> None:
-        """Keep a prediction, to be written together with later ones: `write_gathered` has to follow soon."""
+        """Buffer a prediction for `write_gathered`, which must follow soon."""
         self._lines.append(line)
         self._keys.append(key)
         if len(self._lines) >= MOST_GATHERED:
             self.write_gathered()
 
     def write_gathered(self) -> None:
-        """Write the predictions that are kept.
+        """Write the buffered predictions.
 
         Raises
         ------
@@ -90,7 +109,7 @@ class Outputs:
             self.write_all(lines, keys)
 
     def write_all(self, lines: Sequence[dict[str, Any]], keys: Sequence[bytes | None]) -> None:
-        """Write predictions, each with a key, after those that are kept, if predictions are written at all."""
+        """Write predictions with their keys after the buffered ones, if there is a sink for predictions."""
         if self._lines:
             self.write_gathered()
         if self.predictions is not None:
@@ -104,17 +123,17 @@ class Outputs:
                 self.predictions.write(line, key)
 
     def refuse(self, event: Event, refusal: Refusal) -> None:
-        """Count, store and write a dead letter, after the predictions that are kept."""
+        """Count, store and write a dead letter, after the buffered predictions."""
         self.write_gathered()
         reason = refusal.reason
         self._processor.count_refusal(refusal)
         raw = event.raw[:RAW_SHOWN].decode(errors="replace")
         self.last_dead_letters.append({"time": time.time(), "stream": event.stream, "reason": reason, "raw": raw})
         self.dead_letter_groups.add(reason, event.stream, raw)
-        if self.dead_letters is not None:
-            self.dead_letters.write(event, refusal, self.member)
-        else:
+        if self.dead_letters is None:
             log.warning("dead letter", stream=event.stream, resume=event.resume, reason=reason)
+        elif not self._is_there(self.dead_letters, event):
+            self.dead_letters.write(event, refusal, self.member)
         if self._processor.outcomes["dead_letter"] == FIRST_RECORDS and (reason := self.reason_all_refused()):
             log.error(reason)
 
@@ -135,19 +154,50 @@ class Outputs:
             "dead_letters": self.dead_letters.flush() if self.dead_letters else None,
         }
 
-    def seek(self, ends: Mapping[str, Any]) -> None:
-        """Truncate the sinks to their end positions of a checkpoint, and drop the predictions that are kept."""
+    def seek(self, ends: Mapping[str, Any], *, may_be_lost: bool = False) -> bool:
+        """Truncate the sinks to their end positions of a checkpoint, and drop the buffered predictions.
+
+        Parameters
+        ----------
+        ends
+            The positions.
+        may_be_lost
+            Whether a file may be shorter, as after the loss of a disk.
+
+        Returns
+        -------
+        bool
+            Whether all sinks have what they had then.
+
+        Raises
+        ------
+        ValueError
+            If a file is shorter and must not be.
+        """
         self._forget()
-        if self.predictions is not None and ends["sink"] is not None:
-            self.predictions.seek(ends["sink"])
-        if self.dead_letters is not None and ends["dead_letters"] is not None:
-            self.dead_letters.seek(ends["dead_letters"])
+        is_whole = True
+        for sink, end in ((self.predictions, ends["sink"]), (self.dead_letters, ends["dead_letters"])):
+            if sink is None or end is None:
+                continue
+            try:
+                sink.seek(end)
+            except ValueError as error:
+                if not may_be_lost:
+                    raise
+                is_whole = False
+                log.error("lines before the checkpoint are lost; later ones are appended", reason=str(error))
+        return is_whole
 
     def close(self) -> None:
         """Release the sinks."""
         for sink in (self.predictions, self.dead_letters):
             if sink is not None:
                 sink.close()
+
+    def _is_there(self, sink: Any, event: Event) -> bool:
+        """Return whether a topic has what a run wrote for an event before; a file was cut off."""
+        is_topic = isinstance(sink, (KafkaSink, KafkaDeadLetters))
+        return is_topic and self._source is not None and self._source.is_repeating and self._source.is_committed(event)
 
     def _forget(self) -> None:
         self._lines: list[dict[str, Any]] = []

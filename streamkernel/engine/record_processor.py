@@ -60,7 +60,7 @@ class RecordProcessor:
     with_probabilities
         Whether probabilities are wanted even if the metric does not need them.
     coverage
-        The share of labels inside the interval or the set of a prediction; ``None`` if there are to be none.
+        The requested share of labels inside the interval or the set of a prediction; ``None`` for no intervals.
     explain
         Contributions of inputs in a line, 0 for none.
     monitoring
@@ -81,7 +81,7 @@ class RecordProcessor:
     labels : DelayedLabels or None
         Features and labels that wait for each other.
     challengers : Challengers
-        Models that learn the same events beside the model, and leave its results as they are.
+        Models that learn the same events beside the model, and do not affect its results.
     coverage : Coverage or CoverageByTarget or None
         How wide intervals are, and the share of labels inside.
     outcomes : dict
@@ -320,7 +320,7 @@ class RecordProcessor:
             self.monitoring.restore(saved.get("monitoring") or {})
 
     def _look(self, monitoring: Monitoring) -> None:
-        """Complete what is due after this event, and let the model start again if it has to."""
+        """Complete what is due after this event, and reset the model if drift detection requires it."""
         if monitoring.until_due <= 0 and monitoring.look(self.model):
             log.warning("the model starts again, because the stream has changed")
             self.model, self._classes = self.model.clone(), set()

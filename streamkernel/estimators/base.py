@@ -190,7 +190,7 @@ class KernelModel(StoredModel):
         return BackgroundTasks.new(tasks, self._with_columns) if tasks else None
 
     def _check_task(self, task: Any) -> None:
-        """Raise a ValueError if a task can never be done to this model."""
+        """Raise a ValueError if a task can never be applied to this model."""
         task.check(self._learner, self.max_features)
 
     def _target(self, y: Any) -> float:

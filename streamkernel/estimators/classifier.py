@@ -307,7 +307,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             If a value, a weight or a label is invalid, or there are more labels than `max_classes`; the message names
             the column and the row. Nothing is learned.
         ValueError
-            If there are not as many labels or weights as rows.
+            If the number of labels or weights differs from that of rows.
         """
         rows = n_rows(X)
         labels = [as_label(label) for label in targets_of(y, rows)]

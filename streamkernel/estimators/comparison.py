@@ -55,7 +55,7 @@ class Comparison(NamedTuple):
         Parameters
         ----------
         directions
-            Those that read them.
+            The directions that read the rows.
         chosen
             A mask of the fields, shape (examples, fields).
         """

@@ -145,8 +145,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         Raises
         ------
         InputError
-            If a value is neither a finite number nor a string; names the field.
-            The detector is as it was before.
+            If a value is neither a finite number nor a string; names the field. The detector does not change then.
         """
         directions = self._seen.model._learner.directions
         row = directions.row(x)

@@ -16,19 +16,19 @@ class ExplainedModel(KernelModel):
 
     @property
     def feature_importances_(self) -> dict[Hashable, float]:
-        """The share of each field in how much f changes with the inputs: adds up to 1, the largest first.
+        """The share of each field in the variation of f with the inputs; shares add up to 1, the largest first.
 
-        It is the mean square of the derivative of f by the field, times the field's variance, over the gradients that
-        the learned metric is made of: one of every fourth example, the recent ones more. A linear function with
-        coefficients w of independent inputs of deviations s gives w²s²/Σw²s². A string counts with all its values.
+        It is the mean square of the derivative of f with respect to the field, times the field's variance, over the
+        gradients of the learned metric: at every fourth example, with more weight for recent ones. A linear function
+        with coefficients w of independent inputs of deviations s gives w²s²/Σw²s². A string counts with all its values.
 
-        Shares say how much the model uses a field, not what causes what: of two fields that say the same, each may have
-        any part. They are those of the first 1,024 names, each value of a string counted as one.
+        Shares describe the model's use of a field, not causes: two redundant fields may divide their share in any
+        proportion. Only the first 1,024 names have a share, where each value of a string counts as a name.
 
         Raises
         ------
         AttributeError
-            If the model has learned less than 256 examples, or is not of the default kernel and learner.
+            If the model has learned fewer than 256 examples, or has another kernel or learner than the default.
 
         References
         ----------

@@ -178,7 +178,7 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
         InputError
             If a value, a target or a weight is unusable; names the column and the row. Nothing is learned.
         ValueError
-            If there are not as many targets or weights as rows.
+            If the number of targets or weights differs from that of rows.
         """
         rows = self._seen.phis[0].table(X)
         n = len(rows.start) - 1

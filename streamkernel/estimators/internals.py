@@ -45,7 +45,7 @@ def check_label(model: KernelClassifier, label: Any) -> None:
 
 
 def check_task(model: KernelModel, task: Any) -> None:
-    """Raise a ValueError if a task can never be done to a model."""
+    """Raise a ValueError if a task can never be applied to a model."""
     model._check_task(task)
 
 

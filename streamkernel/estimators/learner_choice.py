@@ -106,7 +106,7 @@ def new_function(
     learner
         The result of :func:`resolve`.
     kernel, loss
-        Of the estimator.
+        The kernel and the loss of the estimator.
     default_step
         The step that ``step_size="auto"`` stands for; ``None`` for steps of automatic size.
     cap

@@ -126,7 +126,7 @@ class LearningModel(model_file.Serializable):
         rows, y
             The examples, and their targets as numbers.
         directions
-            Those that the rows were made with.
+            The directions that read the rows.
         numeric
             The names with numeric values, including those of these examples.
         labels

@@ -143,16 +143,16 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     Parameters
     ----------
     model
-        Of the same class and parameters.
+        Summaries of models of the same class and parameters.
     parts
-        Of the others.
+        Summaries of the other models.
     base
-        Of the model that all of them were; without it they have nothing in common.
+        The summary of the common base, if there is one.
 
     Raises
     ------
     MergeError
-        If they have not the same parameters, kernel and scales. The model is as it was.
+        If their parameters, kernels or scales differ. The model does not change then.
     """
     _check(parts, base)
     numeric = model._state.numeric

@@ -182,7 +182,7 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
         InputError
             If a value, a label or a weight is unusable; names the column and the row. Nothing is learned.
         ValueError
-            If there are not as many labels or weights as rows.
+            If the number of labels or weights differs from that of rows.
         """
         self._learn_rows(X, y, w, verbose)
 

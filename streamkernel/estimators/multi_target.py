@@ -167,7 +167,7 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
         InputError
             If a value, a target or a weight is unusable; names the column and the row. Nothing is learned.
         ValueError
-            If there are not as many targets or weights as rows.
+            If the number of targets or weights differs from that of rows.
         """
         self._learn_rows(X, y, w, verbose)
 

@@ -58,7 +58,7 @@ def upgrade(kind: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, An
     kind
         The name of its class.
     parameters
-        Its parameters; those of today stay as they are.
+        Its parameters; present names do not change.
 
     Examples
     --------

@@ -266,7 +266,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         InputError
             If a value, a target or a weight is unusable; names the column and the row. Nothing is learned.
         ValueError
-            If there are not as many targets or weights as rows.
+            If the number of targets or weights differs from that of rows.
         """
         rows = n_rows(X)
         targets = np.array([as_target(target) for target in targets_of(y, rows)], np.float64)

@@ -46,7 +46,7 @@ def weights_of(w: Any, rows: int) -> F64:
     InputError
         If a weight is unusable; names the row.
     ValueError
-        If there are not as many as rows.
+        If their number differs from that of rows.
     """
     if w is None:
         return np.ones(rows)

@@ -13,7 +13,7 @@ from streamkernel.features.rows import F32
 from streamkernel.jit import compiled
 
 RECORD_BYTES = 1 << 24
-"""Memory for what is known of sets of names; what does not fit is computed again at every use."""
+"""Bytes for cached sets of names; sets that do not fit are computed again at every use."""
 
 
 @compiled

@@ -26,7 +26,7 @@ def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_n
     Parameters
     ----------
     directions
-        Those that read the rows.
+        The directions that read the rows.
     X
         The data frame, array or sparse matrix.
     numeric

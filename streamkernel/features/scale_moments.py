@@ -25,7 +25,7 @@ from streamkernel.features.scale_table import (
 from streamkernel.jit import compiled, inlined, unit
 
 HORIZON = 16_384
-"""Examples after which those so far count half."""
+"""Number of examples after which the earlier ones count half."""
 
 
 NEAR = 1.25
@@ -40,8 +40,8 @@ FAR = 6.0
 
 
 RARE = 0.1
-"""While no larger share of a name's values is far out, those do not count in its moments: they are outliers. But they
-do where no larger share differs from the value before: what moves a name at all is no outlier."""
+"""Up to this share of a name's values, those far out are outliers and excluded from its moments, unless at most this
+share differs from the previous value: the only variation of a name is not an outlier."""
 
 
 FURTHEST = 10.0
@@ -53,11 +53,11 @@ doubles a variance of many examples.
 
 
 HALF = 0.5
-"""A name that at least this share of the examples has is usually there; what it lacks is missing, and not zero."""
+"""A name in at least this share of the examples is usually present; where it is absent, it is missing and not zero."""
 
 
 RATHER_NOT = 0.4
-"""A name that was usually there is so until its share falls below this, so that none goes to and fro at a half."""
+"""A usually present name remains so until its share falls below this, so that none alternates around a half."""
 
 
 @unit(types.void(SCALES, ROWS, types.int64), allocates=False, error_model="numpy")

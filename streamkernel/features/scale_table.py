@@ -19,11 +19,12 @@ MOST_NAMES = 65_536
 """The most names that have a scale; their table takes 13 MB."""
 
 LIGHT = 0.6
-"""A rare value of size 1 is brought to p^¼/LIGHT at most, p the share of examples that have it: a word of one in 1,000
-to 0.3. Values of a string are so: of five, each comes to 1.1, and two are 1.6 apart, as two random numbers are 1.4."""
+"""A rare value of size 1 is scaled to at most p^¼/LIGHT, where p is the share of examples that have it: a word in one
+of 1,000 examples to 0.3. Each of five equally frequent values of a string is scaled to 1.1, so two of them are 1.6
+apart, while two random numbers are 1.4 apart."""
 
 BY_COUNTS = 1
-"""The edition of scales that know what is usually there; 0 in files that do not say so."""
+"""The edition of the scaling rule that treats usually present names separately; 0 in files without an edition."""
 
 EDGE = math.sqrt(3.0)
 """A uniform variable is never further out, in standard deviations."""

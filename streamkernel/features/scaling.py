@@ -26,7 +26,7 @@ from streamkernel.features.scale_table import (
 )
 
 MOMENTS = ("count", "mean", "squares", "present", "far", "moved", "last")
-"""The columns of moments in a file; the first three alone where scales do not know what is usually there."""
+"""The columns of moments in a file; only the first three in edition 0."""
 
 
 def _columns(edition: int) -> int:

@@ -61,7 +61,7 @@ def sparse_rows(directions: Directions, X: Any, numeric: NumericNames) -> tuple[
     Parameters
     ----------
     directions
-        Those that read the rows.
+        The directions that read the rows.
     X
         The matrix, shape (examples, features).
     numeric

@@ -27,7 +27,7 @@ from streamkernel.jit import inlined, unit
 from streamkernel.learners.scoring import FIRST_ORDER
 
 LEAST = 1.0 / 32.0
-"""The shortest step over the longest one: after a thousand steps a function goes on to follow what changes."""
+"""The shortest step over the longest one, so that a function still follows changes after a thousand steps."""
 
 _TOTAL = types.float64[:, :, :, ::1]
 

@@ -87,7 +87,7 @@ class FirstOrderLearner(StoredExpansion):
         scores : ndarray of shape (learned, columns)
             The scores of each example before it was learned.
         values : ndarray of shape (learned, names)
-            Its values as they were given.
+            Its unscaled values.
         """
         directions, memory = self.directions, self._arena.memory
         record, t, done = directions.last, int(self.numbers["steps"]), 0

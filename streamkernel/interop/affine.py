@@ -59,7 +59,7 @@ def _inner(step: Any) -> Any:
 def _of(step: Any, name: Hashable | None) -> tuple[float, float]:
     """Return the offset and the factor of a step for a name."""
     if name not in names_of(step):
-        return 0.0, float(_is_on_fields(step))  # scalers make what they have not learned 0
+        return 0.0, float(_is_on_fields(step))  # scalers return 0 for names that they have not learned
     inner = _inner(step)
     subtracted, divisor = _KINDS[type(inner)][1](inner, name)
     return subtracted, 1.0 / divisor if divisor else 0.0

@@ -57,7 +57,7 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     Parameters
     ----------
     model
-        The model; it stays as it is.
+        The model, which does not change.
     features
         The names of the inputs in their order, ``"colour=red"`` for a string ``"red"`` in the field ``"colour"``. By
         default those that were learned.
@@ -65,7 +65,7 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     Raises
     ------
     ValueError
-        If a step, the learner or the kernel cannot be frozen, or the inputs are not known; says which.
+        If a step, the learner or the kernel cannot be frozen, or the inputs are not known; the message names it.
     """
     *steps, last = steps_of(model)
     if not isinstance(last, KernelModel):

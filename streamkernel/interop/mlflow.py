@@ -109,7 +109,7 @@ def log_model(model: Any, name: str | None = None, **options: Any) -> ModelInfo:
     name : str or None, default None
         Name of the logged model.
     **options
-        Those of :func:`save_model`, and of ``mlflow.models.Model.log``, such as `registered_model_name`.
+        Parameters of :func:`save_model` and of ``mlflow.models.Model.log``, such as `registered_model_name`.
 
     Returns
     -------

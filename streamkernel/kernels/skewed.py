@@ -1,7 +1,7 @@
 """Kernels of histograms that are products over the features, for inputs above -c (Li, Ionescu, Sminchisescu 2010).
 
 They are functions of the differences of log(x + c), so their features are cosines and sines of ωᵀlog(x + c). Here the
-logarithm is that of 1 + x/c, which changes no product of features and makes what is missing take no part.
+logarithm is that of 1 + x/c, which changes no product of features and is 0 for a missing value.
 """
 
 from __future__ import annotations

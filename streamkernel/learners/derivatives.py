@@ -54,7 +54,7 @@ def slopes(kernel: CompiledKernel, block_size: int, z: F32, coefficients: F64) -
     z
         The features at an example, in the order of blocks, components and features.
     coefficients
-        Those of f in the same order, shape (columns, 2 × features).
+        The coefficients of f in the same order, shape (columns, 2 × features).
 
     Returns
     -------

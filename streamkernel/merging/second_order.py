@@ -236,7 +236,7 @@ def _linear(
     weights: F64,
     offsets: F64,
 ) -> dict[str, Any]:
-    """Return the tensors of linear functions together; `offsets` are what is added to f from now on, by target."""
+    """Return the tensors of the merged linear functions; `offsets` are the new offsets of f, by target."""
     root = None if base.grams is None or len(base.linear.w) < len(parts[0].linear.w) else base.linear
     before = np.array([part.of_targets["offset"] for part in (*parts, *([] if root is None else [base]))])
     return linear.merge(

@@ -15,7 +15,7 @@ from streamkernel.jit import compiled
 
 @compiled
 def rotate(R, z, phi, y, totals):  # type: ignore[no-untyped-def]
-    """Take the rows (φᵀ, y) into the triangle (R, z), one after the other; add what is left over to the totals.
+    """Rotate the rows (φᵀ, y) into the triangle (R, z), one after the other; add the residuals to the totals.
 
     These are Σ ρ² and the number of rows. The interpreter's lock is held meanwhile, so others see all rows or none.
 

@@ -68,5 +68,5 @@ class Recursive:
         return self.linear.tensors() | {"count": np.array([self.examples], np.int64)}
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what has been learned; raises a ValueError if it does not fit."""
+        """Restore the result of `tensors`; raises a ValueError if it does not fit."""
         self.linear.restore(tensors, read_count(tensors))

@@ -144,7 +144,7 @@ class Stochastic:
         return learned | counters | example_tensors.pack_examples("pending", pending)
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what has been learned; raises a ValueError if it does not fit."""
+        """Restore the result of `tensors`; raises a ValueError if it does not fit."""
         steps_taken = read_count(tensors)
         blocks = min(steps_taken, self._blocks)
         f, A, _, _ = self._learned
@@ -192,7 +192,7 @@ def point_rows(phi: FeatureMap, points: Sequence[Mapping[str, float]]) -> Rows:
 
 
 def _keys(rows: Rows) -> Sequence[Hashable]:
-    """Return for each row what is the same for equal examples; a name that is missing counts as 0."""
+    """Return a key for each row that is equal for equal examples; a missing name counts as 0."""
     keys = []
     for a, b in zip(rows.start[:-1], rows.start[1:], strict=True):
         used = rows.values[a:b] != 0.0

@@ -1,5 +1,5 @@
-"""The derivatives of a mixture by the inputs of one example: those of its groups, in their metrics, of its linear
-functions, and of what the nearest neighbours say as long as they stay the same.
+"""The derivatives of a mixture by the inputs of one example: of its groups in their metrics, its linear functions, and
+its nearest neighbours, which are treated as fixed.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _places(linear: Linear, row: Rows) -> I64:
 
 
 def _of_neighbours(function: MixtureState, row: Rows) -> F64:
-    """Return the derivatives of what the nearest neighbours predict by the scaled values.
+    """Return the derivatives of the nearest neighbours' prediction by the scaled values.
 
     ∂ω_i/∂x = (∂(w_i/d_i)/∂x - ω_i Σ_j ∂(w_j/d_j)/∂x)/Σ_j w_j/d_j,   ∂(w_i/d_i)/∂x = w_i (x_i - x)/d_i³
     """

@@ -124,7 +124,7 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     seen
         Examples so far.
     outputs
-        Of the groups, the single blocks first; 0 where a group has not begun.
+        Number of outputs of each group, the single blocks first; 0 for a group that has not started.
     table
         Blocks, bandwidth, and the examples before it, of each.
     standing

@@ -76,7 +76,7 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None, target
     Parameters
     ----------
     tensors
-        Those of a file.
+        The tensors of a file.
     columns
         Outputs of f.
     classes

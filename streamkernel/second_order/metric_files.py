@@ -44,7 +44,7 @@ def restore(given: Mapping[str, Any], table: I64, alone: int, directions: Direct
     alone
         Groups of single blocks.
     directions
-        Those of the function.
+        The directions of the function.
 
     Raises
     ------

@@ -24,7 +24,7 @@ class HistoryTransformer(base.Transformer):
     n_lags : int
         Values that are kept for each key.
     key : str or None
-        The field that says which examples belong together; they all do if it is ``None``.
+        The field that groups examples; ``None`` for one group.
     max_keys : int
         Keys that are remembered; beyond, the one that was not seen for longest is forgotten.
 

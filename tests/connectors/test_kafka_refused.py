@@ -6,8 +6,8 @@ import gc
 import multiprocessing
 from pathlib import Path
 
-import brokers
 import pytest
+from secured import PASSWORD, USER
 from waiting import wait_for
 
 from connectors import UnavailableError
@@ -26,15 +26,6 @@ NAMES = {
 """Names of options that are not those of kafka-python with dots."""
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory):
-    if not brokers.has_java():
-        pytest.skip("Apache Kafka needs java and mvn")
-    with brokers.secured(tmp_path_factory.mktemp("secured")) as found:
-        brokers.make_topics(f"127.0.0.1:{found.broker.port}", names=["there"])
-        yield found
-
-
 @pytest.fixture(params=CLIENTS)
 def client(request):
     return request.param
@@ -51,10 +42,10 @@ def options(client, port, folder=None, **given):
 def login(client, secured, password):
     return options(
         client,
-        secured.sasl,
+        secured.ports["SASL_PLAINTEXT"],
         security_protocol="SASL_PLAINTEXT",
         sasl_mechanism="SCRAM-SHA-512",
-        sasl_plain_username=brokers.USER,
+        sasl_plain_username=USER,
         sasl_plain_password=password,
     )
 
@@ -80,27 +71,27 @@ def test_a_wrong_password_is_named(client, secured, caplog):
     for make in (wrong.consumer, wrong.producer):
         with pytest.raises(UnavailableError) as error:
             make()
-        assert f"Kafka at 127.0.0.1:{secured.sasl} rejects the login: " in str(error.value)
+        assert f"Kafka at 127.0.0.1:{secured.ports['SASL_PLAINTEXT']} rejects the login: " in str(error.value)
         assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in str(error.value)
         assert "horse" not in str(error.value)
     assert noise(caplog) == []
-    assert is_connected(login(client, secured, brokers.PASSWORD))
+    assert is_connected(login(client, secured, PASSWORD))
 
 
 @pytest.mark.java
 def test_a_certificate_that_is_not_trusted_is_named(client, secured, caplog):
     with pytest.raises(UnavailableError) as error:
-        options(client, secured.tls, security_protocol="SSL").consumer()
+        options(client, secured.ports["SSL"], security_protocol="SSL").consumer()
     names = {"kafka-python": "ssl_cafile", "confluent-kafka": "ssl.ca.location"}
-    assert f"Kafka at 127.0.0.1:{secured.tls} cannot be trusted (option {names[client]}): " in str(error.value)
+    assert f"Kafka at 127.0.0.1:{secured.ports['SSL']} cannot be trusted (option {names[client]}): " in str(error.value)
     assert "certificate verify failed" in str(error.value)
     assert noise(caplog) == []
 
 
 @pytest.mark.java
 def test_paths_are_relative_to_the_folder_of_the_options(client, secured):
-    folder, name = secured.certificate.parent, secured.certificate.name
-    assert is_connected(options(client, secured.tls, folder, security_protocol="SSL", ssl_cafile=name))
+    port = secured.ports["SSL"]
+    assert is_connected(options(client, port, secured.folder, security_protocol="SSL", ssl_cafile="ca.pem"))
 
 
 def test_a_missing_file_is_named(client, tmp_path):

@@ -1,4 +1,4 @@
-"""What tests do with a page in a browser: its size and colours, and what its charts and console have."""
+"""Helpers for a page in a browser: its size and colours, and the content of its charts and console."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run needs on a machine: the loads against a simulated process, and the command on a real configuration."""
+"""The sizing of a run: loads against a simulated process, and the command on a real configuration."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from typing import Any
 import brokers
 import pytest
 from click.testing import Result
+from secured import PASSWORD, USER, Secured
 from typer.testing import CliRunner
 from waiting import wait_for
 
@@ -58,24 +59,16 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             yield broker.port
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Secured]:
-    if not brokers.has_java():
-        pytest.skip("Apache Kafka needs java and mvn")
-    with brokers.secured(tmp_path_factory.mktemp("secured")) as found:
-        yield found
-
-
 @pytest.fixture(params=CLIENTS)
 def written(request: pytest.FixtureRequest, tmp_path: Path) -> Write:
     """Return a function that writes a configuration and returns the name of its topics and its path."""
 
     def write(port: int, *, login: dict[str, str] | None = None, soon: bool = False, **parts: str) -> tuple[str, Path]:
         name, path = f"t{uuid.uuid4().hex[:12]}", tmp_path / "run.toml"
-        options = SOON[request.param] if soon else "" if login is None else LOGIN[request.param].format(**login)
+        options = [SOON[request.param]] * soon + [LOGIN[request.param].format(**one) for one in (login,) if one]
         given = {"topics": f'["{name}"]', "labels": "", "source": ""} | parts
         given = {key: text.replace("NAME", name) for key, text in given.items()}
-        path.write_text(CONFIG.format(port=port, client=request.param, group=name, options=options, **given))
+        path.write_text(CONFIG.format(port=port, client=request.param, group=name, options=", ".join(options), **given))
         return name, path
 
     return write
@@ -166,15 +159,15 @@ def test_check_reports_each_missing_topic_and_partition(written: Write, port: in
 
 
 @pytest.mark.java
-def test_a_wrong_password_is_reported_and_the_right_one_is_used(written: Write, secured: brokers.Secured) -> None:
-    wrong = {"user": brokers.USER, "password": "wrong-horse"}
-    _, config = written(secured.sasl, login=wrong)
+def test_a_wrong_password_is_reported_and_the_right_one_is_used(written: Write, secured: Secured) -> None:
+    wrong = {"user": USER, "password": "wrong-horse"}
+    _, config = written(secured.ports["SASL_PLAINTEXT"], login=wrong, soon=True)
     for words in (["topics"], ["topics", "--create"], ["run", "--check", "--connect"]):
         answer = call(*words, config)
         assert (answer.exit_code, answer.stdout) == (2, "")
-        assert f"Kafka at 127.0.0.1:{secured.sasl} rejects the login: " in answer.stderr
+        assert f"Kafka at 127.0.0.1:{secured.ports['SASL_PLAINTEXT']} rejects the login: " in answer.stderr
         assert "horse" not in answer.stderr
-    name, config = written(secured.sasl, login=wrong | {"password": brokers.PASSWORD})
+    name, config = written(secured.ports["SASL_PLAINTEXT"], login=wrong | {"password": PASSWORD})
     assert "--command-config client.properties" in call("topics", config).stdout
     assert call("topics", config, "--create").exit_code == 0
     names = name, f"{name}.out", f"{name}.dead"

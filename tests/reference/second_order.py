@@ -201,7 +201,7 @@ class Line:
 
 
 class Neighbours:
-    """What the nearest of the last examples say, as `streamkernel.second_order.neighbours` prints it."""
+    """The prediction of the nearest of the last examples, by the formula of `streamkernel.second_order.neighbours`."""
 
     WINDOW, COUNT, INPUTS, CAUTION = 1000, 5, 127, 0.3
 
@@ -240,7 +240,7 @@ class Mixture:
     loss
         One of the losses above.
     blocks, outputs
-        How many blocks there may be, and the outputs of a block.
+        Maximum number of blocks, and the outputs of a block.
     joint
         Whether all blocks are one group.
     multiples

@@ -462,7 +462,7 @@ def test_a_crafted_file_with_larger_groups_is_refused(change, grown_parts, tmp_p
 
 @pytest.mark.parametrize("change", CRAFTED)
 def test_a_crafted_file_is_refused(change, parts, tmp_path):
-    """What passes is trusted by compiled code."""
+    """Compiled code trusts the accepted state."""
     assert load(write_parts(tmp_path, parts)).n_steps == 290
     with pytest.raises(ModelFileError):
         load(write_parts(tmp_path, parts, CRAFTED[change]))

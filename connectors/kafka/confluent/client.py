@@ -26,6 +26,8 @@ PATHS = (
     "ssl.certificate.location", "ssl.crl.location", "ssl.engine.location", "ssl.key.location", "ssl.keystore.location",
 )  # fmt: skip
 
+FUNCTIONS = {"oauth_cb": lambda function: function}
+
 Made = TypeVar("Made", bound=Consumer | Producer | None)
 
 _ALONE = {"log_level": 0, "sasl.mechanism": "PLAIN", "sasl.username": "-", "sasl.password": "-"}

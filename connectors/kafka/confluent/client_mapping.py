@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from connectors.kafka import timeouts
 from connectors.kafka.clients import CONNECT_SECONDS, Partition
+from connectors.kafka.confluent.certificates import certificate_problem
 from connectors.kafka.timeouts import Failure
 
 _TOOK = re.compile(r" \(after \d+ms in state .*\)$")
@@ -73,7 +74,7 @@ def reach(kafka: Any, servers: str, options: Mapping[str, Any], reasons: Sequenc
     Raises
     ------
     UnavailableError
-        If none does; it says why, by the reasons that the client is given.
+        If none does, with the errors that the client reported.
     """
     seconds = int(options.get("socket.connection.setup.timeout.ms", 1000 * CONNECT_SECONDS)) / 1000
     try:
@@ -82,7 +83,10 @@ def reach(kafka: Any, servers: str, options: Mapping[str, Any], reasons: Sequenc
         with _silent():
             kafka.poll(0)  # which hands out the reasons, and the lines of the log
         cause = max(reasons, key=lambda one: (_kind_of(one), one.code() not in VAGUE), default=error.args[0])
-        raise timeouts.unavailable(servers, _kind_of(cause), describe_error(cause), "ssl.ca.location") from error
+        kind, text = _kind_of(cause), describe_error(cause)
+        if kind == Failure.UNTRUSTED:
+            text += certificate_problem(text, options, seconds)
+        raise timeouts.unavailable(servers, kind, text, ("ssl.ca.location", "ssl.certificate.location")) from error
 
 
 @contextmanager
@@ -98,6 +102,8 @@ def _silent() -> Iterator[None]:
 
 
 def _kind_of(error: KafkaError) -> Failure:
+    if timeouts.refuses_certificate(error.str()):
+        return Failure.CERTIFICATE
     kinds = {KafkaError._AUTHENTICATION: Failure.REJECTED, KafkaError._SSL: Failure.UNTRUSTED}
     return kinds.get(error.code(), Failure.UNREACHABLE)
 

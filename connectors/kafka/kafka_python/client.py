@@ -12,10 +12,13 @@ from connectors.kafka.clients import Consumer, Producer
 from connectors.kafka.kafka_python import admin
 from connectors.kafka.kafka_python.consumer import PythonConsumer
 from connectors.kafka.kafka_python.producer import PythonProducer
+from connectors.kafka.kafka_python.tokens import Tokens
 
 SEPARATOR = "_"
 
 PATHS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
+
+FUNCTIONS = {"sasl_oauth_token_provider": Tokens}
 
 
 def check(name: str, value: Any) -> None:

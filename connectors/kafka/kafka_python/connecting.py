@@ -14,7 +14,8 @@ from kafka.net.selector import NetworkSelector
 
 from connectors.kafka.clients import CONNECT_SECONDS
 from connectors.kafka.kafka_python.client_mapping import arguments
-from connectors.kafka.timeouts import Failure, describe_error, unavailable
+from connectors.kafka.kafka_python.tokens import TokenError
+from connectors.kafka.timeouts import Failure, describe_error, refuses_certificate, unavailable
 
 LOGGERS = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "connection", "transport", "selector")]
 """The logger of kafka-python's connections."""
@@ -26,7 +27,12 @@ REJECTED = (
     errors.IllegalSaslStateError,
     errors.SaslAuthenticationFailedError,
     errors.UnsupportedSaslMechanismError,
+    TokenError,
 )
+
+
+FILES = "ssl_cafile", "ssl_certfile"
+"""The options for the certificates that are trusted, and for the one of the client."""
 
 
 def connect(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> Any:
@@ -55,7 +61,7 @@ def connect(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> 
             if isinstance(error, errors.KafkaConfigurationError):
                 raise ValueError(f"Expected options that can be combined, got {error}") from error
             cause = max(found, key=_kind_of, default=error)
-            raise unavailable(servers, _kind_of(cause), describe_error(cause), "ssl_cafile") from error
+            raise unavailable(servers, _kind_of(cause), describe_error(cause), FILES) from error
 
 
 @contextmanager
@@ -97,4 +103,6 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
 def _kind_of(error: Exception) -> Failure:
     if isinstance(error, REJECTED):
         return Failure.REJECTED
+    if refuses_certificate(str(error)):
+        return Failure.CERTIFICATE
     return Failure.UNTRUSTED if "Handshake failed" in str(error) else Failure.UNREACHABLE

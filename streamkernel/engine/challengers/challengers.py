@@ -51,7 +51,7 @@ class Challengers:
     with_probabilities
         Whether the champion's predictions have probabilities.
     labels
-        The pending features, if labels come in records of their own.
+        The pending features, if labels arrive in separate records.
 
     Attributes
     ----------

@@ -60,7 +60,7 @@ def attributes(obj: Any) -> dict[str, Any]:
     slots = [name for kind in type(obj).__mro__ for name in vars(kind).get("__slots__", ())]
     state = {name: getattr(obj, name) for name in slots if is_attribute(name) and hasattr(obj, name)}
     state.update(getattr(obj, "__dict__", {}))
-    if type(obj) is compose.Pipeline:  # it keeps what it works out from its steps; that is worked out again
+    if type(obj) is compose.Pipeline:  # it caches results of its steps, which are computed again
         state = {"steps": obj.steps, **{k: v for k, v in vars(compose.Pipeline()).items() if k != "steps"}}
     return state
 

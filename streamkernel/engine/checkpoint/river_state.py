@@ -2,8 +2,8 @@
 
 Plain values are stored as they are, anything else as a table with one tag: ``{"tuple": [1, 2]}``. An object is stored
 as the name of its class and its attributes, and only classes and functions from a fixed list can be named
-(`allowlist.py`). Every list, table and object gets the next number as it is met; when it is met again, ``{"ref":
-number}`` is stored, so what was shared is shared again.
+(`allowlist.py`). Every list, table and object gets the next number at its first occurrence; further occurrences are
+stored as ``{"ref": number}``, so shared objects are shared again.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def encode(obj: Any, hook: Hook | None = None) -> Json:
     obj
         The object.
     hook
-        Is asked about every object that is not plain; what it returns, unless that is ``None``, must be a
-        JSON value and is stored in place of the object.
+        Called with every object that is not plain. Its result, unless ``None``, must be a JSON value, which is stored
+        in place of the object.
 
     Raises
     ------
     TypeError
-        If a part of the object cannot be stored; the message says which.
+        If a part of the object cannot be stored; the message names it.
 
     Examples
     --------

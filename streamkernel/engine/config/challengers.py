@@ -29,7 +29,7 @@ def candidates_of(settings: Settings) -> list[Candidate]:
 
 
 def challenger_problems(settings: Settings) -> Iterator[str]:
-    """Yield what is wrong with the tables of challengers by themselves."""
+    """Yield the errors within the tables of challengers."""
     names = [table.name for table in settings.challengers]
     for i, table in enumerate(settings.challengers):
         where = f"challengers[{i}]"

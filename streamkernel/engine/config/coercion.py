@@ -128,7 +128,7 @@ def fit_value(value: Any, annotation: Any) -> Any:
     Raises
     ------
     ValueError
-        If it does not fit; the message says what was expected.
+        If it does not fit; the message names the expected type.
 
     Examples
     --------

@@ -76,7 +76,7 @@ class Config(Settings):
         Raises
         ------
         ConfigError
-            If they have other fields only. It cannot be known where labels come in records of their own.
+            If they have other fields only. This is not checked if labels arrive in separate records.
         """
         check_label(self)
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamkernel.engine.config.messages import ConfigError, of_error
@@ -97,7 +94,12 @@ def decoder_of(settings: Settings) -> Any:
     """
     if settings.source.decoder is None:
         return value_decoder(settings)
-    return _function(settings.source.decoder, settings.folder)
+    from connectors.python_names import function_at
+
+    try:
+        return function_at(settings.source.decoder, settings.folder)
+    except ValueError as error:
+        raise ConfigError(of_error("source.decoder", error)) from error
 
 
 def kafka_options(settings: Settings) -> Options:
@@ -134,20 +136,3 @@ def outlet(settings: Settings, source: Any, identity: str) -> TopicOutput | None
     seconds = max(60.0, 2.0 * settings.state.checkpoint_seconds)
     transactions = KafkaTransactions(source, name, seconds)
     return TopicOutput(transactions, transactions)
-
-
-def _function(name: str, folder: Path) -> Any:
-    """Return the function that a user named, from an installed module or from one beside the configuration file."""
-    module, _, attribute = name.partition(":")
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))  # at the end, so that no file beside a configuration hides a module
-        importlib.invalidate_caches()
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f'source.decoder: expected a function, "package.module:name", got "{name}": {error}'
-        ) from error
-    if not callable(found):
-        raise ConfigError(f'source.decoder: expected a function, got {type(found).__name__} at "{name}"')
-    return found

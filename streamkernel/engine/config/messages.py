@@ -19,7 +19,7 @@ class ConfigError(ValueError):
     Parameters
     ----------
     problems
-        The lines: the key's path, what was expected, what came.
+        The lines: the key's path, the expected value and the actual one.
 
     Examples
     --------

@@ -18,16 +18,16 @@ def replay_config(config: Config, directory: Path, start: str | None, until: str
     Parameters
     ----------
     config
-        Of that run, or of another model for the same stream.
+        The configuration of that run, or of another model for the same stream.
     directory
-        Where the new state goes, and predictions and dead letters as files.
+        The directory for the new state, and for predictions and dead letters as files.
     start, until
         For topics: an offset, a time with its zone, ``"earliest"`` or ``"latest"``.
 
     Raises
     ------
     ConfigError
-        If the directory is that of the run, or a range of what has no offsets is asked for.
+        If the directory is that of the run, or a range is given for a source without offsets.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def replay_config(config: Config, directory: Path, start: str | None, until: str
         update={
             "source": source.model_copy(update=changes),
             "sink": config.sink.model_copy(update=files | no_topics),
-            "state": config.state.model_copy(update={"directory": directory, "shared_model": None}),
+            "state": config.state.model_copy(update={"directory": directory, "mirror": None, "shared_model": None}),
             "http": config.http.model_copy(update={"port": None}),
             "kafka": kafka if has_topics else None,
         }

@@ -1,4 +1,4 @@
-"""Checks of a configuration with several targets: what goes with them, and what is for one target only."""
+"""Checks of a configuration with several targets: unsupported settings are refused."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def are_as_many(settings: Settings) -> bool:
 
 
 def check_targets(settings: Settings) -> None:
-    """Raise a ConfigError unless there are as many targets as the model is made for, and the rest goes with them."""
+    """Raise a ConfigError for a wrong number of targets, and for settings that do not support them."""
     problems = list(_problems(settings))
     if problems:
         raise ConfigError(*problems)
 
 
 def _problems(settings: Settings) -> Iterator[str]:
-    """Yield what does not go with the targets."""
+    """Yield the errors of settings that do not support the targets."""
     got = to_toml(settings.label)
     name, is_one = build.type_of(settings.model), isinstance(settings.label, str)
     if not are_as_many(settings):

@@ -10,7 +10,7 @@ import structlog
 from streamkernel.engine.telemetry.folding import Folding
 
 OURS = ("streamkernel", "connectors")
-"""Loggers of which lines below warnings are written too."""
+"""Loggers whose lines below warnings are written, too."""
 
 
 def is_json(form: str = "auto") -> bool:
@@ -24,8 +24,8 @@ def configure(level: str = "info", form: str = "auto") -> None:
     Parameters
     ----------
     level
-        The least level of our own lines: ``"debug"``, ``"info"``, ``"warning"`` or ``"error"``. Libraries write
-        warnings and errors.
+        The lowest level of this project's lines: ``"debug"``, ``"info"``, ``"warning"`` or ``"error"``. Libraries
+        write warnings and errors.
     form
         ``"json"``, ``"console"``, or ``"auto"``: JSON unless standard error is a terminal.
     """

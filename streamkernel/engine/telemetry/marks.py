@@ -54,7 +54,7 @@ def marks_of(
     Parameters
     ----------
     marks
-        Those of the process.
+        Marks of the process.
     alarms, promotions
         As checkpoints have them.
     columns

@@ -99,7 +99,7 @@ def matrix_risk(
     max_steps
         The maximum number of steps.
     seed
-        Of the random choices; the same seed gives the same matrices.
+        The seed of the random choices; the same seed gives the same matrices.
     verbose
         Whether to show a progress line. Ctrl-C ends the work and returns the best so far in any case.
 

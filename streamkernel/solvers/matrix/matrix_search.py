@@ -14,10 +14,10 @@ from streamkernel.solvers.progress import Tell, progress
 from streamkernel.solvers.saddle_point.step_sizes import StepSizes
 
 _TRIAL, _OFTEN, _SHARE = 1, 2, 3
-"""Passes of a trial; at most so many, or a third of those so far, from one evaluation of the gap to the next."""
+"""Passes of a trial; passes between evaluations of the gap: the second number, or a third of those so far."""
 
 _PATIENCE, _WORSE, _LEAST = 4, 3.0, 1e-300
-"""Λ is doubled after more evaluations without a smaller gap than this, or where the gap is so many times the least."""
+"""Λ is doubled after more evaluations without a smaller gap, or if the gap exceeds the smallest by the factor."""
 
 
 class Mark(NamedTuple):
