@@ -114,8 +114,8 @@ def check_connections(config: Config) -> None:
     Raises
     ------
     ConfigError
-        If brokers, the registry or the mirror are unavailable, a topic or a partition does not exist, or a topic was made
-        again since the last checkpoint.
+        If brokers, the registry or the mirror are unavailable, a topic or a partition does not exist, or a topic was
+        made again since the last checkpoint.
     """
     calls: list[Callable[[], None]] = []
     if config.source.topics is not None:
