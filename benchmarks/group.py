@@ -70,8 +70,6 @@ class Prediction(NamedTuple):
     number: int
     member: str
     is_right: bool
-    delay: float
-    """Seconds from the record to its prediction."""
 
 
 class Group(Run):
@@ -134,8 +132,7 @@ class Group(Run):
         for record in brokers.committed(self.servers, self.predictions):
             line = json.loads(record.value)
             is_right = line["prediction"] == line["label"]
-            delay = (record.timestamp - line["timestamp"]) / 1000.0
-            found.append(Prediction(int(record.key), line["member"], is_right, delay))
+            found.append(Prediction(int(record.key), line["member"], is_right))
         return sorted(found)
 
 
