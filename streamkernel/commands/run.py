@@ -49,6 +49,7 @@ def run(
         except EXPECTED as error:
             fail(error, as_json=not check and logs.is_json(found.log.format))
     if check:
+        from streamkernel.engine.config.registered import weaker_guarantees
         from streamkernel.engine.config.start_checks import check_connections, check_state, separate_models
 
         try:
@@ -59,7 +60,8 @@ def run(
         except EXPECTED as error:
             fail(error)
         typer.echo(f"{config} is valid" + (f", but {busy}" if busy else ""))
-        if note := cluster is None and separate_models(found):
+        notes = [*([separate_models(found)] if cluster is None else []), *weaker_guarantees(found)]
+        for note in filter(None, notes):
             typer.echo(f"note: {note}")
     elif connect:
         fail(ValueError("--connect needs --check"))
