@@ -60,12 +60,10 @@ class ParquetSink:
             Not used.
         """
         row = orjson.loads(to_json(record, _OPTIONS))
-        self._rows.append(
-            {
-                name: to_json(value, 0).decode() if isinstance(value, (dict, list)) else value
-                for name, value in row.items()
-            }
-        )
+        for name, value in row.items():
+            if isinstance(value, (dict, list)):
+                row[name] = to_json(value, 0).decode()
+        self._rows.append(row)
         if len(self._rows) >= MOST_ROWS:
             self.flush()
 

@@ -26,7 +26,7 @@ class NatsUnavailableError(UnavailableError):
     service = "NATS"
 
 
-class Connection:
+class NatsConnection:
     """A connection that is made when it is needed, and made again after an error.
 
     Parameters

@@ -10,7 +10,7 @@ import orjson
 
 from connectors.base import Position
 from connectors.json_text import to_json
-from connectors.nats.connection import Connection
+from connectors.nats.connection import NatsConnection
 
 MOST_BUFFERED = 512
 
@@ -48,7 +48,7 @@ class NatsSink:
         user: str | None = None,
         password: str | None = None,
     ) -> None:
-        self._connection, self._subject = Connection(servers, user, password), subject
+        self._connection, self._subject = NatsConnection(servers, user, password), subject
         self._buffer: list[bytes] = []
 
     def open(self) -> None:

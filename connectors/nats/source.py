@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from connectors.base import Event, Position
 from connectors.checks import is_count, position_of
 from connectors.formats import json_fields
-from connectors.nats.connection import Connection
+from connectors.nats.connection import NatsConnection
 
 BATCH = 512
 
@@ -42,6 +42,8 @@ class NatsSource:
         If an address contains a login.
     """
 
+    identity: ClassVar[tuple[str, ...]] = ("stream", "subject")
+
     def __init__(
         self,
         stream: str,
@@ -51,7 +53,7 @@ class NatsSource:
         user: str | None = None,
         password: str | None = None,
     ) -> None:
-        self._connection = Connection(servers, user, password)
+        self._connection = NatsConnection(servers, user, password)
         self._stream, self._subject, self._until = stream, subject, until
         self._last = self._waiting = 0
         self._end: int | None = None

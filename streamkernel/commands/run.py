@@ -60,7 +60,10 @@ def run(
         except EXPECTED as error:
             fail(error)
         typer.echo(f"{config} is valid" + (f", but {busy}" if busy else ""))
-        notes = [*([separate_models(found)] if cluster is None else []), *weaker_guarantees(found)]
+        notes = [
+            *([separate_models(found)] if cluster is None else []),
+            *weaker_guarantees(found.source.choice, found.sink.choice),
+        ]
         for note in filter(None, notes):
             typer.echo(f"note: {note}")
     elif connect:

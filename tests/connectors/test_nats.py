@@ -123,9 +123,11 @@ def test_each_message_is_learned_once_after_a_crash(
             raise RuntimeError("crash")
         return found
 
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="crash"):
+    with monkeypatch.context() as patch:
         patch.setattr(NatsSource, "poll", crash)
-        engine_of(load_config(config)).run()
+        engine = engine_of(load_config(config))
+        with pytest.raises(RuntimeError, match="crash"):
+            engine.run()
     engine = engine_of(load_config(config))
     engine.run()
     assert engine.outcomes["learned"] == 70

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from connectors.registry import class_at, installed
 from streamkernel.engine.config import build
 from streamkernel.engine.config.coercion import parameters_of, takes_paths
 from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error
 
-if TYPE_CHECKING:
-    from streamkernel.engine.config.settings import Settings
 
-
-class Choice(NamedTuple):
+class RegisteredClass(NamedTuple):
     """A registered class that a table selects.
 
     Parameters
@@ -49,7 +46,9 @@ class Choice(NamedTuple):
         return {self.name: self.parameters} if self.is_table else self.parameters
 
 
-def choose(table: Any, keys: Mapping[str, str], group: str, where: str, fields: Collection[str] = ()) -> Choice | None:
+def choose(
+    table: Any, keys: Mapping[str, str], group: str, where: str, fields: Collection[str] = ()
+) -> RegisteredClass | None:
     """Return the registered class that a table selects, or ``None``.
 
     Parameters
@@ -74,7 +73,7 @@ def choose(table: Any, keys: Mapping[str, str], group: str, where: str, fields: 
         return None
     for key in keys:
         if key in table and key not in fields:
-            return Choice(key, keys[key], dict(table), where, is_table=False)
+            return RegisteredClass(key, keys[key], dict(table), where, is_table=False)
     names = [name for name, value in table.items() if isinstance(value, dict) and name not in fields]
     known = installed(group) if names else {}
     name = next((name for name in names if name in known), names[0] if len(table) == len(names) == 1 else None)
@@ -89,10 +88,10 @@ def choose(table: Any, keys: Mapping[str, str], group: str, where: str, fields: 
     if len(table) > 1:
         others = ", ".join(key for key in table if key != name)
         raise ConfigError(f"{where}: expected no keys beside the table {name}, got {others}")
-    return Choice(name, known[name], dict(table[name]), f"{where}.{name}", is_table=True)
+    return RegisteredClass(name, known[name], dict(table[name]), f"{where}.{name}", is_table=True)
 
 
-def build_registered(choice: Choice, folder: Path) -> Any:
+def build_registered(choice: RegisteredClass, folder: Path) -> Any:
     """Return the object that a table describes.
 
     Parameters
@@ -113,28 +112,34 @@ def build_registered(choice: Choice, folder: Path) -> Any:
         raise ConfigError(of_error(choice.path, error)) from error
 
 
-def check_registered(choice: Choice, folder: Path) -> None:
+def check_registered(choice: RegisteredClass, folder: Path) -> None:
     """Raise the ConfigError of :func:`build_registered` for wrong and unknown parameters, without opening anything."""
     build.check(*_spec(choice, folder), choice.where)
 
 
-def weaker_guarantees(settings: Settings) -> Iterator[str]:
-    """Yield a note for the source and the sink if one of them does not give exactly-once results."""
+def identity_of(choice: RegisteredClass) -> dict[str, Any]:
+    """Return the table without the parameters that may change while a state directory is used."""
+    names = getattr(_class_of(choice), "identity", choice.parameters)
+    return choice._replace(parameters={key: choice.parameters[key] for key in names if key in choice.parameters}).table
+
+
+def weaker_guarantees(source: RegisteredClass | None, sink: RegisteredClass | None) -> Iterator[str]:
+    """Yield a note for the source and the sink of predictions, each if it does not give exactly-once results."""
     again = "events", "are learned again"
-    for choice in (settings.source.choice, settings.sink.choice):
+    for choice in (source, sink):
         if choice is not None and getattr(_class_of(choice), "guarantee", "exactly_once") == "at_least_once":
             yield f"{choice.path} is at least once: after a crash, {again[0]} since the last checkpoint {again[1]}"
         again = "predictions", "are written again"
 
 
-def _class_of(choice: Choice) -> type:
+def _class_of(choice: RegisteredClass) -> type:
     try:
         return class_at(choice.place)
     except (ImportError, AttributeError) as error:
         raise ConfigError(of_error(choice.path, error)) from error
 
 
-def _spec(choice: Choice, folder: Path) -> tuple[dict[str, Any], build.Catalogue]:
+def _spec(choice: RegisteredClass, folder: Path) -> tuple[dict[str, Any], build.Catalogue]:
     kind = _class_of(choice)
     paths = {name for name, parameter in parameters_of(kind).items() if takes_paths(parameter.annotation)}
     spec = {name: str(folder / value) if name in paths else value for name, value in choice.parameters.items()}

@@ -27,7 +27,7 @@ from connectors.files.many_files import is_pattern, matches
 from connectors.registry import SINKS, SOURCES
 from connectors.values import VALUE_FORMATS
 from streamkernel.engine.config.messages import ConfigError
-from streamkernel.engine.config.registered import Choice, choose
+from streamkernel.engine.config.registered import RegisteredClass, choose
 
 STREAM = "-"
 """The path that means standard input or standard output."""
@@ -128,7 +128,7 @@ class SourceTable(ConfigTable):
     envelope: Literal["debezium"] | None = Field(default=None, description='"debezium"')
     max_list_length: int = Field(default=0, ge=0, le=10_000, description="an integer from 0 to 10,000")
 
-    _choice: Choice | None = PrivateAttr(default=None)
+    _choice: RegisteredClass | None = PrivateAttr(default=None)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -142,7 +142,7 @@ class SourceTable(ConfigTable):
         return found
 
     @property
-    def choice(self) -> Choice | None:
+    def choice(self) -> RegisteredClass | None:
         """The class of a registered source, with its parameters."""
         return self._choice
 
@@ -217,7 +217,7 @@ class SinkTable(ConfigTable):
     dead_letters_topic: Name | None = Field(default=None, description="the name of a topic")
     explain: int = Field(default=0, ge=0, le=200, description="an integer from 0 to 200")
 
-    _choice: Choice | None = PrivateAttr(default=None)
+    _choice: RegisteredClass | None = PrivateAttr(default=None)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -237,7 +237,7 @@ class SinkTable(ConfigTable):
         return found
 
     @property
-    def choice(self) -> Choice | None:
+    def choice(self) -> RegisteredClass | None:
         """The class of a registered sink of predictions, with its parameters."""
         return self._choice
 

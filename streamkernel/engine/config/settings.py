@@ -146,7 +146,7 @@ class Settings(ConfigTable):
             "source.dataset": self.source.dataset,
             "source.params": self.source.params,
             "source.topics": self.source.topics and list(self.source.topics),
-            "source.parameters": None if self.source.choice is None else _masked(self.source.choice.table),
+            "source.parameters": None if self.source.choice is None else _masked(identity_of(self.source.choice)),
         }
 
     def without_http(self) -> Self:
