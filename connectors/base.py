@@ -77,9 +77,9 @@ class Source(Protocol):
     """A stream of events with positions, which can be read again from a position.
 
     Events are learned exactly once, because the positions are part of a checkpoint. A source that cannot be read again
-    from a position has an attribute ``guarantee = "at_least_once"``, which ``--check`` reports. An attribute ``identity``
-    has the names of the parameters that decide what a position means, by default all: a run with other values needs a
-    new state directory.
+    from a position has an attribute ``guarantee = "at_least_once"``, which ``--check`` reports. An attribute
+    ``identity`` has the names of the parameters that decide what a position means, by default all: a run with other
+    values needs a new state directory.
     """
 
     def seek(self, positions: Mapping[str, Position]) -> None:

@@ -125,9 +125,22 @@ class KafkaSource:
             self._start_offsets.own[Partition.parse(stream)] = position
 
     def rewind(self, positions: Mapping[str, Position]) -> None:
-        """Continue after these positions once, regardless of committed offsets."""
+        """Continue after these positions once, regardless of committed offsets, which never go back."""
         self.seek(positions)
         self._start_offsets.rewind(map(Partition.parse, positions))
+
+    @property
+    def is_repeating(self) -> bool:
+        """Whether the source has been rewound, and has not returned all records again that the group had committed."""
+        return self._start_offsets.is_repeating
+
+    def is_committed(self, event: Event) -> bool:
+        """Return whether the group had committed an event that is read again after `rewind`."""
+        return self._start_offsets.is_committed(Partition.parse(event.stream), offset_of(event.resume, event.stream))
+
+    def advance(self, event: Event) -> None:
+        """Record that an event is processed, after which fewer may be read again."""
+        self._start_offsets.advance(Partition.parse(event.stream), offset_of(event.resume, event.stream))
 
     def again(self, positions: Mapping[str, Position]) -> None:
         """Read the events since the last commit again; `positions` are as for `seek`."""

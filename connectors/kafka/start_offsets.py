@@ -40,10 +40,25 @@ class StartOffsets:
         self._rewound: set[Partition] = set()
         self._starts: dict[Partition, int] = {}  # those that `start` gave
         self._committed: dict[Partition, int] = {}  # by the group, when we began; -1 is nothing
+        self._repeated: dict[Partition, int] = {}  # up to where we read again what the group had committed
 
     def rewind(self, partitions: Iterable[Partition]) -> None:
         """Give our own positions precedence over the committed offsets, once."""
         self._rewound.update(partitions)
+
+    @property
+    def is_repeating(self) -> bool:
+        """Whether records before the committed offsets are read, or are to be read."""
+        return bool(self._repeated or self._rewound)
+
+    def is_committed(self, partition: Partition, offset: int) -> bool:
+        """Return whether the group had committed a record that is read again; `offset` is that of the next record."""
+        return offset <= self._repeated.get(partition, -1)
+
+    def advance(self, partition: Partition, offset: int) -> None:
+        """Record that all records before an offset have been processed."""
+        if offset >= self._repeated.get(partition, offset + 1):
+            del self._repeated[partition]
 
     def add(self, partitions: Iterable[Partition]) -> set[Partition]:
         """Record all existing partitions, and return the new ones."""
@@ -55,14 +70,14 @@ class StartOffsets:
     def forget(self, partition: Partition) -> None:
         """Forget the committed offset of a partition that other members may have."""
         self._committed.pop(partition, None)
+        self._repeated.pop(partition, None)
 
     def find(self, client: Consumer, partitions: Iterable[Partition]) -> tuple[dict[Partition, int], set[Partition]]:
         """Return the start offsets, and the partitions where that is the end as found by this process."""
         offsets, latest = {}, set()
         for partition in sorted(partitions):
-            is_asked = self._in_group and partition not in self._rewound
-            committed = client.committed(partition) if is_asked else None
-            if committed is not None:
+            committed = client.committed(partition) if self._in_group else None
+            if committed is not None and partition not in self._rewound:
                 offsets[partition] = committed
                 self._starts.pop(partition, None)
             elif partition in self.own:
@@ -77,6 +92,8 @@ class StartOffsets:
                 start = "earliest" if self._start == "latest" else self._start
                 offsets[partition] = resolve_offset(client, partition, start)
             self._committed[partition] = -1 if committed is None else committed
+            if offsets[partition] < self._committed[partition]:
+                self._repeated[partition] = self._committed[partition]
         if latest and self._in_group:
             with suppress(CommitRefusedError):  # it is committed with the next checkpoint
                 client.commit({partition: offsets[partition] for partition in latest})

@@ -38,6 +38,24 @@ def history(
 
 
 @state.command()
+def restore(
+    mirror: Annotated[str, typer.Argument(help="The mirror of a run, as s3://BUCKET/PREFIX.", show_default=False)],
+    state: Annotated[Path, typer.Argument(help="An empty or new state directory.", show_default=False)],
+) -> None:
+    """Write the newest whole checkpoint of a mirror into a state directory, as a start of the run would."""
+    from streamkernel.engine.checkpoint.state_directory import StateDirectory
+    from streamkernel.engine.mirror.bucket import Bucket
+    from streamkernel.engine.mirror.restoring import restore
+
+    def change() -> str:
+        bucket = Bucket(mirror)
+        with StateDirectory(state) as directory:
+            return f"checkpoint {restore(directory, bucket)} restored into {state}"
+
+    echo(change)
+
+
+@state.command()
 def migrate(state: Annotated[Path, STOPPED]) -> None:
     """Write checkpoints of an earlier release in this one's format; to be able to go back, copy the directory first."""
     from streamkernel.engine.checkpoint import maintenance

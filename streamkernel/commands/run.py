@@ -27,7 +27,7 @@ def run(
     check: Annotated[bool, typer.Option("--check", help="Validate the configuration, and exit.")] = False,
     connect: Annotated[
         bool,
-        typer.Option("--connect", help="With --check: also connect to the brokers and check that all topics exist."),
+        typer.Option("--connect", help="With --check: also connect to the brokers, and check that all topics exist."),
     ] = False,
     cluster: Annotated[
         str | None,
@@ -50,7 +50,12 @@ def run(
             fail(error, as_json=not check and logs.is_json(found.log.format))
     if check:
         from streamkernel.engine.config.registered import weaker_guarantees
-        from streamkernel.engine.config.start_checks import check_connections, check_state, separate_models
+        from streamkernel.engine.config.start_checks import (
+            check_connections,
+            check_state,
+            mirror_promise,
+            separate_models,
+        )
 
         try:
             found.check_records()
@@ -60,11 +65,8 @@ def run(
         except EXPECTED as error:
             fail(error)
         typer.echo(f"{config} is valid" + (f", but {busy}" if busy else ""))
-        notes = [
-            *([separate_models(found)] if cluster is None else []),
-            *weaker_guarantees(found.source.choice, found.sink.choice),
-        ]
-        for note in filter(None, notes):
+        notes = [cluster is None and separate_models(found), mirror_promise(found)]
+        for note in (*filter(None, notes), *weaker_guarantees(found.source.choice, found.sink.choice)):
             typer.echo(f"note: {note}")
     elif connect:
         fail(ValueError("--connect needs --check"))

@@ -15,6 +15,7 @@ from streamkernel.engine.config.monitoring import build_monitoring
 from streamkernel.engine.config.registered import build_registered
 from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.mirror.mirrored_directory import open_state
 
 
 def engine_of(config: Config, source: Source | None = None) -> Engine:
@@ -27,7 +28,7 @@ def engine_of(config: Config, source: Source | None = None) -> Engine:
     StateDirectoryError
         If another process uses the state directory.
     """
-    state = None if config.state.directory is None else StateDirectory(config.state.directory)
+    state = open_state(config.state.directory, config.state.mirror)
     try:
         source = source or config.build_source(state.identity if state else None)
         labels = None if config.delayed_labels is None else DelayedLabels(**config.delayed_labels.model_dump())

@@ -146,6 +146,7 @@ class Checkpointer:
                 "positions": self.positions,
                 "is_divided": self._is_divided,
                 **ends,
+                **({"is_repeating": True} if self._outputs.is_repeating else {}),
                 **self._processor.challengers.state(),  # last: what the champion has is stored as without them
             }
         )
@@ -235,13 +236,17 @@ class Checkpointer:
         if saved is None:
             self.commit()  # so that a crash before the next one knows where the sinks ended
             return
-        self._load(saved)
+        is_restored = self.state.is_restored()
+        is_whole = self._load(saved)
         if self.positions:
-            # The offsets that the group has committed are older than positions of workers.
-            if saved.get("is_divided") and isinstance(self._source, KafkaSource):
+            # The offsets of the group are older than positions of workers, and later than restored ones.
+            is_elsewhere = is_restored or saved.get("is_divided") or saved.get("is_repeating")
+            if is_elsewhere and isinstance(self._source, KafkaSource):
                 self._source.rewind(self.positions)
             else:
                 self._source.seek(self.positions)
+        if not is_whole:
+            self.commit()  # the sinks end elsewhere now
 
     def begin(self, stopping: Callable[[], bool]) -> bool:
         """Wait for the group's first model if there is no state; return false if the run is stopped first."""
@@ -272,11 +277,12 @@ class Checkpointer:
         if saved is None:
             self._has_changes = True
             return self.try_to_commit()
-        self._load(saved)
-        if 0 < saved["checkpoint"] < newest or saved.get("is_divided"):
+        is_whole = self._load(saved)
+        if 0 < saved["checkpoint"] < newest or saved.get("is_divided") or saved.get("is_repeating"):
             source.rewind(self.positions)
         source.again(self.positions)
-        return True
+        self._has_changes = not is_whole
+        return is_whole or self.try_to_commit()  # where the sinks end now
 
     def close(self) -> None:
         """Release the transactions and the state directory."""
@@ -284,15 +290,17 @@ class Checkpointer:
             if part is not None:
                 part.close()
 
-    def _load(self, saved: Mapping[str, Any]) -> None:
-        """Restore a checkpoint, and continue from its positions."""
+    def _load(self, saved: Mapping[str, Any]) -> bool:
+        """Restore a checkpoint, continue from its positions, and return whether the sinks have all lines before it."""
         self._restore(saved)
         self.restored = None
         self._written = self._tried = time.monotonic()
-        self._outputs.seek(saved)
-        self._share(saved["checkpoint"], cast(StateDirectory, self.state).newest())
+        state = cast(StateDirectory, self.state)
+        is_whole = self._outputs.seek(saved, may_be_lost=state.is_restored())
+        self._share(saved["checkpoint"], state.newest())
         self._history.marks.add("resumed", self._history.events, f"resumed from checkpoint {saved['checkpoint']}")
         log.info("resumed", learned=self._processor.outcomes["learned"], positions=self.positions)
+        return is_whole
 
     def _share(self, number: int, newest: int | None = None) -> None:
         """Add a checkpoint's model to the group's, and continue from that."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from connectors import DeadLetters, Event, KafkaDeadLetters, Refusal, Sink
+from connectors import DeadLetters, Event, KafkaDeadLetters, KafkaSink, KafkaSource, Refusal, Sink, Source
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
 
@@ -58,7 +58,26 @@ class Outputs:
         self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
         self.dead_letter_groups = DeadLetterGroups()
         self._processor = processor
+        self._source: KafkaSource | None = None
         self._forget()
+
+    def follow(self, source: Source) -> None:
+        """Write nothing to topics again for events that the group of a source had committed."""
+        self._source = source if isinstance(source, KafkaSource) else None
+
+    @property
+    def is_repeating(self) -> bool:
+        """Whether events may come that were committed before."""
+        return self._source is not None and self._source.is_repeating
+
+    def has_prediction(self, event: Event) -> bool:
+        """Return whether the prediction of an event has to be written."""
+        return self.predictions is not None and not self._is_there(self.predictions, event)
+
+    def advance(self, event: Event) -> None:
+        """Record that an event is processed."""
+        if self._source is not None and self._source.is_repeating:
+            self._source.advance(event)
 
     def openings(self) -> list[Callable[[], Any]]:
         """Return functions that wait until the sinks' brokers and topics are available."""
@@ -111,10 +130,10 @@ class Outputs:
         raw = event.raw[:RAW_SHOWN].decode(errors="replace")
         self.last_dead_letters.append({"time": time.time(), "stream": event.stream, "reason": reason, "raw": raw})
         self.dead_letter_groups.add(reason, event.stream, raw)
-        if self.dead_letters is not None:
-            self.dead_letters.write(event, refusal, self.member)
-        else:
+        if self.dead_letters is None:
             log.warning("dead letter", stream=event.stream, resume=event.resume, reason=reason)
+        elif not self._is_there(self.dead_letters, event):
+            self.dead_letters.write(event, refusal, self.member)
         if self._processor.outcomes["dead_letter"] == FIRST_RECORDS and (reason := self.reason_all_refused()):
             log.error(reason)
 
@@ -135,19 +154,50 @@ class Outputs:
             "dead_letters": self.dead_letters.flush() if self.dead_letters else None,
         }
 
-    def seek(self, ends: Mapping[str, Any]) -> None:
-        """Truncate the sinks to their end positions of a checkpoint, and drop the buffered predictions."""
+    def seek(self, ends: Mapping[str, Any], *, may_be_lost: bool = False) -> bool:
+        """Truncate the sinks to their end positions of a checkpoint, and drop the buffered predictions.
+
+        Parameters
+        ----------
+        ends
+            The positions.
+        may_be_lost
+            Whether a file may be shorter, as after the loss of a disk.
+
+        Returns
+        -------
+        bool
+            Whether all sinks have what they had then.
+
+        Raises
+        ------
+        ValueError
+            If a file is shorter and must not be.
+        """
         self._forget()
-        if self.predictions is not None and ends["sink"] is not None:
-            self.predictions.seek(ends["sink"])
-        if self.dead_letters is not None and ends["dead_letters"] is not None:
-            self.dead_letters.seek(ends["dead_letters"])
+        is_whole = True
+        for sink, end in ((self.predictions, ends["sink"]), (self.dead_letters, ends["dead_letters"])):
+            if sink is None or end is None:
+                continue
+            try:
+                sink.seek(end)
+            except ValueError as error:
+                if not may_be_lost:
+                    raise
+                is_whole = False
+                log.error("lines before the checkpoint are lost; later ones are appended", reason=str(error))
+        return is_whole
 
     def close(self) -> None:
         """Release the sinks."""
         for sink in (self.predictions, self.dead_letters):
             if sink is not None:
                 sink.close()
+
+    def _is_there(self, sink: Any, event: Event) -> bool:
+        """Return whether a topic has what a run wrote for an event before; a file was cut off."""
+        is_topic = isinstance(sink, (KafkaSink, KafkaDeadLetters))
+        return is_topic and self._source is not None and self._source.is_repeating and self._source.is_committed(event)
 
     def _forget(self) -> None:
         self._lines: list[dict[str, Any]] = []

@@ -77,6 +77,7 @@ class EngineParts:
         processor = RecordProcessor(model, with_probabilities=sink is not None, **options)
         history, health = History(), Health()
         outputs = Outputs(processor, sink, dead_letters, None if state is None else state.identity)
+        outputs.follow(source)
         retries = Retries(health.count, give_up_after)
         shared = None
         if shared_model is not None and state is not None:

@@ -113,6 +113,8 @@ class StreamRunner:
 
     def process_together(self, events: Sequence[Event], first: int) -> int:
         """Predict, learn and write the next events in one compiled call, up to one that needs more; return how many."""
+        if self._outputs.is_repeating:
+            return 0  # some have been written, and some have not
         most = min(self._at_once, self._history.until_due(), self._processor.until_due)
         n = self._batches.process(events, first, int(most))
         if n:
@@ -133,9 +135,10 @@ class StreamRunner:
         else:
             if step is not None:
                 x, y, answers, is_new = step
-                if is_new and self._outputs.predictions is not None:
+                if is_new and self._outputs.has_prediction(event):
                     self._outputs.gather(processor.line(event, y, answers[0]), event.key)
                 processor.judge(x, y, answers, is_new)
+        self._outputs.advance(event)
         self._checkpointer.advance(event.stream, event.resume)
         if self._history.is_due():
             self._monitor.add_point()

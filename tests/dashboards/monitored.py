@@ -32,6 +32,7 @@ coverage = 0.9
 [state]
 directory = "state"
 checkpoint_seconds = 0.5
+mirror = "file://{folder}/mirror"
 [http]
 port = {port}
 """
@@ -61,7 +62,9 @@ class Run:
     def __init__(self, folder: Path, source: str, model: str, more: str = "") -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.port = folder, free_port()
-        (folder / "config.toml").write_text(CONFIG.format(source=source, model=model, more=more, port=self.port))
+        (folder / "config.toml").write_text(
+            CONFIG.format(folder=folder, source=source, model=model, more=more, port=self.port)
+        )
         words = [sys.executable, "-c", "from streamkernel.cli import main; main()", "run", str(folder / "config.toml")]
         with (folder / "log").open("w") as log:
             self.process = subprocess.Popen(words, stderr=log)

@@ -183,6 +183,8 @@ def test_every_fault_has_its_alert(house: House) -> None:
     house.slow.each = 2000  # more than it can learn
     house.regressor.record = walk  # the inputs say nothing any more, and the last value says all
     house.regressor.each = 50
+    (house.regressor.folder / "mirror").rename(house.regressor.folder / "away")
+    (house.regressor.folder / "mirror").touch()  # where a folder belongs
     house.joined.pause()
     (house.joined.folder / "state").rename(house.joined.folder / "gone")
     unforeseen = [{"id": 10**6 + i, "a": 0.0} for i in range(1100)]
@@ -195,5 +197,5 @@ def test_every_fault_has_its_alert(house: House) -> None:
     house.joined.append('{"id": 1, "half of')
     house.steep.process.kill()
     house.cluster.incidents["worker_lost"] += 1
-    fire("Stalled", "Down", "CheckpointOld", "KafkaTrouble", "WorkerLost")
+    fire("Stalled", "Down", "CheckpointOld", "MirrorBehind", "KafkaTrouble", "WorkerLost")
     assert seen == {rule["alert"] for rule in rules("alerts.yml")}

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.helm
 
 VALUES: tuple[tuple[str, ...], ...] = (
     (),
-    ("replicas=3", "secret=secrets", "state.storageClass=fast", f"image.digest={DIGEST}"),
+    ("replicas=3", "secret=secrets", "state.storageClass=fast", f"image.digest={DIGEST}", "serviceAccountName=learner"),
     ("image.tag=1.2", "image.pullSecrets[0].name=registry", "state.accessMode=ReadWriteOnce"),
     ("podDisruptionBudget.enabled=false", "podAnnotations.team=fraud", "podLabels.team=fraud"),
     ("volumes[0].name=ca", "volumes[0].secret.secretName=ca",

@@ -139,11 +139,19 @@ def test_all_targets_of_a_delayed_label_are_learned_together(tmp_path: Path) -> 
             records.append({"id": i - 5} | NUMBERS[i - 5])
             model.learn_one(XS[i - 5], NUMBERS[i - 5])
     records.append({"id": N - 1, "price": 1.0})
-    written(tmp_path, records)
-    engine = engine_of(load_config(config_in(tmp_path, "delayed_labels = { key = 'id' }")))
-    engine.run()
+    path = config_in(tmp_path, "coverage = 0.8\ndelayed_labels = { key = 'id' }")
+    for n in (300, len(records)):  # five examples wait while the run restarts, with their intervals
+        written(tmp_path, records[:n])
+        engine = engine_of(load_config(path))
+        engine.run()
     assert engine.outcomes == {"learned": N - 5, "predicted": N, "dead_letter": 1, "pending": N}
     assert content(state_in(tmp_path)["model"]) == content(model)
+    found = lines(tmp_path / "predictions.jsonl")[: N - 5]
+    for target, own in state_in(tmp_path)["coverage"]["by_target"].items():
+        regions = [interval_or_set(line, target) for line in found if target in line["lower"]]
+        ys = [y[target] for y in NUMBERS[N - 5 - len(regions) : N - 5]]
+        assert own["judged"] == len(regions) == N - 11  # six come before the first label
+        assert own["inside"] == sum(low <= y <= high for y, (low, high) in zip(ys, regions, strict=True))
 
 
 class Echo(base.Regressor, base.Classifier):

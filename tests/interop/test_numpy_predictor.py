@@ -22,7 +22,7 @@ from streamkernel import (
     kernels,
 )
 from streamkernel.estimators.internals import learner_of
-from streamkernel.interop import to_numpy
+from streamkernel.interop import numpy_predictor, to_numpy
 from streamkernel.interop.numpy_predictor import Predictor
 
 ALONE = """
@@ -231,3 +231,9 @@ def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "model.npz", about=np.array(json.dumps(about)), **arrays)
     with pytest.raises(ValueError, match="Expected a model of version 1, got 2"):
         Predictor(tmp_path / "model.npz")
+
+
+def test_the_page_states_the_length_of_the_predictor() -> None:
+    lines = [line for line in Path(numpy_predictor.__file__).read_text().splitlines() if line.strip()]
+    page = (Path(__file__).parents[2] / "docs" / "how_to" / "other_programs.md").read_text()
+    assert f"The predictor has\n{len(lines)} lines," in page

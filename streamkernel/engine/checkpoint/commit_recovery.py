@@ -41,6 +41,14 @@ def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
     elif prepared is not None:
         log.info("discarding a prepared checkpoint", number=prepared)
     state.discard()
+    state.least = newest
+    if newest > state.newest() and state.is_restored():
+        log.warning(
+            "events since the restored checkpoint are learned again; what topics have of them is not written again",
+            number=state.newest(),
+            newest=newest,
+        )
+        return state.read_newest()
     if newest > state.newest():
         raise StateDirectoryError(
             f"Expected checkpoint {newest}, the last one committed in Kafka, got {state.newest()} - at {state.path}; "
@@ -51,7 +59,7 @@ def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
         log.warning("Kafka has no record of the newest checkpoint; resuming from it", has=newest, number=state.newest())
     if saved is not None and saved["checkpoint"] < newest:
         log.error(
-            "events since an older checkpoint are learned again, and their predictions are written twice",
+            "events since an older checkpoint are learned again; without a group their predictions are written twice",
             number=saved["checkpoint"],
             newest=newest,
         )

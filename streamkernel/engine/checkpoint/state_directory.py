@@ -65,6 +65,7 @@ class StateDirectory:
             log.warning("every user of this machine can write to the state directory; use chmod o-w", path=str(path))
         self.path = path
         self.size: int | None = None  # of the last checkpoint that was written here
+        self.least = 0  # a number that is taken elsewhere; the next checkpoint has a larger one
         self._unlock = weakref.finalize(self, os.close, _lock_directory(path))
 
     @property
@@ -85,7 +86,7 @@ class StateDirectory:
 
     def prepare(self, state: Mapping[str, Any]) -> int:
         """Write a checkpoint that is not committed yet, and return its number."""
-        number = self.newest() + 1
+        number = max(self.newest(), self.least) + 1
         state_file.write(self._path_prepared(number), "checkpoint", dict(state), PRIVATE)
         return number
 
@@ -111,6 +112,11 @@ class StateDirectory:
         """Return the number of the newest committed checkpoint, or 0."""
         files = checkpoints(self.path)
         return number_of(files[-1]) if files else 0
+
+    def is_restored(self) -> bool:
+        """Return whether the newest checkpoint was read from a mirror, and others may have been committed after it."""
+        path = no_link(self.path / "restored")
+        return path.exists() and path.read_text() == str(self.newest())
 
     def _path_prepared(self, number: int) -> Path:
         return self.path / f"prepared-{number:012d}.safetensors"

@@ -23,6 +23,7 @@ from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.group.mergeable import merge_problems
+from streamkernel.engine.mirror.bucket import library
 from streamkernel.time_series import HistoryTransformer
 from streamkernel.time_series.history import first_steps
 
@@ -51,6 +52,7 @@ def check_config(settings: Settings) -> None:
         check_monitoring,
         _check_state,
         _check_shared,
+        _check_mirror,
         _check_kafka,
         _check_sink,
         _check_source,
@@ -171,6 +173,27 @@ def _check_shared(settings: Settings) -> None:
         problems.append("state.directory: required for state.shared_model; expected a directory, got nothing")
     if problems:
         raise ConfigError(*problems)
+
+
+def _check_mirror(settings: Settings) -> None:
+    state, kafka = settings.state, settings.kafka
+    if state.mirror is None:
+        return
+    problems = []
+    if state.directory is None:
+        problems.append("state.directory: required for state.mirror; expected a directory, got nothing")
+    if state.shared_model is not None:
+        problems.append("state.shared_model: expected none with state.mirror, got a directory")
+    if settings.source.key == "http":
+        problems.append("state.mirror: expected none with source.http, whose events are on this disk, got one")
+    if kafka is not None and kafka.group is None and kafka.processing_guarantee == "exactly_once":
+        problems.append(
+            "kafka.group: required for state.mirror with exactly_once, because its offsets tell which predictions are "
+            "committed; expected a name, got nothing"
+        )
+    if problems:
+        raise ConfigError(*problems)
+    library()
 
 
 def _check_state(settings: Settings) -> None:

@@ -28,6 +28,7 @@ from connectors.registry import SINKS, SOURCES
 from connectors.values import VALUE_FORMATS
 from streamkernel.engine.config.messages import ConfigError
 from streamkernel.engine.config.registered import RegisteredClass, choose
+from streamkernel.engine.mirror.bucket import check_address
 
 STREAM = "-"
 """The path that means standard input or standard output."""
@@ -272,7 +273,16 @@ class StateTable(ConfigTable):
 
     directory: LocalPath | None = Field(default=None, description="the path of a directory")
     checkpoint_seconds: float = Field(default=30.0, gt=0, description="a number of seconds above 0")
+    mirror: str | None = Field(default=None, description='an address as "s3://BUCKET/PREFIX"')
     shared_model: LocalPath | None = Field(default=None, description="the path of a directory")
+
+    @field_validator("mirror")
+    @classmethod
+    def _is_address(cls, mirror: str | None) -> str | None:
+        try:
+            return mirror and check_address(mirror)
+        except ValueError as error:
+            raise ConfigError(f"state.mirror: {error}") from None
 
 
 def _check_token(token: str) -> SecretStr:

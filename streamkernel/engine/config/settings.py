@@ -16,6 +16,7 @@ from streamkernel.engine.config.challenger_table import MOST, ChallengerTable
 from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.messages import ConfigError, collect_problems, to_toml
 from streamkernel.engine.config.monitoring_tables import DriftTable, MonitoringTable, QualityTable, SegmentsTable
+from streamkernel.engine.config.registered import identity_of
 from streamkernel.engine.config.schema import (
     STREAM,
     ClusterTable,

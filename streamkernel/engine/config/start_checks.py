@@ -17,6 +17,7 @@ from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.values import registry_of
 from streamkernel.engine.group.shared_model import check_version, versions
+from streamkernel.engine.mirror.bucket import Bucket, MirrorError
 
 
 def check_state(config: Config) -> str:
@@ -82,13 +83,38 @@ def separate_models(config: Config) -> str:
     )
 
 
+def mirror_promise(config: Config) -> str:
+    """Return a note on what remains if the disk of the state directory is lost, else nothing.
+
+    Examples
+    --------
+    >>> found = {"label": "y", "source": {"dataset": "Phishing"}, "model": "KernelClassifier"}
+    >>> mirror_promise(Config.model_validate(found))
+    ''
+    """
+    if config.state.mirror is None:
+        return ""
+    text = (
+        f"if the disk is lost, the next start with an empty state directory continues from the last checkpoint in "
+        f"{config.state.mirror}, and learns the events since then again; "
+    )
+    if config.kafka is None or config.source.topics is None:
+        return text + "files of results on that disk are lost, and later lines are appended to new ones"
+    if config.kafka.processing_guarantee == "at_least_once":
+        return text + "some predictions and dead letters are written twice"
+    return text + (
+        "what topics have of them is not written again, so read_committed consumers see each prediction and dead "
+        "letter once; a partition that was first read after that checkpoint continues at its committed offset"
+    )
+
+
 def check_connections(config: Config) -> None:
     """Connect to brokers and registry with the configured credentials, check that topics exist, and read nothing.
 
     Raises
     ------
     ConfigError
-        If brokers or the registry are unavailable, or a topic or a partition does not exist.
+        If brokers, the registry or the mirror are unavailable, or a topic or a partition does not exist.
     """
     calls: list[Callable[[], None]] = []
     if config.source.topics is not None:
@@ -98,12 +124,15 @@ def check_connections(config: Config) -> None:
             calls.append(lambda topic=topic: Writer(kafka_options(config)).open(topic))  # type: ignore[misc]
     if config.schema_registry is not None:
         calls.append(lambda: registry_of(config).check())
+    if (mirror := config.state.mirror) is not None:
+        calls.append(lambda: _check_mirror(mirror))
     problems = []
     for call in calls:
         try:
             call()
         except (OSError, ValueError) as error:
             of = "schema_registry" if isinstance(error, RegistryUnavailableError) else "kafka"
+            of = "state.mirror" if isinstance(error, MirrorError) else of
             problems.append(of_error(of, error))
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
@@ -118,6 +147,10 @@ def _check_source(config: Config) -> None:
             source.client.committed(source.client.partitions_of(source.topics[0])[0])
     finally:
         source.close()
+
+
+def _check_mirror(address: str) -> None:
+    Bucket(address).names()
 
 
 def _check_length(key: str, path: Path, position: object) -> None:

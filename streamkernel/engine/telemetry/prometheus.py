@@ -21,12 +21,14 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from connectors.json_text import printable
+from streamkernel.engine.mirror.mirrored_directory import MirroredDirectory
 from streamkernel.engine.monitoring.families import monitoring_families
 from streamkernel.engine.telemetry.challengers import challenger_metrics
 from streamkernel.engine.telemetry.snapshot import MOST, EngineSnapshot, ModelSnapshot, lag_of, place
 from streamkernel.versions import package_version
 
 if TYPE_CHECKING:
+    from streamkernel.engine.checkpoint.state_directory import StateDirectory
     from streamkernel.engine.checkpointer import Checkpointer
     from streamkernel.engine.cluster_snapshot import ClusterSnapshot
     from streamkernel.engine.coverage import CoverageSnapshot
@@ -64,6 +66,7 @@ class EngineCollector(Collector):
         incidents = dict(engine.incidents)
         yield _counters("incidents", "Problems from which the run recovered, by kind.", "kind", incidents)
         yield from _checkpoints(engine.parts.checkpointer, numbers.checkpoints)
+        yield from _mirror(engine.parts.checkpointer.state)
         if engine.cluster is not None:
             yield from _cluster(engine.cluster)
 
@@ -201,6 +204,18 @@ def _checkpoints(checkpointer: Checkpointer, seconds: Histogram) -> Iterator[Met
         yield _gauge("checkpoint_age_seconds", "Time since the last checkpoint.", age)
     if size is not None:
         yield _gauge("checkpoint_size_bytes", "Size of the last checkpoint.", size)
+
+
+def _mirror(state: StateDirectory | None) -> Iterator[Metric]:
+    if not isinstance(state, MirroredDirectory):
+        return
+    mirror = state.mirror
+    text = "Committed checkpoints after the last one in the mirror."
+    yield _gauge("mirror_lag_checkpoints", text, mirror.lag_checkpoints)
+    text = "Time since the oldest commit that is not in the mirror; 0 if all are."
+    yield _gauge("mirror_lag_seconds", text, mirror.lag_seconds)
+    yield _counter("mirror_uploads", "Checkpoints copied to the mirror.", mirror.copies)
+    yield _counter("mirror_failures", "Attempts to copy a checkpoint to the mirror that failed.", mirror.failures)
 
 
 def _cluster(cluster: ClusterSnapshot) -> Iterator[Metric]:
