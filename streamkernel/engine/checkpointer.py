@@ -334,4 +334,5 @@ class Checkpointer:
 
     def _count_rebalance(self, streams: list[str]) -> None:
         self._health.count("rebalance")
-        self._history.marks.add("rebalance", self._history.events, f"rebalance: {len(streams)} partitions left")
+        text = f"rebalance: partitions of other members now: {len(streams)}"
+        self._history.marks.add("rebalance", self._history.events, text)

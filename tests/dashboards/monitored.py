@@ -130,7 +130,7 @@ class Prometheus:
     """The server, and questions to it."""
 
     def __init__(self, port: int) -> None:
-        self._address = f"http://127.0.0.1:{port}/api/v1"
+        self.page = f"http://127.0.0.1:{port}"
 
     def query(self, expression: str) -> list[Any]:
         """Return the series that an expression has now."""
@@ -142,7 +142,7 @@ class Prometheus:
         return {alert["labels"]["alertname"] for alert in self._get("alerts")["alerts"] if alert["state"] == "firing"}
 
     def _get(self, path: str) -> Any:
-        with urllib.request.urlopen(f"{self._address}/{path}", timeout=LIMIT) as answer:
+        with urllib.request.urlopen(f"{self.page}/api/v1/{path}", timeout=LIMIT) as answer:
             return json.loads(answer.read())["data"]
 
 

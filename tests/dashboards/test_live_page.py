@@ -118,7 +118,7 @@ def test_four_questions_are_answered_in_order(page: webdriver.Chrome) -> None:
     assert "lag\n7" in page.find_element(By.ID, "now").text
     rows = [row.text.split() for row in page.find_elements(By.CSS_SELECTOR, "#compared tbody tr")]
     assert [row[:2] for row in rows] == [["model", "champion"], ["other", "challenger"]]
-    assert {"Accuracy", "Accuracy (baseline)"} <= {item.partition(" 0.")[0] for item in legends(page, "li")}
+    assert {"Accuracy", "Accuracy (baseline)"} <= {item.rpartition(" ")[0] for item in legends(page, "li")}
 
 
 def test_numbers_and_charts_update(page: webdriver.Chrome) -> None:
@@ -237,6 +237,21 @@ def test_nothing_is_loaded_from_another_host_and_the_console_has_no_error(page: 
     assert "Content Security Policy" in errors(page)[0]["message"]
 
 
+def test_a_lost_connection_is_reported_and_found_again(page: webdriver.Chrome) -> None:
+    def offline(lost: bool) -> None:
+        speed = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        page.execute_cdp_cmd("Network.emulateNetworkConditions", {"offline": lost, **speed})
+
+    page.execute_cdp_cmd("Network.enable", {})
+    offline(True)
+    wait_for(lambda: page.find_element(By.ID, "well").text == "Unknown")
+    assert page.find_element(By.ID, "state").text.startswith("no connection")
+    offline(False)
+    wait_for(lambda: page.find_element(By.ID, "well").text == "Yes")
+    assert page.find_element(By.ID, "state").text == "running"
+    errors(page)
+
+
 def test_a_report_is_the_page_in_one_file(driver: webdriver.Chrome, tmp_path: Path) -> None:
     source = Slow()
     letters = DeadLetters(FileSink(tmp_path / "dead_letters.jsonl"))
@@ -250,6 +265,7 @@ def test_a_report_is_the_page_in_one_file(driver: webdriver.Chrome, tmp_path: Pa
     wait_for(lambda: len(driver.find_elements(By.CSS_SELECTOR, ".plot canvas")) == 2)
     assert titles(driver) == ["Dead letters", "Recent quality"]
     assert "checkpoint 2" in driver.find_element(By.ID, "state").text
+    assert driver.find_element(By.ID, "well").text == "Unknown"
     driver.execute_script("for (const part of document.querySelectorAll('details')) part.open = true")
     assert "<script>alert(1)</script>" in driver.find_element(By.ID, "dead").text
     assert "LogisticRegression" in driver.find_element(By.ID, "model").text

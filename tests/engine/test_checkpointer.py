@@ -186,6 +186,23 @@ def test_a_revoked_stream_is_committed_or_rolled_back(tmp_path):
     assert cluster.seen == list(range(1, N + 1))
     assert content(read_newest(tmp_path)) == content(run(tmp_path / "calm", Cluster(), []))
     assert made.incidents["rebalance"] == 2
+    marks = [mark["text"] for mark in made.history.marks.all() if mark["kind"] == "rebalance"]
+    assert marks == ["rebalance: partitions of other members now: 1"] * 2
+
+
+def test_checkpoints_and_restarts_are_marked_at_their_event(tmp_path):
+    first = engine(tmp_path, Cluster(), [])
+    first.run()
+    written = [mark for mark in first.history.marks.all() if mark["kind"] == "checkpoint"]
+    newest = read_newest(tmp_path)["checkpoint"]
+    assert (written[-1]["event"], written[-1]["text"]) == (N, f"checkpoint {newest}")
+    assert [mark["event"] for mark in written] == sorted(mark["event"] for mark in written)
+    cluster = Cluster()
+    cluster.offset = N
+    second = engine(tmp_path, cluster, [])
+    second.run()
+    (resumed,) = [mark for mark in second.history.marks.all() if mark["kind"] == "resumed"]
+    assert (resumed["event"], resumed["text"]) == (N, f"resumed from checkpoint {newest}")
 
 
 def test_a_failed_checkpoint_is_retried(tmp_path, monkeypatch):

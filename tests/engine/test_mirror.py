@@ -206,6 +206,13 @@ checkpoint_seconds = 0.05
 {mirror}
 """
 
+TOPICS = """
+[kafka]
+servers = "kafka:9092"
+[source]
+topics = ["events"]
+"""
+
 
 def test_a_run_that_is_killed_in_an_upload_and_loses_its_disk_ends_with_the_same_bits(store, address, tmp_path):
     events = [{"a": i % 7 / 3, "b": i % 11 / 5, "y": i % 7 > i % 11} for i in range(5_000)]
@@ -261,3 +268,34 @@ def test_an_address_has_no_credentials(tmp_path, mirror, expected):
     with pytest.raises(ConfigError, match=expected) as found:
         load_config(path)
     assert "hunter22" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (('directory = "{folder}/{name}"', ""), "state.directory: required for state.mirror"),
+        (
+            ("{mirror}", '{mirror}\nshared_model = "shared"'),
+            "state.shared_model: expected none with state.mirror, because",
+        ),
+        (
+            ('path = "{folder}/events.jsonl"', 'http = "requests"'),
+            "state.mirror: expected none with source.http, whose",
+        ),
+        (
+            ('[source]\npath = "{folder}/events.jsonl"', TOPICS),
+            "kafka.group: required for state.mirror with exactly_once",
+        ),
+    ],
+)
+def test_what_a_mirror_excludes_is_refused_by_name_with_the_reason(tmp_path, change, expected):
+    path = tmp_path / "run.toml"
+    path.write_text(CONFIG.replace(*change).format(folder=tmp_path, name="x", mirror='mirror = "s3://bucket/x"'))
+    with pytest.raises(ConfigError, match=expected):
+        load_config(path).check()
+
+
+def test_a_server_without_tls_needs_a_permission(store, monkeypatch):
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    with pytest.raises(MirrorError, match="a server without TLS needs AWS_ALLOW_HTTP=true"):
+        Bucket("s3://bucket/x").names()

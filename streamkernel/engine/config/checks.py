@@ -183,7 +183,10 @@ def _check_mirror(settings: Settings) -> None:
     if state.directory is None:
         problems.append("state.directory: required for state.mirror; expected a directory, got nothing")
     if state.shared_model is not None:
-        problems.append("state.shared_model: expected none with state.mirror, got a directory")
+        problems.append(
+            "state.shared_model: expected none with state.mirror, because a member that returns with an older model "
+            "would add its events twice; got a directory"
+        )
     if settings.source.key == "http":
         problems.append("state.mirror: expected none with source.http, whose events are on this disk, got one")
     if kafka is not None and kafka.group is None and kafka.processing_guarantee == "exactly_once":

@@ -170,7 +170,10 @@ class Bucket:
             raise self._named(error) from None
 
     def _named(self, error: BaseException) -> MirrorError:
-        return MirrorError(f"Expected an answer of the object store, got an error: {reason(error)} - at {self.address}")
+        text = reason(error)
+        if "builder error" in text and not _allows_http():  # what the library says of http:// without the permission
+            text += "; a server without TLS needs AWS_ALLOW_HTTP=true, AZURE_ALLOW_HTTP=true or GOOGLE_ALLOW_HTTP=true"
+        return MirrorError(f"Expected an answer of the object store, got an error: {text} - at {self.address}")
 
 
 def _allows_http() -> bool:

@@ -15,6 +15,14 @@ function speed(run) {
   return earlier.rate;
 }
 
+const VERDICTS = { ok: "Yes", look: "Check", ill: "No", unknown: "Unknown" };
+
+export function judge(state, why) {
+  $("health").dataset.state = state;
+  write($("well"), VERDICTS[state]);
+  write($("why"), why);
+}
+
 export function showHealth(run) {
   const { now, incidents } = run, rate = speed(run), dead = now["dead letters"] ?? 0, share = dead / Math.max(1, dead + (now.learned ?? 0));
   const idle = run.last_event ? run.clock - run.last_event : 0, age = now["age of the checkpoint, s"];
@@ -26,11 +34,11 @@ export function showHealth(run) {
   if (age !== undefined) rows.push(["last checkpoint", `${duration(age)} ago`, age > 300 ? "look" : "ok"]);
   const met = Object.entries(incidents);
   if (met.length) rows.push(["incidents", met.map(([kind, n]) => `${kind.replaceAll("_", " ")} ${n}`).join(", "), "look"]);
-  const faults = rows.filter(([, , state]) => state === "look").map(([name, text]) => `${name}: ${text}`);
-  const state = run.ill ? "ill" : faults.length ? "look" : "ok";
-  $("health").dataset.state = state;
-  write($("well"), { ill: "No", look: "Look", ok: "Yes" }[state]);
-  write($("why"), run.ill || faults.join("; ") || (now.lag === 0 ? "It has learned all events so far." : "It learns, and nothing needs attention."));
+  const faults = rows.filter(([, , state]) => state === "look").map(([name]) => name).join(", ");
+  if (run.ill) judge("ill", run.ill);
+  else if (faults) judge("look", faults);
+  else if (run.clock) judge("ok", now.lag === 0 ? "It has learned all events so far." : "It learns, and nothing needs attention.");
+  else judge("unknown", "This is a checkpoint, not a running process.");
   pairs($("now"), rows.map(([name, text, state]) => [name, text, state ?? "ok"]));
 }
 
@@ -40,7 +48,7 @@ export function showQuality(run) {
   write($("score-name"), `${metric.name}, ${quality.recent === undefined || quality.recent === null ? "since the start" : "last 1,000"}`);
   const gap = (other, name) => {
     const by = sign * (value - other);
-    return Math.abs(by) < 0.0005 * Math.abs(other) ? `as ${name}, ${shown(other)}` : `${shown(Math.abs(by))} ${by > 0 ? "better" : "worse"} than ${name}, ${shown(other)}`;
+    return Math.abs(by) <= 0.0005 * Math.abs(other) ? `the same as ${name}, ${shown(other)}` : `${shown(Math.abs(by))} ${by > 0 ? "better" : "worse"} than ${name}, ${shown(other)}`;
   };
   const parts = [];
   const isKnown = (one) => one !== null && one !== undefined && value !== null;
@@ -58,8 +66,9 @@ export function showChanges(run) {
   const values = Object.values(qualityOf(history, run.is_mean))[0];
   const isBetter = (one, other) => (metric.bigger_is_better ? one > other : one < other);
   const dip = run.is_mean && values ? explainDip(history.events, values, isBetter, marks, isWatched) : "";
+  const hint = isWatched || run.cluster || !run.clock ? "" : "The table [drift] of the configuration turns their detection on.";
   const nothing = listMarks(marks, isWatched);
-  write($("dip"), [dip, nothing].filter(Boolean).join(" "));
+  write($("dip"), [dip, nothing, nothing && hint].filter(Boolean).join(" "));
   showTables($("fields"), monitoring.statistics ? fieldTables(monitoring.statistics) : []);
   showDeadLetters(run.dead_letter_groups);
 }

@@ -47,7 +47,7 @@ export function listMarks(marks, isWatched) {
     write(item.children[1], mark.text.replace(new RegExp(`^${mark.kind}:? `), ""));
     write(item.children[2], `event ${shown(mark.event)}`);
   });
-  return rows.length ? "" : isWatched ? "Neither the inputs nor the members of the group have changed." : "Changes of the inputs are not detected in this run: add [drift] to the configuration.";
+  return rows.length ? "" : isWatched ? "Neither the inputs nor the members of the group have changed." : "Changes of the inputs are not detected in this run.";
 }
 
 // What happened before the lowest point of recent quality, if that is much worse than usual.

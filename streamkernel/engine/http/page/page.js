@@ -1,6 +1,6 @@
 // The live page: the status of a run every second, or the one that a report has in itself.
 
-import { showChanges, showHealth, showLearning, showQuality, showWorkers } from "./answers.js";
+import { judge, showChanges, showHealth, showLearning, showQuality, showWorkers } from "./answers.js";
 import { $, write } from "./dom.js";
 import { cluster, drawRounds, drawRun, redraw, run, switchAxis } from "./draw.js";
 import { onThemeChange } from "./theme.js";
@@ -45,7 +45,9 @@ async function ask() {
     }
   } catch (error) {
     if (!(error instanceof TypeError && /fetch/i.test(error.message))) console.error(error);
-    say("ill", "no connection: the run has ended, or cannot be reached");
+    const lost = "no connection: the run has ended, or cannot be reached";
+    say("ill", lost);
+    judge("unknown", `The figures are the last ones that were received: ${lost}.`);
   }
   setTimeout(ask, 1000);
 }

@@ -44,7 +44,7 @@ export function fieldTables({ events, inputs, predictions }) {
   const columns = ["field", ...numbers, "mean", "mean at first", "median", "median at first"];
   const shares = predictions.prediction?.last.shares ?? {};
   return [
-    { key: "Inputs, last window", caption: `Inputs, last window, up to event ${shown(events)}; those that changed most first`, columns, rows: rowsOf(inputs) },
+    { key: "Inputs, last window", caption: `Inputs, last window, up to event ${shown(events)}. Change is the population stability index: above 0.25 is large`, columns, rows: rowsOf(inputs) },
     { key: "Predictions, last window", columns, rows: rowsOf(predictions) },
     { key: "Predicted classes, last window", columns: ["class", "share", "share at first"], rows: Object.entries(shares).map(([name, share]) => [name, share, predictions.prediction.reference.shares[name]]) },
   ];
