@@ -17,6 +17,9 @@ from numba.core.datamodel.registry import default_manager
 _Model: Any = TupleModel
 _PROMISES = "noalias", "captures(none)"
 
+GIVEN = "given.by.python"
+"""Name of the places in memory where the tuples that Python gives to a function are."""
+
 
 class _ByReference(_Model):
     """numba's model of a tuple, except that arguments are passed by address."""
@@ -44,7 +47,9 @@ class _ByReference(_Model):
 
 
 def _path(value: Any) -> tuple[Any, tuple[int, ...]] | None:
-    """Return the argument whose tuple contains a value, and the position there; ``None`` if no argument contains it."""
+    """Return the address of the tuple that contains a value, and the position there; ``None`` if there is none, or the
+    tuple might change.
+    """
     fields: tuple[int, ...] = ()
     while True:
         if isinstance(value, ir.instructions.ExtractValue):
@@ -57,10 +62,15 @@ def _path(value: Any) -> tuple[Any, tuple[int, ...]] | None:
                 return None  # a part of the value was replaced
             else:
                 value = into
-        elif isinstance(value, ir.instructions.LoadInstr) and isinstance(value.operands[0], ir.Argument):
+        elif isinstance(value, ir.instructions.LoadInstr) and _is_constant(value.operands[0]):
             return value.operands[0], fields
         else:
             return None
+
+
+def _is_constant(address: Any) -> bool:
+    """Return whether the tuple at an address does not change."""
+    return isinstance(address, ir.Argument) or (isinstance(address, ir.AllocaInstr) and address.name.startswith(GIVEN))
 
 
 def _has_arrays(kind: Any) -> bool:
@@ -70,10 +80,17 @@ def _has_arrays(kind: Any) -> bool:
     )
 
 
-def _model(manager: Any, kind: Any) -> Any:
-    """Return the data model of a named tuple; those of other packages keep numba's own."""
+def is_by_reference(kind: Any) -> bool:
+    """Return whether a type is a named tuple of this package that contains arrays; others are passed as in numba."""
+    if not isinstance(kind, types.NamedTuple):
+        return False
     is_own = kind.instance_class.__module__.partition(".")[0] == __package__.partition(".")[0]
-    return (_ByReference if is_own and _has_arrays(kind) else _Model)(manager, kind)
+    return is_own and _has_arrays(kind)
+
+
+def _model(manager: Any, kind: Any) -> Any:
+    """Return the data model of a named tuple."""
+    return (_ByReference if is_by_reference(kind) else _Model)(manager, kind)
 
 
 def use() -> None:

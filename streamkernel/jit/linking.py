@@ -203,14 +203,16 @@ class Inlined(_FromPython):
         The Python function.
     allocates
         Whether it counts references, as for :func:`streamkernel.jit.compiled`. If it returns arrays, its callers have
-        to do the same.
+        to do the same. ``None``: as its callers do, which give ``None`` as the first argument if they count references,
+        and the memory of :func:`streamkernel.jit.work_array` if they do not.
     **options
         As for :func:`numba.njit`.
     """
 
-    def __init__(self, function: Callable[..., Any], *, allocates: bool = True, **options: Any) -> None:
-        super().__init__(function, options | {"allocates": allocates})
-        alone = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": allocates} | linked_compiler
+    def __init__(self, function: Callable[..., Any], *, allocates: bool | None = True, **options: Any) -> None:
+        super().__init__(function, options | {"allocates": allocates is not False})
+        alone = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} | linked_compiler
+        alone |= {} if allocates is None else {"_nrt": allocates}
         self._dispatcher, self._allocates = quick_to_compare(numba.njit(function, **options | alone)), allocates
         self._dispatcher.get_call_template = partial(self._check_call, self._dispatcher.get_call_template)
         self._numba_type_, self.targetoptions = self._dispatcher._numba_type_, self._dispatcher.targetoptions
@@ -220,7 +222,8 @@ class Inlined(_FromPython):
         found = template_of(arguments, keywords)
         counts, signatures = bool(ConfigStack().top().nrt), self._dispatcher.nopython_signatures
         returned = [part for signature in signatures for part in _parts(signature.return_type)]
-        if counts != self._allocates and any(isinstance(part, types.Array) for part in returned):
+        expected = arguments[0] == types.none if self._allocates is None else self._allocates
+        if counts != expected and any(isinstance(part, types.Array) for part in returned):
             raise TypeError(f"expected allocates={counts} as in what calls it - in {self.py_func.__qualname__}")
         return found
 

@@ -18,9 +18,10 @@ from numba.core.cpu import CPUContext
 from numba.core.postproc import PostProcessor, VariableLifetime
 from numba.core.targetconfig import ConfigStack
 from numba.core.transforms import canonicalize_cfg
+from numba.core.types.functions import BaseFunction
 from numba.core.typing.templates import _OverloadFunctionTemplate
 
-from streamkernel.jit import lowering
+from streamkernel.jit import from_python, lowering
 
 _Library: Any = JITCodeLibrary
 _Compiler: Any = Compiler
@@ -28,6 +29,7 @@ _Template: Any = _OverloadFunctionTemplate
 _Processor: Any = PostProcessor
 _Instruction: Any = ir.Inst
 _Context: Any = CPUContext
+_Function: Any = BaseFunction
 
 
 @contextmanager
@@ -39,6 +41,7 @@ def only_what_is_used() -> Iterator[None]:
     was_enabled = gc.isenabled()
     with global_compiler_lock:
         before = [(place, name, getattr(place, name)) for place, name, _ in LEFT_OUT]
+        is_inner = before[0][2] is LEFT_OUT[0][2]
         gc.disable()
         try:
             for place, name, instead in LEFT_OUT:
@@ -47,6 +50,8 @@ def only_what_is_used() -> Iterator[None]:
         finally:
             for place, name, value in before:
                 setattr(place, name, value)
+            if not is_inner:
+                _signatures.clear()
             if was_enabled:
                 gc.enable()
 
@@ -159,6 +164,15 @@ def _variables(self: Any, value: Any) -> list[Any]:
     return [value] if kind is ir.Var else [] if kind in _NO_VARIABLES else _variables_of(self, value)
 
 
+def _signature(self: Any, context: Any, arguments: Any, keywords: Any) -> Any:
+    """Return the signature of a call, like numba, which finds the same one again for each such call in a function."""
+    key = id(self), tuple(arguments), tuple(keywords.items())
+    known = _signatures.get(key)
+    if known is None:
+        known = _signatures[key] = self, _signature_of(self, context, arguments, keywords)  # self: its id is not reused
+    return known[1]
+
+
 def _load_registries(self: Any) -> None:
     """Import everything that numba can compile, once; numba does it at each failed lookup."""
     if self not in _loaded:
@@ -172,7 +186,8 @@ def _plain(self: Any, message: str, *colour: Any, **style: Any) -> str:
 
 
 _decorator_of, _run, _variables_of = _Template._get_jit_decorator, _Processor.run, _Instruction._rec_list_vars
-_load_all = _Context.load_additional_registries
+_load_all, _signature_of = _Context.load_additional_registries, _Function.get_call_type
+_signatures: dict[Any, tuple[Any, Any]] = {}
 _loaded: WeakSet[Any] = WeakSet()
 _NO_VARIABLES = frozenset({ir.Loc, str, int, bool, type(None)})
 LEFT_OUT: list[tuple[Any, str, Any]] = [
@@ -180,7 +195,9 @@ LEFT_OUT: list[tuple[Any, str, Any]] = [
     (_Template, "_get_jit_decorator", _link_overloads),
     (_Processor, "run", _process),
     (_Context, "load_additional_registries", _load_registries),
+    (_Function, "get_call_type", _signature),
     (llvm.ffi.lib._lock, "_cblist", []),  # numba's measurements at each call of LLVM
+    *from_python.LEFT_OUT,
     *lowering.LEFT_OUT,
 ]
 """Replaced attributes of numba: the object, the name of the attribute, and its value."""

@@ -12,8 +12,8 @@ from streamkernel.features.compiled_kernel import ENTRIES, KERNEL, VECTOR, VECTO
 from streamkernel.features.directions import Directions
 from streamkernel.features.evaluate import features, power, prepare
 from streamkernel.features.rows import F32, ROWS, Rows
-from streamkernel.jit import compiled, inlined, unit
-from streamkernel.learners.scoring import entries_room, longest_row, part_room
+from streamkernel.jit import compiled, inlined, unit, work_array
+from streamkernel.learners.scoring import entries_room, longest_row, part_shape
 from streamkernel.learners.state import NUMBERS_TYPE
 
 
@@ -28,14 +28,14 @@ class EmbeddingRoom(NamedTuple):
 EMBEDDING_ROOM = types.NamedTuple([ENTRIES, VECTORS, VECTORS], EmbeddingRoom)
 
 
-@inlined
-def embedding_room(state, kernel, rows):  # type: ignore[no-untyped-def]
+@inlined(allocates=None)
+def embedding_room(memory, state, kernel, rows):  # type: ignore[no-untyped-def]
     """Return work arrays to embed rows."""
     parts, width = len(kernel.parts), kernel.cache.shape[3]
     return EmbeddingRoom(
-        entries_room(parts, longest_row(rows)),
-        np.empty((state[0].components, width), np.float32),
-        part_room(parts, width),
+        entries_room(memory, parts, longest_row(rows)),
+        work_array(memory, (state[0].components, width), np.float32),
+        work_array(memory, part_shape(parts, width), np.float32),
     )
 
 
@@ -89,7 +89,7 @@ def embed(state, kernel, rows, i, blocks, z, room):  # type: ignore[no-untyped-d
 @compiled(nogil=True)
 def _embed_each(state, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to the features of the first blocks, as many as fit, for row i; 0 if it is unusable."""
-    numbers, room = state[0], embedding_room(state, kernel, rows)
+    numbers, room = state[0], embedding_room(None, state, kernel, rows)
     blocks = out.shape[1] // (numbers.components * numbers.block_size)
     for i in range(len(rows.start) - 1):
         if not embed(state, kernel, rows, i, blocks, out[i], room):

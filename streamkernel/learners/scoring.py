@@ -23,7 +23,7 @@ from streamkernel import vectors
 from streamkernel.features.compiled_kernel import ENTRIES, KERNEL, ROOM, Entries, Span
 from streamkernel.features.evaluate import features, power, prepare
 from streamkernel.features.rows import F32, F64, ROWS
-from streamkernel.jit import compiled, inlined, unit
+from streamkernel.jit import compiled, inlined, unit, work_array
 from streamkernel.learners import averaging
 from streamkernel.learners.averaging import MIXTURE
 from streamkernel.learners.state import NUMBERS_TYPE
@@ -59,14 +59,14 @@ WORK = types.NamedTuple(
 )
 
 
-@inlined
-def entries_room(parts, longest):  # type: ignore[no-untyped-def]
+@inlined(allocates=None)
+def entries_room(memory, parts, longest):  # type: ignore[no-untyped-def]
     """Return work arrays for the entries of a row that a number of parts read."""
     return Entries(
-        np.empty((parts, longest), np.int64),
-        np.empty((parts, longest), np.uint64),
-        np.empty((parts, longest), np.float32),
-        np.empty(parts, np.int64),
+        work_array(memory, (parts, longest), np.int64),
+        work_array(memory, (parts, longest), np.uint64),
+        work_array(memory, (parts, longest), np.float32),
+        work_array(memory, parts, np.int64),
     )
 
 
@@ -79,10 +79,10 @@ def longest_row(rows):  # type: ignore[no-untyped-def]
     return longest
 
 
-@inlined
-def part_room(parts, width):  # type: ignore[no-untyped-def]
-    """Return work arrays for the features of a number of parts."""
-    return np.empty((ROOM + 2 * parts, width), np.float32)
+@inlined(allocates=False)
+def part_shape(parts, width):  # type: ignore[no-untyped-def]
+    """Return the shape of the work array for the features of a number of parts."""
+    return ROOM + 2 * parts, width
 
 
 @inlined
@@ -90,8 +90,8 @@ def workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
     """Return work arrays to evaluate rows and to take steps on them."""
     numbers, parts = state.numbers[0], len(kernel.parts)
     return ScoringRoom(
-        entries_room(parts, longest_row(rows)),
-        part_room(parts, state.coef.shape[3]),
+        entries_room(None, parts, longest_row(rows)),
+        np.empty(part_shape(parts, state.coef.shape[3]), np.float32),
         np.empty((state.coef.shape[1], state.coef.shape[3])),
         np.empty((2, numbers.batch_size, numbers.columns)),
         np.empty((numbers.columns, numbers.components, numbers.block_size)),
@@ -175,7 +175,7 @@ def transform(block_size, components, kernel, rows, out):  # type: ignore[no-unt
     Return the first unusable row, or -1.
     """
     parts, width = len(kernel.parts), kernel.cache.shape[3]
-    row, room = entries_room(parts, longest_row(rows)), part_room(parts, width)
+    row, room = entries_room(None, parts, longest_row(rows)), np.empty(part_shape(parts, width), np.float32)
     phi = np.empty((components, width), np.float32)
     scale = 1.0 / math.sqrt(block_size)
     for i in range(len(rows.start) - 1):

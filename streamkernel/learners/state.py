@@ -82,11 +82,11 @@ ERROR_HORIZON = 100.0
 LARGEST_DEVIATION = 10.0
 """The cap on an example's contribution to the mean absolute error, in units of that mean: it limits outliers."""
 
-DONE, BAD_VALUE, DIVERGED, CLOSED, NO_ROOM, UNREAD, DUE, NO_PLACE = range(8)
+DONE, BAD_VALUE, DIVERGED, CLOSED, NO_ROOM, UNREAD, DUE, NO_PLACE, NO_MEMORY = range(9)
 """The status that a compiled call returns: an example was learned; a value is unusable; the steps have diverged; the
 arrays have been copied, so that changes to them would be lost; the arrays cannot hold another block; the dictionary
-could not be read; an example was learned and another change must follow; the table cannot hold another name. The state
-has changed only if an example was learned."""
+could not be read; an example was learned and another change must follow; the table cannot hold another name; the
+memory is too small for the work arrays. The state has changed only if an example was learned."""
 
 
 def pack_learned(numbers: Any) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def _others_room(state, longest):  # type: ignore[no-untyped-def]
     added = np.empty(len(state.numbers))
     for t in range(len(added)):
         added[t] = state.numbers[t].predicted_offset
-    return OthersRoom(room_for(state.linear, longest), np.empty(state.linear.w.shape[:2]), added)
+    return OthersRoom(room_for(None, state.linear, longest), np.empty(state.linear.w.shape[:2]), added)
 
 
 @inlined(allocates=False)
@@ -119,10 +119,10 @@ def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
 
 def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
-    numbers, room, longest = state.numbers[0], embedding_room(state.numbers, kernel, rows), longest_row(rows)
+    numbers, room, longest = state.numbers[0], embedding_room(None, state.numbers, kernel, rows), longest_row(rows)
     layout, weights, span = state.layout, state.weights, state.span
     newton, steady, level = state.newton, state.steady, state.level
-    changed, others = metric_room(longest), _others_room(state, longest)
+    changed, others = metric_room(None, longest), _others_room(state, longest)
     z = np.empty(outputs_of(numbers, layout, max(1, numbers.blocks)), np.float32)
     targets, added, base = len(state.numbers), others.added, 2 * len(layout) + 1
     f, width = np.empty((len(weights) // targets, numbers.columns)), numbers.columns // targets

@@ -14,7 +14,7 @@ from streamkernel.features.evaluate import prepare
 from streamkernel.features.projections import entries_along
 from streamkernel.features.rows import F32, F64, I64, ROWS, Rows
 from streamkernel.features.scale_table import SCALES
-from streamkernel.jit import compiled, inlined, unit
+from streamkernel.jit import compiled, inlined, unit, work_array
 from streamkernel.learners import schedule
 from streamkernel.learners.embedding import EMBEDDING_ROOM, embed_blocks, embedding_room
 from streamkernel.learners.scoring import longest_row
@@ -56,16 +56,16 @@ GRADIENT_ROOM = types.NamedTuple(
 )  # fmt: skip
 
 
-@inlined
-def gradient_room(longest, block_size):  # type: ignore[no-untyped-def]
+@inlined(allocates=False)
+def gradient_room(memory, longest, block_size):  # type: ignore[no-untyped-def]
     """Return work arrays for gradients at rows of at most `longest` entries."""
     return GradientRoom(
-        np.empty(longest, np.int64),
-        np.empty(longest),
-        np.empty(MOST_NAMES),
-        np.empty(2 * block_size),
-        np.empty(block_size, np.float32),
-        np.empty(block_size, np.float32),
+        work_array(memory, longest, np.int64),
+        work_array(memory, longest, np.float64),
+        work_array(memory, MOST_NAMES, np.float64),
+        work_array(memory, 2 * block_size, np.float64),
+        work_array(memory, block_size, np.float32),
+        work_array(memory, block_size, np.float32),
     )
 
 
@@ -181,7 +181,7 @@ def add_gradient(state, scales, kernel, z, seen, room, changed, own):  # type: i
 def _embed_each(state, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to the features of the first blocks, as many as fit, for row i; 0 if it is unusable."""
     numbers, longest = state.numbers[0], longest_row(rows)
-    room, changed = embedding_room(state.numbers, kernel, rows), metric_room(longest)
+    room, changed = embedding_room(None, state.numbers, kernel, rows), metric_room(None, longest)
     blocks = out.shape[1] // (numbers.components * numbers.block_size)
     for i in range(len(rows.start) - 1):
         if not embed_groups(state, kernel, rows, i, blocks, out[i], room, changed):

@@ -28,7 +28,8 @@ from streamkernel.features.compiled_kernel import KERNEL
 from streamkernel.features.rows import F64, ROWS, Rows
 from streamkernel.features.scale_moments import observe_row, use_moments
 from streamkernel.features.scale_table import SCALES, ScalesState, has_room, scale_row
-from streamkernel.jit import compiled, inlined, unit
+from streamkernel.jit import compiled, inlined, unit, work_memory
+from streamkernel.jit.work_arrays import ALIGNED
 from streamkernel.learners import schedule
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.embedding import set_scaled
@@ -39,6 +40,7 @@ from streamkernel.learners.state import (
     DUE,
     HORIZON,
     MEAN,
+    NO_MEMORY,
     NO_PLACE,
     NO_ROOM,
 )
@@ -260,26 +262,40 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     return DONE
 
 
+@inlined(allocates=False)
+def _learn_in(memory, state, scales, kernel, examples, first, last, options):  # type: ignore[no-untyped-def]
+    """Learn like :func:`_learn`, with work arrays in `memory`, unless that is too small."""
+    rows, y, gammas = examples.rows, examples.y, examples.gammas
+    given = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled, rows.weights)
+    numbers, room = state.numbers[0], learning_room(memory, state, kernel, rows, options)
+    if memory[0] > len(memory):
+        return NO_MEMORY, first
+    room.nothing[:], room.targets.sizes[:] = 0.0, 1.0
+    for i in range(first, last):
+        status = _learn_row(state, scales, kernel, rows, given, Example(i, y[i], gammas[i]), options, room)
+        if status != DONE:
+            return status, i + (status == DUE)
+    return DUE if schedule.compiled_is_due(numbers.examples - numbers.restarted) else DONE, last
+
+
 def _learn(state, scales, kernel, examples, first, last, options):  # type: ignore[no-untyped-def]
     """Learn the examples ``first <= i < last`` in order, until a Newton step is due; return (status, the next row).
 
     The status says whether a step or a check is due. An example that is learned alone is not learned if one would be
     due after it. Without scaling, `scales` is an empty table.
     """
-    rows, y, gammas = examples.rows, examples.y, examples.gammas
-    given = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled, rows.weights)
     numbers = state.numbers[0]
     if options.is_alone:
         seen = numbers.examples + 1
         due = newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting, len(state.numbers))
         if numbers.buffered + 1 >= due or schedule.compiled_is_due(seen - numbers.restarted):
             return DUE, first
-    room = learning_room(state, kernel, rows, options)
-    for i in range(first, last):
-        status = _learn_row(state, scales, kernel, rows, given, Example(i, y[i], gammas[i]), options, room)
-        if status != DONE:
-            return status, i + (status == DUE)
-    return DUE if schedule.compiled_is_due(numbers.examples - numbers.restarted) else DONE, last
+    status, done, words = NO_MEMORY, first, ALIGNED
+    while status == NO_MEMORY:
+        memory = work_memory(words)
+        status, done = _learn_in(memory, state, scales, kernel, examples, first, last, options)
+        words = memory[0]
+    return status, done
 
 
 learn = compiled(_learn)

@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from streamkernel.features.rows import F32, F64
-from streamkernel.jit import inlined
+from streamkernel.jit import inlined, work_array
 from streamkernel.learners.embedding import EMBEDDING_ROOM, EmbeddingRoom, embedding_room
 from streamkernel.learners.scoring import longest_row
 from streamkernel.second_order.gradients import GRADIENT_ROOM, GradientRoom, gradient_room
@@ -94,8 +94,8 @@ LEARNING_ROOM = types.NamedTuple(
 )  # fmt: skip
 
 
-@inlined
-def learning_room(state, kernel, rows, options):  # type: ignore[no-untyped-def]
+@inlined(allocates=False)
+def learning_room(memory, state, kernel, rows, options):  # type: ignore[no-untyped-def]
     """Return work arrays to learn from rows."""
     numbers, longest, columns, targets = (
         state.numbers[0],
@@ -105,18 +105,18 @@ def learning_room(state, kernel, rows, options):  # type: ignore[no-untyped-def]
     )
     count = len(state.weights) // targets
     return LearningRoom(
-        z=np.empty(outputs_of(numbers, state.layout, max(numbers.blocks, options.growing)), np.float32),
-        f=np.empty((count, columns)),
-        g=np.empty((count, columns)),
-        h=np.empty((count, columns)),
-        raw=np.empty(state.linear.w.shape[:2]),
-        out=np.empty(columns),
-        said=np.empty(columns),
-        nothing=np.zeros(columns),
-        mixing=np.empty((4, max(columns, count))),
-        linear=room_for(state.linear, longest),
-        embedding=embedding_room(state.numbers, kernel, rows),
-        metric=metric_room(longest),
-        slopes=gradient_room(longest, numbers.block_size),
-        targets=targets_room(targets),
+        z=work_array(memory, outputs_of(numbers, state.layout, max(numbers.blocks, options.growing)), np.float32),
+        f=work_array(memory, (count, columns), np.float64),
+        g=work_array(memory, (count, columns), np.float64),
+        h=work_array(memory, (count, columns), np.float64),
+        raw=work_array(memory, state.linear.w.shape[:2], np.float64),
+        out=work_array(memory, columns, np.float64),
+        said=work_array(memory, columns, np.float64),
+        nothing=work_array(memory, columns, np.float64),
+        mixing=work_array(memory, (4, max(columns, count)), np.float64),
+        linear=room_for(memory, state.linear, longest),
+        embedding=embedding_room(memory, state.numbers, kernel, rows),
+        metric=metric_room(memory, longest),
+        slopes=gradient_room(memory, longest, numbers.block_size),
+        targets=targets_room(memory, targets),
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numba import types
 
 from streamkernel.features.rows import F32, F64, I64, U64
-from streamkernel.jit import inlined
+from streamkernel.jit import inlined, work_array
 from streamkernel.losses import Loss
 from streamkernel.second_order.name_table import index
 
@@ -156,18 +156,18 @@ def with_index(linear: Linear) -> Linear:
     return linear
 
 
-@inlined
-def room_for(linear, longest):  # type: ignore[no-untyped-def]
+@inlined(allocates=None)
+def room_for(memory, linear, longest):  # type: ignore[no-untyped-def]
     """Return work arrays for examples of at most `longest` names."""
     dense, window = linear.factor.shape[1], len(linear.weights)
     return LinearRoom(
-        values=np.empty(longest),
-        places=np.empty(longest, np.int64),
-        inputs=np.empty(dense),
-        gain=np.empty(dense),
-        row=np.empty(dense),
-        point=np.empty(len(linear.points), np.float32),
-        squares=np.empty(window, np.float32),
-        nearest=np.empty(min(NEIGHBOURS, window), np.float32),
-        which=np.empty(min(NEIGHBOURS, window), np.int64),
+        values=work_array(memory, longest, np.float64),
+        places=work_array(memory, longest, np.int64),
+        inputs=work_array(memory, dense, np.float64),
+        gain=work_array(memory, dense, np.float64),
+        row=work_array(memory, dense, np.float64),
+        point=work_array(memory, len(linear.points), np.float32),
+        squares=work_array(memory, window, np.float32),
+        nearest=work_array(memory, min(NEIGHBOURS, window), np.float32),
+        which=work_array(memory, min(NEIGHBOURS, window), np.int64),
     )

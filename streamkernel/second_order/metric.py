@@ -24,7 +24,7 @@ from streamkernel.errors import MergeError
 from streamkernel.features.compiled_kernel import ENTRIES, Entries
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, I64, U64
-from streamkernel.jit import inlined, unit
+from streamkernel.jit import inlined, unit, work_array
 from streamkernel.learners.scoring import entries_room
 from streamkernel.second_order import sensitivity_state
 from streamkernel.second_order.name_table import index, row_of
@@ -95,10 +95,10 @@ class MetricRoom(NamedTuple):
 METRIC_ROOM = types.NamedTuple([ENTRIES, types.float64[::1]], MetricRoom)
 
 
-@inlined
-def metric_room(longest):  # type: ignore[no-untyped-def]
+@inlined(allocates=None)
+def metric_room(memory, longest):  # type: ignore[no-untyped-def]
     """Return work arrays for rows of at most `longest` entries."""
-    return MetricRoom(entries_room(1, longest + MOST_NAMES), np.empty(MOST_NAMES))
+    return MetricRoom(entries_room(memory, 1, longest + MOST_NAMES), work_array(memory, MOST_NAMES, np.float64))
 
 
 @inlined(allocates=False)

@@ -16,7 +16,7 @@ from numba import types
 
 from streamkernel import losses
 from streamkernel.features.rows import F64
-from streamkernel.jit import inlined
+from streamkernel.jit import inlined, work_array
 from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION, MEAN
 
 FURTHEST = 10.0
@@ -50,11 +50,16 @@ class TargetsRoom(NamedTuple):
 TARGETS_ROOM = types.NamedUniTuple(types.float64[::1], 6, TargetsRoom)
 
 
-@inlined
-def targets_room(targets):  # type: ignore[no-untyped-def]
+@inlined(allocates=False)
+def targets_room(memory, targets):  # type: ignore[no-untyped-def]
     """Return work arrays for a number of targets."""
     return TargetsRoom(
-        np.empty(targets), np.empty(targets), np.empty(targets), np.empty(targets), np.ones(targets), np.empty(targets)
+        work_array(memory, targets, np.float64),
+        work_array(memory, targets, np.float64),
+        work_array(memory, targets, np.float64),
+        work_array(memory, targets, np.float64),
+        work_array(memory, targets, np.float64),
+        work_array(memory, targets, np.float64),
     )
 
 

@@ -12,7 +12,7 @@ from numba import types
 from numba.core.datamodel.registry import default_manager
 from numba.core.runtime import _nrt_python, rtsys
 
-from streamkernel.jit import compiled, inlined, unit
+from streamkernel.jit import compiled, inlined, shortcuts, unit
 from streamkernel.jit.compiling import IS_SHORT
 
 
@@ -135,6 +135,21 @@ def test_a_tuple_of_arrays_is_one_argument():
     assert not isinstance(default_manager.lookup(OUTER).get_argument_type(), tuple)
     foreign = types.NamedTuple([VECTOR, VECTOR], NamedTuple("Foreign", [("a", int), ("b", int)]))
     assert isinstance(default_manager.lookup(foreign).get_argument_type(), tuple)
+
+
+def test_arrays_of_another_type_are_refused_where_python_calls_machine_code():
+    @compiled
+    def last(inner):
+        return inner.sums[-1]
+
+    right = given().first
+    assert last(right) == right.sums[-1]
+    call = next(iter(last.overloads.values())).entry_point
+    assert call(right) == right.sums[-1]
+    for wrong in (right._replace(sums=right.sums.astype(np.float32)), right._replace(sums=None), ()):
+        with pytest.raises((TypeError, IndexError)):
+            call(wrong)
+    assert not shortcuts._signatures
 
 
 ORDINARY = """

@@ -15,7 +15,7 @@ from streamkernel.features.feature_maps import form
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.jit import compiled
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners.scoring import entries_room, longest_row, part_room
+from streamkernel.learners.scoring import entries_room, longest_row, part_shape
 
 PER_BLOCK = 64
 """Features of a block."""
@@ -43,7 +43,7 @@ def _evaluate(components, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to the features of row i, components of one side by side; return the first unusable row, or -1."""
     width, parts = kernel.cache.shape[3], len(kernel.parts)
     phi = np.empty((components, width), np.float32)
-    row, room = entries_room(parts, longest_row(rows)), part_room(parts, width)
+    row, room = entries_room(None, parts, longest_row(rows)), np.empty(part_shape(parts, width), np.float32)
     for i in range(len(rows.start) - 1):
         if not prepare(kernel, rows, i, row):
             return i
