@@ -19,7 +19,7 @@ def size(
     config: Annotated[Path, typer.Argument(help="The TOML file of a run.", show_default=False)],
     events_per_second: Annotated[
         float | None,
-        typer.Option(help="The rate to plan for; by default what one process should be given.", min=0.001),
+        typer.Option(help="The rate to plan for; by default the recommended rate of one process.", min=0.001),
     ] = None,
     seconds: Annotated[
         float, typer.Option(help="The time of each of the two measurements; a model that grows needs longer.", min=1.0)

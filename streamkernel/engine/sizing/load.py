@@ -60,7 +60,7 @@ def read_sample(source: Source, stopping: Callable[[], bool], clock: Callable[[]
 
 
 class Load:
-    """A source of the events of a sample, again and again; when they are offered is what differs.
+    """A source that repeats the events of a sample; subclasses determine when they are offered.
 
     Parameters
     ----------
@@ -98,11 +98,11 @@ class Load:
         """Do nothing: a load has no positions."""
 
     def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return nothing: the backlog is measured here."""
+        """Return no lag, because the backlog is measured here."""
         return {}
 
     def close(self) -> None:
-        """Do nothing: there is nothing open."""
+        """Do nothing, because no resource is open."""
 
     def _next(self, n: int) -> list[Event]:
         self.offered += n

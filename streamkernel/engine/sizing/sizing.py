@@ -18,7 +18,7 @@ from streamkernel.engine.config.replay import replay_config
 from streamkernel.engine.sizing.load import FullLoad, Load, SteadyLoad, read_sample
 
 BUSY = 0.7
-"""The share of its capacity that a process should be given: the rest is for peaks and for catching up."""
+"""The recommended share of a process's capacity; the rest is for peaks and for catching up."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class Sizing:
     Attributes
     ----------
     events : int
-        Events that were processed to find out.
+        Number of events processed for the measurement.
     refused : int
-        Those of them that were dead letters.
+        Number of dead letters among them.
     features : int or None
         Features of the model at the end; ``None`` for a model that is not ours.
     rate : float
         Events per second that one process can read, predict, learn and write, checkpoints included.
     memory : int or None
-        The largest memory of the process, in bytes; ``None`` where the system does not say.
+        The largest memory of the process, in bytes; ``None`` if the system does not report it.
     checkpoint_bytes : int
         The size of a checkpoint.
     checkpoint_seconds : float
@@ -88,7 +88,7 @@ class Sizing:
 
 
 def processes_for(wanted: float, rate: float) -> int:
-    """Return how many processes of a capacity are needed.
+    """Return the number of processes of a capacity that are needed.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def measure(
     tell: Callable[[str], None] = lambda doing: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Sizing:
-    """Run the events of a configuration for a while in another folder, and change nothing else.
+    """Run the events of a configuration for some seconds in another folder, and change nothing else.
 
     The first events of the source are read into memory and processed again and again: first as fast as possible, then
     at the rate of one process. Predictions and dead letters go to files of the folder, and checkpoints too.
@@ -118,7 +118,7 @@ def measure(
     folder
         An empty folder.
     wanted
-        Events per second; by default what one process should be given.
+        Events per second; by default the recommended rate of one process.
     seconds
         The time of each of the two measurements.
     tell

@@ -7,10 +7,10 @@ from collections import deque
 from typing import Any
 
 MOST, SAMPLES = 8, 3
-"""Reasons that are kept, those seen last, and samples of each."""
+"""Maximum number of reasons, the most recent ones, and of samples of each."""
 
 LONGEST = 300
-"""Characters of a text."""
+"""Maximum number of characters of a text."""
 
 
 class DeadLetterGroups:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 MOST = 32
-"""Marks of each kind that are kept, the last ones."""
+"""Maximum number of marks of each kind, the most recent ones."""
 
 Mark = dict[str, Any]
 """A kind, an event and a time, each ``None`` if it is unknown, and a text."""

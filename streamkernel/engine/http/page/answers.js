@@ -48,7 +48,7 @@ export function showQuality(run) {
   write($("score-name"), `${metric.name}, ${quality.recent === undefined || quality.recent === null ? "since the start" : "last 1,000"}`);
   const gap = (other, name) => {
     const by = sign * (value - other);
-    return Math.abs(by) < 0.0005 * Math.abs(other) ? `as ${name}, ${shown(other)}` : `${shown(Math.abs(by))} ${by > 0 ? "better" : "worse"} than ${name}, ${shown(other)}`;
+    return Math.abs(by) <= 0.0005 * Math.abs(other) ? `the same as ${name}, ${shown(other)}` : `${shown(Math.abs(by))} ${by > 0 ? "better" : "worse"} than ${name}, ${shown(other)}`;
   };
   const parts = [];
   const isKnown = (one) => one !== null && one !== undefined && value !== null;
