@@ -70,8 +70,6 @@ class Prediction(NamedTuple):
     number: int
     member: str
     is_right: bool
-    delay: float
-    """Seconds from the record to its prediction."""
 
 
 class Group(Run):
@@ -87,7 +85,7 @@ class Group(Run):
         self.template = CONFIG.replace("{seconds}", f"{seconds:g}").replace("{shared}", line)
 
     def learn(self, records: Sequence[dict[str, object]], rate: float, changes: Sequence[tuple[float, str]]) -> None:
-        """Write the records at a constant rate, let members join, leave or die at shares of them, and stop at the end.
+        """Write the records at a constant rate, let members join and leave at shares of them, and stop at the end.
 
         Parameters
         ----------
@@ -96,7 +94,7 @@ class Group(Run):
         rate
             Records a second.
         changes
-            The share of the records after which something happens, and what: "join", "stop" or "kill".
+            The share of the records after which something happens, and what: "join" or "stop".
         """
         running = {"one": self.start()}
         self.wait_for(lambda: "partitions assigned" in self.log())
@@ -121,8 +119,7 @@ class Group(Run):
                 if change == "join":
                     running[name] = self.start(name)
                 else:
-                    process = running.pop(name)
-                    (process.kill if change == "kill" else process.terminate)()
+                    running.pop(name).terminate()
         writer.join()
         self.wait_for(lambda: self.committed() >= n)
         for process in running.values():
@@ -135,8 +132,7 @@ class Group(Run):
         for record in brokers.committed(self.servers, self.predictions):
             line = json.loads(record.value)
             is_right = line["prediction"] == line["label"]
-            delay = (record.timestamp - line["timestamp"]) / 1000.0
-            found.append(Prediction(int(record.key), line["member"], is_right, delay))
+            found.append(Prediction(int(record.key), line["member"], is_right))
         return sorted(found)
 
 

@@ -6,7 +6,7 @@ Connectors do not depend on models; the engine connects the two.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 Position = Any
 """A position in one stream: a JSON value that only its source interprets."""
@@ -74,7 +74,13 @@ class Refusal(NamedTuple):
 
 
 class Source(Protocol):
-    """A stream of events with positions, which can be read again from a position."""
+    """A stream of events with positions, which can be read again from a position.
+
+    Events are learned exactly once, because the positions are part of a checkpoint. A source that cannot be read again
+    from a position has an attribute ``guarantee = "at_least_once"``, which ``--check`` reports. An attribute
+    ``identity`` has the names of the parameters that decide what a position means, by default all: a run with other
+    values needs a new state directory.
+    """
 
     def seek(self, positions: Mapping[str, Position]) -> None:
         """Continue after the given position of each stream; called at most once, before the first poll.
@@ -207,11 +213,21 @@ class PartitionedSource(Protocol):
 
 
 class UnavailableError(OSError):
-    """A service is unavailable; the call may be retried."""
+    """A service is unavailable; the call may be retried.
+
+    Attributes
+    ----------
+    service : str
+        The name of the service in log lines.
+    """
+
+    service: ClassVar[str] = "Kafka"
 
 
 class DecoderUnavailableError(UnavailableError):
     """A record cannot be decoded yet: a service that the decoder needs, such as a schema registry, is unavailable."""
+
+    service = "the decoder"
 
 
 class TopicMissingError(UnavailableError):
@@ -264,7 +280,11 @@ class Transactions(Protocol):
 
 
 class Sink(Protocol):
-    """A destination of records that can be truncated to a position."""
+    """A destination of records that can be truncated to a position.
+
+    Records are written exactly once, because the position is part of a checkpoint. A sink that cannot be truncated has
+    an attribute ``guarantee = "at_least_once"``, which ``--check`` reports; its `flush` returns ``None``.
+    """
 
     def open(self) -> None:
         """Check that the sink is available, or raise `UnavailableError`; may be called again."""

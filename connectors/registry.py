@@ -1,6 +1,9 @@
-"""The sources and sinks that a configuration can name, each by the key that selects it."""
+"""The sources and sinks that a configuration can name: those of this package, and of others by entry points."""
+
+from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import entry_points
 
 SOURCES = {
     "path": "connectors.files.source:FileSource",
@@ -15,6 +18,27 @@ SINKS: dict[str, str] = {
     # files and topics have keys of [sink] instead
 }
 """Those for each key of [sink.predictions], likewise."""
+
+TABLES = {
+    "streamkernel.sources": {"nats": "connectors.nats.source:NatsSource"},
+    "streamkernel.sinks": {
+        "nats": "connectors.nats.sink:NatsSink",
+        "parquet": "connectors.files.parquet_sink:ParquetSink",
+        "webhook": "connectors.http.webhook:WebhookSink",
+    },
+}
+"""Those for each table [source.NAME] and [sink.predictions.NAME], by the group of entry points that adds others."""
+
+
+def installed(group: str) -> dict[str, str]:
+    """Return the module and class for each name of a group; no other package replaces a name of `TABLES`.
+
+    Examples
+    --------
+    >>> installed("streamkernel.sources")["nats"]
+    'connectors.nats.source:NatsSource'
+    """
+    return {entry.name: entry.value for entry in entry_points(group=group)} | TABLES[group]
 
 
 def class_at(place: str) -> type:

@@ -20,7 +20,7 @@ settings.register_profile(
 settings.register_profile("quick", settings.get_profile("all"), max_examples=15)
 settings.load_profile("all")  # `make test` says --hypothesis-profile=quick
 
-GROUPS = {"java": "servers", "ray": "servers", "prometheus": "servers", "browser": "browser"}
+GROUPS = {"java": "servers", "ray": "servers", "prometheus": "servers", "nats": "servers", "browser": "browser"}
 """Of tests with these marks, those of a group run in one process, which starts what they need once."""
 
 LEFT = pytest.StashKey[int]()

@@ -125,6 +125,9 @@ class Consumer(Protocol):
         response, or raises `UnavailableError` after the timeout.
         """
 
+    def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
+        """Return the id of each topic that exists and has one: a topic that is deleted and made again has another."""
+
     def first(self, partition: Partition) -> int:
         """Return the offset of the oldest record."""
 

@@ -14,6 +14,7 @@ from connectors.kafka.offsets import Start, check_copartitioned, find_partitions
 from connectors.kafka.options import Options
 from connectors.kafka.partition_reader import PartitionReader
 from connectors.kafka.start_offsets import StartOffsets
+from connectors.kafka.topic_ids import TopicIds
 from connectors.kafka.topic_watcher import TopicWatcher
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,7 @@ class KafkaSource:
         self._client: Consumer | None = None
         self._is_reading = False
         self._topic_watcher = TopicWatcher(self.topics, self.options.servers)
+        self._topic_ids = TopicIds(self.topics)
         self._start_offsets = StartOffsets(parse_start(start), in_group=group is not None)
         self._reader = PartitionReader(
             self._start_offsets,
@@ -128,6 +130,21 @@ class KafkaSource:
         """Continue after these positions once, regardless of committed offsets, which never go back."""
         self.seek(positions)
         self._start_offsets.rewind(map(Partition.parse, positions))
+
+    def expect_topics(self, ids: Mapping[str, str]) -> None:
+        """Refuse topics with other ids than these, which a checkpoint has: their offsets are others."""
+        self._topic_ids.known |= ids
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """Return the ids of the topics, for a checkpoint.
+
+        Raises
+        ------
+        TopicReplacedError
+            If a topic was deleted and made again since its first record was read.
+        """
+        self._topic_ids.check(self.client)
+        return self._topic_ids.known
 
     @property
     def is_repeating(self) -> bool:
@@ -229,6 +246,7 @@ class KafkaSource:
                 partition for topic in self.topics for partition in client.partitions_of(topic)
             }
             self._check()
+            self._topic_ids.check(client)
         except (OSError, ValueError):
             client.close()
             raise
@@ -252,7 +270,10 @@ class KafkaSource:
 
     def _look(self, client: Consumer) -> None:
         """Look for new partitions periodically, and read them if there is no group that assigns them."""
-        added = self._start_offsets.add(self._topic_watcher.look(client))
+        found = self._topic_watcher.look(client)
+        if found:
+            self._topic_ids.check(client)
+        added = self._start_offsets.add(found)
         if added:
             self._check()
             if self.group is None and self._numbers is None:

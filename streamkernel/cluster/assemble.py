@@ -123,7 +123,7 @@ def _problems(config: Config) -> Iterator[str]:
         yield "state.mirror: expected none on a cluster, where positions are those of workers, got one"
     if config.source.dataset is not None:
         yield f"source.dataset: expected files or topics on a cluster, got {config.source.dataset}"
-    if config.source.parameters:
+    if config.source.choice is not None:
         yield f"source.{config.source.key}: expected files or topics on a cluster, got another source"
     if config.source.path == Path(STREAM):
         yield "source.path: expected files on a cluster, got standard input"

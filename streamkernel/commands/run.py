@@ -49,6 +49,7 @@ def run(
         except EXPECTED as error:
             fail(error, as_json=not check and logs.is_json(found.log.format))
     if check:
+        from streamkernel.engine.config.registered import weaker_guarantees
         from streamkernel.engine.config.start_checks import (
             check_connections,
             check_state,
@@ -64,9 +65,8 @@ def run(
         except EXPECTED as error:
             fail(error)
         typer.echo(f"{config} is valid" + (f", but {busy}" if busy else ""))
-        if note := cluster is None and separate_models(found):
-            typer.echo(f"note: {note}")
-        if note := mirror_promise(found):
+        notes = [cluster is None and separate_models(found), mirror_promise(found)]
+        for note in (*filter(None, notes), *weaker_guarantees(found.source.choice, found.sink.choice)):
             typer.echo(f"note: {note}")
     elif connect:
         fail(ValueError("--connect needs --check"))

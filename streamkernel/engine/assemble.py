@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink, Source
-from connectors.registry import SINKS
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.challengers import candidates_of
@@ -61,8 +60,8 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
         predictions = FileSink(sink.predictions)
     elif writes and sink.predictions_topic is not None:
         predictions = KafkaSink(writes.writer, sink.predictions_topic, predictions_writer(config))
-    elif sink.parameters:
-        predictions = build_registered(SINKS, sink.parameters, "sink.predictions", config.folder)
+    elif sink.choice is not None:
+        predictions = build_registered(sink.choice, config.folder)
     if writes and sink.dead_letters_topic is not None:
         dead_letters = KafkaDeadLetters(writes.writer, sink.dead_letters_topic)
     else:

@@ -137,6 +137,7 @@ class Checkpointer:
         if self.state is None:
             return
         began = time.perf_counter()
+        topics = self._source.topic_ids() if isinstance(self._source, KafkaSource) else {}
         ends = self._outputs.flush()
         number = self.state.prepare(
             {
@@ -144,6 +145,7 @@ class Checkpointer:
                 **self._processor.state(),
                 "history": self._history.state(),
                 "positions": self.positions,
+                "topics": topics,
                 "is_divided": self._is_divided,
                 **ends,
                 **({"is_repeating": True} if self._outputs.is_repeating else {}),
@@ -317,6 +319,8 @@ class Checkpointer:
         if self._written is None:  # the first time in this process
             self.learned_before = self._processor.outcomes["learned"]
         self.positions = saved["positions"]
+        if isinstance(self._source, KafkaSource):
+            self._source.expect_topics(saved.get("topics", {}))
         self._has_changes = False
 
     def _on_revoked(self, streams: list[str]) -> None:

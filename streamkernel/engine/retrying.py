@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
-from connectors import DecoderUnavailableError, TopicMissingError, Trouble, UnavailableError
+from connectors import TopicMissingError, Trouble, UnavailableError
 
 FIRST_PAUSE = 0.5
 """Pause in seconds after the first failed attempt, doubled after each further one."""
@@ -177,7 +177,7 @@ def _report(error: BaseException | None, count: Callable[[str], None], **more: A
 
 
 def _who(error: BaseException | None) -> str:
-    return "the decoder" if isinstance(error, DecoderUnavailableError) else "Kafka"
+    return error.service if isinstance(error, UnavailableError) else UnavailableError.service
 
 
 def error_of(attempt: RetryCallState) -> BaseException | None:

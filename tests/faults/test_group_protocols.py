@@ -61,10 +61,10 @@ def test_a_member_joins_and_is_killed(servers, tmp_path, protocol):
     assert len(run.seen()) == len(ids(ALL))
 
 
-def test_members_come_and_go(servers, tmp_path, protocol):
+def test_members_come_and_go(servers, tmp_path):
     """Three members over twelve partitions: each event is in exactly one member's durable model."""
-    brokers.make_topics(servers, names=[topic := f"many-{protocol}"], partitions=12)
-    options = members.PROTOCOLS[protocol]
+    brokers.make_topics(servers, names=[topic := "many-consumer"], partitions=12)
+    options = members.PROTOCOLS["consumer"]
     run = Run(servers, tmp_path, topic, source="", options=options, client="confluent-kafka", audited=True)
     members.shared(run, kafka_runs.N, 12, 4, random.Random(5))
     found = kafka_runs.audited(run, members.NAMES, kafka_runs.N)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka import Consumer as AnyConsumer
+from confluent_kafka.admin import AdminClient
 
 from connectors.base import CommitRefusedError, UnavailableError
 from connectors.kafka.clients import (
@@ -43,6 +44,9 @@ JOIN_SECONDS = 1.0
 
 REPORT_SECONDS = 60.0
 """Seconds between two lines of the log about that."""
+
+NO_ID = 22 * "A"
+"""The id of a topic where brokers have no ids."""
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +85,8 @@ class ConfluentConsumer(Consumer):
             allow_auto_create_topics=False,
             **own,
         ) | {"error_cb": self._errors.append}
+        self._admin: AdminClient | None = None
+        self._admin_settings = settings(servers, options)
         self._kafka = AnyConsumer(self._settings)
         self._join: Callable[[], None] = lambda: None
         self._joins_at: float | None = None  # when a member that was rejected joins again
@@ -177,6 +183,15 @@ class ConfluentConsumer(Consumer):
     def look(self, topics: Iterable[str]) -> Mapping[str, list[Partition]]:
         known = {topic: self._ask(self._kafka.list_topics, topic, ANSWER_SECONDS).topics[topic] for topic in topics}
         return {topic: [Partition(topic, n) for n in sorted(found.partitions)] for topic, found in known.items()}
+
+    def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
+        self._admin = self._admin or AdminClient(self._admin_settings)
+        found = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER_SECONDS)
+        ids = {}
+        for topic, future in found.items():
+            with suppress(KafkaException):  # as where it does not exist
+                ids[topic] = str(future.result().topic_id)
+        return {topic: known for topic, known in ids.items() if known != NO_ID}
 
     def first(self, partition: Partition) -> int:
         return int(self._ask(self._kafka.get_watermark_offsets, TopicPartition(*partition), COMMIT_SECONDS)[0])

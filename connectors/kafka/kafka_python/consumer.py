@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer
 from kafka.admin import MemberToRemove
@@ -24,7 +26,10 @@ from connectors.kafka.clients import (
 )
 from connectors.kafka.kafka_python.client_mapping import arguments, from_client, to_client, with_note
 from connectors.kafka.kafka_python.connecting import connect
-from connectors.kafka.timeouts import describe_error
+from connectors.kafka.timeouts import describe_error, run_within
+
+NO_ID = str(UUID(int=0))
+"""The id of a topic where brokers have no ids."""
 
 
 class PythonConsumer(Consumer):
@@ -39,6 +44,7 @@ class PythonConsumer(Consumer):
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
         self._listener: _RebalanceListener | None = None  # if we take part in a group
         self._group, self._member = group, member
+        self._topics: KafkaAdminClient | None = None  # for questions that callbacks of a rebalance ask too
         self._admin = arguments(KafkaAdminClient, servers, options, bootstrap_timeout_ms=2000)
         self._asking: tuple[Any, float] | None = None  # the answer of the brokers to `look`, and since when it is due
         self._kafka = connect(
@@ -121,6 +127,19 @@ class PythonConsumer(Consumer):
         known = {topic: cluster.partitions_for_topic(topic) or () for topic in topics}
         return {topic: [Partition(topic, number) for number in sorted(numbers)] for topic, numbers in known.items()}
 
+    def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+
+        def task() -> None:
+            self._topics = self._topics or KafkaAdminClient(**self._admin)
+            for one in self._topics.describe_topics(list(topics)):
+                if one["error_code"] == 0 and (known := UUID(one.get("topic_id") or NO_ID)).int:
+                    found[one["name"]] = b64encode(known.bytes).rstrip(b"=").decode()
+
+        if (error := run_within(ANSWER_SECONDS, task)) is not None:
+            raise UnavailableError(f"Expected a response from Kafka, got {describe_error(error)}") from error
+        return found
+
     def first(self, partition: Partition) -> int:
         return int(self._ask(self._kafka.beginning_offsets, to_client([partition])).popitem()[1])
 
@@ -150,6 +169,8 @@ class PythonConsumer(Consumer):
 
     def close(self) -> None:
         self._kafka.close(autocommit=False, timeout_ms=5000)
+        if self._topics is not None:
+            self._topics.close()
         if self._member is None or self._listener is None:
             return
         with suppress(KafkaError):  # then the group waits for us until the session is over

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from river import base, compose
 
-from connectors.registry import SINKS
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.config import build
 from streamkernel.engine.config.challengers import check_challengers
@@ -144,8 +143,8 @@ def _check_additions(settings: Settings) -> None:
 
 
 def _check_sink(settings: Settings) -> None:
-    if settings.sink.parameters:
-        check_registered(SINKS, settings.sink.parameters, "sink.predictions", settings.folder)
+    if settings.sink.choice is not None:
+        check_registered(settings.sink.choice, settings.folder)
 
 
 def _check_source(settings: Settings) -> None:

@@ -27,6 +27,7 @@ from connectors.files.many_files import is_pattern, matches
 from connectors.registry import SINKS, SOURCES
 from connectors.values import VALUE_FORMATS
 from streamkernel.engine.config.messages import ConfigError
+from streamkernel.engine.config.registered import RegisteredClass, choose
 from streamkernel.engine.mirror.bucket import check_address
 
 STREAM = "-"
@@ -128,31 +129,34 @@ class SourceTable(ConfigTable):
     envelope: Literal["debezium"] | None = Field(default=None, description='"debezium"')
     max_list_length: int = Field(default=0, ge=0, le=10_000, description="an integer from 0 to 10,000")
 
-    _parameters: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _choice: RegisteredClass | None = PrivateAttr(default=None)
 
     @model_validator(mode="wrap")
     @classmethod
     def _by_its_class(cls, data: Any, validate: ModelWrapValidatorHandler[SourceTable]) -> SourceTable:
         """Pass the keys of a registered source to its class as parameters."""
-        if not isinstance(data, dict) or not data.keys() & (SOURCES.keys() - cls.model_fields.keys()):
+        choice = choose(data, SOURCES, "streamkernel.sources", "source", cls.model_fields)
+        if choice is None:
             return validate(data)
         found = cls.model_construct()
-        found._parameters = dict(data)  # noqa: SLF001 - one of this class
+        found._choice = choice  # noqa: SLF001 - one of this class
         return found
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of a registered source."""
-        return self._parameters
+    def choice(self) -> RegisteredClass | None:
+        """The class of a registered source, with its parameters."""
+        return self._choice
 
     @property
     def key(self) -> str:
         """The key that selects the kind of source."""
-        return next(key for key in SOURCES if key in self._parameters or getattr(self, key, None) is not None)
+        if self._choice is not None:
+            return self._choice.name
+        return next(key for key in SOURCES if getattr(self, key, None) is not None)
 
     @model_validator(mode="after")
     def _one_of_these(self) -> SourceTable:
-        if self._parameters:
+        if self._choice is not None:
             return self
         given = [name for name in _GO_WITH if getattr(self, name) is not None]
         if len(given) != 1:
@@ -214,18 +218,19 @@ class SinkTable(ConfigTable):
     dead_letters_topic: Name | None = Field(default=None, description="the name of a topic")
     explain: int = Field(default=0, ge=0, le=200, description="an integer from 0 to 200")
 
-    _parameters: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _choice: RegisteredClass | None = PrivateAttr(default=None)
 
     @model_validator(mode="wrap")
     @classmethod
     def _by_its_class(cls, data: Any, validate: ModelWrapValidatorHandler[SinkTable]) -> SinkTable:
         """Pass the keys of a registered sink of predictions to its class as parameters."""
         given = data.get("predictions") if isinstance(data, dict) else None
-        if isinstance(given, dict) and given.keys() & SINKS.keys():
+        choice = choose(given, SINKS, "streamkernel.sinks", "sink.predictions")
+        if choice is not None:
             found = validate({name: value for name, value in data.items() if name != "predictions"})
             if found.predictions_topic:
                 raise ConfigError("sink.predictions: expected a table or a topic, got both")
-            found._parameters = given  # noqa: SLF001 - one of this class
+            found._choice = choice  # noqa: SLF001 - one of this class
         else:
             found = validate(data)
         if found.explain and not found.has_predictions:
@@ -233,14 +238,14 @@ class SinkTable(ConfigTable):
         return found
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of a registered sink of predictions."""
-        return self._parameters
+    def choice(self) -> RegisteredClass | None:
+        """The class of a registered sink of predictions, with its parameters."""
+        return self._choice
 
     @property
     def has_predictions(self) -> bool:
         """Whether predictions are written."""
-        return bool(self.predictions or self.predictions_topic or self._parameters)
+        return bool(self.predictions or self.predictions_topic or self._choice)
 
     @model_validator(mode="after")
     def _one_each(self) -> SinkTable:

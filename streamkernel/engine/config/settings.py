@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +16,7 @@ from streamkernel.engine.config.challenger_table import MOST, ChallengerTable
 from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.messages import ConfigError, collect_problems, to_toml
 from streamkernel.engine.config.monitoring_tables import DriftTable, MonitoringTable, QualityTable, SegmentsTable
+from streamkernel.engine.config.registered import identity_of
 from streamkernel.engine.config.schema import (
     STREAM,
     ClusterTable,
@@ -145,7 +147,7 @@ class Settings(ConfigTable):
             "source.dataset": self.source.dataset,
             "source.params": self.source.params,
             "source.topics": self.source.topics and list(self.source.topics),
-            "source.parameters": self.source.parameters or None,
+            "source.parameters": None if self.source.choice is None else _masked(identity_of(self.source.choice)),
         }
 
     def without_http(self) -> Self:
@@ -160,10 +162,10 @@ class Settings(ConfigTable):
         from connectors.schema_registry.registry import SECRET
 
         found = self.model_dump(mode="json", exclude_unset=True, by_alias=True)
-        found["source"] |= {name: "***" if is_secret(name) else value for name, value in self.source.parameters.items()}
-        if self.sink.parameters:
-            parameters = self.sink.parameters.items()
-            found["sink"]["predictions"] = {name: "***" if is_secret(name) else value for name, value in parameters}
+        if self.source.choice is not None:
+            found["source"] |= _masked(self.source.choice.table)
+        if self.sink.choice is not None:
+            found["sink"]["predictions"] = _masked(self.sink.choice.table)
         if self.kafka is not None and self.kafka.options:
             options = self.kafka.options.items()
             found["kafka"]["options"] = {name: "***" if is_secret(name) else value for name, value in options}
@@ -235,3 +237,13 @@ def _without_from(spec: Any) -> Any:
     if not isinstance(spec["from"], str) or not spec["from"]:
         raise ConfigError(f"model.from: expected the path of a model or a state directory, got {to_toml(spec['from'])}")
     return {key: value for key, value in spec.items() if key != "from"}
+
+
+def _masked(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table of a connector without secrets."""
+    from connectors.kafka.options import is_secret
+
+    return {
+        name: _masked(value) if isinstance(value, Mapping) else "***" if is_secret(name) else value
+        for name, value in table.items()
+    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connectors import DatasetSource, FileSource
-from connectors.registry import SOURCES
 from streamkernel.engine.config import build
 from streamkernel.engine.config.kafka import kafka_source
 from streamkernel.engine.config.messages import ConfigError, of_error
@@ -25,8 +24,8 @@ def build_source(settings: Settings, member: str | None = None) -> Source:
         If it cannot be opened, or there is no such data set.
     """
     source = settings.source
-    if source.key not in type(source).model_fields:
-        found: Source = build_registered(SOURCES, source.parameters, "source", settings.folder)
+    if source.choice is not None:
+        found: Source = build_registered(source.choice, settings.folder)
         return found
     if source.topics is not None:
         return kafka_source(settings, member)

@@ -114,7 +114,8 @@ def check_connections(config: Config) -> None:
     Raises
     ------
     ConfigError
-        If brokers, the registry or the mirror are unavailable, or a topic or a partition does not exist.
+        If brokers, the registry or the mirror are unavailable, a topic or a partition does not exist, or a topic was
+        made again since the last checkpoint.
     """
     calls: list[Callable[[], None]] = []
     if config.source.topics is not None:
@@ -141,6 +142,9 @@ def check_connections(config: Config) -> None:
 def _check_source(config: Config) -> None:
     source = config.build_source()
     assert isinstance(source, KafkaSource)
+    path = config.state.directory
+    if path is not None and path.is_dir() and (saved := read_newest(path)) is not None:
+        source.expect_topics(saved.get("topics", {}))
     try:
         source.open()
         if source.group is not None:  # which the credentials may not be for

@@ -1,0 +1,109 @@
+"""Records as requests to an address, several in one request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+import orjson
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
+
+from connectors.base import Position, UnavailableError
+from connectors.json_text import to_json
+
+_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+
+REQUEST_SECONDS = 10.0
+
+
+class WebhookSink:
+    """An address that gets lists of records in JSON by POST, each at least once.
+
+    A request that fails is repeated. After a crash, the records since the last checkpoint are sent again.
+
+    Parameters
+    ----------
+    url : str
+        The address, ``"https://..."`` or ``"http://..."``.
+    token : str or None
+        Sent as ``Authorization: Bearer TOKEN``.
+    batch_size : int, default 100
+        The largest number of records in one request.
+    give_up_after : float, default 60.0
+        The number of seconds of failed requests after which the run ends.
+
+    Raises
+    ------
+    ValueError
+        If it is no such address, or it contains a login.
+    """
+
+    guarantee: ClassVar[str] = "at_least_once"
+
+    def __init__(self, url: str, token: str | None = None, batch_size: int = 100, give_up_after: float = 60.0) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+            raise ValueError("Expected a url, https://host/path, without a login, got another text")
+        if batch_size < 1:
+            raise ValueError(f"Expected batch_size >= 1, got {batch_size}")
+        self._where = f"{parts.scheme}://{parts.netloc}{parts.path}"  # a query may have secrets
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self._url, self._headers, self._batch_size, self._seconds = url, headers, batch_size, give_up_after
+        self._buffer: list[bytes] = []
+
+    def open(self) -> None:
+        """Do nothing: the first request is the first test of the address."""
+
+    def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
+        """Write one record.
+
+        Parameters
+        ----------
+        record : dict
+            The fields.
+        key : bytes or None, default None
+            Not used.
+        """
+        self._buffer.append(to_json(record, _OPTIONS))
+        if len(self._buffer) >= self._batch_size:
+            self.flush()
+
+    def flush(self) -> Position:
+        """Send all records, and wait for an answer of success.
+
+        Raises
+        ------
+        UnavailableError
+            If there was none for `give_up_after` seconds.
+        """
+        if self._buffer:
+            retries = Retrying(
+                retry=retry_if_exception_type(UnavailableError),
+                wait=wait_exponential(0.1, max=5.0),
+                stop=stop_after_delay(self._seconds),
+                reraise=True,
+            )
+            retries(self._post, b"[" + b",".join(self._buffer) + b"]")
+            self._buffer.clear()
+        return None
+
+    def seek(self, position: Position) -> None:
+        """Do nothing: a request cannot be taken back."""
+
+    def close(self) -> None:
+        """Send all records."""
+        self.flush()
+
+    def _post(self, body: bytes) -> None:
+        try:
+            with urlopen(Request(self._url, body, self._headers, method="POST"), timeout=REQUEST_SECONDS):
+                pass
+        except HTTPError as error:
+            with error:
+                got = f"the status {error.code}"
+            raise UnavailableError(f"Expected an answer of success, got {got} - from {self._where}") from error
+        except OSError as error:
+            raise UnavailableError(f"Expected an answer, got {error} - from {self._where}") from error

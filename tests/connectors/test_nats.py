@@ -1,0 +1,208 @@
+"""A stream of a real NATS server is learned once, also after a crash and an outage, and predictions go to another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import brokers
+import pytest
+from waiting import LIMIT, wait_for
+
+from connectors.base import UnavailableError
+from connectors.nats.sink import NatsSink
+from connectors.nats.source import NatsSource
+from streamkernel.engine.assemble import engine_of
+from streamkernel.engine.config.config import load_config
+
+nats = pytest.importorskip("nats")
+pytestmark = pytest.mark.nats
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how_to" / "sources_and_sinks.md").read_text()
+TABLE = re.search(r'```toml title="nats.toml"\n(.*?)```', PAGE, re.DOTALL)[1]
+
+
+class Server:
+    """A process of nats-server, which can be stopped and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port, self._folder = brokers.free_port(), folder
+        self.url = f"nats://127.0.0.1:{self.port}"
+        (folder / "server.conf").write_text(
+            f'port: {self.port}\nhost: 127.0.0.1\njetstream {{ store_dir: "{folder}" }}\n'
+            'authorization { users = [{ user: alice, password: "right-horse" }] }\n'
+        )
+        self.start()
+
+    def start(self) -> None:
+        words = ["nats-server", "-c", str(self._folder / "server.conf")]
+        self._process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(LIMIT)
+
+    def ask(self, task: Any) -> Any:
+        """Return what a task with a JetStream context returns, once the server answers."""
+
+        async def run() -> Any:
+            client = await nats.connect(self.url, user="alice", password="right-horse", allow_reconnect=False)
+            try:
+                return [await task(client.jetstream())]
+            finally:
+                await client.close()
+
+        def answer() -> Any:
+            try:
+                return asyncio.run(run())
+            except nats.errors.NoServersError:
+                return None
+
+        return wait_for(answer)[0]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    if not shutil.which("nats-server"):
+        pytest.skip("NATS needs nats-server")
+    found = Server(tmp_path_factory.mktemp("nats"))
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def config(server: Server, tmp_path: Path) -> Path:
+    """The configuration of the page, with a stream of its own."""
+    name = re.sub(r"\W", "", tmp_path.name)
+    login = 'user = "alice"\npassword = "right-horse"\n'
+    text = TABLE.replace("nats://localhost:4222", server.url).replace("CLICKS", name)
+    text = text.replace('stream = "', f'{login}until = "latest"\nstream = "')
+    text = text.replace('subject = "predictions"', f'{login}subject = "{name}.out"')
+    text = text.replace('type = "KernelClassifier"', 'type = "KernelClassifier"\nlearner = "dsg"\nmax_features = 8')
+    (tmp_path / "run.toml").write_text(text)
+    server.ask(lambda context: context.add_stream(name=name, subjects=[f"{name}.in.*"]))
+    server.ask(lambda context: context.add_stream(name=f"{name}-out", subjects=[f"{name}.out"]))
+    return tmp_path / "run.toml"
+
+
+def publish(server: Server, config: Path, first: int, last: int) -> None:
+    name = re.sub(r"\W", "", config.parent.name)
+
+    async def send(context: Any) -> None:
+        for i in range(first, last):
+            await context.publish(f"{name}.in.{i % 2}", json.dumps({"a": i % 7, "y": i % 2}).encode())
+
+    server.ask(send)
+
+
+def predictions(server: Server, config: Path) -> int:
+    name = re.sub(r"\W", "", config.parent.name)
+    return int(server.ask(lambda context: context.stream_info(f"{name}-out")).state.messages)
+
+
+def test_each_message_is_learned_once_after_a_crash(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(server, config, 0, 40)
+    engine = engine_of(load_config(config))
+    engine.run()
+    assert engine.outcomes["learned"] == 40
+    assert predictions(server, config) == 40
+    publish(server, config, 40, 70)
+    poll = NatsSource.poll
+
+    def crash(source: NatsSource, timeout: float) -> Any:
+        found = poll(source, timeout)
+        if found is None:  # all are learned, and no checkpoint has them
+            raise RuntimeError("crash")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NatsSource, "poll", crash)
+        engine = engine_of(load_config(config))
+        with pytest.raises(RuntimeError, match="crash"):
+            engine.run()
+    engine = engine_of(load_config(config))
+    engine.run()
+    assert engine.outcomes["learned"] == 70
+    assert predictions(server, config) >= 70  # at least once
+    assert "right-horse" not in "".join(
+        one.read_bytes().decode(errors="replace") for one in (config.parent / "state").rglob("*") if one.is_file()
+    )
+
+
+def source(server: Server, config: Path, **more: Any) -> NatsSource:
+    name = re.sub(r"\W", "", config.parent.name)
+    return NatsSource(name, **{"servers": server.url, "user": "alice", "password": "right-horse", **more})
+
+
+def read(found: NatsSource, count: int) -> list[Any]:
+    events: list[Any] = []
+
+    def is_read() -> bool:
+        events.extend(found.poll(0.5) or ())
+        return len(events) >= count
+
+    wait_for(is_read)
+    return events
+
+
+def test_positions_subjects_and_bad_records(server: Server, config: Path) -> None:
+    publish(server, config, 0, 6)
+    name = re.sub(r"\W", "", config.parent.name)
+    server.ask(lambda context: context.publish(f"{name}.in.0", b"no JSON"))
+    whole = source(server, config)
+    events = read(whole, 7)
+    assert [event.resume for event in events] == [1, 2, 3, 4, 5, 6, 7]
+    assert events[-1].record is None
+    assert events[-1].error.startswith("Expected valid JSON")
+    assert whole.lag() == {(name, ""): 0}
+    whole.close()
+    part = source(server, config, subject=f"{name}.in.1", until="latest")
+    part.seek({name: 2})
+    assert [event.record for event in read(part, 2)] == [{"a": 3, "y": 1}, {"a": 5, "y": 1}]
+    assert part.poll(0.1) is None
+    part.close()
+    server.ask(lambda context: context.purge_stream(name))
+    gone = source(server, config)
+    gone.seek({name: 3})
+    with pytest.raises(ValueError, match=r"Expected the message after 3 .* messages were deleted"):
+        gone.poll(0.1)
+    gone.close()
+
+
+def test_a_wrong_password_and_a_missing_stream_are_named(server: Server, config: Path) -> None:
+    wrong = source(server, config, password="wrong-horse")
+    with pytest.raises(UnavailableError, match=rf"NATS at {server.url} is unavailable: .*(?i:authorization)") as error:
+        wrong.poll(0.1)
+    assert "horse" not in str(error.value)
+    wrong.close()
+    missing = NatsSource("NOWHERE", server.url, user="alice", password="right-horse")
+    with pytest.raises(UnavailableError, match='expected a stream, got "NOWHERE"'):
+        missing.poll(0.1)
+    missing.close()
+    sink = NatsSink("nowhere", server.url, "alice", "right-horse")
+    with pytest.raises(UnavailableError, match="unavailable"):
+        sink.open()
+    sink.close()
+    with pytest.raises(ValueError, match="without a login"):
+        NatsSource("A", "nats://alice:right-horse@localhost")
+
+
+def test_reading_continues_after_an_outage(server: Server, config: Path) -> None:
+    publish(server, config, 0, 3)
+    found = source(server, config)
+    assert len(read(found, 3)) == 3
+    server.stop()
+    with pytest.raises(UnavailableError):
+        wait_for(lambda: found.poll(0.1) and None)
+    server.start()
+    publish(server, config, 3, 5)
+    assert [event.resume for event in read(found, 2)] == [4, 5]
+    found.close()
