@@ -39,6 +39,7 @@ lint: .venv/test-installed
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
 	$(BIN)/python docs/prose.py
+	$(BIN)/pytest -q -n 0 tests/docs/test_docstrings.py # numpydoc
 	$(BIN)/rumdl check --no-cache --quiet .
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml

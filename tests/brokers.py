@@ -215,12 +215,14 @@ def delete_topic(servers: str, name: str) -> None:
     admin.close()
 
 
-def produce(servers: str, topic: str, records: Iterable[Any], partitions: int = 1, **options: Any) -> None:
+def produce(
+    servers: str, topic: str, records: Iterable[Any], partitions: int = 1, first: int = 0, **options: Any
+) -> None:
     """Write records, objects as JSON and bytes as they are, under their numbers as keys, to the partitions in turn."""
     from kafka import KafkaProducer
 
     producer = KafkaProducer(bootstrap_servers=servers, linger_ms=20, **options)
-    for n, record in enumerate(records):
+    for n, record in enumerate(records, first):
         value = record if record is None or isinstance(record, bytes) else json.dumps(record).encode()
         producer.send(topic, value, key=b"%d" % n, partition=n % partitions)
     producer.flush()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kafka import KafkaProducer
@@ -10,6 +11,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from connectors.base import CommitRefusedError, UnavailableError
 from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
+from connectors.kafka.kafka_python.batches import by_partition, extend
 from connectors.kafka.kafka_python.client_mapping import with_note
 from connectors.kafka.kafka_python.connecting import connect
 from connectors.kafka.timeouts import describe_error, run_within
@@ -51,15 +53,32 @@ class PythonProducer(Producer):
         headers: Sequence[tuple[str, bytes]],
         partition: int | None = None,
     ) -> None:
-        try:
-            if self._is_transactional and not self._open:
-                self._kafka.begin_transaction()
-                self._open = True
-            self._kafka.send(topic, value, key=key, headers=list(headers), partition=partition).add_errback(
-                self._keep_error
-            )
-        except KafkaError as error:
-            raise CommitRefusedError(describe_error(error)) from error
+        with _refusals():
+            self._send(topic, value, key, headers, partition)
+
+    def send_all(self, topic: str, values: Iterable[bytes], keys: Iterable[bytes | None]) -> None:
+        pairs = list(zip(values, keys, strict=True))
+        with _refusals():
+            for partition, those in by_partition(self._kafka, topic, pairs).items():
+                done = 0
+                while done < len(those):
+                    first = self._send(topic, *those[done], partition=partition)
+                    done += 1 + extend(self._kafka, first, those[done + 1 :], self._keep_error)
+
+    def _send(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        headers: Sequence[tuple[str, bytes]] = (),
+        partition: int | None = None,
+    ) -> Any:
+        """Write a record, and return its future."""
+        if self._is_transactional and not self._open:
+            self._kafka.begin_transaction()
+            self._open = True
+        sent = self._kafka.send(topic, value, key=key, headers=list(headers), partition=partition)
+        return sent.add_errback(self._keep_error)
 
     def flush(self) -> None:
         try:
@@ -93,3 +112,12 @@ class PythonProducer(Producer):
 
     def _keep_error(self, error: Exception) -> None:
         self._error = error
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Raise the errors of kafka-python as `CommitRefusedError`."""
+    try:
+        yield
+    except KafkaError as error:
+        raise CommitRefusedError(describe_error(error)) from error
