@@ -29,6 +29,7 @@ from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.health import INCIDENTS
+from streamkernel.engine.mirror.mirrored_directory import open_state
 from streamkernel.engine.monitoring.drift_watch import DriftWatch
 from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.engine.monitoring.monitoring import Monitoring
@@ -99,7 +100,8 @@ def engines(folder: Path) -> Iterator[Engine]:
             (KernelRegressor(), records(50), None),
         ]
     ):
-        state = StateDirectory(folder / str(i))
+        mirror = (folder / "mirror").as_uri() if i == 0 else None
+        state = open_state(folder / str(i), mirror)
         source = Records(made, {("t", "0"): 3})
         metric = metrics.MAE() if isinstance(model, KernelRegressor) else metrics.Accuracy()
         several = SeveralMetrics({"metric": metric, "KappaT": KappaT()}, main="metric", most_segments=2)
