@@ -62,7 +62,10 @@ def test_group_assignments_are_logged(servers, options, log):
     source = KafkaSource(options, topic, group=group, member="a")
     polled(source, lambda events: len(events) >= 10)
     taken, given = ("partitions revoked", names), ("partitions assigned", names)
-    assert log()[:2] == [given, ("reading partitions", dict.fromkeys(names, 0))]  # kafka-python may join again at once
+    said = log()
+    while said[:2] == [given, taken]:  # kafka-python may join again at once, also before it reads
+        del said[:2]
+    assert said[:2] == [given, ("reading partitions", dict.fromkeys(names, 0))]
     source.acknowledge(dict.fromkeys(names, 3))
     admin = KafkaAdminClient(bootstrap_servers=servers)
     admin.remove_group_members(group, [MemberToRemove(group_instance_id="a")])
