@@ -8,6 +8,9 @@ from typing import Any
 
 import orjson
 
+RECORD = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+"""The options for a record: names that are no strings, and numbers of NumPy."""
+
 
 def to_json(value: Any, option: int) -> bytes:
     r"""Return a value as JSON; characters that UTF-8 cannot represent, as in some file names, are escaped.

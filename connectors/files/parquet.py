@@ -12,10 +12,9 @@ import orjson
 from connectors.base import Event, Position
 from connectors.checks import is_count
 from connectors.csv_cells import check_names
+from connectors.json_text import RECORD
 
 BATCH_ROWS = 512
-
-_ROW_JSON = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
 def arrow() -> tuple[type[Exception], Any]:
@@ -120,7 +119,7 @@ class ParquetReader:
             reason = f"Expected values that Python can hold, got an error: {row} - at row {self._row}"
             return Event(self._name, self._row, b"", error=reason)
         record = {name: value for name, value in row.items() if value is not None}
-        return Event(self._name, self._row, orjson.dumps(record, default=repr, option=_ROW_JSON), record)
+        return Event(self._name, self._row, orjson.dumps(record, default=repr, option=RECORD), record)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,10 @@ import orjson
 
 from connectors.base import Position
 from connectors.checks import is_count
-from connectors.json_text import to_json
+from connectors.json_text import RECORD, to_json
 
 MOST_ROWS = 50_000
 """Rows of one file."""
-
-_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
 class ParquetSink:
@@ -59,7 +57,7 @@ class ParquetSink:
         key : bytes or None, default None
             Not used.
         """
-        row = orjson.loads(to_json(record, _OPTIONS))
+        row = orjson.loads(to_json(record, RECORD))
         for name, value in row.items():
             if isinstance(value, (dict, list)):
                 row[name] = to_json(value, 0).decode()

@@ -8,13 +8,10 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-import orjson
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from connectors.base import Position, UnavailableError
-from connectors.json_text import to_json
-
-_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+from connectors.json_text import RECORD, to_json
 
 REQUEST_SECONDS = 10.0
 
@@ -67,7 +64,7 @@ class WebhookSink:
         key : bytes or None, default None
             Not used.
         """
-        self._buffer.append(to_json(record, _OPTIONS))
+        self._buffer.append(to_json(record, RECORD))
         if len(self._buffer) >= self._batch_size:
             self.flush()
 

@@ -6,15 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import orjson
-
 from connectors.base import Position
-from connectors.json_text import to_json
+from connectors.json_text import RECORD, to_json
 from connectors.nats.connection import NatsConnection
 
 MOST_BUFFERED = 512
-
-_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
 class NatsSink:
@@ -65,7 +61,7 @@ class NatsSink:
         key : bytes or None, default None
             Not used.
         """
-        self._buffer.append(to_json(record, _OPTIONS))
+        self._buffer.append(to_json(record, RECORD))
         if len(self._buffer) >= MOST_BUFFERED:
             self.flush()
 
