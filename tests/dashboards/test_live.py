@@ -93,8 +93,9 @@ def classes(i: int) -> dict[str, Any]:
 
 
 def walk(i: int, at: list[float] = [1000.0]) -> dict[str, Any]:  # noqa: B006
+    """Return an input that changes again and again, so that a drift also comes after a scrape that was too late."""
     at[0] += RNG.gauss(0, 1) * (30.0 if RNG.random() < 0.02 else 0.01)
-    return {"a": 5.0 + RNG.gauss(0, 1), "y": at[0]}
+    return {"a": 5.0 + 5.0 * (i // 1000 % 2) + RNG.gauss(0, 1), "y": at[0]}
 
 
 def flat(i: int) -> dict[str, Any]:
