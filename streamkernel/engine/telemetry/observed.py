@@ -120,7 +120,7 @@ class ObservedRun:
         return found
 
     def _opener(self, address: str) -> OpenerDirector:
-        """Return what opens an address; it follows no redirect, which would get the token, too."""
+        """Return an opener for an address; it follows no redirect, which would get the token, too."""
         handlers = [HTTPSHandler(context=self._context), _NoRedirect()]
         return build_opener(*handlers, *([ProxyHandler({})] if is_loopback(urlsplit(address).hostname or "") else []))
 
