@@ -33,8 +33,8 @@ def top(
 ) -> None:
     """Show the figures of a running process in the terminal, as `run` does, until Ctrl-C.
 
-    Of a state directory whose run does not answer, it shows the newest checkpoint, and says so; where an address does
-    not answer, it waits. The variable STREAMKERNEL_HTTP_TOKEN has the token.
+    Of a state directory whose run is unavailable, it shows the newest checkpoint, and says so; where an address is
+    unavailable, it waits. The variable STREAMKERNEL_HTTP_TOKEN has the token.
     """
     from streamkernel.engine.config.schema import HttpTable
     from streamkernel.engine.telemetry.figures import rate_between, rows_of

@@ -68,7 +68,7 @@ class ObservedRun:
         Raises
         ------
         ConnectionError
-            If an address does not answer.
+            If an address is unavailable.
         ValueError
             If the answer is a refusal, or not that of a run.
         FileNotFoundError
@@ -112,7 +112,7 @@ class ObservedRun:
             raise ValueError(f"Expected {expected}, got {got} - at {address}") from None
         except (URLError, OSError, HTTPException) as error:
             reason = getattr(error, "reason", error)
-            raise ConnectionError(f"no answer from {address}: {reason}") from None
+            raise ConnectionError(f"{address} is unavailable: {reason}") from None
         except orjson.JSONDecodeError:
             found = None
         if not isinstance(found, dict) or not {"now", "clock", "history"} <= found.keys():
