@@ -60,7 +60,7 @@ def history(path: Path) -> Iterator[Checkpoint]:
 
 
 def described(file: Path, written: dt.datetime) -> Checkpoint:
-    """Return what a checkpoint is, from its file and the time at which that was written."""
+    """Return the entry of a checkpoint, from its file and the time at which that was written."""
     learned, problem = None, ""
     try:
         learned = int(read_checkpoint(file)["outcomes"]["learned"])
