@@ -86,7 +86,7 @@ class Monitoring:
         return sorted({i for part in parts if part is not None for i in part.sampled(self._n_new, n)})
 
     def observe(self, x: dict[str, Any], *, is_written: bool) -> dict[str, Any]:
-        """Examine the features of a new record; return what its line says of its novelty, if it is written."""
+        """Examine the features of a new record; return the fields of its line about novelty, if it is written."""
         if self.novelty is None:
             return {}
         found = self.novelty.observe(x, is_score_wanted=is_written)
