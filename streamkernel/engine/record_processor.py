@@ -294,14 +294,13 @@ class RecordProcessor:
         self, events: Sequence[Event], ys: Sequence[Any], answers: Sequence[Answer], more: Sequence[Mapping[str, Any]]
     ) -> list[dict[str, Any]]:
         """Return the predictions of a model that is `learned_alone` as `line` does, before `judge_all`."""
-        versions = count(self._learned_before + self.outcomes["learned"])
-        found = [
-            {**event.location, "model_version": version, "label": y, "prediction": answer[0]}
-            for event, version, y, answer in zip(events, versions, ys, answers, strict=False)
-        ]
-        if self.with_probabilities:
-            for line, answer in zip(found, answers, strict=True):
-                line["probabilities"] = answer[1]
+        versions, found = count(self._learned_before + self.outcomes["learned"]), []
+        for event, version, y, (prediction, shares) in zip(events, versions, ys, answers, strict=False):
+            line = dict(event.origin or event.location)
+            line["model_version"], line["label"], line["prediction"] = version, y, prediction
+            if shares is not None:
+                line["probabilities"] = shares
+            found.append(line)
         for line, fields in zip(found, more, strict=False):
             line.update(fields)
         return found
