@@ -71,6 +71,8 @@ class Predictor:
         return found
 
     def _row(self, x: Any) -> Any:
+        if not isinstance(x, dict):
+            raise TypeError(f"Expected a dictionary of features, got {type(x).__name__} - at x")
         row = np.full((1, len(self.features)), np.nan)
         for name, value in x.items():
             if value is None or value != value:

@@ -15,7 +15,7 @@ import brokers
 import pytest
 import yaml
 from made_up_cluster import cluster_snapshot
-from monitored import PROMETHEUS, Prometheus, Run, Stream, scraping, until
+from monitored import PROMETHEUS, Prometheus, Run, Served, Stream, scraping, until
 from river import metrics
 
 from connectors import FileSource
@@ -70,6 +70,7 @@ class House(NamedTuple):
     slow: Stream
     steep: Stream
     member: Run
+    served: Served
     broker: brokers.Broker
     cluster: Engine
 
@@ -93,8 +94,9 @@ def classes(i: int) -> dict[str, Any]:
 
 
 def walk(i: int, at: list[float] = [1000.0]) -> dict[str, Any]:  # noqa: B006
+    """Return an input that changes again and again, so that a drift also comes after a scrape that was too late."""
     at[0] += RNG.gauss(0, 1) * (30.0 if RNG.random() < 0.02 else 0.01)
-    return {"a": 5.0 + RNG.gauss(0, 1), "y": at[0]}
+    return {"a": 5.0 + 5.0 * (i // 1000 % 2) + RNG.gauss(0, 1), "y": at[0]}
 
 
 def flat(i: int) -> dict[str, Any]:
@@ -129,6 +131,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             (folder / "nothing.jsonl").touch()
             nothing = FileSource(folder / "nothing.jsonl")
             cluster = Engine(KernelClassifier(), nothing, label="y", metric=metrics.Accuracy())
+            runs.append(Served(folder / "steep" / "state"))
             ports = [*(run.port for run in runs), serve(cluster, "127.0.0.1", 0)]
             with scraping(folder / "prometheus", ports) as prometheus:
                 yield House(prometheus, *runs, broker, cluster)
@@ -197,5 +200,5 @@ def test_every_fault_has_its_alert(house: House) -> None:
     house.joined.append('{"id": 1, "half of')
     house.steep.process.kill()
     house.cluster.incidents["worker_lost"] += 1
-    fire("Stalled", "Down", "CheckpointOld", "MirrorBehind", "KafkaTrouble", "WorkerLost")
+    fire("Stalled", "Down", "CheckpointOld", "MirrorBehind", "ServedModelOld", "KafkaTrouble", "WorkerLost")
     assert seen == {rule["alert"] for rule in rules("alerts.yml")}

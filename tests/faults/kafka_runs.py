@@ -72,7 +72,7 @@ RECORDER = """
 type = "OrdinalEncoder"
 on = ["id"]
 """
-"""A step of the pipeline that keeps each id it has learnt, in the order of their coming."""
+"""A step of the pipeline that keeps each id it has learned, in the order of their coming."""
 
 
 def records(n: int, seed: int = 0) -> list[Any]:
@@ -102,7 +102,7 @@ class Run:
     source, options, processing_guarantee, client, kafka
         Lines for the tables [source] and [kafka.options], what is promised, by which client, and lines for [kafka].
     audited
-        Whether the model records the ids of the events that it learns, for `learnt`.
+        Whether the model records the ids of the events that it learns, for `learned`.
     topics
         Topics to make; by default, those that it writes to.
     """
@@ -238,7 +238,7 @@ class Run:
         assert found is not None
         return found
 
-    def learnt(self, member: str = "one") -> list[int]:
+    def learned(self, member: str = "one") -> list[int]:
         """Return the ids that the durable model of an audited member holds, and -1 for each step that is not one."""
         if not self.has_state(member):
             return []
@@ -365,9 +365,9 @@ def compare(servers: str, folder: Path, options: argparse.Namespace) -> dict[str
 
 def audited(run: Run, members: Iterable[str], n: int) -> dict[str, bool]:
     """Return the checks of all members' models and of their output, after `n` records."""
-    good, learnt = ids(n), [i for name in members for i in run.learnt(name)]
+    good, learned = ids(n), [i for name in members for i in run.learned(name)]
     return {
-        "each event learnt, in one durable model, once": sorted(learnt) == good,
+        "each event learned, in one durable model, once": sorted(learned) == good,
         "each prediction seen once": sorted(int(key) for key, _ in run.seen()) == good,
         "each dead letter seen once": sorted(map(int, run.dead())) == list(range(5, n, BAD_EVERY)),
     }

@@ -97,7 +97,7 @@ def main() -> None:
         print("and learned by three members; at random moments one leaves, or is killed with kill -9, or joins again")
         began = time.perf_counter()
         shared(run, options.events, options.partitions, options.changes, random.Random(options.seed))
-        learned = {name: len(run.learnt(name)) for name in NAMES}
+        learned = {name: len(run.learned(name)) for name in NAMES}
         print(f"{options.changes} changes in {time.perf_counter() - began:.0f} s; learned: {json.dumps(learned)}")
         tell(audited(run, NAMES, options.events))
 

@@ -112,7 +112,7 @@ def main() -> None:
         servers = f"127.0.0.1:{broker.port}"
         brokers.make_topics(servers, names=["events"], partitions=options.partitions)
         run, found = Soak(servers, Path(name), "events", source=""), list[Sample]()
-        task = progress.add_task("learnt", total=n)
+        task = progress.add_task("learned", total=n)
         for sample in samples(run, records(n), max(1, n // 60), options.partitions):
             found.append(sample)
             progress.update(task, completed=sample.records)

@@ -160,9 +160,9 @@ def check(servers: str, folder: Path, n: int, seed: int) -> Counter[str]:
 
     dead = {int(letter.key): letter for letter in brokers.committed(servers, run.dead_letters)}
     outcomes = run.state()["outcomes"]
-    learnt = [i for i in range(2 * n) if i not in dead]
-    assert outcomes == {"learned": len(learnt), "predicted": len(learnt), "dead_letter": len(dead), "pending": 0}
-    assert [int(key) for key, _ in run.seen()] == learnt
+    learned = [i for i in range(2 * n) if i not in dead]
+    assert outcomes == {"learned": len(learned), "predicted": len(learned), "dead_letter": len(dead), "pending": 0}
+    assert [int(key) for key, _ in run.seen()] == learned
     assert not any(kinds[i] == "good" for i in dead)
 
     for i, letter in dead.items():
@@ -177,8 +177,8 @@ def check(servers: str, folder: Path, n: int, seed: int) -> Counter[str]:
     model = run.model()
     model.pop("told")
     (config,) = folder.glob(f"{run.name}-*/run.toml")
-    assert model == expected(load_config(config).build_pipeline(), [values[i] for i in learnt])
-    return Counter(kinds[i] for i in learnt)
+    assert model == expected(load_config(config).build_pipeline(), [values[i] for i in learned])
+    return Counter(kinds[i] for i in learned)
 
 
 @pytest.fixture(scope="module")
@@ -189,9 +189,9 @@ def servers(tmp_path_factory):
 
 @pytest.mark.parametrize("seed", [0])
 def test_corrupt_records_do_not_change_the_model(servers, tmp_path, seed):
-    learnt = check(servers, tmp_path, n := 1500, seed)
-    assert learnt["good"] == n
-    assert not learnt.keys() & {"cut", "empty", "without_label", "tombstone"}
+    learned = check(servers, tmp_path, n := 1500, seed)
+    assert learned["good"] == n
+    assert not learned.keys() & {"cut", "empty", "without_label", "tombstone"}
 
 
 def main() -> None:
@@ -202,10 +202,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, brokers.apache(Path(name, "broker")) as (broker,):
         began = time.perf_counter()
-        learnt = check(f"127.0.0.1:{broker.port}", Path(name), options.records, options.seed)
-    print(f"{options.records:,} good and as many hurt: {time.perf_counter() - began:.0f} s; learnt of them:")
+        learned = check(f"127.0.0.1:{broker.port}", Path(name), options.records, options.seed)
+    print(f"{options.records:,} good and as many hurt: {time.perf_counter() - began:.0f} s; learned of them:")
     for way in ("good", *(way.__name__ for way in WAYS)):
-        print(f"{way:>25} {learnt[way]:,}")
+        print(f"{way:>25} {learned[way]:,}")
 
 
 if __name__ == "__main__":

@@ -75,10 +75,10 @@ def test_a_disk_that_is_full_for_a_while(servers, calm, tmp_path):
         process = run.start()
         disk.fill(process)
 
-        def has_learnt_all():
+        def has_learned_all():
             return run.metrics().get('streamkernel_events_total{outcome="learned"}') == len(ids(N))
 
-        run.wait_for(has_learnt_all)
+        run.wait_for(has_learned_all)
         run.wait_for(lambda: run.metrics()['streamkernel_incidents_total{kind="checkpoint_failed"}'] > 2)
         assert run.committed() == 3000
         assert "could not be written" in run.log()

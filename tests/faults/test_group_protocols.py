@@ -57,7 +57,7 @@ def test_a_member_joins_and_is_killed(servers, tmp_path, protocol):
     first.terminate()
     second.terminate()
     assert [first.wait(LIMIT), second.wait(LIMIT)] == [0, 0], run.log_of_all()
-    assert sorted(run.learnt("one") + run.learnt("two")) == ids(ALL)
+    assert sorted(run.learned("one") + run.learned("two")) == ids(ALL)
     assert len(run.seen()) == len(ids(ALL))
 
 

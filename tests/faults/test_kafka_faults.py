@@ -167,7 +167,7 @@ def test_partitions_in_deterministic_order(servers, tmp_path):
     assert kafka_runs.killed(run, 3, random.Random(5)) > 0
     assert_same(run, calm)
     found = sorted(brokers.committed(servers, "uneven"), key=lambda record: (record.offset, record.partition))
-    assert run.learnt() == [json.loads(one.value)["id"] for one in found if one.value != b"{half"]
+    assert run.learned() == [json.loads(one.value)["id"] for one in found if one.value != b"{half"]
 
 
 def test_at_least_once_loses_nothing(servers, four, tmp_path):
@@ -175,7 +175,7 @@ def test_at_least_once_loses_nothing(servers, four, tmp_path):
     run = Run(servers, tmp_path, four, processing_guarantee="at_least_once", audited=True)
     kafka_runs.killed(run, 3, random.Random(7))
     good = set(kafka_runs.ids(N))
-    assert set(run.learnt()) - {-1} == good  # -1 is an event that was learned again
+    assert set(run.learned()) - {-1} == good  # -1 is an event that was learned again
     assert {int(key) for key, _ in run.seen()} == good
     assert set(map(int, run.dead())) == set(range(5, N, BAD_EVERY))
     assert run.committed() == N

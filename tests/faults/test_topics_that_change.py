@@ -85,10 +85,10 @@ def test_a_topic_that_is_compacted(servers, tmp_path):
     consumer.close()
     process.terminate()
     assert process.wait(LIMIT) == 0, run.log()
-    learnt = run.learnt()
-    assert learnt == sorted(set(learnt))
-    assert learnt[0] >= 20
-    assert set(left()) <= set(learnt)  # ids are offsets
-    assert len(learnt) < written
-    assert len(run.seen()) == len(learnt)
+    learned = run.learned()
+    assert learned == sorted(set(learned))
+    assert learned[0] >= 20
+    assert set(left()) <= set(learned)  # ids are offsets
+    assert len(learned) < written
+    assert len(run.seen()) == len(learned)
     assert run.dead() == []

@@ -43,7 +43,7 @@ def test_members_of_0_1_are_upgraded_one_after_the_other(servers, tmp_path):
     before = {}
     for name in ("one", "two"):
         shutil.copytree(OF_0_1 / name, run.state_directory(name))
-        before[name] = run.learnt(name)
+        before[name] = run.learned(name)
     assert sorted(before["one"] + before["two"]) == ids(HAD)
     processes = [run.start("one")]
     run.wait_for(lambda: run.committed() >= 3000)
@@ -54,7 +54,7 @@ def test_members_of_0_1_are_upgraded_one_after_the_other(servers, tmp_path):
     for process in processes:
         process.terminate()
     assert [process.wait(LIMIT) for process in processes] == [0, 0], run.log_of_all()
-    after = {name: run.learnt(name) for name in before}
+    after = {name: run.learned(name) for name in before}
     assert sorted(after["one"] + after["two"]) == ids(N)
     assert all(after[name][: len(before[name])] == before[name] for name in before)
     assert sorted(int(key) for key, _ in run.seen()) == [i for i in ids(N) if i >= HAD]

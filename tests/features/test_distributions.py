@@ -78,7 +78,9 @@ def test_the_wheel_has_the_packages_and_the_dashboards(built: tuple[set[str], se
         *files_of(ROOT, "streamkernel", "connectors"),
         *(f"streamkernel/dashboards/{name}" for name in DASHBOARDS),
     }
-    assert wanted - wheel == set()
+    (licence,) = (name for name in wanted if name.endswith(".LICENSE"))  # is where licences are in a wheel
+    assert wanted - wheel == {licence}
+    assert any(name.endswith(f".dist-info/licenses/{licence}") for name in wheel)
     assert {name.partition("/")[0] for name in wheel if ".dist-info/" not in name} == {"streamkernel", "connectors"}
 
 

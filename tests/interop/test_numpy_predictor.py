@@ -101,11 +101,12 @@ def test_a_string_that_was_never_learned_is_missing(tmp_path: Path) -> None:
         ({"other": 1.0}, "Expected a name that the model has learned, got 'other' - at x"),
         ({"x0": 1e31}, "Expected rows of 5 numbers of usable size"),
         ({"x0": math.inf}, "Expected rows of 5 numbers of usable size"),
+        ([1.0], "Expected a dictionary of features, got list - at x"),
     ],
 )
 def test_inputs_of_the_wrong_type_or_shape_are_rejected(x: Any, error: str, tmp_path: Path) -> None:
     twin = exported(learned("default")[0], tmp_path)
-    with pytest.raises(ValueError, match=error):
+    with pytest.raises((TypeError, ValueError), match=error):
         twin.predict_one(x)
 
 
