@@ -30,8 +30,10 @@ HORIZON = 16_384
 
 
 NEAR = 2.0
-"""A scale in use is kept while it scales the values to a deviation within this factor of 1. A change makes what was learned
-stale, while kernels do not depend on the centre, and bandwidths and metrics compete."""
+"""A scale in use is kept while it scales the values to a deviation within this factor of 1.
+
+A change makes stale what was learned, while kernels do not depend on the centre, and bandwidths and metrics compete.
+"""
 
 
 FAR = 6.0
