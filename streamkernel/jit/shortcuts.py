@@ -21,7 +21,7 @@ from numba.core.transforms import canonicalize_cfg
 from numba.core.types.functions import BaseFunction
 from numba.core.typing.templates import _OverloadFunctionTemplate
 
-from streamkernel.jit import from_python, lowering
+from streamkernel.jit import from_python, lowering, structures
 
 _Library: Any = JITCodeLibrary
 _Compiler: Any = Compiler
@@ -199,6 +199,7 @@ LEFT_OUT: list[tuple[Any, str, Any]] = [
     (llvm.ffi.lib._lock, "_cblist", []),  # numba's measurements at each call of LLVM
     *from_python.LEFT_OUT,
     *lowering.LEFT_OUT,
+    *structures.LEFT_OUT,
 ]
 """Replaced attributes of numba: the object, the name of the attribute, and its value."""
 if hasattr(errors.termcolor(), "_markup"):
