@@ -12,7 +12,6 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.cgutils import ValueStructProxy
-from numba.cpython import slicing
 from numba.np import arrayobj
 
 _Builder: Any = ir.IRBuilder
@@ -117,14 +116,7 @@ def _array(kind: Any) -> Any:
     return cgutils.create_struct_proxy(kind) if type(kind) is types.Array else _array_in_memory(kind)
 
 
-def _from_end(builder: Any, index: Any, size: Any) -> Any:
-    """Return an index that counts from the end, if it is negative, as one that counts from the start."""
-    if isinstance(index, _Constant) and isinstance(index.constant, int) and index.constant >= 0:
-        return index
-    return _from_end_of_any(builder, index, size)
-
-
-_extract_any, _array_in_memory, _from_end_of_any = _Builder.extract_value, arrayobj.make_array, slicing.fix_index
+_extract_any, _array_in_memory = _Builder.extract_value, arrayobj.make_array
 _start_in_memory, _get_from_memory, _set_in_memory = _Proxy.__init__, _Proxy.__getitem__, _Proxy.__setitem__
 _whole_from_memory, _replace_in_memory = _Proxy._getvalue, _Proxy._setvalue
 _address_in_memory, _field_in_memory = _Proxy._getpointer, _Proxy._get_ptr_by_index
@@ -138,5 +130,4 @@ LEFT_OUT: list[tuple[Any, str, Any]] = [
     (_Proxy, "_getpointer", _address),
     (_Proxy, "_get_ptr_by_index", _field),
     (arrayobj, "make_array", _array),
-    (slicing, "fix_index", _from_end),
 ]
