@@ -16,7 +16,8 @@ _TRIES = "_CPUCallConv__eh_try_state"
 """The attribute of the builder of a function that catches errors."""
 
 _PURE = frozenset(
-    "extractvalue insertvalue getelementptr load select icmp fcmp add sub mul xor or and bitcast zext sext trunc".split()
+    {"extractvalue", "insertvalue", "getelementptr", "load", "select", "icmp", "fcmp"}
+    | {"add", "sub", "mul", "xor", "or", "and", "bitcast", "zext", "sext", "trunc"}
 )
 """Instructions without an effect."""
 

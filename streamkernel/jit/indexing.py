@@ -13,6 +13,8 @@ from numba.core import cgutils
 from numba.core.imputils import builtin_registry
 from numba.cpython import rangeobj, slicing
 
+_slicing: Any = slicing
+_utils: Any = cgutils
 _Constant, _Select, _Compare = ir.Constant, ir.instructions.SelectInstr, ir.instructions.ICMPInstr
 _LARGEST = 2**63 - 1
 """The end of a slice without an end."""
@@ -71,7 +73,9 @@ def _stride(builder: Any, part: Any, stride: Any) -> Any:
     return stride if _number(part.step) == 1 else _stride_of_any(builder, part, stride)
 
 
-def _address(context: Any, builder: Any, data: Any, shape: Any, strides: Any, layout: str, inds: Any, **how: Any) -> Any:
+def _address(
+    context: Any, builder: Any, data: Any, shape: Any, strides: Any, layout: str, inds: Any, **how: Any
+) -> Any:
     """Return the address of an element."""
     if layout != "C" or any(how.values()) or not 0 < len(inds) <= len(shape):
         return _address_of_any(context, builder, data, shape, strides, layout, inds, **how)
@@ -133,7 +137,7 @@ def _next(context: Any, builder: Any, signature: Any, arguments: Any, result: An
 def _of_ranges() -> list[tuple[Any, str, Any]]:
     """Return the replacements in numba's functions of ranges, which are variables of functions around them."""
     found: list[tuple[Any, str, Any]] = []
-    iterators = {kinds: kind for kinds, kind in rangeobj.range_impl_map.values()}
+    iterators = dict(rangeobj.range_impl_map.values())
     for function, name, kinds in builtin_registry.functions:
         if name not in ("getiter", "iternext") or not kinds:
             continue
@@ -146,13 +150,13 @@ def _of_ranges() -> list[tuple[Any, str, Any]]:
     return found
 
 
-_from_end_of_any, _clamp_any, _length_of_any = slicing.fix_index, slicing.fix_slice, slicing.get_slice_length
-_stride_of_any, _address_of_any = slicing.fix_stride, cgutils.get_item_pointer2
+_from_end_of_any, _clamp_any, _length_of_any = _slicing.fix_index, _slicing.fix_slice, _slicing.get_slice_length
+_stride_of_any, _address_of_any = _slicing.fix_stride, _utils.get_item_pointer2
 LEFT_OUT: list[tuple[Any, str, Any]] = [
-    (slicing, "fix_index", _from_end),
-    (slicing, "fix_slice", _clamp),
-    (slicing, "get_slice_length", _length),
-    (slicing, "fix_stride", _stride),
-    (cgutils, "get_item_pointer2", _address),
+    (_slicing, "fix_index", _from_end),
+    (_slicing, "fix_slice", _clamp),
+    (_slicing, "get_slice_length", _length),
+    (_slicing, "fix_stride", _stride),
+    (_utils, "get_item_pointer2", _address),
     *_of_ranges(),
 ]

@@ -16,6 +16,8 @@ from numba.np import arrayobj
 
 _Builder: Any = ir.IRBuilder
 _Proxy: Any = ValueStructProxy
+_class_of: Any = cgutils.create_struct_proxy
+_arrays: Any = arrayobj
 _InsertValue, _Constant = ir.instructions.InsertValue, ir.Constant
 
 
@@ -113,10 +115,10 @@ def _move_to_memory(self: Any) -> None:
 
 def _array(kind: Any) -> Any:
     """Return the class of the structure of an array."""
-    return cgutils.create_struct_proxy(kind) if type(kind) is types.Array else _array_in_memory(kind)
+    return _class_of(kind) if type(kind) is types.Array else _array_in_memory(kind)
 
 
-_extract_any, _array_in_memory = _Builder.extract_value, arrayobj.make_array
+_extract_any, _array_in_memory = _Builder.extract_value, _arrays.make_array
 _start_in_memory, _get_from_memory, _set_in_memory = _Proxy.__init__, _Proxy.__getitem__, _Proxy.__setitem__
 _whole_from_memory, _replace_in_memory = _Proxy._getvalue, _Proxy._setvalue
 _address_in_memory, _field_in_memory = _Proxy._getpointer, _Proxy._get_ptr_by_index
@@ -129,5 +131,5 @@ LEFT_OUT: list[tuple[Any, str, Any]] = [
     (_Proxy, "_setvalue", _replace),
     (_Proxy, "_getpointer", _address),
     (_Proxy, "_get_ptr_by_index", _field),
-    (arrayobj, "make_array", _array),
+    (_arrays, "make_array", _array),
 ]
