@@ -16,9 +16,11 @@ from streamkernel.commands.serve import serve
 from streamkernel.commands.setup import dashboards, demo, warm_up
 from streamkernel.commands.size import size
 from streamkernel.commands.state import inspect, promote, report, rollback
+from streamkernel.commands.top import top
 
 COMMANDS = (
     run,
+    top,
     serve,
     replay,
     topics,

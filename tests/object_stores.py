@@ -1,7 +1,12 @@
-"""A real S3 server of this process, moto's, whose answers can be delayed, replaced and cut off."""
+"""An S3 server of this process, moto's, whose answers can be delayed, replaced and cut off.
+
+It also answers clients of Google Cloud Storage: its XML interface has the paths, queries and answers of S3, and other
+headers for credentials and conditions, which are translated here.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -16,12 +21,15 @@ from werkzeug.serving import make_server
 
 SECRET = "hunter22-is-not-for-logs"
 
+GOOGLE = {"client_email": "someone", "private_key": SECRET, "private_key_id": "1", "disable_oauth": True}
+ANYONE = "AWS4-HMAC-SHA256 Credential=someone/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+
 Fault = Callable[[str, str], int | None]
 """A function of method and path that returns a status in place of an answer, or None; it may wait."""
 
 
 class ObjectStore:
-    """An S3 server with one bucket.
+    """A server with one bucket.
 
     Attributes
     ----------
@@ -43,6 +51,7 @@ class ObjectStore:
             "AWS_REGION": "us-east-1",
             "AWS_ACCESS_KEY_ID": "someone",
             "AWS_SECRET_ACCESS_KEY": SECRET,
+            "GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(GOOGLE | {"gcs_base_url": self._url}),
         }
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
@@ -51,6 +60,10 @@ class ObjectStore:
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Any:
         status = self.fault(environ["REQUEST_METHOD"], environ["PATH_INFO"])
         if status is None:
+            if not environ.get("HTTP_AUTHORIZATION", "").startswith("AWS4"):
+                environ["HTTP_AUTHORIZATION"] = ANYONE
+            if environ.get("HTTP_X_GOOG_IF_GENERATION_MATCH") == "0":
+                environ["HTTP_IF_NONE_MATCH"] = "*"
             return self._application(environ, start_response)
         start_response(f"{status} NO", [("content-type", "application/xml")])
         key = environ.get("HTTP_AUTHORIZATION", "")

@@ -578,7 +578,7 @@ def test_the_demo_leaves_a_plot_and_a_model(tmp_path: Path, monkeypatch: pytest.
     model = load(tmp_path / "demo" / "model-1.safetensors")
     assert 1024 < model.n_features <= 4096
     assert len((tmp_path / "demo" / "predictions-2.jsonl").read_bytes().splitlines()) == 1500
-    assert "Accuracy (baseline)" in answer.stderr
+    assert "LogisticRegression, last 1,000" in answer.stderr
 
 
 def test_the_demo_runs_without_matplotlib_and_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

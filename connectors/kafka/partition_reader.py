@@ -77,11 +77,11 @@ class PartitionReader:
     def remove(self, partitions: Sequence[Partition]) -> None:
         """Remove partitions and their events that have not been returned."""
         for partition in partitions:
+            offset = self._next.pop(partition, None)
+            if offset is not None and partition not in self._new:  # else our own position is still to be used
+                self._start_offsets.leave(partition, self._buffers.position(partition, offset))
             self._buffers.drop(partition)
-            self._next.pop(partition, None)
             self._start_offsets.forget(partition)
-            if partition not in self._new:  # else our own position is still to be used
-                self._start_offsets.own.pop(partition, None)
             self._new.discard(partition)
         streams = set(map(str, partitions))
         self._events = [event for event in self._events if event.stream not in streams]
@@ -108,6 +108,7 @@ class PartitionReader:
             time.sleep(min(timeout, seconds))
         else:
             self._take(client, events)
+        self._start_offsets.reach(events)
         if not events:
             self._readable.ask(client, self._next)
         return None if not events and self._until is not None and self._next and not self._live(client) else events

@@ -13,6 +13,7 @@ from connectors.kafka.clients import LOOK_SECONDS, Consumer, OffsetGoneError, Pa
 from connectors.kafka.events import Decoder, Events, Retry, gap_event
 from connectors.kafka.offsets import Start, find_partitions, nearest_offset, offset_of, parse_start, resolve_offset
 from connectors.kafka.options import Options
+from connectors.kafka.topic_ids import TopicIds
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class PartitionedTopics:
     ) -> None:
         self._options, self._numbers = options, partitions
         self._topics = [topics] if isinstance(topics, str) else list(topics)
+        self._topic_ids = TopicIds(self._topics)
         self._start, self._until = parse_start(start), None if until is None else parse_start(until)
         self._event = Events(decoder, key).of
         self._planner: Consumer | None = None
@@ -107,6 +109,7 @@ class PartitionedTopics:
         client = self._planner = self._planner or self._connect()
         if not self._partitions or time.monotonic() - self._looked > LOOK_SECONDS:
             self._partitions, self._looked = self._find_partitions(client), time.monotonic()
+            self._topic_ids.check(client)
         begun = {stream.rpartition(":")[0] for stream in positions}
         for partition in self._partitions:
             if str(partition) not in positions and partition not in self._starts:
@@ -127,6 +130,25 @@ class PartitionedTopics:
         if self._until is not None and not spans:
             return None
         return [_assignment(self._partitions[worker::workers], spans, events) for worker in range(workers)]
+
+    def expect_topics(self, ids: Mapping[str, str]) -> None:
+        """Refuse topics with other ids than these, which a checkpoint has: their offsets are others."""
+        self._topic_ids.known |= ids
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """Return the ids of the topics, for a checkpoint; none before the first plan.
+
+        Raises
+        ------
+        TopicReplacedError
+            If a topic was deleted and made again since its first record was read.
+        UnavailableError
+            If no broker is available.
+        """
+        if self._topic_ids.known:  # also where a round had been planned by an earlier process
+            self._planner = self._planner or self._connect()
+            self._topic_ids.check(self._planner)
+        return self._topic_ids.known
 
     def read(self, assignment: WorkAssignment) -> Iterator[list[Event]]:
         """Yield the events of an assignment, a few at a time, and ``[]`` while none arrive; it may be stopped early."""

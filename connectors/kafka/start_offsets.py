@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from connectors.base import CommitRefusedError, Position
+from connectors.base import CommitRefusedError, Event, Position
 from connectors.kafka.clients import Consumer, Partition
 from connectors.kafka.offsets import Start, offset_of, resolve_offset
 
@@ -43,13 +43,13 @@ class StartOffsets:
         self._repeated: dict[Partition, int] = {}  # up to where we read again what the group had committed
 
     def rewind(self, partitions: Iterable[Partition]) -> None:
-        """Give our own positions precedence over the committed offsets, once."""
+        """Give our own positions precedence over the committed offsets, until the events between are returned."""
         self._rewound.update(partitions)
 
     @property
     def is_repeating(self) -> bool:
         """Whether records before the committed offsets are read, or are to be read."""
-        return bool(self._repeated or self._rewound)
+        return bool(self._repeated) or not self._rewound <= self._committed.keys()
 
     def is_committed(self, partition: Partition, offset: int) -> bool:
         """Return whether the group had committed a record that is read again; `offset` is that of the next record."""
@@ -71,6 +71,19 @@ class StartOffsets:
         """Forget the committed offset of a partition that other members may have."""
         self._committed.pop(partition, None)
         self._repeated.pop(partition, None)
+
+    def leave(self, partition: Partition, position: Position) -> None:
+        """Keep the position in a rewound partition that is taken away, and forget it in others."""
+        if partition in self._rewound:
+            self.own[partition] = position
+        else:
+            self.own.pop(partition, None)
+
+    def reach(self, events: Iterable[Event]) -> None:
+        """Record that events are returned; one up to which the group has committed ends the rewind of its partition."""
+        if self._rewound:
+            offsets = {Partition.parse(event.stream): offset_of(event.resume, event.stream) for event in events}
+            self._rewound -= {p for p, offset in offsets.items() if offset >= self._committed.get(p, -1)}
 
     def find(self, client: Consumer, partitions: Iterable[Partition]) -> tuple[dict[Partition, int], set[Partition]]:
         """Return the start offsets, and the partitions where that is the end as found by this process."""
@@ -94,10 +107,11 @@ class StartOffsets:
             self._committed[partition] = -1 if committed is None else committed
             if offsets[partition] < self._committed[partition]:
                 self._repeated[partition] = self._committed[partition]
+            elif offsets[partition] == committed:
+                self._rewound.discard(partition)
         if latest and self._in_group:
             with suppress(CommitRefusedError):  # it is committed with the next checkpoint
                 client.commit({partition: offsets[partition] for partition in latest})
-        self._rewound -= offsets.keys()
         return offsets, latest
 
     def to_commit(self, offsets: Mapping[Partition, int]) -> dict[Partition, int]:

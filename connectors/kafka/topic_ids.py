@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol, runtime_checkable
 
 from connectors.base import UnavailableError
 from connectors.kafka.clients import Consumer
+
+
+@runtime_checkable
+class TopicSource(Protocol):
+    """A source of topics, which compares their ids with those of a checkpoint."""
+
+    def expect_topics(self, ids: Mapping[str, str]) -> None:
+        """Refuse topics with other ids than these."""
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """Return the ids of the topics, or raise a `TopicReplacedError`."""
 
 
 class TopicReplacedError(ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors import Event, PartitionedSource, Position
+from connectors import Event, PartitionedSource, PartitionedTopics, Position
 
 
 class CheckpointOnlySource:
@@ -38,6 +38,15 @@ class CheckpointOnlySource:
         self._positions = positions
 
     again = rewind = seek
+
+    def expect_topics(self, ids: Mapping[str, str]) -> None:
+        """Refuse topics with other ids than these, which a checkpoint has."""
+        if isinstance(self.divided, PartitionedTopics):
+            self.divided.expect_topics(ids)
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """Return the ids of the topics, for a checkpoint."""
+        return self.divided.topic_ids() if isinstance(self.divided, PartitionedTopics) else {}
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return no events, because the workers read them."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -11,6 +12,9 @@ from rich.table import Table
 
 from streamkernel.commands.errors import EXPECTED, fail
 from streamkernel.commands.state import echo
+
+if TYPE_CHECKING:
+    from streamkernel.engine.checkpoint.maintenance import Checkpoint
 
 STOPPED = typer.Argument(help="The state directory of a run that is stopped.", show_default=False)
 
@@ -21,16 +25,17 @@ state = typer.Typer(
 
 @state.command()
 def history(
-    state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
+    state: Annotated[
+        str,
+        typer.Argument(help="The state directory of a run, or its mirror, as s3://BUCKET/PREFIX.", show_default=False),
+    ],
 ) -> None:
     """Print the checkpoints, oldest first: when each was written, its format, size and number of learned events."""
-    from streamkernel.engine.checkpoint import maintenance
-
     table = Table("checkpoint", "written (UTC)", "format", "bytes", "learned", "problem")
     try:
-        for one in maintenance.history(state):
+        for one in _checkpoints(state):
             learned = "" if one.learned is None else f"{one.learned:,}"
-            written = f"{one.written:%Y-%m-%d %H:%M:%S}"
+            written = "" if one.written is None else f"{one.written:%Y-%m-%d %H:%M:%S}"
             table.add_row(str(one.number), written, one.format, f"{one.size:,}", learned, one.problem)
     except EXPECTED as error:
         fail(error)
@@ -80,6 +85,16 @@ def prune(
         return f"{_counted(numbers)} deleted" if numbers else "nothing to delete"
 
     echo(change)
+
+
+def _checkpoints(place: str) -> Iterator[Checkpoint]:
+    if "://" in place:
+        from streamkernel.engine.mirror import history as mirrored
+
+        return mirrored.history(place)
+    from streamkernel.engine.checkpoint import maintenance
+
+    return maintenance.history(Path(place))
 
 
 def _counted(numbers: list[int]) -> str:

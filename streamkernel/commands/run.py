@@ -142,11 +142,14 @@ def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = No
         if found.http.port is not None:
             from streamkernel.engine.config.http import certificate_of
             from streamkernel.engine.http import serve
+            from streamkernel.engine.telemetry.observed import store_address
 
             certificate = certificate_of(found.http)
             token = found.http.token.get_secret_value() if found.http.token else None
             port = serve(engine, found.http.host, found.http.port, token, certificate)
             address = f"{'http' if certificate is None else 'https'}://{found.http.host}:{port}"
+            if found.state.directory is not None:
+                store_address(found.state.directory, address)
             log.info(f"live page at {address}/, metrics at {address}/metrics")
         with showing(engine, title, as_json=as_json) as view:
             engine.run(stopping=stop.is_requested, watch=ProgressLog(view))

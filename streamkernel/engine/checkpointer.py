@@ -10,6 +10,7 @@ from typing import Any, cast
 import structlog
 
 from connectors import CommitRefusedError, GroupSource, HttpSource, KafkaSource, Source, Transactions
+from connectors.kafka.topic_ids import TopicSource
 from streamkernel.engine.checkpoint.commit_recovery import recover_newest
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup
 from streamkernel.engine.group.shared_model import SharedModel
@@ -137,7 +138,7 @@ class Checkpointer:
         if self.state is None:
             return
         began = time.perf_counter()
-        topics = self._source.topic_ids() if isinstance(self._source, KafkaSource) else {}
+        topics = self._source.topic_ids() if isinstance(self._source, TopicSource) else {}
         ends = self._outputs.flush()
         number = self.state.prepare(
             {
@@ -319,7 +320,7 @@ class Checkpointer:
         if self._written is None:  # the first time in this process
             self.learned_before = self._processor.outcomes["learned"]
         self.positions = saved["positions"]
-        if isinstance(self._source, KafkaSource):
+        if isinstance(self._source, TopicSource):
             self._source.expect_topics(saved.get("topics", {}))
         self._has_changes = False
 

@@ -59,6 +59,10 @@ class RecordBatches:
         done = len(scores)
         if done:
             answers = answers_of(model, scores, with_probabilities=processor.with_probabilities)
+            if places := processor.sampled(done):
+                sampled = answers_of(model, scores[places], with_probabilities=True)
+                for place, answer in zip(places, sampled, strict=True):
+                    answers[place] = answer
             ys = ys[:done]
             if self._outputs.predictions is not None:
                 keys = [event.key for event in events[:done]]

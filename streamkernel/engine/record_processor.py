@@ -125,8 +125,11 @@ class RecordProcessor:
         self.refused = dict.fromkeys(KINDS, 0)
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
         needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
-        needs_probabilities |= monitoring is not None and monitoring.needs_probabilities
+        samples = monitoring is not None and monitoring.samples_probabilities
+        if monitoring is not None:  # labels that come later are a sample of their own
+            needs_probabilities |= monitoring.needs_probabilities or (samples and labels is not None)
         self.with_probabilities = needs_probabilities and isinstance(model, CLASSIFIERS)
+        self._samples = samples and isinstance(model, CLASSIFIERS)
         self.challengers = Challengers(candidates, metric, with_probabilities=self.with_probabilities, labels=labels)
         self.labels, self.coverage = labels, None if coverage is None else coverage_of(coverage, label)
         self.monitoring, self._explain = monitoring, explain
@@ -165,6 +168,12 @@ class RecordProcessor:
         if not isinstance(self.model, base.Classifier) or self._classes.issuperset(ys):
             return len(ys)
         return next(i for i, y in enumerate(ys) if y not in self._classes)
+
+    def sampled(self, n: int) -> list[int]:
+        """Return the places among the next `n` predictions that need probabilities where not all do."""
+        if self.monitoring is None or not self._samples or self.with_probabilities:
+            return []
+        return self.monitoring.sampled(n)
 
     def process(self, event: Event) -> Step | None:
         """Predict the features of a record, and learn them if their label is known.
@@ -341,7 +350,7 @@ class RecordProcessor:
 
     def _answers(self, x: dict[str, Any], found: dict[str, Any]) -> tuple[Answer, Answer]:
         """Return the predictions of the model and the baseline; the model may use history features."""
-        ours, theirs = self._predict(self.model, x), NO_ANSWER
+        ours, theirs = self._predict(self.model, x, self.sampled(1)), NO_ANSWER
         if self.coverage is not None or self._explain:
             threshold = None if self.coverage is None else self.coverage.threshold()
             explained = explain_briefly(self.model, x, ours[0], self._explain) if self._explain else None
@@ -355,8 +364,8 @@ class RecordProcessor:
                 self._drop_baseline(error)
         return ours, theirs
 
-    def _predict(self, model: Any, x: dict[str, Any]) -> Answer:
-        if not self.with_probabilities:
+    def _predict(self, model: Any, x: dict[str, Any], sampled: Sequence[int] = ()) -> Answer:
+        if not self.with_probabilities and not sampled:
             return model.predict_one(x), None
         return most_likely(model, x)
 

@@ -149,7 +149,8 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         """
         directions = self._seen.model._learner.directions
         row = directions.row(x)
-        directions.plan.check(x)
+        if not directions.plan.usable(row):
+            directions.plan.check(x)
         self._see(row)
 
     @locked

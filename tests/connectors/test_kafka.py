@@ -185,6 +185,32 @@ def test_committed_offsets_take_precedence_unless_rewound(servers, options, topi
     assert values(drained(source)) == list(range(20, 30))
 
 
+def test_a_rewound_partition_may_be_assigned_again_before_it_is_read_to_the_committed_offset(
+    servers, options, topic, monkeypatch
+):
+    brokers.produce(servers, topic, rows(1500))
+    group, partition, stream = uuid.uuid4().hex, Partition(topic, 0), f"{topic}:0"
+    given = {"group": group, "partitions": [0], "until": "latest"}
+    source = KafkaSource(options, topic, **given)
+    assert len(drained(source, close=False)) == 1500
+    source.acknowledge({stream: 1200})
+    source.close()
+    source, found = KafkaSource(options, topic, **given), []
+    source.rewind({stream: 5})
+    with monkeypatch.context() as nothing:
+        nothing.setattr(source.client, "poll", lambda seconds: {})
+        assert source.poll(0.0) == []  # it has begun, and returned no event
+    for count in (1, 600):  # then it is assigned before it has returned an event, and when some are returned
+        source.on_revoked([partition])
+        source.on_assigned([partition])
+        while len(found) < count:
+            found += source.poll(0.2)
+    assert source.is_repeating
+    source.on_revoked([partition])
+    source.on_assigned([partition])
+    assert values(found + drained(source)) == list(range(5, 1500))
+
+
 @pytest.mark.parametrize("stop", [0, 1, 64, 250])
 def test_deterministic_order_does_not_depend_on_stops(servers, options, stop):
     topic = made(servers, partitions=3)

@@ -20,6 +20,7 @@ from connectors.kafka import Options, partitioned
 from connectors.kafka.clients import Partition
 from connectors.kafka.options import CLIENTS
 from connectors.kafka.partitioned import split
+from connectors.kafka.topic_ids import TopicReplacedError
 
 
 @pytest.fixture
@@ -386,3 +387,22 @@ def test_events_are_split_as_evenly_as_the_backlog_allows(waiting, events):
     for stream, count in found.items():
         assert 0 <= count <= waiting[stream]
         assert count == waiting[stream] or count >= max(found.values()) - 1
+
+
+@pytest.mark.parametrize("servers", [pytest.param("apache", marks=pytest.mark.java)], indirect=True)
+def test_a_topic_that_is_made_again_is_refused(servers, divided, monkeypatch):
+    """By the next plan, by the next checkpoint, and where only a checkpoint knows the first topic."""
+    monkeypatch.setattr(partitioned, "LOOK_SECONDS", 0.0)
+    topic = made(servers)
+    source = divided(topic)
+    assert source.topic_ids() == {}  # nothing was planned, so nothing is asked
+    source.plan({}, 1, 10)
+    ids = dict(source.topic_ids())
+    assert list(ids) == [topic]
+    brokers.delete_topic(servers, topic)
+    brokers.make_topics(servers, names=[topic])
+    later = divided(topic)
+    later.expect_topics(ids)
+    for call in (source.topic_ids, lambda: source.plan({}, 1, 10), later.topic_ids, lambda: later.plan({}, 1, 10)):
+        with pytest.raises(TopicReplacedError, match=f'the topic "{topic}" .* got a new one of the same name'):
+            call()

@@ -15,13 +15,16 @@ import uuid
 
 import pytest
 from object_stores import SECRET, object_store
+from typer.testing import CliRunner
 from waiting import LIMIT, wait_for
 
+from streamkernel.cli import app
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, read_newest
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.config.messages import ConfigError
 from streamkernel.engine.mirror import mirror as mirroring
-from streamkernel.engine.mirror.bucket import Bucket, MirrorError
+from streamkernel.engine.mirror.bucket import Bucket, DamagedError, MirrorError
+from streamkernel.engine.mirror.history import history
 from streamkernel.engine.mirror.manifests import manifest_numbers, read
 from streamkernel.engine.mirror.mirrored_directory import MirroredDirectory
 
@@ -40,8 +43,16 @@ def store(server, monkeypatch):
 
 
 @pytest.fixture
-def address():
-    return f"s3://bucket/{uuid.uuid4().hex}"
+def scheme():
+    return "s3"
+
+
+BOTH = pytest.mark.parametrize("scheme", ["s3", "gs"])
+
+
+@pytest.fixture
+def address(scheme, tmp_path):
+    return f"file://{tmp_path}/mirror" if scheme == "file" else f"{scheme}://bucket/{uuid.uuid4().hex}"
 
 
 def written(path, address, n, first=1):
@@ -57,9 +68,8 @@ def numbers(address):
     return manifest_numbers(Bucket(address).names())
 
 
-@pytest.mark.parametrize("kind", ["s3", "file"])
-def test_a_lost_directory_comes_back_with_its_name_and_goes_on(store, address, tmp_path, kind):
-    address = address if kind == "s3" else f"file://{tmp_path}/mirror"
+@pytest.mark.parametrize("scheme", ["s3", "gs", "file"])
+def test_a_lost_directory_comes_back_with_its_name_and_goes_on(store, address, tmp_path):
     with written(tmp_path / "one", address, 2) as one:
         identity = one.identity
     with MirroredDirectory(tmp_path / "two", address) as two:
@@ -106,6 +116,7 @@ def test_a_slow_store_leaves_out_what_was_replaced_and_holds_nothing_up(store, a
     assert numbers(address) == [1, 11]
 
 
+@BOTH
 def test_errors_of_the_server_are_retried_and_counted(store, address, tmp_path):
     state = written(tmp_path / "state", address, 1)
     asked = itertools.count()
@@ -117,6 +128,7 @@ def test_errors_of_the_server_are_retried_and_counted(store, address, tmp_path):
     assert numbers(address) == [1, 2]
 
 
+@BOTH
 @pytest.mark.parametrize("what", ["the file", "the manifest"])
 def test_half_an_upload_does_not_count(store, address, tmp_path, what, monkeypatch):
     monkeypatch.setattr(mirroring, "LAST_SECONDS", 0.0)
@@ -151,6 +163,7 @@ def test_a_damaged_object_is_left_out_and_none_that_is_whole_is_an_error(store, 
     assert not list((tmp_path / "three").iterdir())
 
 
+@BOTH
 def test_without_an_answer_a_run_goes_on_from_its_directory_but_does_not_begin_anew(store, address, tmp_path, capsys):
     written(tmp_path / "one", address, 1).close()
     store.fault = lambda method, path: 403
@@ -166,6 +179,7 @@ def test_without_an_answer_a_run_goes_on_from_its_directory_but_does_not_begin_a
     assert numbers(address) == [1, 2]
 
 
+@BOTH
 def test_a_mirror_belongs_to_one_directory_and_one_process(store, address, tmp_path):
     one = written(tmp_path / "one", address, 1)
     with StateDirectory(tmp_path / "other") as other:
@@ -184,6 +198,54 @@ def test_a_mirror_belongs_to_one_directory_and_one_process(store, address, tmp_p
         two.write({"learned": 30})
     with pytest.raises(StateDirectoryError, match="a process elsewhere has continued from there"):
         MirroredDirectory(tmp_path / "one", address)
+
+
+@BOTH
+def test_objects_are_created_once_and_large_ones_written_in_parts(store, address):
+    bucket, methods = Bucket(address), []
+    assert [bucket.create("once", b"1"), bucket.create("once", b"2"), bucket.get("once")] == [True, False, b"1"]
+    store.fault = lambda method, path: methods.append(method)
+    bucket.put("large", io.BytesIO(bytes(12_000_000)))
+    assert methods.count("PUT") > 1
+    assert sum(len(piece) for piece in bucket.stream("large")) == 12_000_000
+    bucket.delete(["large", "once", "none"])
+    assert bucket.names() == []
+    with pytest.raises(DamagedError, match="Expected an object, got none"):
+        bucket.get("large")
+
+
+def command(*words):
+    done = CliRunner().invoke(app, ["state", "history", *words])
+    return done.exit_code, done.output
+
+
+@BOTH
+def test_the_history_of_a_mirror_reads_every_checkpoint(store, address, tmp_path):
+    with MirroredDirectory(tmp_path / "state", address) as state:
+        for learned in (70, 80, 90):
+            state.write({"outcomes": {"learned": learned}})
+            wait_for(lambda: not state.mirror.lag_checkpoints)
+    bucket = Bucket(address)
+    bucket.put("checkpoint-000000000001.json", io.BytesIO(b"{}"))
+    bucket.put(read(bucket, 2).file, io.BytesIO(b"short"))
+    first, second, third = history(address)
+    assert [first.number, first.learned, "Expected a manifest" in first.problem] == [1, None, True]
+    assert [second.number, second.learned, "SHA-256" in second.problem] == [2, None, True]
+    assert [third.number, third.learned, third.problem] == [3, 90, ""]
+    assert third.size == read(bucket, 3).size
+    code, text = command(address)
+    assert (code, "90" in text) == (0, True)
+
+
+@BOTH
+def test_a_history_that_cannot_be_read_is_an_error_by_name(store, scheme, address):
+    assert command(address) == (2, f"streamkernel: Expected a mirror, got no checkpoint - at {address}\n")
+    code, text = command(f"{scheme}://none/x")
+    assert (code, "(NoSuchBucket) - at" in text) == (2, True)
+    store.fault = lambda method, path: 403
+    code, text = command(address)
+    assert (code, "403 Forbidden" in text, SECRET in text) == (2, True, False)
+    assert command("ftp://bucket/x")[1].startswith('streamkernel: expected "s3://BUCKET/PREFIX"')
 
 
 def lines(path):

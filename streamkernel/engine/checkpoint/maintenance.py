@@ -21,16 +21,16 @@ from streamkernel.errors import ModelFileError
 
 
 class Checkpoint(NamedTuple):
-    """One checkpoint of a state directory.
+    """One checkpoint of a state directory or of a mirror.
 
     Attributes
     ----------
     number : int
         Its number.
-    written : datetime.datetime
-        When its file was written, in UTC.
+    written : datetime.datetime or None
+        When its file was written, in UTC; ``None`` if that is unknown, as for a damaged manifest.
     format : str
-        The version of its file format.
+        The version of its file format; empty for a file that a mirror does not have as it was copied.
     size : int
         The size of the file in bytes.
     learned : int or None
@@ -40,7 +40,7 @@ class Checkpoint(NamedTuple):
     """
 
     number: int
-    written: dt.datetime
+    written: dt.datetime | None
     format: str
     size: int
     learned: int | None
@@ -56,14 +56,17 @@ def history(path: Path) -> Iterator[Checkpoint]:
         If there is no such directory, or no checkpoint in it.
     """
     for file in existing_checkpoints(path):
-        learned, problem = None, ""
-        try:
-            learned = int(read_checkpoint(file)["outcomes"]["learned"])
-        except ModelFileError as error:
-            problem = str(error)
-        found = file.stat()
-        written = dt.datetime.fromtimestamp(found.st_mtime, dt.UTC)
-        yield Checkpoint(number_of(file), written, tensor_file.version_of(file), found.st_size, learned, problem)
+        yield described(file, dt.datetime.fromtimestamp(file.stat().st_mtime, dt.UTC))
+
+
+def described(file: Path, written: dt.datetime) -> Checkpoint:
+    """Return the entry of a checkpoint, from its file and the time at which that was written."""
+    learned, problem = None, ""
+    try:
+        learned = int(read_checkpoint(file)["outcomes"]["learned"])
+    except ModelFileError as error:
+        problem = str(error)
+    return Checkpoint(number_of(file), written, tensor_file.version_of(file), file.stat().st_size, learned, problem)
 
 
 def migrate(path: Path) -> list[int]:

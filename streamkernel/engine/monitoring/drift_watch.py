@@ -73,6 +73,8 @@ class DriftWatch:
 
     Attributes
     ----------
+    scores : bool
+        Whether the detectors also receive the model's scores.
     wants_to_forget : bool
         Whether there was an alarm after which the model must be reset.
     """
@@ -89,7 +91,7 @@ class DriftWatch:
         delta: float = 0.002,
         forget: bool = False,
     ) -> None:
-        self._detectors, self._given, self._most, self._scores = tuple(detectors), fields, most, scores
+        self._detectors, self._given, self._most, self.scores = tuple(detectors), fields, most, scores
         self._every, self._run_length, self._delta, self._forget = every, average_run_length, delta, forget
         self._predicted = 0
         self._sampled: list[tuple[dict[str, Any], Answer]] = []  # not evaluated yet
@@ -108,6 +110,10 @@ class DriftWatch:
         """Number of predicted events until the model is reset, if it must be."""
         span = self._every * 16
         return span - self._predicted % span
+
+    def sampled(self, more: int, n: int) -> range:
+        """Return the places of the sample in the next `n` events, after `more` that have yet to be added."""
+        return range(-(self._predicted + more) % self._every, n, self._every)
 
     def add(self, x: dict[str, Any], answer: Answer) -> None:
         """Add the features of a new event, and the answer."""
@@ -170,7 +176,7 @@ class DriftWatch:
 
     def _setup(self) -> list[Any]:
         fields = None if self._given is None else list(self._given)
-        numbers = [self._most, self._scores, self._every, self._run_length, self._delta]
+        numbers = [self._most, self.scores, self._every, self._run_length, self._delta]
         return [list(self._detectors), fields, *numbers]
 
     def _start(self) -> None:
@@ -182,7 +188,7 @@ class DriftWatch:
         """Choose fields and scales by the first rows, and start the detectors."""
         names = list(dict.fromkeys(name for row in self._before for name in row if name != SCORE))
         names = [name for name in self._given or names[: self._most] if name in names]
-        for name in (*names, *((SCORE,) if self._scores else ())):
+        for name in (*names, *((SCORE,) if self.scores else ())):
             values = [row[name] for row in self._before if name in row]
             if any(isinstance(value, str) for value in values):
                 self._scales[name] = None

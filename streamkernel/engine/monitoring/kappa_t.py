@@ -48,13 +48,14 @@ class KappaT(ClassificationMetric):
         self._last = (y_true,)
         super().update(y_true, y_pred, w)
 
-    def update_many(self, pairs: Sequence[tuple[Any, Any]]) -> None:
-        """Update with labels and predictions in order; equivalent to `update` with each."""
+    def update_many(self, pairs: Sequence[tuple[Any, Any]], counts: Counter[tuple[Any, Any]] | None = None) -> None:
+        """Update with labels and predictions in order, and their counts if known; equivalent to `update` with each."""
         labels = [*self._last, *(y for y, prediction in pairs if prediction is not None)]
         self._repeated += sum(map(eq, labels[1:], labels))
         self._last = tuple(labels[-1:])
-        counts = Counter(pair for pair in pairs if pair[1] is not None)
-        for (y, prediction), n in counts.items():
+        for (y, prediction), n in (Counter(pairs) if counts is None else counts).items():
+            if prediction is None:
+                continue
             self.cm.update(y, prediction, float(n))
             self.cm.n_samples += n - 1  # River counts updates there, not their weights
 

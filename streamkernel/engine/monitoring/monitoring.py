@@ -55,34 +55,49 @@ class Monitoring:
     ) -> None:
         self.quality, self._segment_field, self.statistics, self.drift = quality, segment_field, statistics, drift
         self._judged: list[Judged] = []
+        self._new: list[tuple[dict[str, Any], Any, Answer, bool]] = []  # the last records, still unknown to the parts
+        self._n_new = 0
         self.until_due = self._until_due()
 
     @property
     def needs_probabilities(self) -> bool:
-        """Whether anything is computed from probabilities."""
-        watched = self.statistics is not None or self.drift is not None
-        return watched or (self.quality is not None and self.quality.needs_probabilities)
+        """Whether the probabilities of every event are needed."""
+        return self.quality is not None and self.quality.needs_probabilities
+
+    @property
+    def samples_probabilities(self) -> bool:
+        """Whether the probabilities of events in a sample are needed."""
+        return self.statistics is not None or (self.drift is not None and self.drift.scores)
+
+    def sampled(self, n: int) -> list[int]:
+        """Return the places of those among the next `n` predictions whose probabilities are needed."""
+        parts = (self.statistics, self.drift if self.drift is not None and self.drift.scores else None)
+        return sorted({i for part in parts if part is not None for i in part.sampled(self._n_new, n)})
 
     def add(self, x: dict[str, Any], y: Any, answer: Answer, is_new: bool) -> None:
         """Collect the features of a record, the label if it is known, and the answer, which may be an earlier one."""
         self.until_due -= is_new
-        if self.statistics is not None:
-            self.statistics.add(x, y, answer, is_new)
-        if self.drift is not None and is_new:
-            self.drift.add(x, answer)
-        if self.quality is not None and y is not None:
-            self._judged.append((y, answer[0], answer[1], self._segment_of(x)))
+        self._n_new += is_new
+        self._new.append((x, y, answer, is_new))
 
     def add_all(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> None:
         """Collect records with their labels and new answers."""
+        self._distribute()
         self.until_due -= len(xs)
+        self._add_all(xs, ys, answers)
+
+    def _add_all(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> None:
+        """Pass records with their labels and new answers to the parts."""
         if self.statistics is not None:
             self.statistics.add_all(xs, ys, answers)
         if self.drift is not None:
             self.drift.add_all(xs, answers)
         if self.quality is not None:
-            found = zip(xs, ys, answers, strict=True)
-            self._judged += [(y, answer[0], answer[1], self._segment_of(x)) for x, y, answer in found]
+            if self._segment_field is None:
+                self._judged += [(y, answer[0], answer[1], None) for y, answer in zip(ys, answers, strict=True)]
+            else:
+                found = zip(xs, ys, answers, strict=True)
+                self._judged += [(y, answer[0], answer[1], self._segment_of(x)) for x, y, answer in found]
 
     def look(self, model: Any) -> bool:
         """Complete what is due after this event; return whether `model`, which has learned it, must be reset."""
@@ -97,6 +112,7 @@ class Monitoring:
 
     def fold(self) -> None:
         """Evaluate the collected predictions; the grouping into calls does not change the results."""
+        self._distribute()
         judged, self._judged = self._judged, []
         if self.quality is not None:
             self.quality.fold(judged)
@@ -125,11 +141,26 @@ class Monitoring:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a state, parts of which may be missing; predictions collected since are dropped."""
-        self._judged = []
+        self._judged, self._new, self._n_new = [], [], 0
         for name, part in (("quality", self.quality), ("statistics", self.statistics), ("drift", self.drift)):
             if part is not None and state.get(name) is not None:
                 part.restore(state[name])
         self.until_due = self._until_due()
+
+    def _distribute(self) -> None:
+        """Pass the last records to the parts."""
+        new, self._new, self._n_new = self._new, [], 0
+        if new and all(is_new and y is not None for _, y, _, is_new in new):
+            xs, ys, answers, _ = zip(*new, strict=True)
+            self._add_all(xs, ys, answers)
+            return
+        for x, y, answer, is_new in new:
+            if self.statistics is not None:
+                self.statistics.add(x, y, answer, is_new)
+            if self.drift is not None and is_new:
+                self.drift.add(x, answer)
+            if self.quality is not None and y is not None:
+                self._judged.append((y, answer[0], answer[1], self._segment_of(x)))
 
     def _until_due(self) -> float:
         window = math.inf if self.statistics is None else self.statistics.until_window

@@ -17,7 +17,7 @@ from river.metrics.base import Metric
 
 from streamkernel.engine.delayed_labels import plain
 from streamkernel.engine.monitoring.kappa_t import KappaT
-from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, counts_pairs, update_metric, value
+from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, Pair, counts_pairs, update_metric, value
 
 MOST_CLASSES = 20
 """Maximum number of classes with values of their own and rows in the confusion matrix, by number of labels."""
@@ -187,9 +187,9 @@ class SeveralMetrics:
 
     def _add(self, judged: Sequence[Judged]) -> None:
         sampled = judged[-self._count % SAMPLED :: SAMPLED]
-        _update(self._metrics, judged, sampled)
+        counts = _update(self._metrics, judged, sampled)
         if self._classes:
-            self._confusions.update([(y, prediction) for y, prediction, *_ in judged if prediction is not None])
+            self._confusions.update({pair: n for pair, n in counts.items() if pair[1] is not None})
         if self._segments:
             self._segments = _with(self._segments, judged, sampled)
         self._recent.extend(judged)
@@ -286,21 +286,27 @@ def _by_segment(judged: Sequence[Judged], segments: Mapping[str, Any]) -> dict[s
 
 
 def _updated(metrics: Mapping[str, Metric], judged: Sequence[Judged]) -> dict[str, Metric]:
-    return _update({name: metric.clone() for name, metric in metrics.items()}, judged, judged)
+    updated = {name: metric.clone() for name, metric in metrics.items()}
+    _update(updated, judged, judged)
+    return updated
 
 
-def _update(metrics: dict[str, Metric], judged: Sequence[Judged], sampled: Sequence[Judged]) -> dict[str, Metric]:
-    """Update metrics, each with predictions or probabilities as it needs; slow ones with the sample only."""
-    pairs = [(y, prediction) for y, prediction, *_ in judged]
+def _update(metrics: Mapping[str, Metric], judged: Sequence[Judged], sampled: Sequence[Judged]) -> Counter[Pair]:
+    """Update metrics, each with predictions or probabilities as it needs; slow ones with the sample only.
+
+    The result counts the pairs of a label and a prediction.
+    """
+    pairs = [(one[0], one[1]) for one in judged]
+    counts = Counter(pairs)
     for metric in metrics.values():
         if isinstance(metric, KappaT):
-            metric.update_many(pairs)
+            metric.update_many(pairs, counts)
         elif counts_pairs(metric):
-            update_metric(metric, pairs)
+            update_metric(metric, counts)
         else:
             place = 1 if getattr(metric, "requires_labels", True) else 2
             update_metric(metric, [(one[0], one[place]) for one in sampled])
-    return metrics
+    return counts
 
 
 def _values(metrics: Mapping[str, Metric]) -> dict[str, float]:

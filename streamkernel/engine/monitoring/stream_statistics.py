@@ -89,14 +89,19 @@ class StreamStatistics:
         """Whether a window is full that is not summarized yet."""
         return self._predicted - self._events >= self._span
 
+    def sampled(self, more: int, n: int) -> range:
+        """Return the places of the sample in the next `n` events, after `more` that have yet to be added."""
+        return range(-(self._predicted + more) % self._every, n, self._every)
+
     def add(self, x: dict[str, Any], y: Any, answer: Answer, is_new: bool) -> None:
         """Add an event: features, the label or ``None``, and the answer, which may have been added before."""
+        is_sampled = (self._predicted if is_new else self._labelled) % self._every == 0
         if is_new:
-            if self._predicted % self._every == 0:
+            if is_sampled:
                 self._sampled.append((x, answer))
             self._predicted += 1
         if y is not None:
-            if self._labelled % self._every == 0:
+            if is_sampled:
                 self._judged.append((y, answer))
             self._labelled += 1
 
@@ -104,7 +109,6 @@ class StreamStatistics:
         """Add events with their labels and new answers, as `add` does each; at most until the window is full."""
         every, first = self._every, -self._predicted % self._every
         self._sampled += zip(xs[first::every], answers[first::every], strict=True)
-        first = -self._labelled % every
         self._judged += zip(ys[first::every], answers[first::every], strict=True)
         self._predicted += len(xs)
         self._labelled += len(xs)

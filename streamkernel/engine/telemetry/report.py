@@ -36,7 +36,7 @@ def report(state: Mapping[str, Any], directory: Path) -> str:
         The directory of the checkpoint.
     """
     title = f"{directory.resolve().name}, checkpoint {state['checkpoint']}"
-    run = to_json(_run(state, directory), orjson.OPT_SERIALIZE_NUMPY).decode()
+    run = to_json(run_of(state, directory), orjson.OPT_SERIALIZE_NUMPY).decode()
     modules = [name for name in FILES.values() if name.endswith(".js") and "/" not in name]
     imports = orjson.dumps({"imports": {name: _module(name) for name in modules}}).decode()
     parts = {
@@ -63,7 +63,8 @@ def _module(name: str) -> str:
     return "data:text/javascript;base64," + base64.b64encode(text.encode()).decode()
 
 
-def _run(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+def run_of(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+    """Return the data of the live page that a checkpoint has."""
     history = state.get("history") or {"events": 0, "columns": {}}
     metric, outcomes, monitoring = state["metric"], state["outcomes"], state.get("monitoring") or {}
     alarms = list((monitoring.get("drift") or {}).get("alarms", ()))

@@ -27,10 +27,10 @@ LINES = 6
 KINDS: dict[str, Callable[[Iterable[float]], float]] = {"fastest": max, "median": statistics.median, "slowest": min}
 
 
-def status_of(engine: Engine) -> dict[str, Any]:
-    """Return all data of the live page as JSON values, for any thread."""
-    newest, numbers = engine.publisher.newest, engine.snapshot
-    scores, model = numbers.scores, numbers.model
+def figures_of(engine: Engine) -> dict[str, Any]:
+    """Return the part of the data of the live page that the terminal shows, as JSON values, for any thread."""
+    numbers = engine.snapshot
+    scores, model, monitoring = numbers.scores, numbers.model, numbers.monitoring
     recent, baseline = scores.recent()
     now = {scores.name: scores.ours, f"{scores.name}, last 1,000": recent}
     if scores.baseline:
@@ -52,24 +52,35 @@ def status_of(engine: Engine) -> dict[str, Any]:
         now |= {"workers": len(last.events), "round, s": last.round_seconds, "merging, s": last.merge_seconds}
         now |= {"spread of replicas": last.spread}
     now |= {kind.replace("_", " "): count for kind, count in dict(engine.incidents).items() if count}
+    watched = None if monitoring is None else monitoring._replace(quality=None)  # which takes milliseconds
+    return {
+        "metric": {"name": scores.name, "bigger_is_better": scores.bigger_is_better, "baseline": scores.baseline},
+        "quality": {"recent": finite(recent), "baseline": finite(baseline), "since start": finite(scores.ours)},
+        "ill": engine.ill(),
+        "now": {name: finite(value) for name, value in now.items()},
+        "models": model_table(numbers),
+        "monitoring": {} if watched is None else watched.rows(),
+        "dead_letters": list(engine.last_dead_letters),
+    }
+
+
+def status_of(engine: Engine) -> dict[str, Any]:
+    """Return all data of the live page as JSON values, for any thread."""
+    newest, numbers, cluster = engine.publisher.newest, engine.snapshot, engine.cluster
     monitoring, history = numbers.monitoring, engine.history.columns()
     alarms = () if monitoring is None or monitoring.drift is None else monitoring.drift.alarms
     marks = marks_of(engine.history.marks.all(), alarms, engine.parts.processor.challengers.promotions, history)
     return {
+        **figures_of(engine),
+        "member": engine.parts.outputs.member,
         "clock": time.time(),
         "last_event": numbers.last_event or None,
-        "metric": {"name": scores.name, "bigger_is_better": scores.bigger_is_better, "baseline": scores.baseline},
-        "quality": {"recent": finite(recent), "baseline": finite(baseline), "since start": finite(scores.ours)},
-        "ill": engine.ill(),
         "events": engine.history.events,
-        "now": {name: finite(value) for name, value in now.items()},
         "history": history,
         "marks": marks,
         "cluster": None if cluster is None else rounds_of(cluster),
-        "is_mean": is_mean(scores.metric),
-        "models": model_table(numbers),
+        "is_mean": is_mean(numbers.scores.metric),
         "monitoring": {} if monitoring is None else monitoring.rows(),
-        "dead_letters": list(engine.last_dead_letters),
         "dead_letter_groups": engine.parts.outputs.dead_letter_groups.rows(),
         "refused": {kind: count for kind, count in numbers.refused.items() if count},
         "incidents": {kind: count for kind, count in dict(engine.incidents).items() if count},

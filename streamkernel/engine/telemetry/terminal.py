@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,8 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from streamkernel.engine.telemetry.challengers import model_table, texts
-from streamkernel.engine.telemetry.quality import WINDOW
+from streamkernel.engine.telemetry.figures import rows_of
+from streamkernel.engine.telemetry.status import figures_of
 from streamkernel.warm_up import warm_up
 
 if TYPE_CHECKING:
@@ -51,48 +51,21 @@ class View:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the displayed names and values as text."""
-        engine, numbers = self._engine, self._engine.snapshot
-        model, scores, rate = numbers.model, numbers.scores, self.events_per_second
-        rows = [
-            ("events learned", f"{numbers.outcomes['learned']:,}"),
-            ("dead letters", f"{numbers.outcomes['dead_letter']:,}"),
-            ("events/s", "–" if rate is None else f"{rate:,.0f}"),
-        ]
-        if numbers.labels:
-            rows.append(("pending labels", f"{numbers.pending_labels:,}"))
-        rows += [(scores.name, f"{scores.ours:.4f}"), (f"{scores.name}, last {WINDOW:,}", f"{scores.recent()[0]:.4f}")]
-        if scores.baseline:
-            rows.append((f"{scores.name} (baseline)", f"{scores.theirs:.4f}"))
-        rows += texts(model_table(numbers))
-        if numbers.coverage is not None:
-            rows += [(name, f"{value:.4g}") for name, value in numbers.coverage.rows().items()]
-        if model is not None:
-            rows += [
-                ("objective", f"{model.objective:.4f}"),
-                ("features", f"{model.n_features:,}"),
-                ("blocks", f"{model.n_seeds:,}"),
-                ("reused steps", f"{model.n_reused:,}"),
-            ]
-        if engine.cluster is not None:
-            last = engine.cluster.last
-            rows += [
-                ("workers", f"{len(last.events):,}"),
-                ("round, s", f"{last.round_seconds:.2f}"),
-                ("merging, s", f"{last.merge_seconds:.2f}"),
-                ("spread of replicas", f"{last.spread:.4f}"),
-            ]
-        if engine.last_dead_letters:
-            rows.append(("last dead letter", engine.last_dead_letters[-1]["reason"]))
-        return rows
+        return rows_of(figures_of(self._engine), self.events_per_second)
 
     def __rich__(self) -> Group:
         """Return the rich table with its title."""
-        table = Table(show_header=False)
-        table.add_column()
-        table.add_column(justify="right")
-        for name, value in self.rows():
-            table.add_row(name, escape(value))
-        return Group(self._title, table)
+        return table_of(self._title, self.rows())
+
+
+def table_of(title: str, rows: Iterable[tuple[str, str]]) -> Group:
+    """Return names and values as a rich table below a title."""
+    table = Table(show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, value in rows:
+        table.add_row(escape(name), escape(value))
+    return Group(escape(title), table)
 
 
 @contextmanager
@@ -107,7 +80,7 @@ def showing(engine: Engine, title: str, *, as_json: bool = False) -> Iterator[Vi
         yield view
         log.info("the run has ended", **dict(view.rows()))
     elif sys.stderr.isatty():
-        with Live(get_renderable=view.__rich__, console=console, refresh_per_second=8):
+        with Live(get_renderable=view.__rich__, console=console, refresh_per_second=4):
             yield view
     else:
         yield view

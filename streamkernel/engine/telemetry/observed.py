@@ -1,0 +1,145 @@
+"""A run seen from another process: through its server, or in its newest checkpoint if no process answers."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime
+from http import HTTPStatus
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
+
+import orjson
+
+from streamkernel.engine.checkpoint.state_directory import PRIVATE, existing_checkpoints, no_link, read_newest
+from streamkernel.engine.http.guard import is_loopback
+from streamkernel.engine.telemetry.report import run_of
+from streamkernel.tensor_file import put
+
+ANSWER_SECONDS = 5.0
+
+ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+"""Addresses to listen on that are none to connect to."""
+
+
+class Observation(NamedTuple):
+    """The data of a page, and where it is from."""
+
+    origin: str
+    status: dict[str, Any]
+
+
+class ObservedRun:
+    """A run at an address, or with a state directory.
+
+    Parameters
+    ----------
+    target
+        The address of the live page, ``http://...`` or ``https://...``, or the path of a state directory.
+    token
+        The token of the run's server, if it has one.
+    certificate
+        The certificate to trust, as a PEM file; ``None`` for those of the system.
+
+    Raises
+    ------
+    ValueError
+        If the address contains a login, or the certificate cannot be read.
+    """
+
+    def __init__(self, target: str, token: str | None = None, certificate: Path | None = None) -> None:
+        self._target, self._token = target, token
+        self._is_address = urlsplit(target).scheme in ("http", "https")
+        if self._is_address and (not urlsplit(target).hostname or "@" in urlsplit(target).netloc):
+            raise ValueError("Expected an address, as http://host:port, without a login, got another text")
+        try:
+            self._context = ssl.create_default_context(cafile=certificate)
+        except (OSError, ssl.SSLError) as error:
+            raise ValueError(
+                f"Expected a certificate as a PEM file, got an error: {error} - at {certificate}"
+            ) from None
+
+    def read(self) -> Observation:
+        """Return the present figures.
+
+        Raises
+        ------
+        ConnectionError
+            If an address is unavailable.
+        ValueError
+            If the answer is a refusal, or not that of a run.
+        FileNotFoundError
+            If there is no such state directory, or no checkpoint in it and no process answers.
+        """
+        if self._is_address:
+            return Observation(self._target, self._ask(self._target))
+        directory, problem = Path(self._target), "no process has stored its address there"
+        if not directory.is_dir():
+            raise FileNotFoundError(f"Expected an address, or a state directory, found none - at {directory}")
+        if (address := address_in(directory)) is not None:
+            try:
+                status = self._ask(address)
+            except ConnectionError as error:
+                problem = str(error)
+            else:
+                identity = no_link(directory / "identity")
+                if identity.exists() and status.get("member") == identity.read_text():
+                    return Observation(f"{directory}, a process at {address}", status)
+                problem = f"the process at {address} has another state directory"
+        existing_checkpoints(directory)
+        state = read_newest(directory)
+        assert state is not None
+        newest = max(path.stat().st_mtime for path in existing_checkpoints(directory))
+        written = datetime.fromtimestamp(newest, UTC).isoformat(" ", "seconds")
+        origin = f"{directory}, checkpoint {state['checkpoint']:,} of {written}; {problem}"
+        return Observation(origin, run_of(state, directory))
+
+    def _ask(self, address: str) -> dict[str, Any]:
+        request = Request(f"{address.rstrip('/')}/status")
+        if self._token is not None:
+            request.add_header("Authorization", f"Bearer {self._token}")
+        try:
+            with self._opener(address).open(request, timeout=ANSWER_SECONDS) as answer:
+                found = orjson.loads(answer.read())
+        except HTTPError as error:
+            expected, got = "the figures of a run", f"status {error.code}"
+            if error.code == HTTPStatus.UNAUTHORIZED:
+                expected = "the token of the run in STREAMKERNEL_HTTP_TOKEN"
+                got = "none" if self._token is None else "another"
+            raise ValueError(f"Expected {expected}, got {got} - at {address}") from None
+        except (URLError, OSError, HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise ConnectionError(f"{address} is unavailable: {reason}") from None
+        except orjson.JSONDecodeError:
+            found = None
+        if not isinstance(found, dict) or not {"now", "clock", "history"} <= found.keys():
+            raise ValueError(f"Expected the figures of a run, got another answer - at {address}")
+        return found
+
+    def _opener(self, address: str) -> OpenerDirector:
+        """Return an opener for an address; it follows no redirect, which would get the token, too."""
+        handlers = [HTTPSHandler(context=self._context), _NoRedirect()]
+        return build_opener(*handlers, *([ProxyHandler({})] if is_loopback(urlsplit(address).hostname or "") else []))
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def store_address(directory: Path, address: str) -> None:
+    """Store the address of a run's server in its state directory, where `address_in` finds it."""
+    put(no_link(directory / "address"), address.encode(), PRIVATE)
+
+
+def address_in(directory: Path) -> str | None:
+    """Return the address that the last run stored, for this machine; it need not be running any more."""
+    path = no_link(directory / "address")
+    if not path.exists():
+        return None
+    address = path.read_text()
+    host = urlsplit(address).hostname or ""
+    return address.replace(f"//{host}", f"//{ANY_ADDRESS[host]}") if host in ANY_ADDRESS else address
