@@ -1,4 +1,4 @@
-"""Calls between compiled functions, and what remains of their code once results that nobody uses are left out.
+"""Calls between compiled functions in few instructions, and code without the instructions whose results are unused.
 
 numba gives each call a place for its error, and copies an error from there into that of the calling function. Here both
 share one place.

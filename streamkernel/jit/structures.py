@@ -1,7 +1,7 @@
 """Structures of numba, such as arrays, are kept as values of LLVM instead of memory that LLVM has to remove again.
 
 numba copies a structure into memory at each access: for each element that is read from an array some thirty
-instructions, of which eight are needed. That memory was a quarter of a first start.
+instructions, of which eight are needed.
 """
 
 from __future__ import annotations
