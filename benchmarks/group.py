@@ -70,6 +70,8 @@ class Prediction(NamedTuple):
     number: int
     member: str
     is_right: bool
+    delay: float
+    """Seconds from the record to its prediction."""
 
 
 class Group(Run):
@@ -132,7 +134,8 @@ class Group(Run):
         for record in brokers.committed(self.servers, self.predictions):
             line = json.loads(record.value)
             is_right = line["prediction"] == line["label"]
-            found.append(Prediction(int(record.key), line["member"], is_right))
+            delay = (record.timestamp - line["timestamp"]) / 1000.0
+            found.append(Prediction(int(record.key), line["member"], is_right, delay))
         return sorted(found)
 
 

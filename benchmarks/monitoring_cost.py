@@ -45,7 +45,8 @@ TABLES: dict[str, dict[str, Any]] = {
     "drift": {"drift": DRIFT},
     "quality, five metrics": {"quality": QUALITY},
     "segments": {"segments": SEGMENTS},
-    "all": {"monitoring": {}, "drift": DRIFT, "quality": QUALITY, "segments": SEGMENTS},
+    "novelty": {"novelty": {}},
+    "all": {"monitoring": {}, "drift": DRIFT, "novelty": {}, "quality": QUALITY, "segments": SEGMENTS},
 }
 
 

@@ -88,8 +88,8 @@ class Events:
         """Return the events of records as `of` does for each, faster; ``None`` if one must be read alone."""
         if not self._is_plain:
             return None
-        values = [record.value for _, record, _ in taken if record.value is not None]
-        if len(values) < len(taken):
+        values: list[Any] = [one[1].value for one in taken]
+        if None in values:
             return None
         found = all_json_fields(values)
         if found is None:
@@ -98,7 +98,7 @@ class Events:
             except Exception:  # `of` reports the problem
                 return None
         events: list[Event] = []
-        make, last, stream = Event._make, None, ""
+        new, last, stream = tuple.__new__, None, ""
         for (partition, record, position), value, fields in zip(taken, values, found, strict=True):
             if partition is not last:
                 last, stream, (topic, number) = partition, str(partition), partition
@@ -106,7 +106,8 @@ class Events:
             timestamp = record.timestamp
             if timestamp is not None and timestamp >= 0:
                 origin["timestamp"] = timestamp
-            events.append(make((stream, position, value, fields, None, record.key, tuple(record.headers), origin)))
+            headers = tuple(record.headers) if record.headers else ()
+            events.append(new(Event, (stream, position, value, fields, None, record.key, headers, origin)))
         return events
 
 

@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 ALIVE_SECONDS = 1.0
 """Seconds between two polls of a consumer while buffered records are available."""
 
-SLICE = 512
-"""Largest number of events that `PartitionReader.poll` returns, so that it is called often."""
+SLICE = 128
+"""Largest number of events that `PartitionReader.poll` returns: it is called often, and the caches hold the events."""
 
 
 class PartitionReader:
@@ -133,11 +133,14 @@ class PartitionReader:
     def _take(self, client: Consumer, events: list[Event]) -> None:
         """Append the events of fetched records, up to one that cannot be decoded yet."""
         taken = self._buffers.take(SLICE, self._live(client))
-        ends = self._ends
-        inside = [one for one in taken if one[1].offset < ends.get(one[0], one[1].offset + 1)] if ends else taken
+        ends, next_offsets = self._ends, {partition: record.offset + 1 for partition, record, _ in taken}
+        if all(offset <= ends.get(partition, offset) for partition, offset in next_offsets.items()):
+            inside = taken
+        else:
+            inside = [one for one in taken if one[1].offset < ends.get(one[0], one[1].offset + 1)]
         if (found := self._events_of(inside)) is not None:
             events += found
-            self._next |= {partition: record.offset + 1 for partition, record, _ in taken}
+            self._next |= next_offsets
             return
         for i, (partition, record, position) in enumerate(taken):
             if record.offset < self._ends.get(partition, record.offset + 1):

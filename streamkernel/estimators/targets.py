@@ -83,7 +83,8 @@ def of_two_labels(labels: Iterable[Label], scores: Iterable[float]) -> list[dict
     [{'no': 0.5, 'yes': 0.5}]
     """
     first, second = labels
-    return [{first: 1.0 - up, second: up} for up in map(sigmoid, scores)]
+    ups = [0.5 * (1.0 + math.tanh(0.5 * score)) for score in scores]  # `sigmoid` of each, without a call
+    return [{first: 1.0 - up, second: up} for up in ups]
 
 
 def label_array(labels: Mapping[Label, int]) -> Any:

@@ -65,8 +65,9 @@ def answers_of(model: KernelModel, scores: F64, *, with_probabilities: bool) -> 
         best = scores.argmax(axis=1) if columns > 1 else (scores[:, 0] > 0.0) & (len(labels) == 2)
         return [(labels[i], None) for i in best.tolist()]
     if columns == 1 and len(labels) == 2:
+        first, second = labels
         answers = of_two_labels(labels, scores[:, 0].tolist())
-    else:
-        shares = probabilities(model._loss, scores, len(labels))
-        answers = [dict(zip(labels, row, strict=True)) for row in shares.tolist()]
+        return [(first if answer[first] >= answer[second] else second, answer) for answer in answers]
+    shares = probabilities(model._loss, scores, len(labels))
+    answers = [dict(zip(labels, row, strict=True)) for row in shares.tolist()]
     return [(max(answer, key=answer.__getitem__), answer) for answer in answers]

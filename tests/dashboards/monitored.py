@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from brokers import free_port
+from served import ServerProcess
 from waiting import LIMIT, wait_for
 
 PROMETHEUS = Path(__file__).parents[2] / "dashboards" / "prometheus"
@@ -52,8 +53,8 @@ def hurried(rules: str) -> str:
     >>> hurried("rate(x[5m]) > 10 * y + 30, for: 10m")
     'rate(x[10s]) > 10 * y + 1, for: 1s'
     """
-    rules = re.sub(r"\[\d+m\]", "[10s]", rules)
-    return re.sub(r"for: \d+m", "for: 1s", rules).replace("+ 30", "+ 1").replace("> 5\n", "> 0\n")
+    rules = re.sub(r"for: \d+m", "for: 1s", re.sub(r"\[\d+m\]", "[10s]", rules))
+    return rules.replace("+ 30", "+ 1").replace("> 600", "> 10").replace("> 5\n", "> 0\n")
 
 
 class Run:
@@ -124,6 +125,18 @@ class Stream(Run):
             with self._writing:
                 self.write(self.each)
             time.sleep(0.1)
+
+
+class Served(ServerProcess):
+    """`streamkernel serve` of the state of an engine."""
+
+    def __init__(self, state: Path) -> None:
+        super().__init__(["serve", state, "--port", free_port(), "--workers", 1], state.parent / "log of serve")
+
+    def stop(self) -> None:
+        """End it at once."""
+        self.process.terminate()
+        self.process.wait()
 
 
 class Prometheus:

@@ -15,7 +15,7 @@ import brokers
 import pytest
 import yaml
 from made_up_cluster import cluster_snapshot
-from monitored import PROMETHEUS, Prometheus, Run, Stream, scraping, until
+from monitored import PROMETHEUS, Prometheus, Run, Served, Stream, scraping, until
 from river import metrics
 
 from connectors import FileSource
@@ -70,6 +70,7 @@ class House(NamedTuple):
     slow: Stream
     steep: Stream
     member: Run
+    served: Served
     broker: brokers.Broker
     cluster: Engine
 
@@ -130,6 +131,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             (folder / "nothing.jsonl").touch()
             nothing = FileSource(folder / "nothing.jsonl")
             cluster = Engine(KernelClassifier(), nothing, label="y", metric=metrics.Accuracy())
+            runs.append(Served(folder / "steep" / "state"))
             ports = [*(run.port for run in runs), serve(cluster, "127.0.0.1", 0)]
             with scraping(folder / "prometheus", ports) as prometheus:
                 yield House(prometheus, *runs, broker, cluster)
@@ -198,5 +200,5 @@ def test_every_fault_has_its_alert(house: House) -> None:
     house.joined.append('{"id": 1, "half of')
     house.steep.process.kill()
     house.cluster.incidents["worker_lost"] += 1
-    fire("Stalled", "Down", "CheckpointOld", "MirrorBehind", "KafkaTrouble", "WorkerLost")
+    fire("Stalled", "Down", "CheckpointOld", "MirrorBehind", "ServedModelOld", "KafkaTrouble", "WorkerLost")
     assert seen == {rule["alert"] for rule in rules("alerts.yml")}

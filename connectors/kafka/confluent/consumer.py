@@ -141,12 +141,13 @@ class ConfluentConsumer(Consumer):
             self._heed(reason)
         self._errors.clear()
         records: dict[Any, list[Record]] = {partition: [] for partition in self._positions}
-        wrong, make = [], Record._make
+        wrong, new = [], tuple.__new__  # which is quicker than `Record`
         for one in found:
             if one.error() is not None:
                 wrong.append(one)
             elif (those := records.get((one.topic(), one.partition()))) is not None:  # else it was just taken away
-                those.append(make((one.offset(), one.key(), one.value(), one.headers() or (), one.timestamp()[1])))
+                part = one.offset(), one.key(), one.value(), one.headers() or (), one.timestamp()[1]
+                those.append(new(Record, part))
         self._positions |= {partition: those[-1].offset + 1 for partition, those in records.items() if those}
         for one in wrong:
             self._heed(one.error(), Partition(one.topic(), one.partition()), one.offset())

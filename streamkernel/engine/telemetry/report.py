@@ -67,7 +67,7 @@ def run_of(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """Return the data of the live page that a checkpoint has."""
     history = state.get("history") or {"events": 0, "columns": {}}
     metric, outcomes, monitoring = state["metric"], state["outcomes"], state.get("monitoring") or {}
-    alarms = list((monitoring.get("drift") or {}).get("alarms", ()))
+    alarms = [one for name in ("drift", "novelty") for one in (monitoring.get(name) or {}).get("alarms", ())]
     promotions = list((state.get("challengers") or {}).get("promotions", ()))
     return {
         "clock": 0.0,
@@ -86,7 +86,7 @@ def run_of(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         "dead_letter_groups": _dead_letters(directory / "dead_letters.jsonl"),
         "refused": {kind: count for kind, count in (state.get("refused") or {}).items() if count},
         "incidents": {},
-        "monitoring": {"drift": {"alarms": alarms}} if monitoring.get("drift") else {},
+        "monitoring": {"drift": {"alarms": alarms}} if monitoring.get("drift") or monitoring.get("novelty") else {},
         "about": dict(checkpoint_rows(state)),
         "importances": importances(state["model"]),
     }

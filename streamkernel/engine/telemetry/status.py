@@ -68,7 +68,7 @@ def status_of(engine: Engine) -> dict[str, Any]:
     """Return all data of the live page as JSON values, for any thread."""
     newest, numbers, cluster = engine.publisher.newest, engine.snapshot, engine.cluster
     monitoring, history = numbers.monitoring, engine.history.columns()
-    alarms = () if monitoring is None or monitoring.drift is None else monitoring.drift.alarms
+    alarms = [] if monitoring is None else monitoring.alarms
     marks = marks_of(engine.history.marks.all(), alarms, engine.parts.processor.challengers.promotions, history)
     return {
         **figures_of(engine),

@@ -62,13 +62,15 @@ export function showQuality(run) {
 }
 
 export function showChanges(run) {
-  const { monitoring = {}, metric, marks, history } = run, isWatched = Boolean(monitoring.drift);
+  const { monitoring = {}, metric, marks, history } = run, isWatched = Boolean(monitoring.drift ?? monitoring.novelty);
   const values = Object.values(qualityOf(history, run.is_mean))[0];
   const isBetter = (one, other) => (metric.bigger_is_better ? one > other : one < other);
   const dip = run.is_mean && values ? explainDip(history.events, values, isBetter, marks, isWatched) : "";
   const hint = isWatched || run.cluster || !run.clock ? "" : "The table [drift] of the configuration turns their detection on.";
   const nothing = listMarks(marks, isWatched);
-  write($("dip"), [dip, nothing, nothing && hint].filter(Boolean).join(" "));
+  const { recent = null, rate } = monitoring.novelty ?? {};
+  const novel = recent === null ? "" : `${percent(recent)} of the last 1,000 examined events are novel; ${percent(rate)} are expected.`;
+  write($("dip"), [dip, nothing, nothing && hint, novel].filter(Boolean).join(" "));
   showTables($("fields"), monitoring.statistics ? fieldTables(monitoring.statistics) : []);
   showDeadLetters(run.dead_letter_groups);
 }
