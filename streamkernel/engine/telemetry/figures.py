@@ -29,6 +29,8 @@ def rows_of(status: Mapping[str, Any], rate: float | None) -> list[tuple[str, st
     rows += [(text, shown(name, now[name])) for name, text in FIRST.items() if name in now]
     rows.append(("events/s", "–" if rate is None else f"{rate:,.0f}"))
     rows += [(name, shown(name, value)) for name, value in now.items() if name not in FIRST]
+    for target, of in status.get("targets", {}).items():
+        rows.append((f"{status['metric']['name']} of {target}", shown("", of["since start"])))
     rows += texts(status.get("models", ()))
     rows += _changes(status.get("monitoring") or {})
     letters = status.get("dead_letters") or [

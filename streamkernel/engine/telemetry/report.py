@@ -18,7 +18,7 @@ from streamkernel.engine.telemetry.challengers import checkpoint_table
 from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
 from streamkernel.engine.telemetry.description import checkpoint_rows
 from streamkernel.engine.telemetry.marks import marks_of
-from streamkernel.engine.telemetry.quality import name_of_metric, value
+from streamkernel.engine.telemetry.quality import name_of_metric, value, values_by_target
 from streamkernel.engine.telemetry.status import finite, is_mean
 
 _TAGS = re.compile(r'<link rel="stylesheet" href="(?P<css>[^"]+)">|<script src="(?P<js>[^"]+)"></script>')
@@ -82,6 +82,7 @@ def run_of(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         "history": history["columns"],
         "marks": marks_of([], alarms, promotions, history["columns"]),
         "is_mean": is_mean(metric),
+        "targets": {name: {"since start": finite(of)} for name, of in values_by_target(metric).items()},
         "models": checkpoint_table(state),
         "dead_letter_groups": _dead_letters(directory / "dead_letters.jsonl"),
         "refused": {kind: count for kind, count in (state.get("refused") or {}).items() if count},

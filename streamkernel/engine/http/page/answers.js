@@ -4,7 +4,7 @@ import { $, keyed, make, pairs, write } from "./dom.js";
 import { qualityOf } from "./history.js";
 import { explainDip, listMarks } from "./marks.js";
 import { duration, percent, shown } from "./numbers.js";
-import { calibrationTable, fieldTables, judgedTables, modelsTable, showTables } from "./tables.js";
+import { calibrationTable, fieldTables, judgedTables, modelsTable, showTables, targetsTable } from "./tables.js";
 
 const SHOWN = new Set(["learned", "lag", "dead letters", "age of the checkpoint, s", "workers", "round, s", "merging, s", "spread of replicas"]);
 let earlier = null;
@@ -57,7 +57,8 @@ export function showQuality(run) {
   write($("verdict"), parts.length ? `${parts.join("; ")}.` : "");
   $("quality").dataset.state = isKnown(quality.baseline) && sign * (value - quality.baseline) <= 0 ? "look" : "ok";
   const { monitoring = {} } = run, judged = monitoring.quality ? judgedTables(monitoring.quality) : [];
-  showTables($("compared"), run.models?.length ? [modelsTable(run.models)] : []);
+  const targets = targetsTable(run.targets ?? {}, metric.name);
+  showTables($("compared"), [...(run.models?.length ? [modelsTable(run.models)] : []), targets]);
   showTables($("judged"), [...judged, ...(monitoring.statistics ? [calibrationTable(monitoring.statistics)] : [])]);
 }
 
