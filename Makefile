@@ -83,9 +83,10 @@ IMAGE := engine confluent schema-registry compression objects
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
 	--custom-compile-command 'make lock'
 
-lock: | $(BIN)/python ## the newest release of every package, with its hashes: requirements/run.txt for the image, test.txt for CI
+lock: | $(BIN)/python ## the newest release of every package, with its hashes: requirements/run.txt for the image, cluster.txt for one with Ray, test.txt for CI
 	$(PIP) install uv
 	$(LOCK) --output-file requirements/run.txt --group build $(IMAGE:%=--extra %) pyproject.toml
+	$(LOCK) --output-file requirements/cluster.txt --group build $(IMAGE:%=--extra %) --extra ray pyproject.toml
 	$(LOCK) --output-file requirements/test.txt --group build --extra test pyproject.toml
 	$(LOCK) --output-file requirements/bill_of_materials.txt --group bill-of-materials
 

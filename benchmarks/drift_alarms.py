@@ -1,4 +1,4 @@
-"""False alarms of `[drift]` on streams that do not change, per million sampled events.
+"""False alarms of `[drift]` and `[novelty]` on streams that do not change, per million sampled events.
 
 Rows of independent inputs pass the detectors with the defaults of the configuration, except a lower
 `average_run_length`, so that there is something to count.
@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks.common import arguments, show
 from streamkernel.engine.monitoring.drift_watch import DriftWatch
+from streamkernel.engine.monitoring.novelty_watch import NoveltyWatch
 from streamkernel.engine.pipelines import NO_ANSWER
 
 RUN_LENGTH = 20_000.0
@@ -34,10 +35,16 @@ def main() -> None:
         xs = [{f"x{j}": value for j, value in enumerate(row)} for row in found.tolist()]
         watch = DriftWatch(every=1, average_run_length=RUN_LENGTH)
         watch.add_all(xs, [NO_ANSWER] * len(xs))
-        counts = watch.snapshot().counts
-        rows.append([name, *(f"{1e6 * counts[of] / len(xs):,.0f}" for of in ("kernel", "adwin"))])
+        novelty = NoveltyWatch(average_run_length=RUN_LENGTH)
+        for x in xs:
+            novelty.observe(x)
+        last = novelty.snapshot()
+        counts = {**watch.snapshot().counts, "novelty": last.alarms_raised}
+        share = f"{100.0 * last.novel / last.examined:.2f} %"
+        rows.append([name, *(f"{1e6 * counts[of] / len(xs):,.0f}" for of in ("kernel", "adwin", "novelty")), share])
     bound = f"at most {1e6 / RUN_LENGTH:,.0f} by the bound"
-    show(f"{options.events:,} events", ["stream", f"kernel, {bound}", "adwin"], rows)
+    columns = ["stream", f"kernel, {bound}", "adwin", f"novelty, {bound}", "novel events, at most 1 %"]
+    show(f"{options.events:,} events", columns, rows)
 
 
 if __name__ == "__main__":

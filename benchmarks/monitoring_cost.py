@@ -29,7 +29,7 @@ from streamkernel.engine.config.monitoring import build_monitoring
 from streamkernel.engine.runner import StreamRunner
 
 MODELS: dict[str, tuple[dict[str, Any], int]] = {
-    "default": ({}, 16),
+    "default": ({}, 8),
     'learner = "dsg"': ({"learner": "dsg", "max_features": 1024}, 1),
 }
 """Parameters of the model, and what the number of events is divided by."""
@@ -45,7 +45,8 @@ TABLES: dict[str, dict[str, Any]] = {
     "drift": {"drift": DRIFT},
     "quality, five metrics": {"quality": QUALITY},
     "segments": {"segments": SEGMENTS},
-    "all": {"monitoring": {}, "drift": DRIFT, "quality": QUALITY, "segments": SEGMENTS},
+    "novelty": {"novelty": {}},
+    "all": {"monitoring": {}, "drift": DRIFT, "novelty": {}, "quality": QUALITY, "segments": SEGMENTS},
 }
 
 

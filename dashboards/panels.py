@@ -64,6 +64,13 @@ LEARNING = (
         ),
     ),
     Panel(
+        "Quality by target",
+        "With several targets: the metric of each since the start, whose mean is the quality of the model; with one "
+        "target, that of the model.",
+        "short",
+        (("streamkernel_metric_by_target{$at} or streamkernel_metric{$at}", "{{name}} {{target}} {{instance}}"),),
+    ),
+    Panel(
         "Better than the baseline",
         "Recent quality of the model minus that of the baseline, in units of the metric, with the sign such that more "
         "is better. Below 0 the baseline is better.",
@@ -84,7 +91,10 @@ LEARNING = (
         "share that is configured. It stays lower where labels come late and the stream has changed since.",
         "percentunit",
         (
-            ("streamkernel_coverage_recent{$at}", "inside {{instance}}"),
+            (
+                "streamkernel_coverage_recent_by_target{$at} or streamkernel_coverage_recent{$at}",
+                "inside {{target}} {{instance}}",
+            ),
             ("streamkernel_coverage_target{$at}", "configured {{instance}}"),
         ),
     ),
@@ -94,8 +104,14 @@ LEARNING = (
         "1,000 sets. Wider intervals are less certain predictions.",
         "short",
         (
-            ("streamkernel_interval_width{$at}", "width {{instance}}"),
-            ("streamkernel_set_labels{$at}", "labels {{instance}}"),
+            (
+                "streamkernel_interval_width_by_target{$at} or streamkernel_interval_width{$at}",
+                "width {{target}} {{instance}}",
+            ),
+            (
+                "streamkernel_set_labels_by_target{$at} or streamkernel_set_labels{$at}",
+                "labels {{target}} {{instance}}",
+            ),
         ),
     ),
     Panel(

@@ -31,11 +31,11 @@ def needed(name: str) -> list[Requirement]:
     ]
 
 
-IMAGE = ["engine", "confluent", "schema-registry", "compression"]
+IMAGE = ["engine", "confluent", "schema-registry", "compression", "objects"]
 """The extras that are in the image."""
 
 
-@pytest.mark.parametrize(("file", "extras"), [("run", IMAGE), ("test", ["test"])])
+@pytest.mark.parametrize(("file", "extras"), [("run", IMAGE), ("cluster", [*IMAGE, "ray"]), ("test", ["test"])])
 def test_locked_requirements_are_those_of_the_project(file: str, extras: list[str]) -> None:
     text = (ROOT / "requirements" / f"{file}.txt").read_text()
     locked: dict[str, list[str]] = {}
@@ -51,6 +51,13 @@ def test_locked_requirements_are_those_of_the_project(file: str, extras: list[st
     assert not rest  # as the address of a registry, or a package without hashes
 
 
+def test_the_image_with_ray_has_the_versions_of_the_one_without() -> None:
+    run, cluster = (
+        set(LOCKED.findall((ROOT / "requirements" / f"{name}.txt").read_text())) for name in ("run", "cluster")
+    )
+    assert run <= cluster, "make lock writes both"
+
+
 def test_build_requirements_are_locked() -> None:
     assert PYPROJECT["dependency-groups"]["build"] == PYPROJECT["build-system"]["requires"]
 
@@ -59,7 +66,8 @@ def test_the_image_installs_nothing_else() -> None:
     commands = re.sub(r"\\\n", "", (ROOT / "deploy" / "Containerfile").read_text())
     installs = re.findall(r"pip install.*", commands)
     assert len(installs) == 3
-    assert "--no-deps --require-hashes -r requirements/run.txt" in installs[0]
+    assert "--no-deps --require-hashes -r requirements/${REQUIREMENTS}.txt" in installs[0]
+    assert "ARG REQUIREMENTS=run\n" in commands
     assert all(option in installs[1] for option in ("--no-index", "--no-deps", "--no-build-isolation"))
     assert "--no-deps --require-hashes -r requirements/bill_of_materials.txt" in installs[2]
 

@@ -31,6 +31,7 @@ KINDS = {
     "text": Kind(["null", "string"], "optional string", {"type": ["string", "null"]}),
     "integer": Kind(["null", "long"], "optional int64", {"type": ["integer", "null"]}),
     "number": Kind(["null", "double"], "optional double", {"type": ["number", "null"]}),
+    "boolean": Kind(["null", "boolean"], "optional bool", {"type": ["boolean", "null"]}),
     "value": Kind(["null", *VALUE], "Value", {"type": [*JSON_VALUE, "null"]}),
     "values": Kind(
         ["null", {"type": "array", "items": VALUE}],
@@ -44,7 +45,8 @@ KINDS = {
     ),
     "json": Kind(["null", "string"], "optional string", {"type": ["string", "null"]}),
 }
-"""Kinds of fields: text, an integer, a number, a label or number, several of these, numbers by name, JSON as text."""
+"""Kinds of fields: text, an integer, a number, true or false, a label or number, several of these, numbers by name, and
+JSON as text."""
 
 MEMBERS = ("truth", "bool"), ("integer", "int64"), ("number", "double"), ("text", "string")
 """Variants of a value in Protobuf: names and types of fields, one of which is set."""

@@ -133,7 +133,7 @@ def _problems(config: Config) -> Iterator[str]:
         yield "delayed_labels: expected none on a cluster, where each record needs its label, got a table"
     if config.challengers:
         yield f"challengers: expected none on a cluster, which merges one model, got {len(config.challengers)}"
-    for name in ("quality", "segments", "monitoring", "drift"):
+    for name in ("quality", "segments", "monitoring", "drift", "novelty"):
         if getattr(config, name) is not None:
             yield f"{name}: expected none on a cluster, where workers predict apart, got a table"
     if config.baseline is not None:

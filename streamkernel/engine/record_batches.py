@@ -64,8 +64,10 @@ class RecordBatches:
                 for place, answer in zip(places, sampled, strict=True):
                     answers[place] = answer
             ys = ys[:done]
-            if self._outputs.predictions is not None:
+            is_written = self._outputs.predictions is not None
+            more = [processor.observe(x, is_written=is_written) for x in xs[:done]] if processor.observes else []
+            if is_written:
                 keys = [event.key for event in events[:done]]
-                self._outputs.write_all(processor.lines(events, ys, answers), keys)
+                self._outputs.write_all(processor.lines(events, ys, answers, more), keys)
             processor.judge_all(xs[:done], values, ys, answers)
         return done

@@ -159,6 +159,11 @@ class RecordProcessor:
         return self.model if others == (None,) * 5 and isinstance(self.model, KernelModel) else None
 
     @property
+    def observes(self) -> bool:
+        """Whether `observe` has something to do."""
+        return self.monitoring is not None and self.monitoring.novelty is not None
+
+    @property
     def until_due(self) -> float:
         """Predicted events that may be evaluated before something is due after an event of a certain number."""
         return math.inf if self.monitoring is None else self.monitoring.until_due
@@ -258,13 +263,19 @@ class RecordProcessor:
         self._pairs += zip(ys, [answer[kind] for answer in answers], strict=True)
         self.challengers.learn_many(xs, ys)
 
-    def line(self, event: Event, y: Any, answer: Answer) -> dict[str, Any]:
+    def observe(self, x: dict[str, Any], *, is_written: bool) -> dict[str, Any]:
+        """Examine the features of a new prediction before it is evaluated; return more fields of its line."""
+        return {} if self.monitoring is None else self.monitoring.observe(x, is_written=is_written)
+
+    def line(self, event: Event, y: Any, answer: Answer, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a prediction as a record for a sink; call it before the step is evaluated.
 
         Parameters
         ----------
         event, y, answer
             The record, its label if it is known, and what the model answered.
+        more
+            The result of `observe`.
         """
         prediction, probabilities, *_ = answer
         version = self._learned_before + self.outcomes["learned"]
@@ -277,9 +288,11 @@ class RecordProcessor:
             line |= region(answer, answer[2])
         if self._explain:
             line["explanation"] = answer[3]
-        return line
+        return line if more is None else {**line, **more}
 
-    def lines(self, events: Sequence[Event], ys: Sequence[Any], answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    def lines(
+        self, events: Sequence[Event], ys: Sequence[Any], answers: Sequence[Answer], more: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
         """Return the predictions of a model that is `learned_alone` as `line` does, before `judge_all`."""
         versions, found = count(self._learned_before + self.outcomes["learned"]), []
         for event, version, y, (prediction, shares) in zip(events, versions, ys, answers, strict=False):
@@ -288,6 +301,8 @@ class RecordProcessor:
             if shares is not None:
                 line["probabilities"] = shares
             found.append(line)
+        for line, fields in zip(found, more, strict=False):
+            line.update(fields)
         return found
 
     def count_refusal(self, refusal: Refusal) -> None:

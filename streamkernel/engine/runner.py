@@ -135,8 +135,10 @@ class StreamRunner:
         else:
             if step is not None:
                 x, y, answers, is_new = step
-                if is_new and self._outputs.has_prediction(event):
-                    self._outputs.gather(processor.line(event, y, answers[0]), event.key)
+                if is_new:
+                    more = processor.observe(x, is_written=self._outputs.predictions is not None)
+                    if self._outputs.has_prediction(event):
+                        self._outputs.gather(processor.line(event, y, answers[0], more), event.key)
                 processor.judge(x, y, answers, is_new)
         self._outputs.advance(event)
         self._checkpointer.advance(event.stream, event.resume)

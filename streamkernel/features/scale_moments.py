@@ -11,6 +11,7 @@ from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.rows import ROWS
 from streamkernel.features.scale_table import (
     BY_COUNTS,
+    EDGE,
     FIRST,
     LEAST_SPREAD,
     LIGHT,
@@ -28,11 +29,11 @@ HORIZON = 16_384
 """Number of examples after which the earlier ones count half."""
 
 
-NEAR = 1.25
-"""A scale in use is kept while it is off by no more than this factor, and its centre by no more than SHIFTED of it."""
+NEAR = 2.0
+"""A scale in use is kept while it scales the values to a deviation within this factor of 1.
 
-
-SHIFTED = 0.25
+A change makes stale what was learned, while kernels do not depend on the centre, and bandwidths and metrics compete.
+"""
 
 
 FAR = 6.0
@@ -143,7 +144,9 @@ def use_moments(scales):  # type: ignore[no-untyped-def]
             c, s = _moments(own.count, own.mean, own.squares, n)
         s = s if s >= LEAST_SPREAD else 0.0
         ratio = unit_of(c, s) / own.unit
-        off = not 1.0 / NEAR <= ratio <= NEAR or abs(c - own.centre) > SHIFTED * own.unit
+        if s > 0.0:
+            ratio /= max(1.0, abs(c - own.centre) / (EDGE * own.unit))  # the slope of the bend there
+        off = not 1.0 / NEAR <= ratio <= NEAR or (c == 0.0) != (own.centre == 0.0)
         first = own.spread == 0.0 and s > 0.0
         if off or first or (early and (c != own.centre or s != own.spread)):
             changed = True

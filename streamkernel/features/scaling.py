@@ -54,8 +54,10 @@ class Scales:
 
     Moments are those of the whole stream, and from 16,384 examples on mostly of the last 8,192 to 16,384. The scales in
     use change only when :meth:`use_moments` is called, on the schedule of `learners.schedule`: during the first 256
-    examples to those of the moments, later only if s differs by a quarter, or c by a quarter of s. So stationary inputs
-    keep their scaled values bit for bit, and the scales follow inputs that drift.
+    examples to those of the moments, later only if they scale the values to less than half or more than twice the
+    deviation that they should, or if the name becomes or ceases to be usually present. So stationary inputs keep their
+    scaled values bit for bit. A shift of the mean alone is not followed until it compresses the values to less than
+    half: kernels do not depend on the centre, but a change of scale makes what was learned stale.
 
     A value more than 6 s from c is an outlier, which the moments exclude while at most a tenth of its name's values are
     outliers, so that corrupt values and heavy tails do not hide the others. If there are more, the input has moved:

@@ -219,6 +219,7 @@ class Inlined(_FromPython):
 
     def _check_call(self, template_of: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
         """Let numba compile a call, unless references to arrays would be lost or counted twice."""
+        arguments = tuple(types.unliteral(one) if isinstance(one, types.IntegerLiteral) else one for one in arguments)
         found = template_of(arguments, keywords)
         counts, signatures = bool(ConfigStack().top().nrt), self._dispatcher.nopython_signatures
         returned = [part for signature in signatures for part in _parts(signature.return_type)]

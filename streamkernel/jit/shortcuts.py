@@ -21,7 +21,7 @@ from numba.core.transforms import canonicalize_cfg
 from numba.core.types.functions import BaseFunction
 from numba.core.typing.templates import _OverloadFunctionTemplate
 
-from streamkernel.jit import from_python, lowering
+from streamkernel.jit import calls, from_python, indexing, lowering, structures
 
 _Library: Any = JITCodeLibrary
 _Compiler: Any = Compiler
@@ -78,6 +78,11 @@ def quick_to_compare(dispatcher: Any) -> Any:
 
 class _OptimisedOnce(_Library):
     """Code that is optimised once, after the functions it calls have been linked in, and not each function before."""
+
+    def add_ir_module(self, module: Any) -> None:
+        """Add code, without what is not used."""
+        calls.drop_unused(module)
+        super().add_ir_module(module)
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
@@ -199,6 +204,9 @@ LEFT_OUT: list[tuple[Any, str, Any]] = [
     (llvm.ffi.lib._lock, "_cblist", []),  # numba's measurements at each call of LLVM
     *from_python.LEFT_OUT,
     *lowering.LEFT_OUT,
+    *structures.LEFT_OUT,
+    *indexing.LEFT_OUT,
+    *calls.LEFT_OUT,
 ]
 """Replaced attributes of numba: the object, the name of the attribute, and its value."""
 if hasattr(errors.termcolor(), "_markup"):

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import subprocess
 import tomllib
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
 import yaml
+from charts import CHART, TOP, VERSIONS, helm, kind, options_of, template, validate
 
 import streamkernel
 from streamkernel.engine.config.config import load_config
 
-TOP = Path(__file__).parents[2]
-CHART = TOP / "deploy" / "helm" / "streamkernel"
 MANIFEST = TOP / "deploy" / "kubernetes.yaml"
-SCHEMAS = TOP / "tests" / "deploy" / "schemas"
-VERSIONS = ("1.27", "1.31", "1.37")
 DIGEST = "sha256:" + "a" * 64
 
 pytestmark = pytest.mark.helm
@@ -33,6 +27,12 @@ VALUES: tuple[tuple[str, ...], ...] = (
     ("volumes[0].name=ca", "volumes[0].secret.secretName=ca",
      "volumeMounts[0].name=ca", "volumeMounts[0].mountPath=/etc/ca"),
     ("nodeSelector.disk=ssd", "tolerations[0].key=learners", "tolerations[0].operator=Exists"),
+    ("cluster.enabled=true", "secret=secrets", "image.pullSecrets[0].name=registry", "serviceAccountName=learner",
+     "podLabels.team=fraud", "podAnnotations.team=fraud", "volumes[0].name=ca", "volumes[0].secret.secretName=ca",
+     "volumeMounts[0].name=ca", "volumeMounts[0].mountPath=/etc/ca", "nodeSelector.disk=ssd",
+     "tolerations[0].key=learners", "tolerations[0].operator=Exists"),
+    ("cluster.enabled=true", "cluster.authentication=false", "cluster.workers.replicas=1", "serve.enabled=true",
+     "state.accessMode=ReadWriteOnce", "cluster.workers.resources.limits.memory=8Gi"),
     ("serve.enabled=true", "state.accessMode=ReadWriteOnce", "secret=secrets", "podLabels.team=fraud"),
     ("serve.enabled=true", "serve.volume.nfs.server=files", "serve.volume.nfs.path=/copy", "serve.workers=4",
      "serve.autoscaling.enabled=true", "serve.autoscaling.requestsPerSecond=500"),
@@ -44,38 +44,16 @@ MONITORING = (
 )
 
 
-def helm(*arguments: str) -> str:
-    """Return the output of helm; fail with its error message if it fails."""
-    done = subprocess.run(["helm", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def template(values: tuple[str, ...] = (), release: str = "streamkernel") -> list[dict[str, Any]]:
-    options = itertools.chain.from_iterable(("--set", value) for value in values)
-    return [
-        one
-        for one in yaml.safe_load_all(helm("template", "--kube-version", VERSIONS[1], release, str(CHART), *options))
-        if one
-    ]
-
-
-def kind(objects: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    return next(one for one in objects if one["kind"] == name)
-
-
 @pytest.mark.parametrize("monitoring", MONITORING, ids=("plain", "monitor", "all"))
 @pytest.mark.parametrize(
-    "values", VALUES, ids=("default", "three", "tag", "labels", "volumes", "placed", "serve", "scaled")
+    "values",
+    VALUES,
+    ids=("default", "three", "tag", "labels", "volumes", "placed", "ray", "one worker", "serve", "scaled"),
 )
 def test_objects_are_valid_for_old_and_new_kubernetes(values: tuple[str, ...], monitoring: tuple[str, ...]) -> None:
-    kubernetes_validate = importlib.import_module("kubernetes_validate")  # `make chart` installs it
     objects = template(values + monitoring)
     for one, version in itertools.product(objects, VERSIONS):
-        if one["apiVersion"].startswith("monitoring.coreos.com"):
-            jsonschema.validate(one, yaml.safe_load((SCHEMAS / f"{one['kind'].lower()}.yaml").read_text()))
-        else:
-            kubernetes_validate.validate(one, version, strict=True)
+        validate(one, version)
     names = [(one["kind"], one["metadata"]["name"]) for one in objects]
     assert len(names) == len(set(names))
 
@@ -107,12 +85,15 @@ def test_the_configuration_of_the_default_values_is_one_that_runs(tmp_path: Path
         (("state.accessMode=ReadWriteMany",), "accessMode"),
         (("serve.enabled=true",), "serve: expected state.accessMode = ReadWriteOnce, or a serve.volume"),
         (("serve.workers=0",), "workers"),
+        (("cluster.enabled=true",), "secret: expected a Secret with the key RAY_AUTH_TOKEN"),
+        (("cluster.enabled=true", "secret=s", "replicas=2"), "replicas: expected 1 with cluster.enabled"),
+        (("cluster.enabled=true", "secret=s", "cluster.workers.replicas=0"), "replicas"),
+        (("cluster.workers.number=3",), "number"),
     ],
 )
 def test_wrong_values_are_refused_by_name(values: tuple[str, ...], message: str) -> None:
-    options = itertools.chain.from_iterable(("--set", value) for value in values)
     done = subprocess.run(
-        ["helm", "template", "--kube-version", VERSIONS[1], "x", CHART, *options],
+        ["helm", "template", "--kube-version", VERSIONS[1], "x", CHART, *options_of(values)],
         capture_output=True,
         text=True,
         check=False,

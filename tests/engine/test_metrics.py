@@ -33,6 +33,7 @@ from streamkernel.engine.mirror.mirrored_directory import open_state
 from streamkernel.engine.monitoring.drift_watch import DriftWatch
 from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.engine.monitoring.monitoring import Monitoring
+from streamkernel.engine.monitoring.novelty_watch import NoveltyWatch
 from streamkernel.engine.monitoring.several_metrics import SeveralMetrics
 from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
 from streamkernel.engine.pipelines import NO_ANSWER
@@ -107,7 +108,8 @@ def engines(folder: Path) -> Iterator[Engine]:
         several = SeveralMetrics({"metric": metric, "KappaT": KappaT()}, main="metric", most_segments=2)
         statistics, drift = StreamStatistics(classes=True, window=10), DriftWatch(every=1)
         drift.add_all([{"a": float(j % 7)} for j in range(300)], [NO_ANSWER] * 300)
-        watched = Monitoring(quality=several, segment_field="b", statistics=statistics, drift=drift) if i == 0 else None
+        parts: dict[str, Any] = {"quality": several, "statistics": statistics, "drift": drift}
+        watched = Monitoring(segment_field="b", novelty=NoveltyWatch(), **parts) if i == 0 else None
         options: dict[str, Any] = {"labels": labels, "state": state, "coverage": 0.9, "monitoring": watched}
         both = [Candidate("model", {}, lambda model=model: model), Candidate("other", {}, KernelClassifier)]
         options["candidates"] = both if i == 0 else ()

@@ -27,6 +27,8 @@ from streamkernel.engine.serving import checkpoint_model
 from streamkernel.engine.telemetry.description import checkpoint_rows
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.quality import values_by_target
+from streamkernel.engine.telemetry.status import status_of
+from streamkernel.engine.telemetry.terminal import View
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "schemas" / "prediction.schema.json"
 PREDICTION = Draft202012Validator(json.loads(SCHEMA.read_text()))
@@ -204,6 +206,11 @@ def test_each_target_has_the_intervals_and_contributions_of_a_model_of_its_own(t
     assert {target: told["streamkernel_coverage_by_target", target] for target in hits} == pytest.approx(shares)
     assert told["streamkernel_coverage", None] == min(shares.values())
     assert all(abs(share - 0.8) < 0.05 for share in shares.values())
+    figures, rows = status_of(engine)["targets"], dict(View(engine, "").rows())
+    for target, value in values_by_target(engine.metric).items():
+        assert figures[target]["since start"] == told["streamkernel_metric_by_target", target] == value
+        assert figures[target]["coverage"] == told["streamkernel_coverage_recent_by_target", target]
+        assert any(title.endswith(f" of {target}") and text == f"{value:,.4f}" for title, text in rows.items())
     size = "interval_width" if name == "numbers" else "set_labels"
     assert told[f"streamkernel_{size}_by_target", "slow" if name == "labels" else "days"] > 0.0
     _check_answer(engine, state_in(tmp_path), name)

@@ -173,35 +173,43 @@ def test_a_stationary_stream_keeps_its_values_bit_for_bit():
     assert np.array_equal(in_use(scales), first)
 
 
-def test_a_scale_changes_only_if_it_is_off_after_the_first_examples():
-    generator = np.random.default_rng(2)
-    noise = generator.normal(size=1024)
-    scales = Scales()
-    scales.observe(column(noise))
-    assert scales.use_moments()
-    for shift, factor, moves in ((0.4, 1.0, False), (0.6, 1.0, True), (0.0, 1.3, False), (0.0, 1.6, True)):
-        twin = Scales()
-        twin.restore(scales.tensors())
-        twin.observe(column(noise * factor + shift))  # half of the examples
-        assert twin.use_moments() == moves
+@pytest.mark.parametrize(
+    ("shift", "factor", "moves"),
+    [(1.5, 1.0, False), (3.0, 1.0, False), (4.0, 1.0, True), (0.0, 1.8, False), (0.0, 2.3, True), (0.0, 0.4, True)],
+)
+def test_a_scale_changes_only_if_scaled_values_are_twice_as_wide_or_half(shift, factor, moves):
+    """A shift alone narrows them, because values far from the centre are compressed."""
+    noise = np.random.default_rng(2).normal(size=HORIZON)
+    scales = observed(column(noise[:1024]))
+    before = in_use(scales).copy()
+    for _ in range(6):
+        observed(column(noise * factor + shift), scales)
+    assert (in_use(scales) != before).any() == moves
+
+
+def test_values_remain_as_they_are_while_a_shift_enters_the_moments():
+    noise = np.random.default_rng(2).normal(size=HORIZON)
+    scales = observed(column(noise[:4000]))
+    before = in_use(scales).copy()
+    observed(column(noise[4000:] + 20.0), scales)
+    assert scales.n == HORIZON
+    assert np.array_equal(in_use(scales), before)
 
 
 def test_drift_is_followed_within_the_horizon():
-    """Of the mean by 5 and of the deviation by 3, in units of what it was, after 50,000 examples."""
+    """Of the mean by 10 and of the deviation by 3, in units of what it was, after 50,000 examples."""
     generator = np.random.default_rng(3)
     scales = observed(column(generator.normal(size=50_000)))
     assert in_use(scales)[0] == pytest.approx([0.0, 1.0], abs=0.1)
-    moved = generator.normal(5.0, 3.0, 3 * HORIZON)
-    observed(column(moved), scales)
+    observed(column(generator.normal(10.0, 3.0, 3 * HORIZON)), scales)
     c, s = in_use(scales)[0]
-    assert abs(c - 5.0) < 0.3 * 3.0
-    assert 0.75 < s / 3.0 < 1.3
+    assert 0.5 < s / 3.0 / max(1.0, abs(c - 10.0) / (math.sqrt(3.0) * s)) < 2.0
 
 
 def test_a_permanent_jump_of_unit_is_followed():
     scales = observed(column(np.random.default_rng(4).normal(size=40_000)))
     observed(column(1e6 * np.random.default_rng(5).normal(size=100_000)), scales)
-    assert 0.7 < in_use(scales)[0, 1] / 1e6 < 1.3
+    assert 0.5 < in_use(scales)[0, 1] / 1e6 < 2.0
 
 
 @pytest.mark.parametrize("outlier", [1e3, 1e9, -1e20, 1e30])
@@ -224,8 +232,8 @@ def test_rare_spikes_keep_their_scale(explicit):
     scales = observed(rows)
     hashes = scales.tensors()["scales.names"].view(np.uint64)
     ((c, s),) = in_use(scales)[hashes == hash64("a")]
-    assert s == pytest.approx(0.6 / 1e-3**0.25, rel=0.25)
-    assert c == pytest.approx(1e-3 if explicit else 0.0, abs=3e-4)
+    assert 0.5 < s / (0.6 / 1e-3**0.25) < 2.0
+    assert c == pytest.approx(1e-3 if explicit else 0.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("bad", [-9999.0, 1e30, 0.0])
@@ -293,7 +301,7 @@ def test_scales_of_older_files_are_unchanged():
     ((c, s),) = before["scales.in_use"][hashes == hash64("a")]
     for v in (0.0, 3.0, 50.0):
         assert value(scales, {"a": v}) == pytest.approx(old_bend((v - c) / s) - old_bend(-c / s), rel=1e-12)
-    observed(told([{"b": 5.0}] * 6000), scales)
+    observed(told([{"b": 5.0}] * 60_000), scales)
     assert scales.tensors()["scales.in_use"][hashes == hash64("a"), 0] < 1.5
     twin = Scales()
     twin.restore(scales.tensors())

@@ -60,6 +60,16 @@ def test_after_an_abrupt_change_a_model_is_as_good_as_one_that_starts_there(seed
     assert scores[1] < scores[0] - 0.01
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_is_learned_after_a_shift_of_an_input_lasts(seed):
+    """The shift enters the moments of the scales at the next check, at 2,048 examples."""
+    X = np.random.default_rng(seed).normal(size=(2548, 3))
+    ys = (X[:, 0] * X[:, 1] > 0.0).tolist()
+    X[1024:, 0] += 1.5
+    ok = right(KernelClassifier(**SMALL), [dict(zip("abc", x, strict=True)) for x in X.tolist()], ys)
+    assert ok[2048:].mean() > ok[1548:2048].mean() - 0.01
+
+
 def sine(x, generator):
     return np.sin(2.0 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.3 * generator.normal(size=len(x))
 

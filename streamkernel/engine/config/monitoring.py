@@ -1,4 +1,4 @@
-"""The monitoring that a configuration describes: metrics, segments, statistics and drift."""
+"""The monitoring that a configuration describes: metrics, segments, statistics, drift and novelty."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from river import base
 
 from streamkernel.engine.config import build
 from streamkernel.engine.config.messages import ConfigError, to_toml
-from streamkernel.engine.config.monitoring_tables import DriftTable, MonitoringTable, metric_at
+from streamkernel.engine.config.monitoring_tables import DriftTable, MonitoringTable, NoveltyTable, metric_at
 from streamkernel.engine.monitoring.drift_watch import DriftWatch
 from streamkernel.engine.monitoring.monitoring import Monitoring
+from streamkernel.engine.monitoring.novelty_watch import NoveltyWatch
 from streamkernel.engine.monitoring.several_metrics import SeveralMetrics
 from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
 from streamkernel.estimators.base import KernelModel
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
 
     from streamkernel.engine.config.settings import Settings
 
-EVERY, FIRST_ORDER_EVERY, DRIFT_EVERY = 4, 64, 8
-"""Sampling of events: one in 4 for a second-order model, one in 64 for a first-order model; drift detectors get one in
-8 of these."""
+STATISTICS_EVERY, DRIFT_EVERY, NOVELTY_EVERY = (4, 64), (64, 512), (8, 64)
+"""Sampling intervals for second-order models, and for first-order models, which are many times as fast."""
 
 
 def build_monitoring(settings: Settings) -> Monitoring | None:
     """Return the monitoring that a configuration describes; ``None`` if there is none."""
     quality, segments, table = settings.quality, settings.segments, settings.monitoring
-    if quality is None and segments is None and table is None and settings.drift is None:
+    tables = quality, segments, table, settings.drift, settings.novelty
+    if all(one is None for one in tables):
         return None
     several, main = None, build.type_of(settings.metric_spec)
     if quality is not None or segments is not None:
@@ -44,6 +45,7 @@ def build_monitoring(settings: Settings) -> Monitoring | None:
         segment_field=None if segments is None else segments.field,
         statistics=None if table is None else _statistics(settings, table),
         drift=None if settings.drift is None else _drift(settings, settings.drift),
+        novelty=None if settings.novelty is None else _novelty(settings, settings.novelty),
     )
 
 
@@ -64,7 +66,11 @@ def check_monitoring(settings: Settings) -> None:
     segments = settings.segments
     if segments is not None and segments.field in (*settings.labels, *settings.ignore, settings.weight):
         problems.append(f"segments.field: expected an input of the model, got {to_toml(segments.field)}")
-    for key, table in (("monitoring", settings.monitoring), ("drift", settings.drift)):
+    for key, table in (
+        ("monitoring", settings.monitoring),
+        ("drift", settings.drift),
+        ("novelty", settings.novelty),
+    ):
         for name in (table and table.fields) or ():
             if name in (*settings.labels, *settings.ignore, settings.weight):
                 problems.append(f"{key}.fields: expected inputs of the model, got {to_toml(name)}")
@@ -82,18 +88,24 @@ def _is_first_order(settings: Settings) -> bool:
 
 
 def _drift(settings: Settings, table: DriftTable) -> DriftWatch:
-    """Return the drift detection; it is as slow as learning by first order, so fewer events are in its sample."""
-    every = table.every or DRIFT_EVERY * (FIRST_ORDER_EVERY if _is_first_order(settings) else EVERY)
+    """Return the drift detection."""
+    every = table.every or DRIFT_EVERY[_is_first_order(settings)]
     options = table.model_dump(exclude={"every", "action"})
     return DriftWatch(**options, every=every, forget=table.action == "forget")
 
 
+def _novelty(settings: Settings, table: NoveltyTable) -> NoveltyWatch:
+    """Return the novelty detection."""
+    every = table.every or NOVELTY_EVERY[_is_first_order(settings)]
+    return NoveltyWatch(**table.model_dump(exclude={"every"}), every=every)
+
+
 def _statistics(settings: Settings, table: MonitoringTable) -> StreamStatistics:
-    """Return the statistics of a run; for first-order models, which are faster, fewer events are in the sample."""
+    """Return the statistics of a run."""
     return StreamStatistics(
         classes=_is_classifier(settings),
         window=table.window,
-        every=table.every or (FIRST_ORDER_EVERY if _is_first_order(settings) else EVERY),
+        every=table.every or STATISTICS_EVERY[_is_first_order(settings)],
         fields=table.fields,
         most=table.most,
     )

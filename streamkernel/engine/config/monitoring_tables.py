@@ -1,4 +1,4 @@
-"""The tables of a configuration for further metrics, segments, statistics and drift detection."""
+"""The tables of a configuration for further metrics, segments, statistics, drift and novelty detection."""
 
 from __future__ import annotations
 
@@ -63,6 +63,16 @@ class DriftTable(ConfigTable):
     average_run_length: float = Field(default=1_000_000.0, ge=2.0, description="a number of at least 2")
     delta: float = Field(default=0.002, gt=0.0, lt=1.0, description="a number between 0 and 1")
     action: Literal["alert", "forget"] = Field(default="alert", description='"alert" or "forget"')
+
+
+class NoveltyTable(ConfigTable):
+    """The detection of events unlike those before."""
+
+    fields: Names | None = Field(default=None, description="a list of field names, at most 100")
+    most: int = Field(default=20, ge=1, le=MOST_FIELDS, description=f"an integer from 1 to {MOST_FIELDS}")
+    every: int | None = Field(default=None, ge=1, le=MOST_ROWS, description=f"an integer from 1 to {MOST_ROWS:,}")
+    rate: float = Field(default=0.01, ge=0.002, le=0.5, description="a number from 0.002 to 0.5")
+    average_run_length: float = Field(default=1_000_000.0, ge=2000.0, description="a number of at least 2,000")
 
 
 def metric_at(i: int, spec: build.Spec) -> Metric:

@@ -15,7 +15,13 @@ from streamkernel.engine.config import build
 from streamkernel.engine.config.challenger_table import MOST, ChallengerTable
 from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.messages import ConfigError, collect_problems, to_toml
-from streamkernel.engine.config.monitoring_tables import DriftTable, MonitoringTable, QualityTable, SegmentsTable
+from streamkernel.engine.config.monitoring_tables import (
+    DriftTable,
+    MonitoringTable,
+    NoveltyTable,
+    QualityTable,
+    SegmentsTable,
+)
 from streamkernel.engine.config.registered import identity_of
 from streamkernel.engine.config.schema import (
     STREAM,
@@ -61,6 +67,7 @@ class Settings(ConfigTable):
     segments: SegmentsTable | None = None
     monitoring: MonitoringTable | None = None
     drift: DriftTable | None = None
+    novelty: NoveltyTable | None = None
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
     http: HttpTable = Field(default_factory=HttpTable)

@@ -30,6 +30,8 @@ PREDICTION_FIELDS = {
     "upper": "number",
     "set": "values",
     "explanation": "numbers",
+    "novelty": "number",
+    "is_novel": "boolean",
 }
 """The fields of predictions, numbered in this order in Protobuf: a new one comes last."""
 

@@ -15,6 +15,7 @@ import numpy as np
 import structlog
 from river.drift import ADWIN
 
+from streamkernel.engine.monitoring.scaled_rows import Row, Scales, fields_of, scaled, scales_of
 from streamkernel.engine.pipelines import Answer
 from streamkernel.estimators.drift import KernelDriftDetector
 
@@ -27,11 +28,7 @@ SCORE = "(score)"
 ALARMS, MOVED = 20, 3
 """Number of alarms that are kept, and of fields that an alarm names."""
 
-LARGEST = 10.0
-"""The largest distance from the mean, in deviations."""
-
 log = structlog.get_logger("streamkernel")
-Row = dict[str, Any]
 
 
 class DriftSnapshot(NamedTuple):
@@ -101,7 +98,7 @@ class DriftWatch:
         self.wants_to_forget = False
         self._before: list[Row] = []
         self._recent: deque[Row] = deque(maxlen=FIRST // 2)
-        self._scales: dict[str, tuple[float, float] | None] = {}  # None for texts
+        self._scales: Scales = {}
         self._kernel: KernelDriftDetector | None = None
         self._adwins: dict[str, ADWIN] = {}
 
@@ -138,7 +135,7 @@ class DriftWatch:
                 if len(self._before) == FIRST:
                     self._begin()
             else:
-                self._detect(self._scaled(row))
+                self._detect(scaled(row, self._scales))
 
     def snapshot(self) -> DriftSnapshot:
         """Return the current figures."""
@@ -186,15 +183,10 @@ class DriftWatch:
 
     def _begin(self) -> None:
         """Choose fields and scales by the first rows, and start the detectors."""
-        names = list(dict.fromkeys(name for row in self._before for name in row if name != SCORE))
-        names = [name for name in self._given or names[: self._most] if name in names]
-        for name in (*names, *((SCORE,) if self.scores else ())):
-            values = [row[name] for row in self._before if name in row]
-            if any(isinstance(value, str) for value in values):
-                self._scales[name] = None
-            elif values:
-                self._scales[name] = float(np.mean(values)), float(np.std(values)) or 1.0
-        self._before = [self._scaled(row) for row in self._before]
+        inputs = [{name: value for name, value in row.items() if name != SCORE} for row in self._before]
+        names = fields_of(inputs, self._given, self._most)
+        self._scales = scales_of(self._before, (*names, *((SCORE,) if self.scores else ())))
+        self._before = [scaled(row, self._scales) for row in self._before]
         if "kernel" in self._detectors:
             self._kernel = KernelDriftDetector(average_run_length=self._run_length)
         if "adwin" in self._detectors:
@@ -211,16 +203,6 @@ class DriftWatch:
         elif isinstance(prediction, float):
             row[SCORE] = prediction
         return row
-
-    def _scaled(self, row: Row) -> Row:
-        found: Row = {}
-        for name, scale in self._scales.items():
-            value = row.get(name)
-            if value is not None and scale is None:
-                found[name] = str(value)
-            elif scale is not None and isinstance(value, (int, float)):
-                found[name] = max(-LARGEST, min(LARGEST, (value - scale[0]) / scale[1]))
-        return found
 
     def _detect(self, row: Row) -> None:
         self._recent.append(row)

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from connectors.json_text import printable
 from streamkernel.engine.monitoring.field_windows import QUANTILES, FieldSummary
 from streamkernel.engine.monitoring.monitoring import MonitoringSnapshot
+from streamkernel.engine.monitoring.novelty_watch import LEVELS, NoveltySnapshot
 from streamkernel.engine.monitoring.several_metrics import SeveralScores
 from streamkernel.engine.monitoring.stream_statistics import StatisticsSnapshot
 
@@ -22,11 +23,29 @@ def monitoring_families(found: MonitoringSnapshot) -> Iterator[Metric]:
         yield from _quality(found.quality)
     if found.statistics is not None:
         yield from _statistics(found.statistics)
+    counts = dict(found.drift.counts) if found.drift is not None else {}
+    if found.novelty is not None:
+        counts["novelty"] = found.novelty.alarms_raised
+        yield from _novelty(found.novelty)
+    if counts:
+        yield _counters("drifts", "Alarms of changes of the stream, by detector.", "detector", counts)
     if found.drift is not None:
-        yield _counters("drifts", "Alarms of changes of the stream, by detector.", "detector", found.drift.counts)
         text = "Evidence of a change, of the kernel detector; at half its average_run_length it raises an alarm."
         evidence = found.drift.evidence
         yield gauges("drift_evidence", text, (), [] if evidence is None else [((), evidence)])
+
+
+def _novelty(found: NoveltySnapshot) -> Iterator[Metric]:
+    counts = {"novel": found.novel, "usual": found.examined - found.novel}
+    yield _counters("novelty_events", "Events of the sample, by whether they are novel.", "outcome", counts)
+    text = "Share of novel events among the last 1,000 of the sample."
+    yield gauges("novelty_share", text, (), [((), found.recent)])
+    yield gauges(
+        "novelty_share_target", "Bound of this share where the stream does not change.", (), [((), found.rate)]
+    )
+    text = "Quantiles of the novelty scores of the last window."
+    values = (((f"{level:g}",), score) for level, score in zip(LEVELS, found.quantiles, strict=False))
+    yield gauges("novelty_score", text, ("level",), values)
 
 
 def _quality(scores: SeveralScores) -> Iterator[Metric]:

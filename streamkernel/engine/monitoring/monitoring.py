@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from streamkernel.engine.explanations import importances
 from streamkernel.engine.monitoring.drift_watch import DriftSnapshot, DriftWatch
+from streamkernel.engine.monitoring.novelty_watch import NoveltySnapshot, NoveltyWatch
 from streamkernel.engine.monitoring.several_metrics import Judged, SeveralMetrics, SeveralScores, text_of
 from streamkernel.engine.monitoring.stream_statistics import StatisticsSnapshot, StreamStatistics
 from streamkernel.engine.pipelines import Answer
@@ -19,6 +20,12 @@ class MonitoringSnapshot(NamedTuple):
     quality: SeveralScores | None
     statistics: StatisticsSnapshot | None
     drift: DriftSnapshot | None
+    novelty: NoveltySnapshot | None
+
+    @property
+    def alarms(self) -> list[Mapping[str, Any]]:
+        """The last alarms of all detectors."""
+        return [alarm for of in (self.drift, self.novelty) if of is not None for alarm in of.alarms]
 
     def rows(self) -> dict[str, Any]:
         """Return the figures as JSON values."""
@@ -38,6 +45,8 @@ class Monitoring:
         Statistics of inputs and predictions.
     drift
         Drift detection.
+    novelty
+        Detection of events unlike those before.
 
     Attributes
     ----------
@@ -52,7 +61,9 @@ class Monitoring:
         segment_field: str | None = None,
         statistics: StreamStatistics | None = None,
         drift: DriftWatch | None = None,
+        novelty: NoveltyWatch | None = None,
     ) -> None:
+        self.novelty = novelty
         self.quality, self._segment_field, self.statistics, self.drift = quality, segment_field, statistics, drift
         self._judged: list[Judged] = []
         self._new: list[tuple[dict[str, Any], Any, Answer, bool]] = []  # the last records, still unknown to the parts
@@ -73,6 +84,13 @@ class Monitoring:
         """Return the places of those among the next `n` predictions whose probabilities are needed."""
         parts = (self.statistics, self.drift if self.drift is not None and self.drift.scores else None)
         return sorted({i for part in parts if part is not None for i in part.sampled(self._n_new, n)})
+
+    def observe(self, x: dict[str, Any], *, is_written: bool) -> dict[str, Any]:
+        """Examine the features of a new record; return the fields of its line about novelty, if it is written."""
+        if self.novelty is None:
+            return {}
+        found = self.novelty.observe(x, is_score_wanted=is_written)
+        return {"novelty": found.score, "is_novel": found.is_novel} if is_written else {}
 
     def add(self, x: dict[str, Any], y: Any, answer: Answer, is_new: bool) -> None:
         """Collect the features of a record, the label if it is known, and the answer, which may be an earlier one."""
@@ -128,6 +146,7 @@ class Monitoring:
             None if self.quality is None else self.quality.scores(),
             None if self.statistics is None else self.statistics.snapshot(),
             None if self.drift is None else self.drift.snapshot(),
+            None if self.novelty is None else self.novelty.snapshot(),
         )
 
     def state(self) -> dict[str, Any]:
@@ -137,12 +156,14 @@ class Monitoring:
             "quality": None if self.quality is None else self.quality.state(),
             "statistics": None if self.statistics is None else self.statistics.state(),
             "drift": None if self.drift is None else self.drift.state(),
+            "novelty": None if self.novelty is None else self.novelty.state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a state, parts of which may be missing; predictions collected since are dropped."""
         self._judged, self._new, self._n_new = [], [], 0
-        for name, part in (("quality", self.quality), ("statistics", self.statistics), ("drift", self.drift)):
+        parts = {"quality": self.quality, "statistics": self.statistics, "drift": self.drift, "novelty": self.novelty}
+        for name, part in parts.items():
             if part is not None and state.get(name) is not None:
                 part.restore(state[name])
         self.until_due = self._until_due()

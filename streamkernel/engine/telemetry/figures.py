@@ -29,6 +29,8 @@ def rows_of(status: Mapping[str, Any], rate: float | None) -> list[tuple[str, st
     rows += [(text, shown(name, now[name])) for name, text in FIRST.items() if name in now]
     rows.append(("events/s", "–" if rate is None else f"{rate:,.0f}"))
     rows += [(name, shown(name, value)) for name, value in now.items() if name not in FIRST]
+    for target, of in status.get("targets", {}).items():
+        rows.append((f"{status['metric']['name']} of {target}", shown("", of["since start"])))
     rows += texts(status.get("models", ()))
     rows += _changes(status.get("monitoring") or {})
     letters = status.get("dead_letters") or [
@@ -69,14 +71,21 @@ def rate_between(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> 
 
 def _changes(monitoring: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what the monitoring has found: alarms, and inputs that have moved."""
-    drift, statistics = monitoring.get("drift"), monitoring.get("statistics")
-    if drift:
-        alarms: Sequence[Mapping[str, Any]] = drift["alarms"]
+    parts = [part for name in ("drift", "novelty") if (part := monitoring.get(name))]
+    statistics = monitoring.get("statistics")
+    if parts:
+        alarms: Sequence[Mapping[str, Any]] = sorted(
+            (one for of in parts for one in of["alarms"]), key=lambda one: one["event"]
+        )
         last = ""
         if alarms:
             fields = ", ".join(str(one["field"]) for one in alarms[-1]["moved"])
             last = f", the last one after event {alarms[-1]['event']:,}: {fields}"
-        yield "drift alarms", f"{sum(drift.get('counts', {}).values()) or len(alarms):,}{last}"
+        count = sum(sum(of.get("counts", {}).values()) + of.get("alarms_raised", 0) for of in parts) or len(alarms)
+        yield "alarms", f"{count:,}{last}"
+    novelty = monitoring.get("novelty")
+    if novelty and novelty["recent"] is not None:
+        yield "novel events", f"{novelty['recent']:.1%} of the last 1,000 examined, expected {novelty['rate']:.1%}"
     if statistics and statistics["inputs"]:
         changes = {name: of["last"]["change"] for name, of in statistics["inputs"].items()}
         names = sorted((name for name, change in changes.items() if change > MOVED), key=lambda name: -changes[name])

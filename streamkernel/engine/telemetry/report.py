@@ -18,7 +18,7 @@ from streamkernel.engine.telemetry.challengers import checkpoint_table
 from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
 from streamkernel.engine.telemetry.description import checkpoint_rows
 from streamkernel.engine.telemetry.marks import marks_of
-from streamkernel.engine.telemetry.quality import name_of_metric, value
+from streamkernel.engine.telemetry.quality import name_of_metric, value, values_by_target
 from streamkernel.engine.telemetry.status import finite, is_mean
 
 _TAGS = re.compile(r'<link rel="stylesheet" href="(?P<css>[^"]+)">|<script src="(?P<js>[^"]+)"></script>')
@@ -67,7 +67,7 @@ def run_of(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """Return the data of the live page that a checkpoint has."""
     history = state.get("history") or {"events": 0, "columns": {}}
     metric, outcomes, monitoring = state["metric"], state["outcomes"], state.get("monitoring") or {}
-    alarms = list((monitoring.get("drift") or {}).get("alarms", ()))
+    alarms = [one for name in ("drift", "novelty") for one in (monitoring.get(name) or {}).get("alarms", ())]
     promotions = list((state.get("challengers") or {}).get("promotions", ()))
     return {
         "clock": 0.0,
@@ -82,11 +82,12 @@ def run_of(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         "history": history["columns"],
         "marks": marks_of([], alarms, promotions, history["columns"]),
         "is_mean": is_mean(metric),
+        "targets": {name: {"since start": finite(of)} for name, of in values_by_target(metric).items()},
         "models": checkpoint_table(state),
         "dead_letter_groups": _dead_letters(directory / "dead_letters.jsonl"),
         "refused": {kind: count for kind, count in (state.get("refused") or {}).items() if count},
         "incidents": {},
-        "monitoring": {"drift": {"alarms": alarms}} if monitoring.get("drift") else {},
+        "monitoring": {"drift": {"alarms": alarms}} if monitoring.get("drift") or monitoring.get("novelty") else {},
         "about": dict(checkpoint_rows(state)),
         "importances": importances(state["model"]),
     }

@@ -52,12 +52,21 @@ def figures_of(engine: Engine) -> dict[str, Any]:
         now |= {"workers": len(last.events), "round, s": last.round_seconds, "merging, s": last.merge_seconds}
         now |= {"spread of replicas": last.spread}
     now |= {kind.replace("_", " "): count for kind, count in dict(engine.incidents).items() if count}
+    covered = {} if numbers.coverage is None else numbers.coverage.by_target
     watched = None if monitoring is None else monitoring._replace(quality=None)  # which takes milliseconds
     return {
         "metric": {"name": scores.name, "bigger_is_better": scores.bigger_is_better, "baseline": scores.baseline},
         "quality": {"recent": finite(recent), "baseline": finite(baseline), "since start": finite(scores.ours)},
         "ill": engine.ill(),
         "now": {name: finite(value) for name, value in now.items()},
+        "targets": {
+            name: {
+                "since start": finite(value),
+                "coverage": finite(covered[name].recent) if name in covered else None,
+                "width": finite(covered[name].width) if name in covered else None,
+            }
+            for name, value in scores.by_target.items()
+        },
         "models": model_table(numbers),
         "monitoring": {} if watched is None else watched.rows(),
         "dead_letters": list(engine.last_dead_letters),
@@ -68,7 +77,7 @@ def status_of(engine: Engine) -> dict[str, Any]:
     """Return all data of the live page as JSON values, for any thread."""
     newest, numbers, cluster = engine.publisher.newest, engine.snapshot, engine.cluster
     monitoring, history = numbers.monitoring, engine.history.columns()
-    alarms = () if monitoring is None or monitoring.drift is None else monitoring.drift.alarms
+    alarms = [] if monitoring is None else monitoring.alarms
     marks = marks_of(engine.history.marks.all(), alarms, engine.parts.processor.challengers.promotions, history)
     return {
         **figures_of(engine),

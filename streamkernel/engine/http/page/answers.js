@@ -4,7 +4,7 @@ import { $, keyed, make, pairs, write } from "./dom.js";
 import { qualityOf } from "./history.js";
 import { explainDip, listMarks } from "./marks.js";
 import { duration, percent, shown } from "./numbers.js";
-import { calibrationTable, fieldTables, judgedTables, modelsTable, showTables } from "./tables.js";
+import { calibrationTable, fieldTables, judgedTables, modelsTable, showTables, targetsTable } from "./tables.js";
 
 const SHOWN = new Set(["learned", "lag", "dead letters", "age of the checkpoint, s", "workers", "round, s", "merging, s", "spread of replicas"]);
 let earlier = null;
@@ -57,18 +57,21 @@ export function showQuality(run) {
   write($("verdict"), parts.length ? `${parts.join("; ")}.` : "");
   $("quality").dataset.state = isKnown(quality.baseline) && sign * (value - quality.baseline) <= 0 ? "look" : "ok";
   const { monitoring = {} } = run, judged = monitoring.quality ? judgedTables(monitoring.quality) : [];
-  showTables($("compared"), run.models?.length ? [modelsTable(run.models)] : []);
+  const targets = targetsTable(run.targets ?? {}, metric.name);
+  showTables($("compared"), [...(run.models?.length ? [modelsTable(run.models)] : []), targets]);
   showTables($("judged"), [...judged, ...(monitoring.statistics ? [calibrationTable(monitoring.statistics)] : [])]);
 }
 
 export function showChanges(run) {
-  const { monitoring = {}, metric, marks, history } = run, isWatched = Boolean(monitoring.drift);
+  const { monitoring = {}, metric, marks, history } = run, isWatched = Boolean(monitoring.drift ?? monitoring.novelty);
   const values = Object.values(qualityOf(history, run.is_mean))[0];
   const isBetter = (one, other) => (metric.bigger_is_better ? one > other : one < other);
   const dip = run.is_mean && values ? explainDip(history.events, values, isBetter, marks, isWatched) : "";
   const hint = isWatched || run.cluster || !run.clock ? "" : "The table [drift] of the configuration turns their detection on.";
   const nothing = listMarks(marks, isWatched);
-  write($("dip"), [dip, nothing, nothing && hint].filter(Boolean).join(" "));
+  const { recent = null, rate } = monitoring.novelty ?? {};
+  const novel = recent === null ? "" : `${percent(recent)} of the last 1,000 examined events are novel; ${percent(rate)} are expected.`;
+  write($("dip"), [dip, nothing, nothing && hint, novel].filter(Boolean).join(" "));
   showTables($("fields"), monitoring.statistics ? fieldTables(monitoring.statistics) : []);
   showDeadLetters(run.dead_letter_groups);
 }

@@ -32,6 +32,11 @@ export function judgedTables({ metrics = {}, confusion = { classes: [] }, classe
   ];
 }
 
+export function targetsTable(targets, metric) {
+  const rows = Object.entries(targets).map(([name, of]) => [name, of["since start"], of.coverage ?? null, of.width ?? null]);
+  return { key: "Targets", columns: ["target", `${metric} since the start`, "coverage, last 1,000", "median width"], rows };
+}
+
 export function calibrationTable({ calibration }) {
   const rows = calibration.bins.map(([n, ...of]) => [shown(n), ...of]).map((row, i) => [`${i + 1}`, ...row]);
   return { key: "Calibration", caption: `Calibration: error ${shown(calibration.error)}`, columns: ["bin", "labels", "confidence", "share right"], rows };
