@@ -98,7 +98,7 @@ def share(engine: Engine, made: Sequence[Event]) -> float:
     inside = [0.0, 0.0]  # seconds, and 1.0 within a call
     monitoring = engine.parts.processor.monitoring
     for name in ("add", "add_all", "observe", "observe_all", "look", "fold", "snapshot"):
-        if monitoring is not None and hasattr(monitoring, name):
+        if monitoring is not None:
             setattr(monitoring, name, partial(timed, getattr(monitoring, name), inside))
     half = len(made) // 2 // SLICE * SLICE
     for start in range(0, half, SLICE):
@@ -108,13 +108,13 @@ def share(engine: Engine, made: Sequence[Event]) -> float:
     return inside[0] / took if (took := processor_seconds(lambda: [process(engine, part) for part in rest])) else 0.0
 
 
-def timed(call: Callable[..., Any], inside: list[float], *given: Any) -> Any:
+def timed(call: Callable[..., Any], inside: list[float], *given: Any, **named: Any) -> Any:
     """Call a function, and add its time unless the caller is timed."""
     if inside[1]:
-        return call(*given)
+        return call(*given, **named)
     inside[1], began = 1.0, time.process_time()
     try:
-        return call(*given)
+        return call(*given, **named)
     finally:
         inside[0], inside[1] = inside[0] + time.process_time() - began, 0.0
 

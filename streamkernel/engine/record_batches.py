@@ -65,7 +65,7 @@ class RecordBatches:
                     answers[place] = answer
             ys = ys[:done]
             is_written = self._outputs.predictions is not None
-            more = [processor.observe(x, is_written=is_written) for x in xs[:done]] if processor.observes else []
+            more = processor.observe_all(xs[:done], is_written=is_written)
             if is_written:
                 keys = [event.key for event in events[:done]]
                 self._outputs.write_all(processor.lines(events, ys, answers, more), keys)

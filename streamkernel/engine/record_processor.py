@@ -159,11 +159,6 @@ class RecordProcessor:
         return self.model if others == (None,) * 5 and isinstance(self.model, KernelModel) else None
 
     @property
-    def observes(self) -> bool:
-        """Whether `observe` has something to do."""
-        return self.monitoring is not None and self.monitoring.novelty is not None
-
-    @property
     def until_due(self) -> float:
         """Predicted events that may be evaluated before something is due after an event of a certain number."""
         return math.inf if self.monitoring is None else self.monitoring.until_due
@@ -266,6 +261,10 @@ class RecordProcessor:
     def observe(self, x: dict[str, Any], *, is_written: bool) -> dict[str, Any]:
         """Examine the features of a new prediction before it is evaluated; return more fields of its line."""
         return {} if self.monitoring is None else self.monitoring.observe(x, is_written=is_written)
+
+    def observe_all(self, xs: Sequence[dict[str, Any]], *, is_written: bool) -> list[dict[str, Any]]:
+        """Examine new predictions as `observe` does each; return nothing if there are no more fields."""
+        return [] if self.monitoring is None else self.monitoring.observe_all(xs, is_written=is_written)
 
     def line(self, event: Event, y: Any, answer: Answer, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a prediction as a record for a sink; call it before the step is evaluated.

@@ -104,10 +104,14 @@ def test_a_restart_and_any_batches_leave_the_same_and_a_change_is_found(tmp_path
 
 def test_scores_outside_of_the_sample_change_nothing() -> None:
     xs = rows(2 * N, 2 * N)
-    every, some = NoveltyWatch(every=2), NoveltyWatch(every=2)
+    every, some, many = NoveltyWatch(every=2), NoveltyWatch(every=2), NoveltyWatch(every=2)
+    for first in range(0, len(xs), 7):
+        many.skim(xs[first : first + 7])
+    assert many.state()["counts"][0] == len(xs)
     scored = [every.observe(x) for x in xs]
     sampled = [some.observe(x, is_score_wanted=False) for x in xs]
     assert scored[::2] == sampled[::2]
+    assert every.snapshot() == some.snapshot() == many.snapshot()
     assert {one.score for one in sampled[1::2]} == {None}
     assert None not in {one.score for one in scored[-1000:]}
 

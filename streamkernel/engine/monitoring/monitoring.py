@@ -92,6 +92,13 @@ class Monitoring:
         found = self.novelty.observe(x, is_score_wanted=is_written)
         return {"novelty": found.score, "is_novel": found.is_novel} if is_written else {}
 
+    def observe_all(self, xs: Sequence[dict[str, Any]], *, is_written: bool) -> list[dict[str, Any]]:
+        """Examine new records as `observe` does each; return nothing if they are not written."""
+        if self.novelty is not None and not is_written:
+            self.novelty.skim(xs)
+            return []
+        return [self.observe(x, is_written=True) for x in xs] if self.novelty is not None else []
+
     def add(self, x: dict[str, Any], y: Any, answer: Answer, is_new: bool) -> None:
         """Collect the features of a record, the label if it is known, and the answer, which may be an earlier one."""
         self.until_due -= is_new

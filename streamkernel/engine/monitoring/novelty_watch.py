@@ -178,6 +178,15 @@ class NoveltyWatch:
             self._count(row, found)
         return found
 
+    def skim(self, xs: Sequence[Mapping[str, Any]]) -> None:
+        """Examine events whose scores are not wanted, as `observe` does each."""
+        done = 0
+        for place in range(-self._predicted % self._every, len(xs), self._every):
+            self._predicted += place - done
+            self.observe(xs[place], is_score_wanted=False)
+            done = place + 1
+        self._predicted += len(xs) - done
+
     def snapshot(self) -> NoveltySnapshot:
         """Return the current figures."""
         recent = sum(self._recent) / len(self._recent) if self._recent else None
