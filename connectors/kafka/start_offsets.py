@@ -49,7 +49,7 @@ class StartOffsets:
     @property
     def is_repeating(self) -> bool:
         """Whether records before the committed offsets are read, or are to be read."""
-        return bool(self._repeated) or not self._rewound <= self._committed.keys()
+        return bool(self._repeated or (self._rewound and not self._rewound <= self._committed.keys()))
 
     def is_committed(self, partition: Partition, offset: int) -> bool:
         """Return whether the group had committed a record that is read again; `offset` is that of the next record."""
