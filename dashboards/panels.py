@@ -176,6 +176,16 @@ LEARNING = (
         (("streamkernel_drift_evidence{$at}", "{{instance}}"),),
     ),
     Panel(
+        "Novel events",
+        "With [novelty]: the share of the last 1,000 events of the sample that are unlike those before, and its bound "
+        "where the stream does not change. More is a sensor that fails, or events of a new kind.",
+        "percentunit",
+        (
+            ("streamkernel_novelty_share{$at}", "novel {{instance}}"),
+            ("streamkernel_novelty_share_target{$at}", "bound {{instance}}"),
+        ),
+    ),
+    Panel(
         "Predictions",
         "With [monitoring], in the last window: the share of each predicted class, or the quantiles of predicted "
         "numbers. They need no labels.",

@@ -53,7 +53,7 @@ most = 1
 window = 500
 every = 1
 """
-WINDOWS = "[monitoring]\nwindow = 500\n[drift]\nevery = 1\nscores = false\n"
+WINDOWS = "[monitoring]\nwindow = 500\n[drift]\nevery = 1\nscores = false\n[novelty]\nevery = 1\n"
 MEMBER = """
 [kafka]
 servers = "{servers}"
