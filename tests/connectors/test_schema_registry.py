@@ -224,6 +224,7 @@ FIELDS = {
     "shares": "numbers",
     "low": "number",
     "set": "values",
+    "new": "boolean",
 }
 RECORDS = [
     {
@@ -234,6 +235,7 @@ RECORDS = [
         "shares": {"a": 0.25, True: 0.75},
         "low": 0.5,
         "set": ["a", 1, True],
+        "new": True,
     }
     for label in ("ham", 3, 0.5, True, None)
 ] + [{}]
@@ -267,6 +269,7 @@ def test_confluent_reads_our_records(url, theirs):
         assert (getattr(found.label, kind) if kind else None) == wanted["label"]
         assert (dict(found.shares), found.low or None) == (wanted["shares"] or {}, wanted["low"])
         assert [getattr(one, one.WhichOneof("kind")) for one in found.set] == (wanted["set"] or [])
+        assert (found.new if found.HasField("new") else None) == wanted["new"]
 
 
 def test_a_schema_is_registered_once_under_its_subject(url, theirs):

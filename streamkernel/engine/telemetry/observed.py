@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 import orjson
+import structlog
 
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, existing_checkpoints, no_link, read_newest
 from streamkernel.engine.http.guard import is_loopback
@@ -20,6 +21,8 @@ from streamkernel.engine.telemetry.report import run_of
 from streamkernel.tensor_file import put
 
 ANSWER_SECONDS = 5.0
+
+log = structlog.get_logger("streamkernel")
 
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 """Addresses to listen on that are none to connect to."""
@@ -131,8 +134,14 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 def store_address(directory: Path, address: str) -> None:
-    """Store the address of a run's server in its state directory, where `address_in` finds it."""
-    put(no_link(directory / "address"), address.encode(), PRIVATE)
+    """Store the address of a run's server in its state directory, where `address_in` finds it.
+
+    A full disk does not stop the run: a warning says that the address is missing.
+    """
+    try:
+        put(no_link(directory / "address"), address.encode(), PRIVATE)
+    except OSError as error:
+        log.warning("streamkernel top cannot find this run: its address could not be stored", error=str(error))
 
 
 def address_in(directory: Path) -> str | None:
