@@ -67,4 +67,4 @@ def test_make_demo_in_a_fresh_clone(tmp_path: Path) -> None:
     answer = subprocess.run(["make", "demo"], cwd=clone, env=environment, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     assert (clone / "streamkernel-demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
-    assert "majority class" in answer.stderr
+    assert "LogisticRegression, last 1,000" in answer.stderr
