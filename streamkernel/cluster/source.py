@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors import Event, PartitionedSource, PartitionedTopics, Position
+from connectors import Event, PartitionedSource, Position
+from connectors.kafka.topic_ids import TopicSource
 
 
 class CheckpointOnlySource:
@@ -41,12 +42,12 @@ class CheckpointOnlySource:
 
     def expect_topics(self, ids: Mapping[str, str]) -> None:
         """Refuse topics with other ids than these, which a checkpoint has."""
-        if isinstance(self.divided, PartitionedTopics):
+        if isinstance(self.divided, TopicSource):
             self.divided.expect_topics(ids)
 
     def topic_ids(self) -> Mapping[str, str]:
         """Return the ids of the topics, for a checkpoint."""
-        return self.divided.topic_ids() if isinstance(self.divided, PartitionedTopics) else {}
+        return self.divided.topic_ids() if isinstance(self.divided, TopicSource) else {}
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return no events, because the workers read them."""

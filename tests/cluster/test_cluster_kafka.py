@@ -113,5 +113,5 @@ def test_one_machine_and_a_cluster_continue_from_each_other(servers, tmp_path, p
         assert run.state()["outcomes"] == {
             "learned": learned, "predicted": learned, "dead_letter": times * bad, "pending": 0
         }  # fmt: skip
-        assert list(run.state()["topics"]) == [topic]  # its id, by which a topic of the same name is told from it
+        assert list(run.state()["topics"]) == [topic]  # with its id: a later topic of the same name has another
     assert len(run.seen()) == learned

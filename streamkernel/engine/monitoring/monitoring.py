@@ -68,6 +68,9 @@ class Monitoring:
         self._judged: list[Judged] = []
         self._new: list[tuple[dict[str, Any], Any, Answer, bool]] = []  # the last records, still unknown to the parts
         self._n_new = 0
+        self._samplers: list[StreamStatistics | DriftWatch] = [] if statistics is None else [statistics]
+        if drift is not None and drift.scores:
+            self._samplers.append(drift)
         self.until_due = self._until_due()
 
     @property
@@ -78,12 +81,11 @@ class Monitoring:
     @property
     def samples_probabilities(self) -> bool:
         """Whether the probabilities of events in a sample are needed."""
-        return self.statistics is not None or (self.drift is not None and self.drift.scores)
+        return bool(self._samplers)
 
     def sampled(self, n: int) -> list[int]:
         """Return the places of those among the next `n` predictions whose probabilities are needed."""
-        parts = (self.statistics, self.drift if self.drift is not None and self.drift.scores else None)
-        return sorted({i for part in parts if part is not None for i in part.sampled(self._n_new, n)})
+        return sorted({i for part in self._samplers for i in part.sampled(self._n_new, n)})
 
     def observe(self, x: dict[str, Any], *, is_written: bool) -> dict[str, Any]:
         """Examine the features of a new record; return the fields of its line about novelty, if it is written."""
