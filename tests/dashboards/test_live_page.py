@@ -156,9 +156,11 @@ def test_the_page_fits_narrow_screens(page: webdriver.Chrome) -> None:
 def test_the_pointer_reads_all_charts_at_once(page: webdriver.Chrome) -> None:
     over = page.find_element(By.CSS_SELECTOR, f"{RECENT} .u-over")
     page.execute_script("arguments[0].scrollIntoView({ block: 'center' })", over)
-    ActionChains(page).move_to_element(over).perform()
-    wait_for(lambda: re.fullmatch(r"event [\d,]+", legends(page, ".note")[0]))
-    assert len({note.partition(";")[0] for note in legends(page, ".note")}) == 1
+    width = over.size["width"]
+    for right in range(-width // 4, width // 4, width // 20):
+        ActionChains(page).move_to_element_with_offset(over, right, 0).perform()
+        wait_for(lambda: re.match(r"event [\d,]+", legends(page, ".note")[0]))
+        assert len({note.partition(";")[0] for note in legends(page, ".note")}) == 1, right
     ActionChains(page).move_to_element(page.find_element(By.ID, "quality-title")).perform()
     wait_for(lambda: not any(legends(page, ".note")))
 

@@ -23,6 +23,8 @@ export class Chart {
     this.details.addEventListener("toggle", () => this.fillTable());
     this.figure = make("figure", { class: size }, make("h3", {}, title), this.box, this.legend, this.spoken, this.details);
     this.box.addEventListener("keydown", (event) => this.key(event));
+    this.box.addEventListener("mousemove", () => this.plot && group.read(group.x[this.plot.cursor.idx] ?? null));
+    this.box.addEventListener("mouseleave", () => group.read(null));
     this.box.addEventListener("blur", () => group.read(null));
     this.resizing = new ResizeObserver(() => this.resize());
     this.resizing.observe(this.box);
@@ -36,15 +38,22 @@ export class Chart {
     this.values = this.raw.map((values) => this.group.pick(values));
     if (isNew || !this.plot) this.rebuild();
     else {
-      this.plot.setData([this.group.x, ...this.values], false);
-      const { x } = this.group, [min, max] = this.group.range(x[0], x[x.length - 1]);
-      this.plot.setScale("x", { min, max });
+      const { x } = this.group;
+      this.scale(this.group.range(x[0], x[x.length - 1]), [x, ...this.values]);
     }
     const ends = names.map((name, i) => `${name} ${shown(this.values[i].at(-1))}`).join(", ");
     const label = `${this.title} up to ${this.group.label(this.group.x.at(-1) ?? 0)}; last: ${ends}`;
     if (this.box.getAttribute("aria-label") !== label) this.box.setAttribute("aria-label", label);
+    if (this.group.reading === null) this.readAt(null);
+  }
+
+  // All at once, so that the event that is read is found where the new scale has it.
+  scale([min, max], data = null) {
+    this.plot?.batch(() => {
+      if (data) this.plot.setData(data, false);
+      this.plot.setScale("x", { min, max });
+    });
     if (this.group.reading !== null) this.pointAt(this.group.reading);
-    else if (!this.isHovered()) this.readAt(null);
   }
 
   rebuild() {
@@ -80,7 +89,6 @@ export class Chart {
         drag: { x: true, y: false, setScale: false },
         bind: { dblclick: () => () => group.zoom(null) },
         points: { size: 6 },
-        sync: { key: `${group.name}`, setSeries: false, scales: ["x", null], filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
       },
       scales: { x: { time: false, range: (plot, low, high) => group.range(low, high) }, y: { range: (plot, low, high) => this.heights(low, high) } },
       axes: [
@@ -120,10 +128,6 @@ export class Chart {
     if (width < 5) return;
     this.group.zoom([plot.posToVal(left, "x"), plot.posToVal(left + width, "x")]);
     plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
-  }
-
-  isHovered() {
-    return (this.plot?.cursor.left ?? -1) >= 0;
   }
 
   pointAt(value) {

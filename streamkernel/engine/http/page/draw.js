@@ -6,8 +6,6 @@ import { Group } from "./group.js";
 import { qualityOf, rates, weightsOf } from "./history.js";
 
 export const run = new Group("events"), cluster = new Group("rounds");
-run.name = "run";
-cluster.name = "cluster";
 
 function chart(group, place, title, named, options) {
   const kept = Object.fromEntries(Object.entries(named).filter(([, values]) => values?.some((value) => value !== null)));

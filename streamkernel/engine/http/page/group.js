@@ -7,7 +7,7 @@ export class Group {
     this.axis = axis; // events, time or rounds
     this.charts = new Map();
     this.window = null;
-    this.reading = null; // the value of the axis that the keyboard is at
+    this.reading = null; // the value of the axis that the pointer or the keyboard is at
     this.marks = [];
     this.x = [];
     this.onZoom = () => {};
@@ -40,8 +40,7 @@ export class Group {
   zoom(window) {
     this.window = window;
     const first = this.x[0] ?? 0, last = this.x[this.x.length - 1] ?? 1;
-    const [min, max] = this.range(first, last);
-    for (const chart of this.charts.values()) chart.plot?.setScale("x", { min, max });
+    for (const chart of this.charts.values()) chart.scale(this.range(first, last));
     this.onZoom(window !== null);
   }
 
