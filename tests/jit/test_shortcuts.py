@@ -98,7 +98,6 @@ def counted_memory():
     _nrt_python.memsys_disable_stats()
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 7, 20])
 def arrays(outer):
     return [outer.first.values, outer.first.sums, outer.second.values, outer.second.sums, outer.matrix]
 
