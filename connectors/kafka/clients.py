@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+Headers = Sequence[tuple[str, bytes]]
+"""The headers of a record."""
+
 COMMIT_SECONDS = 30.0
 """Timeout of a commit's requests in seconds. A member that waits longer may be evicted."""
 
@@ -46,7 +49,7 @@ class Record(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
-    headers: Sequence[tuple[str, bytes]]
+    headers: Headers
     timestamp: int | None = None
 
 
@@ -159,7 +162,7 @@ class Producer(Protocol):
         topic: str,
         value: bytes,
         key: bytes | None,
-        headers: Sequence[tuple[str, bytes]],
+        headers: Headers,
         partition: int | None = None,
     ) -> None:
         """Write a record asynchronously.
@@ -170,10 +173,16 @@ class Producer(Protocol):
             If nothing can be written any more.
         """
 
-    def send_all(self, topic: str, values: Iterable[bytes], keys: Iterable[bytes | None]) -> None:
-        """Write records asynchronously, each with a key and without headers, as `send` does for each."""
-        for value, key in zip(values, keys, strict=True):
-            self.send(topic, value, key, ())
+    def send_all(
+        self,
+        topic: str,
+        values: Iterable[bytes],
+        keys: Iterable[bytes | None],
+        headers: Iterable[Headers] | None = None,
+    ) -> None:
+        """Write records asynchronously, each with a key and perhaps headers, as `send` does for each."""
+        for value, key, of in with_headers(values, keys, headers):
+            self.send(topic, value, key, of)
 
     def flush(self) -> None:
         """Wait until all records are written.
@@ -202,6 +211,21 @@ class Producer(Protocol):
         CommitRefusedError
             If it was not committed, or its outcome is unknown.
         """
+
+
+def with_headers(
+    values: Iterable[bytes], keys: Iterable[bytes | None], headers: Iterable[Headers] | None
+) -> list[tuple[bytes, bytes | None, Headers]]:
+    """Return value, key and headers of each record; without `headers`, no record has any.
+
+    Examples
+    --------
+    >>> with_headers([b"1", b"2"], [None, b"k"], None)
+    [(b'1', None, ()), (b'2', b'k', ())]
+    """
+    if headers is None:
+        return [(value, key, ()) for value, key in zip(values, keys, strict=True)]
+    return list(zip(values, keys, headers, strict=True))
 
 
 class Client(Protocol):

@@ -9,6 +9,7 @@ import orjson
 
 from connectors.base import Event, Position, Refusal
 from connectors.json_text import all_to_json, to_json
+from connectors.kafka.clients import Headers
 from connectors.kafka.writer import Writer
 
 LONGEST = {"value": 900_000, "key": 25_000, "headers": 25_000}
@@ -33,11 +34,11 @@ class _Topic:
     """An output topic."""
 
     def __init__(self, writer: Writer, topic: str) -> None:
-        self._writer, self._topic = writer, topic
+        self._writer, self.topic = writer, topic
 
     def open(self) -> None:
         """Check that the topic exists, or raise `UnavailableError`."""
-        self._writer.open(self._topic)
+        self._writer.open(self.topic)
 
     def flush(self) -> Position:
         """Wait until all records are written; a topic cannot be truncated to a position."""
@@ -90,12 +91,17 @@ class KafkaSink(_Topic):
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write a record with the key of the record that it was made from."""
         value = to_json(record, _JSON) if self._values is None else self._values(record)
-        self._writer.send(self._topic, value, key, ())
+        self._writer.send(self.topic, value, key, ())
 
-    def write_all(self, records: Iterable[Mapping[str, Any]], keys: Iterable[bytes | None]) -> None:
-        """Write records, each with a key, as `write` does for each."""
+    def write_all(
+        self,
+        records: Iterable[Mapping[str, Any]],
+        keys: Iterable[bytes | None],
+        headers: Iterable[Headers] | None = None,
+    ) -> None:
+        """Write records, each with a key and perhaps headers, as `write` does for each."""
         values = all_to_json(records, _JSON) if self._values is None else map(self._values, records)
-        self._writer.send_all(self._topic, values, keys)
+        self._writer.send_all(self.topic, values, keys, headers)
 
 
 class KafkaDeadLetters(_Topic):
@@ -129,7 +135,7 @@ class KafkaDeadLetters(_Topic):
         kept = () if "headers" in cut else event.headers
         headers = [(name, content or b"") for name, content in kept]  # kafka-python writes none without a value
         headers += [(name, _bytes(text)) for name, text in added.items()]
-        self._writer.send(self._topic, value[: LONGEST["value"]], None if "key" in cut else event.key, headers)
+        self._writer.send(self.topic, value[: LONGEST["value"]], None if "key" in cut else event.key, headers)
 
 
 def _headers(event: Event, refusal: Refusal, member: str | None) -> dict[str, str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from connectors.kafka.clients import Producer
+from connectors.kafka.clients import Headers, Producer
 from connectors.kafka.offsets import missing_topic
 from connectors.kafka.options import Options
 
@@ -37,9 +37,7 @@ class Writer:
         finally:
             asked.close()
 
-    def send(
-        self, topic: str, value: bytes, key: bytes | None = None, headers: Sequence[tuple[str, bytes]] = ()
-    ) -> None:
+    def send(self, topic: str, value: bytes, key: bytes | None = None, headers: Headers = ()) -> None:
         """Write a record.
 
         Raises
@@ -49,9 +47,15 @@ class Writer:
         """
         self._connect().send(topic, value, key, headers)
 
-    def send_all(self, topic: str, values: Iterable[bytes], keys: Iterable[bytes | None]) -> None:
-        """Write records, each with a key and without headers, as `send` does for each."""
-        self._connect().send_all(topic, values, keys)
+    def send_all(
+        self,
+        topic: str,
+        values: Iterable[bytes],
+        keys: Iterable[bytes | None],
+        headers: Iterable[Headers] | None = None,
+    ) -> None:
+        """Write records, each with a key and perhaps headers, as `send` does for each."""
+        self._connect().send_all(topic, values, keys, headers)
 
     def flush(self) -> None:
         """Wait until all sent records are stored.

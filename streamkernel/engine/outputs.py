@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from connectors import DeadLetters, Event, KafkaDeadLetters, KafkaSink, KafkaSource, Refusal, Sink, Source
+from connectors.kafka.clients import Headers
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
 
@@ -88,10 +89,11 @@ class Outputs:
         self.gather(line, key)
         self.write_gathered()
 
-    def gather(self, line: dict[str, Any], key: bytes | None) -> None:
+    def gather(self, line: dict[str, Any], key: bytes | None, headers: Headers = ()) -> None:
         """Buffer a prediction for `write_gathered`, which must follow soon."""
         self._lines.append(line)
         self._keys.append(key)
+        self._headers.append(headers)
         if len(self._lines) >= MOST_GATHERED:
             self.write_gathered()
 
@@ -104,18 +106,34 @@ class Outputs:
             If the brokers refuse them.
         """
         if self._lines:
-            lines, keys = self._lines, self._keys
+            lines, keys, headers = self._lines, self._keys, self._headers
             self._forget()
-            self.write_all(lines, keys)
+            self.write_all(lines, keys, headers)
 
-    def write_all(self, lines: Sequence[dict[str, Any]], keys: Sequence[bytes | None]) -> None:
-        """Write predictions with their keys after the buffered ones, if there is a sink for predictions."""
+    def write_all(
+        self,
+        lines: Sequence[dict[str, Any]],
+        keys: Sequence[bytes | None],
+        headers: Sequence[Headers] | None = None,
+    ) -> None:
+        """Write predictions after the buffered ones, if there is a sink for predictions.
+
+        Parameters
+        ----------
+        lines, keys
+            The predictions, each with a key.
+        headers
+            The headers of each, which only topics have; ``None`` if none has any.
+        """
         if self._lines:
             self.write_gathered()
         if self.predictions is not None:
             member = self.member
             for line in lines:
                 line["member"] = member
+            if headers is not None and any(headers) and isinstance(self.predictions, KafkaSink):
+                self.predictions.write_all(lines, keys, headers)
+                return
             if (write_all := getattr(self.predictions, "write_all", None)) is not None:  # a sink need not have it
                 write_all(lines, keys)
                 return
@@ -202,3 +220,4 @@ class Outputs:
     def _forget(self) -> None:
         self._lines: list[dict[str, Any]] = []
         self._keys: list[bytes | None] = []
+        self._headers: list[Headers] = []

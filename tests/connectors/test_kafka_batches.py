@@ -20,8 +20,8 @@ def kafka():
 
 def sent(kafka, reports, count):
     first, *_ = kafka._accumulator.append(PARTITION, None, None, b"first", [])
-    pairs = [(b"%099d" % i, None if i % 2 else b"key") for i in range(count)]
-    return extend(kafka, first, pairs, reports.append), kafka._accumulator._batches[PARTITION][-1]
+    records = [(b"%099d" % i, None if i % 2 else b"key", ()) for i in range(count)]
+    return extend(kafka, first, records, reports.append), kafka._accumulator._batches[PARTITION][-1]
 
 
 def test_a_batch_takes_what_fits(kafka):

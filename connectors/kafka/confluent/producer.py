@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as AnyProducer
 
 from connectors.base import CommitRefusedError
-from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
+from connectors.kafka.clients import COMMIT_SECONDS, Headers, Partition, Producer, with_headers
 from connectors.kafka.confluent.client_mapping import describe_error, reach, settings, to_client
 from connectors.kafka.timeouts import run_within
 
@@ -57,7 +57,7 @@ class ConfluentProducer(Producer):
         topic: str,
         value: bytes,
         key: bytes | None,
-        headers: Sequence[tuple[str, bytes]],
+        headers: Headers,
         partition: int | None = None,
     ) -> None:
         number = -1 if partition is None else partition
@@ -72,7 +72,17 @@ class ConfluentProducer(Producer):
             if self._sent % HEARD_EVERY == 0:
                 self._kafka.poll(0)
 
-    def send_all(self, topic: str, values: Iterable[bytes], keys: Iterable[bytes | None]) -> None:
+    def send_all(
+        self,
+        topic: str,
+        values: Iterable[bytes],
+        keys: Iterable[bytes | None],
+        headers: Iterable[Headers] | None = None,
+    ) -> None:
+        if headers is not None:
+            for value, key, of in with_headers(values, keys, headers):
+                self.send(topic, value, key, of)
+            return
         produce = self._kafka.produce
         with _refusals():
             self._begin()

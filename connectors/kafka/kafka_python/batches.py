@@ -6,6 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from connectors.kafka.clients import Headers
+
+OutRecord = tuple[bytes, bytes | None, Headers]
+"""Value, key and headers of a record."""
+
 Report = Callable[[Exception], None]
 """A function that is called with an error of the brokers."""
 
@@ -30,7 +35,7 @@ class _Deliveries:
             self._report(error_of(0))
 
 
-def extend(kafka: Any, first: Any, pairs: Sequence[tuple[bytes, bytes | None]], report: Report) -> int:
+def extend(kafka: Any, first: Any, records: Sequence[OutRecord], report: Report) -> int:
     """Add records to the batch of another record, as long as it has room, and return how many.
 
     Parameters
@@ -39,8 +44,8 @@ def extend(kafka: Any, first: Any, pairs: Sequence[tuple[bytes, bytes | None]], 
         The producer.
     first
         The future of the other record, which has just been sent.
-    pairs
-        Value and key of each record; all belong to the same partition as the other one.
+    records
+        The records; all belong to the same partition as the other one.
     report
         The function that is called with an error of the brokers.
     """
@@ -56,8 +61,8 @@ def extend(kafka: Any, first: Any, pairs: Sequence[tuple[bytes, bytes | None]], 
             return 0
         batch = batches[partition][-1]
         append, largest = batch.records.append, batch.max_record_size
-        for value, key in pairs:
-            record = append(None, key, value, [])
+        for value, key, headers in records:
+            record = append(None, key, value, headers)
             if record is None:  # there is no room, or the batch is being sent
                 break
             largest = max(largest, record.size)
@@ -67,23 +72,22 @@ def extend(kafka: Any, first: Any, pairs: Sequence[tuple[bytes, bytes | None]], 
             batch._record_futures += [deliveries] * added
             deliveries.watch(batch.produce_future)
             batch.max_record_size, batch.last_append = largest, time.monotonic()
-    if added < len(pairs):
+    if added < len(records):
         wake()
     return added
 
 
-def by_partition(
-    kafka: Any, topic: str, pairs: Sequence[tuple[bytes, bytes | None]]
-) -> dict[int, list[tuple[bytes, bytes | None]]]:
+def by_partition(kafka: Any, topic: str, records: Sequence[OutRecord]) -> dict[int, list[OutRecord]]:
     """Return the records for each partition in their order; records without a key all belong to the same one."""
     partitions = kafka.partitions_for(topic)
     if len(partitions) == 1:
-        return {number: list(pairs) for number in partitions}
+        return {number: list(records) for number in partitions}
     of_key: dict[bytes | None, int] = {}
-    found: dict[int, list[tuple[bytes, bytes | None]]] = {}
-    for value, key in pairs:
+    found: dict[int, list[OutRecord]] = {}
+    for record in records:
+        value, key, _ = record
         number = of_key.get(key)
         if number is None:
             number = of_key[key] = kafka._partition(topic, None, key, value, key, value)
-        found.setdefault(number, []).append((value, key))
+        found.setdefault(number, []).append(record)
     return found

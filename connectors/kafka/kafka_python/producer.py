@@ -10,7 +10,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from connectors.base import CommitRefusedError, UnavailableError
-from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
+from connectors.kafka.clients import COMMIT_SECONDS, Headers, Partition, Producer, with_headers
 from connectors.kafka.kafka_python.batches import by_partition, extend
 from connectors.kafka.kafka_python.client_mapping import with_note
 from connectors.kafka.kafka_python.connecting import connect
@@ -50,16 +50,22 @@ class PythonProducer(Producer):
         topic: str,
         value: bytes,
         key: bytes | None,
-        headers: Sequence[tuple[str, bytes]],
+        headers: Headers,
         partition: int | None = None,
     ) -> None:
         with _refusals():
             self._send(topic, value, key, headers, partition)
 
-    def send_all(self, topic: str, values: Iterable[bytes], keys: Iterable[bytes | None]) -> None:
-        pairs = list(zip(values, keys, strict=True))
+    def send_all(
+        self,
+        topic: str,
+        values: Iterable[bytes],
+        keys: Iterable[bytes | None],
+        headers: Iterable[Headers] | None = None,
+    ) -> None:
+        records = with_headers(values, keys, headers)
         with _refusals():
-            for partition, those in by_partition(self._kafka, topic, pairs).items():
+            for partition, those in by_partition(self._kafka, topic, records).items():
                 done = 0
                 while done < len(those):
                     first = self._send(topic, *those[done], partition=partition)
@@ -70,7 +76,7 @@ class PythonProducer(Producer):
         topic: str,
         value: bytes,
         key: bytes | None,
-        headers: Sequence[tuple[str, bytes]] = (),
+        headers: Headers = (),
         partition: int | None = None,
     ) -> Any:
         """Write a record, and return its future."""
