@@ -79,7 +79,7 @@ chart-manifest: ## deploy/kubernetes.yaml: what the chart makes of its default v
 actionlint: ## the workflows; Go compiles the program, at the version named here
 	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
-IMAGE := engine confluent schema-registry compression objects
+IMAGE := engine confluent schema-registry compression objects otel
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
 	--custom-compile-command 'make lock'
 

@@ -31,7 +31,7 @@ def needed(name: str) -> list[Requirement]:
     ]
 
 
-IMAGE = ["engine", "confluent", "schema-registry", "compression", "objects"]
+IMAGE = ["engine", "confluent", "schema-registry", "compression", "objects", "otel"]
 """The extras that are in the image."""
 
 

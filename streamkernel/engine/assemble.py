@@ -13,6 +13,7 @@ from streamkernel.engine.config.first_model import first_model
 from streamkernel.engine.config.kafka import outlet
 from streamkernel.engine.config.monitoring import build_monitoring
 from streamkernel.engine.config.registered import build_registered
+from streamkernel.engine.config.telemetry import traced_runner
 from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.mirror.mirrored_directory import open_state
@@ -34,6 +35,8 @@ def engine_of(config: Config, source: Source | None = None) -> Engine:
         labels = None if config.delayed_labels is None else DelayedLabels(**config.delayed_labels.model_dump())
         candidates = candidates_of(config)
         parts = engine_parts(config, source, state)
+        if config.telemetry is not None:
+            parts["runner"] = traced_runner(config.telemetry)
         return Engine(first_model(config), source, labels=labels, candidates=candidates, **parts)
     except BaseException:
         if state is not None:

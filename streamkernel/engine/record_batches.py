@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from connectors import Event
+from connectors.kafka.clients import Headers
 from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.telemetry.input_ranges import LARGEST
@@ -25,10 +26,14 @@ class RecordBatches:
     ----------
     processor, outputs
         The model with its quality, and the sinks.
+    headers_of
+        Returns the headers of the prediction of an event; ``None`` if it has none.
     """
 
-    def __init__(self, processor: RecordProcessor, outputs: Outputs) -> None:
-        self._processor, self._outputs = processor, outputs
+    def __init__(
+        self, processor: RecordProcessor, outputs: Outputs, headers_of: Callable[[Event], Headers] | None = None
+    ) -> None:
+        self._processor, self._outputs, self._headers_of = processor, outputs, headers_of
         self._size, self._pause, self._to_pass = FEWEST, 1, 0
 
     def process(self, events: Sequence[Event], first: int, most: int) -> int:
@@ -68,6 +73,7 @@ class RecordBatches:
             more = processor.observe_all(xs[:done], is_written=is_written)
             if is_written:
                 keys = [event.key for event in events[:done]]
-                self._outputs.write_all(processor.lines(events, ys, answers, more), keys)
+                headers = None if self._headers_of is None else list(map(self._headers_of, events[:done]))
+                self._outputs.write_all(processor.lines(events, ys, answers, more), keys, headers)
             processor.judge_all(xs[:done], values, ys, answers)
         return done

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count
+from time import time_ns
 from typing import Any
 
 import structlog
@@ -88,6 +89,10 @@ class RecordProcessor:
         Records by what became of them.
     refused : dict
         Dead letters by kind, one of `KINDS`.
+    is_timed : bool
+        Whether `process` stores when it has predicted.
+    predicted_at : int
+        When it last did, in nanoseconds since 1970.
 
     Examples
     --------
@@ -134,6 +139,7 @@ class RecordProcessor:
         self.labels, self.coverage = labels, None if coverage is None else coverage_of(coverage, label)
         self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
+        self.is_timed, self.predicted_at = False, 0
         self._classes: set[Any] = set()  # labels that the model is known to take
         self._has_classes = isinstance(model, base.Classifier)
         unseen = {*ignore, *(labels.fields if labels is not None else ())}
@@ -375,6 +381,8 @@ class RecordProcessor:
                 raise
             except Exception as error:
                 self._drop_baseline(error)
+        if self.is_timed:
+            self.predicted_at = time_ns()
         return ours, theirs
 
     def _predict(self, model: Any, x: dict[str, Any], sampled: Sequence[int] = ()) -> Answer:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from connectors import CommitRefusedError, Event, KafkaSource
+from connectors import CommitRefusedError, Event, KafkaSource, Refusal
+from connectors.kafka.clients import Headers
 from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.record_batches import MOST, RecordBatches
+from streamkernel.engine.record_processor import Step
 from streamkernel.engine.refusals import refusal_of
 
 POLL_SECONDS = 0.2
@@ -45,13 +48,17 @@ class StreamRunner:
         The parts of the run.
     at_once
         Maximum number of events that are processed together, between two checks for a request to stop.
+    headers_of
+        Returns the headers of the prediction of an event; ``None`` if it has none.
     """
 
-    def __init__(self, parts: EngineParts, at_once: int = MOST) -> None:
+    def __init__(
+        self, parts: EngineParts, at_once: int = MOST, headers_of: Callable[[Event], Headers] | None = None
+    ) -> None:
         self._source, self._processor, self._outputs = parts.source, parts.processor, parts.outputs
         self._checkpointer, self._monitor, self._history = parts.checkpointer, parts.monitor, parts.monitor.history
         self._health, self._retries = parts.health, parts.retries
-        self._batches, self._at_once = RecordBatches(parts.processor, parts.outputs), at_once
+        self._batches, self._at_once = RecordBatches(parts.processor, parts.outputs, headers_of), at_once
         self._next_look = 0.0
 
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
@@ -111,11 +118,11 @@ class StreamRunner:
             checkpointer.mark_refused(error)
         monitor.fold()
 
-    def process_together(self, events: Sequence[Event], first: int) -> int:
+    def process_together(self, events: Sequence[Event], first: int, most: float = math.inf) -> int:
         """Predict, learn and write the next events in one compiled call, up to one that needs more; return how many."""
         if self._outputs.is_repeating:
             return 0  # some have been written, and some have not
-        most = min(self._at_once, self._history.until_due(), self._processor.until_due)
+        most = min(most, self._at_once, self._history.until_due(), self._processor.until_due)
         n = self._batches.process(events, first, int(most))
         if n:
             self._checkpointer.advance_all({event.stream: event.resume for event in events[first : first + n]})
@@ -131,19 +138,31 @@ class StreamRunner:
         except MemoryError:  # it says nothing of the record, and the model may be half changed
             raise
         except Exception as error:  # whatever a step of the pipeline raises, the stream goes on
-            self._outputs.refuse(event, refusal_of(event, error))
+            self.refuse(event, refusal_of(event, error))
         else:
             if step is not None:
-                x, y, answers, is_new = step
-                if is_new:
-                    more = processor.observe(x, is_written=self._outputs.predictions is not None)
-                    if self._outputs.has_prediction(event):
-                        self._outputs.gather(processor.line(event, y, answers[0], more), event.key)
-                processor.judge(x, y, answers, is_new)
+                self.finish(event, step)
         self._outputs.advance(event)
         self._checkpointer.advance(event.stream, event.resume)
         if self._history.is_due():
             self._monitor.add_point()
+
+    def finish(self, event: Event, step: Step) -> None:
+        """Write the prediction of an event if it is new, and evaluate it."""
+        processor, (x, y, answers, is_new) = self._processor, step
+        if is_new:
+            more = processor.observe(x, is_written=self._outputs.predictions is not None)
+            if self._outputs.has_prediction(event):
+                self.write(event, processor.line(event, y, answers[0], more))
+        processor.judge(x, y, answers, is_new)
+
+    def write(self, event: Event, line: dict[str, Any]) -> None:
+        """Write the prediction of an event, soon."""
+        self._outputs.gather(line, event.key)
+
+    def refuse(self, event: Event, refusal: Refusal) -> None:
+        """Write an event that could not be processed as a dead letter."""
+        self._outputs.refuse(event, refusal)
 
     def look(self) -> None:
         """Commit and publish, each if it is due, and set the time of the next check."""

@@ -19,6 +19,7 @@ from streamkernel.engine.config.registered import check_registered
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.sources import build_source
 from streamkernel.engine.config.targets import are_as_many, check_targets
+from streamkernel.engine.config.telemetry import check_telemetry
 from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.fields import OnFields
@@ -57,6 +58,7 @@ def check_config(settings: Settings) -> None:
         _check_sink,
         _check_source,
         _check_http,
+        _check_telemetry,
     )
     collect_problems(*(partial(check, settings) for check in checks))
 
@@ -155,6 +157,10 @@ def _check_http(settings: Settings) -> None:
     certificate_of(settings.http)
     if settings.source.key == "http" and settings.http.port is None:
         raise ConfigError("http.port: required for source.http; expected a port from 0 to 65535, got nothing")
+
+
+def _check_telemetry(settings: Settings) -> None:
+    check_telemetry(settings.telemetry)
 
 
 def _check_kafka(settings: Settings) -> None:

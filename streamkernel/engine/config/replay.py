@@ -58,6 +58,7 @@ def replay_config(config: Config, directory: Path, start: str | None, until: str
             "source": source.model_copy(update=changes),
             "sink": config.sink.model_copy(update=files | no_topics),
             "state": config.state.model_copy(update={"directory": directory, "mirror": None, "shared_model": None}),
+            "telemetry": None,
             "http": config.http.model_copy(update={"port": None}),
             "kafka": kafka if has_topics else None,
         }

@@ -38,6 +38,7 @@ from streamkernel.engine.config.schema import (
     SourceTable,
     StateTable,
 )
+from streamkernel.engine.config.telemetry import TelemetryTable
 
 if TYPE_CHECKING:
     from river.metrics.base import Metric
@@ -68,6 +69,7 @@ class Settings(ConfigTable):
     monitoring: MonitoringTable | None = None
     drift: DriftTable | None = None
     novelty: NoveltyTable | None = None
+    telemetry: TelemetryTable | None = None
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
     http: HttpTable = Field(default_factory=HttpTable)

@@ -6,7 +6,6 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from prometheus_client import CollectorRegistry, ProcessCollector
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -24,7 +23,7 @@ from streamkernel.engine.http.predictions import answer_prediction, version_head
 from streamkernel.engine.http.tls import Certificate
 from streamkernel.engine.http.worker import Worker
 from streamkernel.engine.telemetry.description import model_rows
-from streamkernel.engine.telemetry.prometheus import EngineCollector
+from streamkernel.engine.telemetry.prometheus import registry_of
 from streamkernel.engine.telemetry.status import status_of
 
 if TYPE_CHECKING:
@@ -50,10 +49,7 @@ def serve(
 
 def application(engine: Engine, token: str | None) -> Starlette:
     """Return the ASGI application of an engine."""
-    registry = CollectorRegistry()
-    registry.register(EngineCollector(engine))
-    ProcessCollector(registry=registry)
-    worker = Worker()
+    registry, worker = registry_of(engine), Worker()
     learning = learning_route(engine.source) if isinstance(engine.source, HttpSource) else None
     description = orjson.dumps(openapi.description(needs_token=token is not None, learns=learning is not None))
 

@@ -1,4 +1,4 @@
-"""Repeated lines in the logs of Kafka's clients, reduced to one per minute with their number."""
+"""Repeated lines in the logs of Kafka's clients and of OpenTelemetry, reduced to one per minute with their number."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 import time
 from collections.abc import Callable
 
-LOGGERS = ("kafka", "librdkafka")
-"""Loggers whose lines repeat: clients log each of many attempts per second."""
+LOGGERS = ("kafka", "librdkafka", "opentelemetry")
+"""Loggers whose lines repeat: they log each of many attempts."""
 
 SECONDS = 60.0
 """Seconds between two similar lines."""
@@ -21,7 +21,7 @@ _CHANGES = re.compile(r"0x[0-9a-f]+|\d+")
 
 
 class Folding(logging.Filter):
-    """Passes a client's log line unless a similar one was recent, and counts the suppressed ones.
+    """Passes a log line of these loggers unless a similar one was recent, and counts the suppressed ones.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The metrics of an engine for Prometheus, with the names of `docs/reference/metrics.md`.
+"""The metrics of an engine for Prometheus and OpenTelemetry, with the names of `docs/reference/metrics.md`.
 
 Each scrape reads the snapshot that the engine publishes. Values that may change while the learner waits, such as for
 unavailable brokers, are read at the moment of the scrape: integers under fixed names.
@@ -11,6 +11,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -69,6 +70,14 @@ class EngineCollector(Collector):
         yield from _mirror(engine.parts.checkpointer.state)
         if engine.cluster is not None:
             yield from _cluster(engine.cluster)
+
+
+def registry_of(engine: Engine) -> CollectorRegistry:
+    """Return the metrics of an engine and of its process."""
+    registry = CollectorRegistry()
+    registry.register(EngineCollector(engine))
+    ProcessCollector(registry=registry)
+    return registry
 
 
 def build_info() -> Metric:

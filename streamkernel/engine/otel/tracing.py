@@ -1,0 +1,214 @@
+"""Traces: the headers of records, which say whether they are sampled, and the spans of one record."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import structlog
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider, sampling
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from connectors import Event, Refusal
+from connectors.kafka.clients import Headers
+from streamkernel.engine.otel import exporting
+
+PARENT = "traceparent"
+CARRIED = (PARENT, "tracestate")
+"""Headers of a record that its prediction gets, too."""
+
+_DIGIT, _ODD = 54, frozenset(b"13579bdf")
+"""The place of the last digit of a traceparent, and its values if the trace is sampled."""
+
+_SAMPLED = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf](-|$)")
+
+W3C = TraceContextTextMapPropagator()
+
+log = structlog.get_logger("streamkernel")
+
+
+def carried(event: Event) -> Headers:
+    """Return the headers that the prediction of an event gets, too.
+
+    Examples
+    --------
+    >>> carried(Event("t:0", 1, b"", headers=(("traceparent", b"00-1-2-00"), ("id", b"7"))))
+    (('traceparent', b'00-1-2-00'),)
+    """
+    return tuple(one for one in event.headers if one[0] in CARRIED and one[1]) if event.headers else ()
+
+
+class CountingExporter(SpanExporter):
+    """Passes spans to another exporter, and counts those that it has sent.
+
+    Parameters
+    ----------
+    exporter
+        The other exporter.
+
+    Attributes
+    ----------
+    sent : int
+        The number of spans that a collector has taken.
+    """
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self.sent = 0
+        self._exporter = exporter
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send spans."""
+        result = self._exporter.export(spans)
+        self.sent += len(spans) if result is SpanExportResult.SUCCESS else 0
+        return result
+
+    def shutdown(self) -> None:
+        """Stop, also a pause between two attempts."""
+        self._exporter.shutdown()
+
+
+class Tracing:
+    """Decides which records are traced, and sends their spans to a collector.
+
+    Spans are sent by another thread, from a bounded queue; what a collector does not take is lost, and counted.
+
+    Parameters
+    ----------
+    exporter
+        Sends spans.
+    resource
+        The description of this process.
+    ratio
+        The share of records without a trace that begin one.
+    """
+
+    def __init__(self, exporter: SpanExporter, resource: Resource, ratio: float) -> None:
+        self._exporter, self._ratio, self._random = CountingExporter(exporter), ratio, random.Random()
+        self._provider = TracerProvider(sampling.ALWAYS_ON, resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
+        self.tracer = self._provider.get_tracer("streamkernel")
+        self.n_spans = 0
+
+    def sampled(self, events: Sequence[Event]) -> deque[tuple[int, Event]]:
+        """Return the events that are traced, each with its place."""
+        return deque((i, event) for i, event in enumerate(events) if self._is_sampled(event))
+
+    def begin(self, event: Event) -> Trace:
+        """Return the spans of an event, which begin now."""
+        return Trace(self, event)
+
+    def close(self) -> None:
+        """Send the spans that are left, as long as that takes at most `CLOSE_SECONDS`."""
+        closing = threading.Thread(target=self._provider.shutdown, daemon=True)
+        closing.start()
+        closing.join(exporting.CLOSE_SECONDS)
+        if closing.is_alive():
+            self._exporter.shutdown()
+        if lost := self.n_spans - self._exporter.sent:
+            log.warning("spans were lost: the collector did not take them in time", count=lost, made=self.n_spans)
+
+    def _is_sampled(self, event: Event) -> bool:
+        for name, value in event.headers:
+            if name == PARENT:
+                is_sampled = value is not None and len(value) > _DIGIT and value[_DIGIT] in _ODD
+                return is_sampled and _SAMPLED.match(value) is not None
+        return self._ratio > 0.0 and not event.is_position_only and self._random.random() < self._ratio
+
+
+class Trace:
+    """The spans of one record: that of its processing, which begins now, and one for each part.
+
+    Parameters
+    ----------
+    tracing
+        Sends them.
+    event
+        The record.
+
+    Attributes
+    ----------
+    began : int
+        When it began, in nanoseconds since 1970.
+    context : SpanContext
+        The identity of the span of its processing.
+    """
+
+    def __init__(self, tracing: Tracing, event: Event) -> None:
+        self._tracing, self.began = tracing, time.time_ns()
+        parent = W3C.extract({name: value.decode(errors="replace") for name, value in carried(event)}, Context())
+        where = event.stream
+        attributes: dict[str, str | int] = {"streamkernel.stream": where}
+        if event.origin is not None:
+            where, attributes = str(event.origin["topic"]), _of_topic(event.origin)
+        self._span = self._start(f"process {where}", parent, self.began, SpanKind.CONSUMER, attributes)
+        self._inside = set_span_in_context(self._span, Context())
+        self.context = self._span.get_span_context()
+
+    def part(self, name: str, began: int, ended: int) -> None:
+        """Add the span of a part that has ended."""
+        self._start(name, self._inside, began).end(ended)
+
+    @contextmanager
+    def writing(self, topic: str | None) -> Iterator[Headers]:
+        """Add the span of writing a prediction, to a topic or elsewhere; yield the headers that continue the trace."""
+        name, kind = ("write", SpanKind.INTERNAL) if topic is None else (f"send {topic}", SpanKind.PRODUCER)
+        attributes = {} if topic is None else _of_topic({"topic": topic}, "send")
+        span, headers = self._start(name, self._inside, None, kind, attributes), dict[str, str]()
+        W3C.inject(headers, set_span_in_context(span, Context()))
+        try:
+            yield tuple((name, value.encode()) for name, value in headers.items())
+        finally:
+            span.end()
+
+    def link(self, context: SpanContext) -> None:
+        """Add a link to the span of another record."""
+        self._span.add_link(context)
+
+    def fail(self, refusal: Refusal) -> None:
+        """Record that the event is a dead letter."""
+        self._span.set_attribute("error.type", refusal.kind)
+        self._span.set_status(Status(StatusCode.ERROR, refusal.reason))
+
+    def end(self) -> None:
+        """End the span of processing."""
+        self._span.end()
+
+    def _start(
+        self,
+        name: str,
+        parent: Context,
+        began: int | None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Mapping[str, str | int] | None = None,
+    ) -> Span:
+        self._tracing.n_spans += 1
+        return self._tracing.tracer.start_span(name, parent, kind, attributes, start_time=began)
+
+
+def _of_topic(place: Mapping[str, str | int], operation: str = "process") -> dict[str, str | int]:
+    """Return the attributes of a topic, and of a record of it, by OpenTelemetry's conventions.
+
+    Examples
+    --------
+    >>> _of_topic({"topic": "clicks"}, "send")["messaging.destination.name"]
+    'clicks'
+    """
+    found: dict[str, str | int] = {
+        "messaging.system": "kafka",
+        "messaging.operation.name": operation,
+        "messaging.operation.type": operation,
+        "messaging.destination.name": place["topic"],
+    }
+    if "offset" in place:
+        found["messaging.destination.partition.id"] = str(place["partition"])
+        found["messaging.kafka.offset"] = place["offset"]
+    return found
