@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.monitoring.kappa_t import KappaT
+from streamkernel.engine.monitoring.monitoring import JUDGED, Monitoring
 from streamkernel.engine.monitoring.several_metrics import OTHER, confusion_table
 from streamkernel.engine.runner import StreamRunner
 
@@ -156,6 +158,16 @@ def test_tables_can_be_added_changed_and_removed(tmp_path: Path) -> None:
     assert sum(map(sum, found["confusion"]["counts"])) == N - between
     path.write_text(CONFIG)
     assert ran(path).snapshot.monitoring is None
+
+
+def test_metrics_get_many_predictions_together_and_few_are_kept() -> None:
+    passed: list[int] = []
+    quality: Any = SimpleNamespace(needs_probabilities=False, fold=lambda judged: passed.append(len(judged)))
+    monitoring, events = Monitoring(quality=quality), 3 * JUDGED
+    for _ in range(events // 512):
+        monitoring.add_all([{}] * 512, [True] * 512, [(True, None)] * 512)
+        monitoring.fold()
+    assert passed == [JUDGED] * 3
 
 
 def test_the_table_of_confusions_is_bounded() -> None:

@@ -21,6 +21,7 @@ from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
 from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, Quality
+from streamkernel.engine.telemetry.roc_auc import update_roc_auc
 
 LABELS = [metrics.Accuracy, metrics.F1, metrics.MacroF1, metrics.CohenKappa, metrics.MCC, metrics.BalancedAccuracy]
 NUMBERS = [metrics.MAE, metrics.RMSE, metrics.R2]
@@ -87,6 +88,22 @@ def test_overall_and_recent_metrics_match_river(metric: Any, pairs: Any) -> None
     assert scores.ours == plain.get()
     if rolling is not None and metric is not metrics.ROCAUC:
         assert scores.recent()[0] == pytest.approx(rolling.get(), abs=1e-9)
+
+
+@pytest.mark.parametrize(("thresholds", "positive"), [(2, True), (10, True), (10, False), (50, "spam")])
+def test_many_pairs_leave_river_s_roc_auc_as_one_by_one_does(thresholds: int, positive: Any) -> None:
+    """Also for probabilities that are thresholds, impossible or missing, as numbers and in dictionaries."""
+    rng = random.Random(thresholds)
+    shares = [rng.choice([rng.random(), i % 10 / 9, 0.0, 1.0, -1.0, math.nan]) for i in range(500)]
+    answers = [rng.choice([p, {True: p, False: 1.0 - p}, {False: p}]) for p in shares]
+    pairs = [(rng.choice([True, False, "spam"]), answer) for answer in answers]
+    many, alone = (metrics.ROCAUC(thresholds, pos_val=positive) for _ in range(2))
+    for first in range(0, 500, 90):
+        update_roc_auc(many, pairs[first : first + 90])
+    for y, answer in pairs:
+        alone.update(y, answer)
+    assert river_state.encode(many) == river_state.encode(alone)
+    assert repr(many.get()) == repr(alone.get())
 
 
 def test_the_majority_baseline_matches_scikit_learn() -> None:

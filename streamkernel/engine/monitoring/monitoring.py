@@ -13,6 +13,9 @@ from streamkernel.engine.monitoring.several_metrics import Judged, SeveralMetric
 from streamkernel.engine.monitoring.stream_statistics import StatisticsSnapshot, StreamStatistics
 from streamkernel.engine.pipelines import Answer
 
+JUDGED = 4096
+"""Number of predictions with labels that are passed to the metrics together, unless their values are read before."""
+
 
 class MonitoringSnapshot(NamedTuple):
     """The figures of the monitoring at one moment; any thread may read them."""
@@ -140,9 +143,8 @@ class Monitoring:
     def fold(self) -> None:
         """Evaluate the collected predictions; the grouping into calls does not change the results."""
         self._distribute()
-        judged, self._judged = self._judged, []
-        if self.quality is not None:
-            self.quality.fold(judged)
+        if len(self._judged) >= JUDGED:
+            self._judge()
         if self.statistics is not None:
             self.statistics.fold()
         if self.drift is not None:
@@ -151,6 +153,7 @@ class Monitoring:
     def snapshot(self) -> MonitoringSnapshot:
         """Return the current figures."""
         self.fold()
+        self._judge()
         return MonitoringSnapshot(
             None if self.quality is None else self.quality.scores(),
             None if self.statistics is None else self.statistics.snapshot(),
@@ -161,6 +164,7 @@ class Monitoring:
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         self.fold()
+        self._judge()
         return {
             "quality": None if self.quality is None else self.quality.state(),
             "statistics": None if self.statistics is None else self.statistics.state(),
@@ -176,6 +180,12 @@ class Monitoring:
             if part is not None and state.get(name) is not None:
                 part.restore(state[name])
         self.until_due = self._until_due()
+
+    def _judge(self) -> None:
+        """Pass the collected predictions with their labels to the metrics, whose cost is mostly per call."""
+        judged, self._judged = self._judged, []
+        if self.quality is not None:
+            self.quality.fold(judged)
 
     def _distribute(self) -> None:
         """Pass the last records to the parts."""

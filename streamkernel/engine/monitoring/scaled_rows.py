@@ -46,12 +46,19 @@ def scaled(row: Mapping[str, Any], scales: Scales) -> Row:
     --------
     >>> scaled({"a": 4.0, "b": 7, "c": 1.0}, {"a": (2.0, 1.0), "b": None})
     {'a': 2.0, 'b': '7'}
+    >>> scaled({"a": 1e9, "b": -1e9}, {"a": (2.0, 1.0), "b": (2, 1)})
+    {'a': 10.0, 'b': -10.0}
     """
     found: Row = {}
     for name, scale in scales.items():
         value = row.get(name)
-        if value is not None and scale is None:
-            found[name] = str(value)
-        elif scale is not None and isinstance(value, (int, float)):
-            found[name] = max(-LARGEST, min(LARGEST, (value - scale[0]) / scale[1]))
+        if scale is None:
+            if value is not None:
+                found[name] = str(value)
+        elif isinstance(value, (float, int)):
+            mean, deviation = scale
+            distance = (value - mean) / deviation
+            if not -LARGEST <= distance <= LARGEST:
+                distance = -LARGEST if distance < 0.0 else LARGEST
+            found[name] = distance
     return found

@@ -13,11 +13,13 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from river.metrics import ROCAUC
 from river.metrics.base import BinaryMetric, ClassificationMetric, Metric, RegressionMetric
 from river.metrics.multioutput import MacroAverage
 from river.metrics.multioutput.base import MultiOutputMetric
 
 from streamkernel.engine.delayed_labels import plain
+from streamkernel.engine.telemetry.roc_auc import update_roc_auc
 
 WINDOW = 1000
 """The number of recent events."""
@@ -217,9 +219,12 @@ def update_metric(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metr
             if answer is not None:
                 _add(metric, y, answer, n)
         return metric
-    for y, answer in pairs:
-        if answer is not None and answer != {}:
-            metric.update(y, answer)
+    answered = ((y, answer) for y, answer in pairs if answer is not None and answer != {})
+    if type(metric) is ROCAUC:
+        update_roc_auc(metric, answered)
+        return metric
+    for y, answer in answered:
+        metric.update(y, answer)
     return metric
 
 
