@@ -126,8 +126,10 @@ class Monitoring:
             if self._segment_field is None:
                 self._judged += [(y, answer[0], answer[1], None) for y, answer in zip(ys, answers, strict=True)]
             else:
-                found = zip(xs, ys, answers, strict=True)
-                self._judged += [(y, answer[0], answer[1], self._segment_of(x)) for x, y, answer in found]
+                field = self._segment_field
+                segments = [text_of(x.get(field, "(missing)")) for x in xs]
+                found = zip(ys, answers, segments, strict=True)
+                self._judged += [(y, answer[0], answer[1], segment) for y, answer, segment in found]
 
     def look(self, model: Any) -> bool:
         """Complete what is due after this event; return whether `model`, which has learned it, must be reset."""

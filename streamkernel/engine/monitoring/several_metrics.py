@@ -260,7 +260,7 @@ def text_of(value: Any) -> str:
     >>> text_of(True), text_of("spam"), text_of(3)
     ('true', 'spam', '3')
     """
-    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = value if type(value) is str else str(value).lower() if isinstance(value, bool) else str(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

@@ -5,8 +5,8 @@ The position of an event alone decides whether it is in the sample, so neither r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import log
 from typing import Any, NamedTuple
 
 from streamkernel.engine.monitoring.calibration import Calibration, Reliability
@@ -173,5 +173,5 @@ class StreamStatistics:
             return {"prediction": prediction}
         if not probabilities:
             return {"prediction": text_of(prediction)}
-        entropy = -sum(p * math.log(p) for p in probabilities.values() if p > 0.0)
+        entropy = -sum([p * log(p) for p in probabilities.values() if p > 0.0])
         return {"prediction": text_of(prediction), "confidence": probabilities[prediction], "entropy": entropy}
