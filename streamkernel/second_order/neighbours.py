@@ -53,8 +53,9 @@ FURTHEST = 5.0
 LEAST_SQUARE = 1e-12
 """Lower bound on d²."""
 
-SIDE_BY_SIDE, FEW = 1024, 64
-"""Examples whose d² are computed together, which stay in the processor's cache, and that are compared together."""
+SIDE_BY_SIDE, FEW, FOUR = 1024, 64, 4
+"""Examples whose d² are computed together, which stay in the processor's cache, and that are compared together; and
+inputs that are read together."""
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 
@@ -72,6 +73,31 @@ def set_point(linear, rows, i, room):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
+def _add_squares(to, values, point):  # type: ignore[no-untyped-def]
+    """Add (v - p)² of each value, in a separate function, which the compiler vectorises."""
+    for i in range(len(to)):
+        to[i] += (values[i] - point) * (values[i] - point)
+
+
+@inlined(allocates=False)
+def _add_four(to, a, b, c, d, point):  # type: ignore[no-untyped-def]
+    """Add (v - p)² of each value of four inputs, in the order of the inputs."""
+    p, q, r, s = point[0], point[1], point[2], point[3]
+    for i in range(len(to)):
+        near = (to[i] + (a[i] - p) * (a[i] - p)) + (b[i] - q) * (b[i] - q)
+        to[i] = (near + (c[i] - r) * (c[i] - r)) + (d[i] - s) * (d[i] - s)
+
+
+@inlined(allocates=False)
+def _count_below(values, most):  # type: ignore[no-untyped-def]
+    """Return how many values are below a number."""
+    found = np.int32(0)
+    for i in range(len(values)):
+        found += np.int32(values[i] < most)
+    return found
+
+
+@inlined(allocates=False)
 def _find_nearest(linear, first, last, found, room):  # type: ignore[no-untyped-def]
     """Compare the point with the examples at the positions ``first <= i < last`` of the ring, in addition to the
     neighbours that were found elsewhere, the nearest first; return their number.
@@ -79,13 +105,14 @@ def _find_nearest(linear, first, last, found, room):  # type: ignore[no-untyped-
     places = min(linear.counts[PLACES], len(linear.points))
     for start in range(first, last, SIDE_BY_SIDE):
         n = min(SIDE_BY_SIDE, last - start)
-        squares = room.squares[:n]
-        for i in range(n):
-            squares[i] = np.float32(0.0)
-        for place in range(1, places):
-            own, value = linear.points[place, start : start + n], room.point[place]
-            for i in range(n):
-                squares[i] += (own[i] - value) * (own[i] - value)
+        squares, last_four = room.squares[:n], places - (places - 1) % FOUR
+        squares[:] = np.float32(0.0)
+        for place in range(1, last_four, FOUR):
+            a, b = linear.points[place, start : start + n], linear.points[place + 1, start : start + n]
+            c, d = linear.points[place + 2, start : start + n], linear.points[place + 3, start : start + n]
+            _add_four(squares, a, b, c, d, room.point[place : place + FOUR])
+        for place in range(last_four, places):
+            _add_squares(squares, linear.points[place, start : start + n], room.point[place])
         for begin in range(0, n, FEW):
             found = _insert(squares[begin : min(begin + FEW, n)], start + begin, found, room)
     return found
@@ -95,12 +122,8 @@ def _find_nearest(linear, first, last, found, room):  # type: ignore[no-untyped-
 def _insert(squares, first, found, room):  # type: ignore[no-untyped-def]
     """Insert those of a few examples that are nearer than neighbours found before; return the number of neighbours."""
     nearest, which = room.nearest, room.which
-    if found == len(nearest):
-        most, nearer = nearest[found - 1], 0
-        for i in range(len(squares)):
-            nearer += squares[i] < most
-        if nearer == 0:
-            return found
+    if found == len(nearest) and _count_below(squares, nearest[found - 1]) == 0:
+        return found
     for i in range(len(squares)):
         if found == len(nearest) and squares[i] >= nearest[found - 1]:
             continue
