@@ -16,7 +16,16 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.features.rows import F32, F64
 from streamkernel.jit import inlined, unit
-from streamkernel.second_order.tiles import EIGHT, WIDE, compiled_panels_of, reflect, whole_eights
+from streamkernel.second_order.tiles import (
+    EIGHT,
+    WIDE,
+    compiled_panels_of,
+    dot_eight,
+    eliminate,
+    reflect,
+    take_eight,
+    whole_eights,
+)
 
 FAINT = 1e-31
 """A column whose square is below this fraction of the squared diagonal entry is not reflected: it is lost in rounding,
@@ -24,16 +33,17 @@ even in float64, and float32 could not represent the inverse of its size."""
 
 
 class ReflectionRoom(NamedTuple):
-    """Work arrays for reflections: U and T of eight columns, a tile, and eight dot products."""
+    """Work arrays for reflections: Uᵀ and T of eight columns, a tile, eight dot products, and eight factors."""
 
     u: F32
     t: F32
     tile: F32
     dots: F64
+    along: F32
 
 
 _MATRIX = types.float32[:, ::1]
-ROOM = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, types.float64[::1]], ReflectionRoom)
+ROOM = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, types.float64[::1], types.float32[::1]], ReflectionRoom)
 _PANELS = types.float32[:, :, ::1]
 
 
@@ -41,10 +51,11 @@ _PANELS = types.float32[:, :, ::1]
 def room_for(rows):  # type: ignore[no-untyped-def]
     """Return work arrays to reflect at most a given number of rows."""
     return ReflectionRoom(
-        np.empty((EIGHT, rows), np.float32),
+        np.empty((rows, EIGHT), np.float32),
         np.empty((EIGHT, EIGHT), np.float32),
         np.empty((EIGHT, WIDE), np.float32),
         np.empty(EIGHT),
+        np.empty(EIGHT, np.float32),
     )
 
 
@@ -102,7 +113,7 @@ def fade(factor, kept, back, first, last):  # type: ignore[no-untyped-def]
 @unit(types.void(_MATRIX, _PANELS, types.int64, types.int64, types.int64, ROOM))
 def _apply(factor, panels, count, j, after, room):  # type: ignore[no-untyped-def]
     """Apply I - VTᵀVᵀ to the columns from `after` on of eight rows of R and the rows of X."""
-    n, tile, u, t = len(factor), room.tile, room.u[:, :count], room.t
+    n, tile, u, t = len(factor), room.tile, room.u[:count], room.t
     for k in range(after // WIDE, compiled_panels_of(n)):
         begin = k * WIDE
         if after <= begin and begin + WIDE <= n:
@@ -121,33 +132,30 @@ def _apply(factor, panels, count, j, after, room):  # type: ignore[no-untyped-de
 
 @unit(types.boolean(_MATRIX, types.float32[:, :], types.int64, types.int64, ROOM))
 def _reflections(factor, columns, j, after, room):  # type: ignore[no-untyped-def]
-    """Reflect the columns from `j` to `after` themselves; set U and T, and return whether they change anything."""
-    u, t, dots, width, count, moved = room.u, room.t, room.dots, after - j, len(columns), False
-    for p in range(EIGHT):
-        for i in range(count):
-            u[p, i] = columns[i, p] if p < width else np.float32(0.0)
-        for q in range(EIGHT):
-            t[p, q] = np.float32(0.0)
+    """Reflect the columns from `j` to `after` themselves; set Uᵀ and T, and return whether they change anything."""
+    u, t, dots, along, width, moved = room.u[: len(columns)], room.t, room.dots, room.along, after - j, False
+    for i in range(len(u)):
+        for p in range(EIGHT):
+            u[i, p] = columns[i, p] if p < width else np.float32(0.0)
+    t[:] = np.float32(0.0)
     for p in range(width):
-        own = u[p, :count]
-        head, below = float(factor[j + p, j + p]), float(vectors.dot(own, own))
+        dot_eight(u, p, dots)  # type: ignore[call-arg]
+        head, below = float(factor[j + p, j + p]), dots[p]
         if below <= FAINT * head * head:
             continue
         moved = True
         diagonal = math.sqrt(head * head + below)
         first = -below / (head + diagonal)  # head - diagonal, without cancellation
         factor[j + p, j + p] = diagonal
-        vectors.multiply(own, np.float32(1.0 / first))
         t[p, p] = 2.0 * first * first / (below + first * first)
+        along[:] = np.float32(0.0)
         for q in range(p + 1, width):
-            along = t[p, p] * (factor[j + p, j + q] + np.float32(vectors.dot(own, u[q, :count])))
-            factor[j + p, j + q] -= along
-            vectors.add(u[q, :count], own, -along)
-        for q in range(p):
-            dots[q] = vectors.dot(u[q, :count], own)
+            along[q] = t[p, p] * (factor[j + p, j + q] + np.float32(dots[q] / first))
+            factor[j + p, j + q] -= along[q]
+        eliminate(u, p, np.float32(1.0 / first), along)
         for q in range(p):  # column p of T is -τ T Uu
             for k in range(q, p):
-                t[q, p] -= t[p, p] * (t[q, k] * dots[k])  # in float64: products of entries of T underflow
+                t[q, p] -= t[p, p] * (t[q, k] * (dots[k] / first))  # in float64: products of entries of T underflow
     return moved
 
 
@@ -170,11 +178,15 @@ def solve_forward(factor, x, first, last):  # type: ignore[no-untyped-def]
         for c in range(len(x)):  # while eight rows of R are in the cache
             own = x[c]
             for i in range(j, after):
+                left = own[i]
                 for k in range(j, i):
-                    own[i] -= factor[k, i] * own[k]
-                own[i] /= factor[i, i]
+                    left -= factor[k, i] * own[k]
+                own[i] = left / factor[i, i]
             if after < n:
-                _take_eight(own[after:], factor, j, after, own[j:after])
+                take_eight(own[after:], factor[j:after, after:], own[j:after])  # type: ignore[call-arg]
+                for i in range(n - (n - after) % EIGHT, n):
+                    for k in range(j, after):
+                        own[i] -= factor[k, i] * own[k]
 
 
 @inlined
@@ -185,18 +197,6 @@ def solve_backward(factor, x, first, last):  # type: ignore[no-untyped-def]
     for i in range(last - 1, first - 1, -1):
         for c in range(len(x)):  # independent of each other: one does not wait for the division of another
             x[c, i] = (x[c, i] - vectors.dot(factor[i, i + 1 :], x[c, i + 1 :])) / factor[i, i]
-
-
-@inlined
-def _take_eight(to, rows, row, first, scales):  # type: ignore[no-untyped-def]
-    """Subtract eight rows from `row` on, scaled, from a ninth."""
-    a, b, c, d = rows[row, first:], rows[row + 1, first:], rows[row + 2, first:], rows[row + 3, first:]
-    e, f, g, h = rows[row + 4, first:], rows[row + 5, first:], rows[row + 6, first:], rows[row + 7, first:]
-    i, j, k, m = scales[0], scales[1], scales[2], scales[3]
-    n, o, p, q = scales[4], scales[5], scales[6], scales[7]
-    for at in range(len(to)):
-        near = (i * a[at] + j * b[at]) + (k * c[at] + m * d[at])
-        to[at] -= near + ((n * e[at] + o * f[at]) + (p * g[at] + q * h[at]))
 
 
 @inlined

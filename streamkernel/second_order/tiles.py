@@ -20,8 +20,8 @@ WIDE = 16 if llvm.get_host_cpu_features().get("avx512f") else 8
 """Columns of a tile, as many as a vector of this machine has numbers; results do not depend on it."""
 
 _VECTOR, _FLOAT, _INDEX = ir.VectorType(ir.FloatType(), WIDE), ir.FloatType(), ir.IntType(32)
-_UNDEFINED = ir.Constant(_VECTOR, ir.Undefined)
-_EVERYWHERE = ir.Constant(ir.VectorType(_INDEX, WIDE), [0] * WIDE)
+_EIGHT = ir.ArrayType(_FLOAT, EIGHT)
+_SINGLES, _DOUBLES = ir.VectorType(_FLOAT, EIGHT), ir.VectorType(ir.DoubleType(), EIGHT)
 _ALIGNED = 4
 
 
@@ -46,7 +46,8 @@ def reflect(context: Any, tile: Any, rows: Any, u: Any, t: Any) -> Any:
 
         W = Tᵀ(R + UX),   R ← R - W,   X ← X - UᵀW
 
-    U has the shape (EIGHT, k), T is upper triangular, and all are float32. Tile and rows may be parts of matrices.
+    U is given as its transpose, shape (k, EIGHT), T is upper triangular, and all are float32. The tile may be a part of
+    a matrix; the others are contiguous, so that each address is that of a row and a constant.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -56,51 +57,134 @@ def reflect(context: Any, tile: Any, rows: Any, u: Any, t: Any) -> Any:
         count = cgutils.unpack_tuple(builder, rows.shape)[0]
         kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
         fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{WIDE}f32")
-        before = [_vector(builder, tile, count.type(p)) for p in range(EIGHT)]
+        places = [_place(builder, tile, count.type(p)) for p in range(EIGHT)]
+        before = [builder.load(place, align=_ALIGNED) for place in places]
         sums = [cgutils.alloca_once_value(builder, own) for own in before]
         with cgutils.for_range(builder, count) as loop:
-            x = _vector(builder, rows, loop.index)
+            x = builder.load(_row(builder, rows, loop.index, _VECTOR), align=_ALIGNED)
             for p, own in enumerate(sums):
-                factor = _repeat_entry(builder, u, count.type(p), loop.index)
-                builder.store(builder.call(fma, [factor, x, builder.load(own)]), own)
-        both = [builder.load(own) for own in sums]
-        less = []
+                builder.store(builder.call(fma, [_one(builder, u, loop.index, p), x, builder.load(own)]), own)
+        both, less = [builder.load(own) for own in sums], []
         for p in range(EIGHT):
-            w = builder.fmul(_repeat_entry(builder, t, count.type(0), count.type(p)), both[0])
+            w = builder.fmul(_one(builder, t, count.type(0), p), both[0])
             for q in range(1, p + 1):
-                w = builder.call(fma, [_repeat_entry(builder, t, count.type(q), count.type(p)), both[q], w])
-            _set_vector(builder, tile, count.type(p), builder.fsub(before[p], w))
+                w = builder.call(fma, [_one(builder, t, count.type(q), p), both[q], w])
+            builder.store(builder.fsub(before[p], w), places[p], align=_ALIGNED)
             less.append(builder.fneg(w))
         with cgutils.for_range(builder, count) as loop:
-            x = _vector(builder, rows, loop.index)
+            place = _row(builder, rows, loop.index, _VECTOR)
+            x = builder.load(place, align=_ALIGNED)
             for p in range(EIGHT):
-                x = builder.call(fma, [_repeat_entry(builder, u, count.type(p), loop.index), less[p], x])
-            _set_vector(builder, rows, loop.index, x)
+                x = builder.call(fma, [_one(builder, u, loop.index, p), less[p], x])
+            builder.store(x, place, align=_ALIGNED)
         return context.get_dummy_value()
 
     return types.void(tile, rows, u, t), generate
 
 
-def _place(builder: Any, matrix: Any, row: Any, column: Any, kind: Any) -> Any:
-    """Return the address of an entry of a matrix, as that of a type."""
-    strides = cgutils.unpack_tuple(builder, matrix.strides)
-    offset = builder.add(builder.mul(row, strides[0]), builder.mul(column, strides[1]))
-    address = builder.gep(builder.bitcast(matrix.data, cgutils.voidptr_t), [offset])
-    return builder.bitcast(address, kind.as_pointer())
+@intrinsic
+def dot_eight(context: Any, u: Any, p: Any, out: Any) -> Any:
+    """Set `out`, shape (EIGHT,), to Σ u_p u of column p of a contiguous U, shape (k, EIGHT), with all of them.
+
+    The products are float32, and their sums float64.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        u, out = (make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 2))
+        total = cgutils.alloca_once_value(builder, ir.Constant(_DOUBLES, [0.0] * EIGHT))
+        with cgutils.for_range(builder, cgutils.unpack_tuple(builder, u.shape)[0]) as loop:
+            row = _row(builder, u, loop.index, _EIGHT)
+            own = _repeat(builder, _entry(builder, row, arguments[1]), EIGHT)
+            products = builder.fmul(own, _load_eight(builder, row))
+            builder.store(builder.fadd(builder.load(total), builder.fpext(products, _DOUBLES)), total)
+        builder.store(builder.load(total), builder.bitcast(out.data, _DOUBLES.as_pointer()), align=_ALIGNED)
+        return context.get_dummy_value()
+
+    return types.void(u, p, out), generate
 
 
-def _vector(builder: Any, matrix: Any, row: Any) -> Any:
-    """Return the first numbers of a row of a matrix as a vector."""
-    return builder.load(_place(builder, matrix, row, row.type(0), _VECTOR), align=_ALIGNED)
+@intrinsic
+def eliminate(context: Any, u: Any, p: Any, scale: Any, along: Any) -> Any:
+    """Scale column p of a contiguous U, shape (k, EIGHT), and subtract it times `along`, shape (EIGHT,), from the other
+    columns; all are float32.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        u, along = (make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 3))
+        places = ir.Constant(ir.VectorType(_INDEX, EIGHT), list(range(EIGHT)))
+        is_own = builder.icmp_signed("==", places, _repeat(builder, builder.trunc(arguments[1], _INDEX), EIGHT))
+        less = builder.fneg(_load_eight(builder, builder.bitcast(along.data, _EIGHT.as_pointer())))
+        kind = ir.FunctionType(_SINGLES, [_SINGLES] * 3)
+        fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{EIGHT}f32")
+        with cgutils.for_range(builder, cgutils.unpack_tuple(builder, u.shape)[0]) as loop:
+            row = _row(builder, u, loop.index, _EIGHT)
+            own = _repeat(builder, builder.fmul(_entry(builder, row, arguments[1]), arguments[2]), EIGHT)
+            rest = builder.call(fma, [less, own, _load_eight(builder, row)])
+            place = builder.bitcast(row, _SINGLES.as_pointer())
+            builder.store(builder.select(is_own, own, rest), place, align=_ALIGNED)
+        return context.get_dummy_value()
+
+    return types.void(u, p, scale, along), generate
 
 
-def _set_vector(builder: Any, matrix: Any, row: Any, values: Any) -> None:
-    """Set the first numbers of a row of a matrix."""
-    builder.store(values, _place(builder, matrix, row, row.type(0), _VECTOR), align=_ALIGNED)
+@intrinsic
+def take_eight(context: Any, to: Any, rows: Any, scales: Any) -> Any:
+    """Subtract eight rows of float32 or float64, times their scales, from k numbers, up to a multiple of eight."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        to, rows, scales = (
+            make_array(kind)(context, builder, given) for kind, given in zip(signature.args, arguments, strict=True)
+        )
+        count = cgutils.unpack_tuple(builder, to.shape)[0]
+        kind = ir.VectorType(context.get_data_type(signature.args[1].dtype), EIGHT)
+        begins = [builder.bitcast(_place(builder, rows, count.type(p)), kind.as_pointer()) for p in range(EIGHT)]
+        factors = [
+            _repeat(builder, builder.load(builder.gep(scales.data, [count.type(p)])), EIGHT) for p in range(EIGHT)
+        ]
+        own = builder.bitcast(to.data, _DOUBLES.as_pointer())
+        with cgutils.for_range(builder, builder.sdiv(count, count.type(EIGHT))) as loop:
+            sums = []
+            for begin, factor in zip(begins, factors, strict=True):
+                part = builder.load(builder.gep(begin, [loop.index]), align=_ALIGNED)
+                sums.append(builder.fmul(factor, part if kind == _DOUBLES else builder.fpext(part, _DOUBLES)))
+            while len(sums) > 1:
+                sums = [builder.fadd(a, b) for a, b in zip(sums[::2], sums[1::2], strict=True)]
+            place = builder.gep(own, [loop.index])
+            builder.store(builder.fsub(builder.load(place, align=_ALIGNED), sums[0]), place, align=_ALIGNED)
+        return context.get_dummy_value()
+
+    return types.void(to, rows, scales), generate
 
 
-def _repeat_entry(builder: Any, matrix: Any, row: Any, column: Any) -> Any:
-    """Return a vector with one entry of a matrix in all places."""
-    entry = builder.load(_place(builder, matrix, row, column, _FLOAT))
-    first = builder.insert_element(_UNDEFINED, entry, _INDEX(0))
-    return builder.shuffle_vector(first, _UNDEFINED, _EVERYWHERE)
+def _place(builder: Any, tile: Any, row: Any) -> Any:
+    """Return the address of a row of a tile, which may be a part of a matrix."""
+    offset = builder.mul(row, cgutils.unpack_tuple(builder, tile.strides)[0])
+    address = builder.gep(builder.bitcast(tile.data, cgutils.voidptr_t), [offset])
+    return builder.bitcast(address, _VECTOR.as_pointer())
+
+
+def _row(builder: Any, matrix: Any, row: Any, kind: Any) -> Any:
+    """Return the address of a row of a contiguous matrix whose rows have a type."""
+    return builder.gep(builder.bitcast(matrix.data, kind.as_pointer()), [row])
+
+
+def _entry(builder: Any, row: Any, at: Any) -> Any:
+    """Return an entry of a row of eight."""
+    return builder.load(builder.gep(row, [_INDEX(0), at]))
+
+
+def _one(builder: Any, matrix: Any, row: Any, at: int) -> Any:
+    """Return a vector of a tile's width with one entry of a contiguous matrix of eight columns in all places."""
+    return _repeat(builder, _entry(builder, _row(builder, matrix, row, _EIGHT), _INDEX(at)), WIDE)
+
+
+def _load_eight(builder: Any, row: Any) -> Any:
+    """Return a row of eight as a vector."""
+    return builder.load(builder.bitcast(row, _SINGLES.as_pointer()), align=_ALIGNED)
+
+
+def _repeat(builder: Any, value: Any, width: int) -> Any:
+    """Return a vector with one value in all places."""
+    undefined = ir.Constant(ir.VectorType(value.type, width), ir.Undefined)
+    everywhere = ir.Constant(ir.VectorType(_INDEX, width), [0] * width)
+    return builder.shuffle_vector(builder.insert_element(undefined, value, _INDEX(0)), undefined, everywhere)
