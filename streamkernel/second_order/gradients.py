@@ -27,7 +27,16 @@ from streamkernel.second_order.metric import (
     number_of,
     transform,
 )
-from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MIXTURE, MixtureState, first_weight, per_unit
+from streamkernel.second_order.mixture_state import (
+    BEFORE,
+    COUNT,
+    FIRST,
+    MIXTURE,
+    OWNER,
+    MixtureState,
+    first_weight,
+    per_unit,
+)
 from streamkernel.second_order.sensitivity import observe
 
 EVERY = 4
@@ -78,26 +87,32 @@ def embed_groups(state, kernel, rows, i, blocks, z, room, changed):  # type: ign
     """Set `z` to the features of the given blocks for row i, each group's in its metric, and to 0 beyond; return if the
     row is usable.
 
-    They are in the order of blocks, components and features.
+    They are in the order of blocks, components and features. If k(x, x) is known, blocks of no group are 0.
     """
     numbers, layout, metric = state.numbers, state.layout, state.metric
     if not prepare(kernel, rows, i, room.row):
         return False
-    per_block, done = numbers[0].components * numbers[0].block_size, 0
-    for j in range(blocks * per_block, len(z)):
-        z[j] = np.float32(0.0)
+    per_block, begin, done = numbers[0].components * numbers[0].block_size, 0, 0
     for g in range(len(layout)):
-        if metric.known[g] == 0 or layout[g, COUNT] == 0:
+        first, count = layout[g, FIRST] // per_block, layout[g, COUNT] // per_block
+        last = min(first + count, blocks)
+        if layout[g, OWNER] != g or count == 0 or first >= last:
             continue
-        first = layout[g, FIRST] // per_block
-        last = min(first + layout[g, COUNT] // per_block, blocks)
-        if done < first and not embed_blocks(numbers, kernel, room.row, done, first, z, room):
-            return False
-        transform(room.row, metric, g, changed)
-        if first < last and not embed_blocks(numbers, kernel, changed.row, first, last, z, room):
-            return False
+        if metric.known[g] > 0 or (first > done and numbers[0].k_xx > 0.0):
+            if begin < done and not embed_blocks(numbers, kernel, room.row, begin, done, z, room):
+                return False
+            for j in range(done * per_block, first * per_block):
+                z[j] = np.float32(0.0)
+            begin = first
+        if metric.known[g] > 0:
+            transform(room.row, metric, g, changed)
+            if not embed_blocks(numbers, kernel, changed.row, first, last, z, room):
+                return False
+            begin = last
         done = last
-    return done >= blocks or embed_blocks(numbers, kernel, room.row, done, blocks, z, room)
+    for j in range(done * per_block, len(z)):
+        z[j] = np.float32(0.0)
+    return begin >= done or embed_blocks(numbers, kernel, room.row, begin, done, z, room)
 
 
 @inlined(allocates=False)
