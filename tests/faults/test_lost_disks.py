@@ -6,8 +6,9 @@ import shutil
 import threading
 import uuid
 
+import brokers
 import pytest
-from faults.kafka_runs import CONFIG, N, Run
+from faults.kafka_runs import BAD_EVERY, CONFIG, N, Run, ids, records
 from object_stores import object_store
 from waiting import LIMIT, wait_for
 
@@ -16,6 +17,22 @@ from streamkernel.engine.mirror.bucket import Bucket
 from streamkernel.engine.mirror.manifests import manifest_numbers
 
 pytestmark = pytest.mark.java
+
+SLOW = """
+import pathlib, sys, time
+from connectors import KafkaSource
+from connectors.kafka import partition_reader
+from streamkernel.cli import main
+poll = KafkaSource.poll
+def slow(self, timeout):
+    is_slow = pathlib.Path({file!r}).exists()
+    time.sleep(0.2 * is_slow)
+    partition_reader.SLICE = 1 if is_slow else 128
+    return poll(self, timeout)
+KafkaSource.poll = slow
+main()
+"""
+"""A run that reads five records a second while a file exists, and so cannot be done before another member joins."""
 
 
 class MirroredRun(Run):
@@ -78,3 +95,38 @@ def test_a_node_that_dies_with_its_disk(servers, calm, store, tmp_path):
     assert run.dead() == calm.dead()
     assert run.model("two") == calm.model()
     assert run.mirrored()[-1] > mirrored[-1]
+
+
+def test_partitions_that_move_while_a_node_catches_up(servers, store, tmp_path):
+    """Another member joins and leaves meanwhile: each prediction and each dead letter is seen once."""
+    brokers.make_topics(servers, names=[topic := uuid.uuid4().hex[:10]], partitions=2)
+    n = N // 4
+    found = records(2 * n)
+    brokers.produce(servers, topic, found[:n], partitions=2)
+    run = MirroredRun(store, servers, tmp_path, topic, source="")
+    process = run.start("one")
+    run.wait_for(lambda: run.committed() >= n)
+    mirrored = run.mirrored()
+    run.lose_the_disk(process, "one")
+    (tmp_path / "slow").touch()
+    run.program, program = SLOW.format(file=str(tmp_path / "slow")), run.program
+    returned = run.start("two")
+    state = run.state_directory("two")
+    wait_for(lambda: returned.poll() is not None or newest(state) > mirrored[-1], what=run.log_of_all)
+    assert read_newest(state).get("is_repeating")
+    run.program, run.template = program, CONFIG
+    other = run.start("three")
+    wait_for(lambda: "reading partitions" in run.log("three"), what=run.log_of_all)
+    assert "partitions revoked" in run.log("two")
+    assert read_newest(state).get("is_repeating")
+    brokers.produce(servers, topic, found[n:], partitions=2, first=n)
+    wait_for(lambda: run.has_state("three") and run.state("three")["outcomes"]["learned"] > 0, what=run.log_of_all)
+    (tmp_path / "slow").unlink()
+    wait_for(lambda: run.committed() >= 2 * n, what=run.log_of_all)
+    other.terminate()
+    assert other.wait(LIMIT) == 0, run.log("three")
+    wait_for(lambda: not read_newest(state).get("is_repeating"), what=run.log_of_all)
+    returned.terminate()
+    assert returned.wait(LIMIT) == 0, run.log("two")
+    assert sorted(int(key) for key, _ in run.seen()) == ids(2 * n)
+    assert sorted(map(int, run.dead())) == list(range(5, 2 * n, BAD_EVERY))
