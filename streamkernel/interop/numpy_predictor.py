@@ -138,7 +138,10 @@ def scores(xp: Any, about: Any, a: Any, x: Any, forms: Any) -> Any:
     for k, share in enumerate(a.get("linear.share", ())):
         s = xp.minimum(xp.maximum((x - a["linear.centre"]) / a["linear.unit"], -1e9), 1e9)
         g = xp.where(missing, 0.0, s) @ a["linear.w"][k] + a["linear.constant"][k]
-        others.append(xp.minimum(xp.maximum(g, -a["linear.reach"][k]), a["linear.reach"][k]))
+        if "linear.saturation" in a:
+            others.append(a["linear.saturation"] * xp.tanh(0.5 * g))
+        else:
+            others.append(xp.minimum(xp.maximum(g, -a["linear.reach"][k]), a["linear.reach"][k]))
         f = f + others[-1] * share
     for near, share in zip(neighbours(xp, about, a, v), a.get("near.share", ()), strict=False):
         others.append(near)

@@ -14,7 +14,17 @@ import numpy as np
 from streamkernel.features.rows import F32, F64, I64, U64
 from streamkernel.merging.factors import factor_of, solve
 from streamkernel.second_order import linear_files
-from streamkernel.second_order.linear_state import CONSTANT, DENSE, MOST, NEAR, PLACES, REMEMBERED, STORED, Linear
+from streamkernel.second_order.linear_state import (
+    CONSTANT,
+    DENSE,
+    MOST,
+    NEAR,
+    PLACES,
+    REMEMBERED,
+    SATURATED,
+    STORED,
+    Linear,
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,8 @@ class LinearSummary:
         The number of examples remembered so far.
     capacity
         The largest number of stored examples, 0 for a function that stores none.
+    is_saturated
+        Whether the scores of classes are saturated.
     """
 
     names: U64
@@ -54,6 +66,7 @@ class LinearSummary:
     weights: F64
     remembered: int
     capacity: int = STORED
+    is_saturated: bool = False
 
     def in_order(self, order: I64) -> LinearSummary:
         """Return a summary with the targets, which have a column each, in another order."""
@@ -85,7 +98,7 @@ def summarize(linear: Linear) -> LinearSummary:
     answers = linear.answers.reshape(-1, window or 1)[:, ring]
     recent = linear.points[:n, ring], answers, linear.weights[ring]
     errors = linear.errors.copy().reshape(len(linear.w), -1 if len(linear.w) else 1)
-    return LinearSummary(*own, grams, diagonal, errors, *recent, remembered, window)
+    return LinearSummary(*own, grams, diagonal, errors, *recent, remembered, window, bool(linear.counts[SATURATED]))
 
 
 def merge(
@@ -150,6 +163,7 @@ def merge(
         "linear.factor": factors[:, *np.triu_indices(dense)],
         "linear.diagonal": diagonals,
         "linear.errors": np.stack([part.errors.ravel() for part in parts], axis=1) @ weights,
+        **({linear_files.SATURATION: np.array([1])} if parts[0].is_saturated else {}),
         **(_recent(parts, base, names) if parts[0].capacity else {}),
     }
 

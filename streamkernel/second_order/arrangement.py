@@ -109,6 +109,8 @@ class Arranger:
         Whether new groups may be in a metric.
     linear, linear_prior
         Linear functions, and their λ.
+    is_saturated
+        Whether their scores are saturated, which those of classes are.
     window
         The number of examples stored for the nearest neighbours, 0 without those functions.
     forgetting
@@ -124,6 +126,7 @@ class Arranger:
     has_metric: bool
     linear: int
     linear_prior: float
+    is_saturated: bool
     window: int
     forgetting: tuple[float, ...] = ()
 
@@ -148,7 +151,14 @@ class Arranger:
             "losses": np.zeros(functions),
             "priors": np.full(count, priors.UNKNOWN),
             "metric": metric.empty(count),
-            "linear": new_linear(self.linear, columns, self.linear_prior, window=self.window, targets=targets),
+            "linear": new_linear(
+                self.linear,
+                columns,
+                self.linear_prior,
+                window=self.window,
+                targets=targets,
+                is_saturated=self.is_saturated,
+            ),
             "span": np.zeros(2 * targets),
             "recent": np.zeros(count),
             "sampled": np.zeros((count, 2)),

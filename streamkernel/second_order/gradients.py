@@ -167,13 +167,18 @@ def set_gradient(state, kernel, z, c, room, changed, own):  # type: ignore[no-un
 
 
 @unit(
-    types.void(MIXTURE, SCALES, KERNEL, VECTOR, types.int64, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM),
+    types.void(
+        MIXTURE, SCALES, KERNEL, VECTOR, types.float64[:, ::1], types.int64, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM
+    ),
     is_late=True,
     allocates=False,
     error_model="numpy",
 )
-def add_gradient(state, scales, kernel, z, seen, room, changed, own):  # type: ignore[no-untyped-def]
-    """Add ∇f ∇fᵀ at the row that was embedded last, the example number `seen`, to the sums of the metric."""
+def add_gradient(state, scales, kernel, z, said, seen, room, changed, own):  # type: ignore[no-untyped-def]
+    """Add ∇f ∇fᵀ at the row that was embedded last, the example number `seen`, to the sums of the metric.
+
+    `said` are the scores of the linear functions.
+    """
     metric, row = state.metric, room.row
     since = seen - EVERY - state.numbers[0].restarted
     if schedule.compiled_is_due(since):  # the first one after a check
@@ -182,7 +187,7 @@ def add_gradient(state, scales, kernel, z, seen, room, changed, own):  # type: i
     c, count = seen // EVERY % state.numbers[0].columns, row.counts[0]
     set_gradient(state, kernel, z, c, room, changed, own)
     vectors.multiply(own.gradient[:count], per_unit(state, c))
-    observe(state, kernel, scales, row, own.gradient, c, since)
+    observe(state, kernel, scales, row, own.gradient, said, c, since)
     for j in range(count):
         own.numbers[j] = number_for(metric, row.hashes[0, j], row.slots[0, j])
     for j in range(count):

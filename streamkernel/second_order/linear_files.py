@@ -18,6 +18,7 @@ from streamkernel.second_order.linear_state import (
     NEAR,
     PLACES,
     REMEMBERED,
+    SATURATED,
     STORED,
     WINDOW,
     Linear,
@@ -29,6 +30,7 @@ from streamkernel.second_order.linear_state import (
 NAMES = "linear.names"
 POINTS, ANSWERS, COUNT = "neighbours.points", "neighbours.targets", "neighbours.count"
 WEIGHTS, CAPACITY = "neighbours.weights", "neighbours.capacity"
+SATURATION = "linear.saturated"
 
 
 def has_linear(tensors: Mapping[str, Any]) -> bool:
@@ -39,6 +41,16 @@ def has_linear(tensors: Mapping[str, Any]) -> bool:
 def count(tensors: Mapping[str, Any]) -> int:
     """Return the number of linear functions in a file."""
     return len(tensors["linear.w"]) if has_linear(tensors) and "linear.w" in tensors else 0
+
+
+def is_saturated(tensors: Mapping[str, Any]) -> bool:
+    """Return whether the scores of linear functions are saturated, which they are not in earlier files."""
+    if not count(tensors) or SATURATION not in tensors:
+        return False
+    (found,) = tensor_file.require_tensor(tensors, SATURATION, np.int64, (1,)).tolist()
+    if found != 1:
+        raise ValueError(f"expected 1 as {SATURATION}, got {found}")
+    return True
 
 
 def window(tensors: Mapping[str, Any]) -> int:
@@ -59,14 +71,19 @@ def pack(linear: Linear) -> dict[str, Any]:
     ring = linear.points[:n], linear.answers, linear.weights
     capacity = len(linear.weights)
     near = recent(*ring, int(linear.counts[REMEMBERED]), capacity) if capacity else {}
-    return near | {
-        NAMES: linear.names[:n].view(np.int64).copy(),
-        "linear.scales": linear.scales[:n].copy(),
-        "linear.w": linear.w[:, :, :n].copy(),
-        "linear.factor": linear.factor[:, *np.triu_indices(dense)],
-        "linear.diagonal": linear.diagonal[:, dense:n].copy(),
-        "linear.errors": linear.errors.copy(),
-    }
+    saturated = {SATURATION: linear.counts[[SATURATED]]} if linear.counts[SATURATED] else {}
+    return (
+        near
+        | saturated
+        | {
+            NAMES: linear.names[:n].view(np.int64).copy(),
+            "linear.scales": linear.scales[:n].copy(),
+            "linear.w": linear.w[:, :, :n].copy(),
+            "linear.factor": linear.factor[:, *np.triu_indices(dense)],
+            "linear.diagonal": linear.diagonal[:, dense:n].copy(),
+            "linear.errors": linear.errors.copy(),
+        }
+    )
 
 
 def recent(points: F32, answers: F64, weights: F64, remembered: int, capacity: int) -> dict[str, Any]:
@@ -118,7 +135,9 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None, target
     parts = {
         name: tensor_file.require_tensor(tensors, f"linear.{name}", np.float64, shape) for name, shape in shapes.items()
     }
-    linear = new_linear(functions, columns, 0.0, window=window(tensors), targets=targets)
+    linear = new_linear(
+        functions, columns, 0.0, window=window(tensors), targets=targets, is_saturated=is_saturated(tensors)
+    )
     while linear.w.shape[2] < n:
         linear = with_more_room(linear)
     linear.counts[PLACES], linear.names[:n] = n, names.view(np.uint64)

@@ -34,8 +34,8 @@ SEARCHED = 1 << 17
 LARGEST_INPUT = 1e9
 """Bound on the absolute value of an input."""
 
-PLACES, REMEMBERED = range(2)
-"""Entries of `counts`: places in use, and examples remembered so far."""
+PLACES, REMEMBERED, SATURATED = range(3)
+"""Entries of `counts`: places in use, examples remembered so far, and 1 if scores of classes are saturated."""
 
 PRIOR = 10.0
 """λ: the initial diagonal of A, in units of the input's variance and of the loss's curvature."""
@@ -50,7 +50,8 @@ class Linear(NamedTuple):
     Attributes
     ----------
     counts
-        The number of places in use, the first of which is the constant's, and of examples remembered so far.
+        The number of places in use, the first of which is the constant's, and of examples remembered so far; and 1 if
+        scores of classes are saturated.
     keys, at
         Hashes of names, 0 for none, and their places: a table of twice the capacity.
     names
@@ -129,12 +130,18 @@ def prior(loss: Loss) -> float:
 
 
 def new_linear(
-    functions: int, columns: int, least: float, room: int = FIRST, window: int = 0, targets: int = 1
+    functions: int,
+    columns: int,
+    least: float,
+    room: int = FIRST,
+    window: int = 0,
+    targets: int = 1,
+    is_saturated: bool = False,
 ) -> Linear:
     """Return linear functions without names, with λ, capacity for names, and a window of recent examples."""
     dense = min(room, DENSE)
     found = Linear(
-        counts=np.array([1, 0]),
+        counts=np.array([1, 0, is_saturated], np.int64),
         keys=np.zeros(2 * room, np.uint64),
         at=np.zeros(2 * room, np.int64),
         names=np.zeros(room, np.uint64),

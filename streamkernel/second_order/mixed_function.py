@@ -106,6 +106,7 @@ class MixedFunction(Learner):
             has_metric=has_metric and not joint and blocks >= growth.ALONE and directions.plan.is_plain,
             linear=len(FORGETTING) if is_linear else 0,
             linear_prior=prior(loss),
+            is_saturated=is_linear and bool(loss.for_classes),
             window=STORED if is_linear and (loss.for_classes or intercept == state.MEAN) else 0,
             forgetting=recency.KEPT if forgetting is None and not joint else (),
         )

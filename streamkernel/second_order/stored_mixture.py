@@ -55,6 +55,7 @@ class StoredMixture(MixedFunction):
         self._arranger = replace(
             self._arranger,
             linear=linear_files.count(tensors),
+            is_saturated=linear_files.is_saturated(tensors),
             window=linear_files.window(tensors),
             forgetting=forgetting,
         )

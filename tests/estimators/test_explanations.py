@@ -424,6 +424,24 @@ def test_files_of_0_1_are_explained(path):
         assert found["a"] > found["b"]
 
 
+def test_importances_are_made_of_the_derivatives_of_saturated_scores():
+    """Those of the nearest neighbours, which are not among them, have no weight here."""
+    generator = np.random.default_rng(3)
+    X = generator.normal(size=(704, 2))
+    xs, ys = [{"a": a, "b": 5.0 * b} for a, b in X.tolist()], X @ [1.0, 2.0] > 0.0
+    model = learn(KernelClassifier(max_features=32), xs[:703], ys[:703].tolist())
+    f, scales, row = model._learner, model._state.scales, model._learner.row(xs[703])
+    f.arrays.weights[-2:] = 0.0
+    slopes = f.derivatives(row, scales)[0] * scales.in_use(row.hashes)["unit"]
+    table = f.arrays.metric.sensitivities
+    before = dict(zip(table["key"].tolist(), table["squares"].tolist(), strict=True))
+    model.learn_one(xs[703], bool(ys[703]))
+    after = dict(zip(table["key"].tolist(), table["squares"].tolist(), strict=True))
+    added = [after[name] - before[name] for name in row.hashes.tolist()]
+    assert added == pytest.approx(np.square(slopes).tolist(), rel=1e-4)
+    assert min(added) > 1e-3
+
+
 def test_importances_before_there_are_enough_examples():
     xs, ys = mixed(256)
     model = KernelRegressor(**SMALL)

@@ -156,6 +156,7 @@ class Line:
     """
 
     DENSE, TURN, FURTHEST, REACH, LARGEST_SCORE, CONSTANT, PRIOR = 257, 8, 10.0, 2.0, 20.0, 0.01, 10.0
+    SATURATION = 4.0
 
     def __init__(self, loss, curvature, names, columns, kept, l2):
         self.loss, self.kept, self.l2, self.bound = loss, kept, l2, Bound(loss)
@@ -170,6 +171,8 @@ class Line:
         return np.r_[1.0, x] @ self.w
 
     def bounded(self, f, size):
+        if not isinstance(self.loss, Square | Huber):
+            return self.SATURATION * np.tanh(f / 2.0)
         most = self.LARGEST_SCORE if size == 0.0 else self.REACH * size**1.5 / max(self.error, 1e-9 * size)
         return np.clip(f, -most, most)
 

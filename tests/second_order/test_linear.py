@@ -207,6 +207,54 @@ def test_a_file_without_linear_functions_continues_learning(tmp_path):
         assert np.isfinite(old.scores(rows)).all()
 
 
+def without_saturation(model):
+    """Turn a classifier into one of a file from before scores were saturated; return v of the linear functions."""
+    f = model._learner
+    f.restore({name: part for name, part in f.tensors().items() if name != linear_files.SATURATION})
+    base = 2 * len(f.groups) + 1
+    return f.arrays.weights[base : base + 2]
+
+
+@pytest.mark.parametrize("labels", [2, 3])
+def test_a_file_from_before_scores_were_saturated_keeps_its_rule(labels, tmp_path):
+    X, y = examples(700, 4, labels, True)
+    xs = as_dicts(X)
+    model, old = (learn(KernelClassifier(**SMALL), xs[:600], y[:600].tolist()) for _ in range(2))
+    v = without_saturation(old)
+    old.save(tmp_path / "old")
+    said, before = (one._learner.scores(one._learner.directions.rows(list(xs[0]), X), one._state.scales)
+                    for one in (model, load(tmp_path / "old")))  # fmt: skip
+    own = model._learner.arrays.linear
+    at = [int(name[1:]) for name in names_in_order(model._learner, 4)]
+    s = np.c_[np.ones(len(X)), (X[:, at] - own.scales[1:5, 0]) / own.scales[1:5, 1]]
+    raw = np.einsum("kcp,ip->kic", own.w[:, :, :5], s)
+    more = raw.clip(-20.0, 20.0) - 4.0 * np.tanh(raw / 2.0)
+    assert before - said == pytest.approx(np.einsum("k,kic->ic", v, more), rel=1e-9, abs=1e-9)
+    assert np.abs(before - said).max() > 0.1
+    learn(old, xs[600:], y[600:].tolist())
+    assert not old._learner.arrays.linear.counts[linear_state.SATURATED]
+
+
+def test_noisy_labels_of_a_linear_boundary():
+    """A tenth of the labels are wrong, so the odds of a label are bounded and features must not fit the rest."""
+    generator = np.random.default_rng(6)
+    X = generator.normal(size=(7000, 8))
+    is_above = X @ generator.normal(size=8) > 0.0
+    y = is_above ^ (generator.random(7000) < 0.1)
+    scores = []
+    for rule in (without_saturation, lambda model: None):
+        model, xs = KernelClassifier(max_features=64), as_dicts(X)
+        learn(model, xs[:300], y[:300].tolist())
+        rule(model)
+        learn(model, xs[300:5000], y[300:5000].tolist())
+        found = np.array([model.predict_proba_one(x)[True] for x in xs[5000:]])
+        truth = np.where(is_above[5000:], 0.9, 0.1)
+        scores.append((((found > 0.5) == is_above[5000:]).mean(), np.abs(found - truth).mean()))
+    (accuracy_before, off_before), (accuracy, off) = scores
+    assert accuracy > max(0.975, accuracy_before + 0.005)
+    assert off < 0.8 * off_before
+
+
 CRAFTED = {
     "linear.names": (np.array([0, 5, 5, 7, 8], np.int64), "hashes of names"),
     "linear.scales": (np.ones((5, 1)), "linear.scales"),
@@ -214,6 +262,7 @@ CRAFTED = {
     "linear.factor": (np.zeros((2, 15)), "factors and scales"),
     "linear.diagonal": (np.zeros((2, 1)), "linear.diagonal"),
     "linear.errors": (-np.ones(2), "factors and scales"),
+    linear_files.SATURATION: (np.array([2]), "expected 1 as linear.saturated"),
 }
 
 
@@ -224,8 +273,8 @@ def test_a_crafted_file_is_refused(name):
     tensor, text = CRAFTED[name]
     with pytest.raises(ValueError, match=text):
         linear_files.unpack({**tensors, name: tensor}, 1, None)
-    del tensors[name]
-    if name != "linear.names":
+    tensors.pop(name, None)
+    if name != "linear.names" and name != linear_files.SATURATION:
         with pytest.raises((ValueError, KeyError)):
             linear_files.unpack(tensors, 1, None)
 
@@ -385,6 +434,17 @@ def test_models_with_and_without_linear_functions_merge():
     merged = first.merge(second)
     assert not len(merged._learner.arrays.linear.w)
     assert r2_of(merged, xs[600:], y[600:].tolist()) > 0.5
+
+
+def test_a_model_from_before_scores_were_saturated_merges_without_linear_functions():
+    X, y = examples(900, 3, 2, True)
+    xs = as_dicts(X)
+    first, second = (learn(KernelClassifier(**SMALL), xs[:300], y[:300].tolist()) for _ in range(2))
+    without_saturation(second)
+    learn(second, xs[300:600], y[300:600].tolist())
+    merged = first.merge(second)
+    assert not len(merged._learner.arrays.linear.w)
+    assert np.mean([merged.predict_one(x) == label for x, label in zip(xs[600:], y[600:].tolist(), strict=True)]) > 0.7
 
 
 def test_pruning_keeps_linear_functions():

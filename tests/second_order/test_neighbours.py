@@ -112,7 +112,7 @@ def test_inputs_beyond_the_limit_are_ignored():
     for i in range(200):
         f.learn_one(f.row({f"x{i}": 1.0, "first": float(i % 3)}), float(i % 2))
     assert f.arrays.linear.points.shape == (NEAR, STORED)
-    assert f.arrays.linear.counts.tolist() == [202, 200]
+    assert f.arrays.linear.counts[:2].tolist() == [202, 200]
     known, other = (f.row({"first": 2.0, name: 1.0}) for name in ("x199", "x999"))
     assert np.array_equal(near(f, known), near(f, other))
 
