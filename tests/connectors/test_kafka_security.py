@@ -113,7 +113,7 @@ UNTRUSTED = {
         "Mutual TLS",
         "MUTUAL",
         (("client.pem", "stranger.pem"), ("client.key", "stranger.key")),
-        "(?i)alert.(certificate.unknown|bad.certificate|unknown.ca)",
+        "(?i)alert.(certificate.(unknown|required)|bad.certificate|unknown.ca)",  # or none is sent
     ),
 }
 
