@@ -1,8 +1,8 @@
 """An exception at any line of Python leaves a model as it was before an example, or as it is after it.
 
-A tracing function raises at every line of the package that a call runs, the first and the last time that it runs it;
-in `make test` at some of them. What follows must be as if the call had been made in full, or not at all; of many rows,
-some of the first may be learned.
+A tracing function raises at lines of the package that a call runs, the first and the last time that it runs them: at
+every third one, from another first line for each number of examples, and in `make test` at fewer. What follows must be
+as if the call had been made in full, or not at all; of many rows, some of the first may be learned.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from streamkernel.second_order import growth
 from streamkernel.upkeep import background_job
 
 PACKAGE = str(Path(streamkernel.__file__).parent)
-SOME = 13
-"""`make test` interrupts every 13th line, with another first line for each model."""
+SOME, MORE = 13, 3
+"""`make test` interrupts every 13th line, and `make test-all` also every third, with another first line for each
+model."""
 
 SMALL = {"max_features": 16, "features_per_seed": 4}
 FIRST = {"learner": "dsg", "kernel": FIXED, **SMALL}
@@ -80,7 +81,8 @@ def interrupted(make, call, some, shift=0, errors=(KeyboardInterrupt, MemoryErro
     lines = Traced(lambda: call(one)).lines
     first = {line: i for i, line in reversed([*enumerate(lines)])}
     chosen = sorted({*first.values(), *{line: i for i, line in enumerate(lines)}.values()})
-    for i, stop in enumerate(chosen[shift % SOME :: SOME] if some else chosen):
+    step = SOME if some else MORE
+    for i, stop in enumerate(chosen[shift % step :: step]):
         one = make()
         Traced(lambda one=one: call(one), stop, errors[i % len(errors)])
         yield f"{lines[stop][0]}:{lines[stop][1]}, {stop} of {len(lines)}", one
@@ -189,7 +191,7 @@ def interrupt(make, call, possible, some, shift=0):
         assert possible(model), where
 
 
-WAYS = [pytest.param(True, id="some"), pytest.param(False, id="all", marks=pytest.mark.slow)]
+WAYS = [pytest.param(True, id="some"), pytest.param(False, id="more", marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("some", WAYS)
