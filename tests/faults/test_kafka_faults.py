@@ -189,7 +189,7 @@ def test_a_member_joins_with_at_least_once_delivery(servers, tmp_path, client):
     """The first member commits what it has learned before the second one is assigned its partitions."""
     brokers.make_topics(servers, names=[topic := f"joined-{client}"], partitions=4)
     run = Run(servers, tmp_path, topic, source="", processing_guarantee="at_least_once", client=client)
-    written = members.paced(kafka_runs.records(N), 40.0)  # the other one joins while they are written
+    written = members.paced(kafka_runs.records(N), 90.0)  # the other one joins while they are written
     writer = threading.Thread(target=brokers.produce, args=(servers, topic, written, 4))
     writer.start()
     both = [run.start()]
