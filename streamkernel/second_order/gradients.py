@@ -167,19 +167,17 @@ def set_gradient(state, kernel, z, c, room, changed, own):  # type: ignore[no-un
 
 
 @unit(
-    types.void(
-        MIXTURE, SCALES, KERNEL, VECTOR, types.float64[:, ::1], types.int64, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM
-    ),
+    types.void(MIXTURE, SCALES, KERNEL, VECTOR, types.float64[:, ::1], EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM),
     is_late=True,
     allocates=False,
     error_model="numpy",
 )
-def add_gradient(state, scales, kernel, z, said, seen, room, changed, own):  # type: ignore[no-untyped-def]
-    """Add ∇f ∇fᵀ at the row that was embedded last, the example number `seen`, to the sums of the metric.
+def add_gradient(state, scales, kernel, z, said, room, changed, own):  # type: ignore[no-untyped-def]
+    """Add ∇f ∇fᵀ at the row that was embedded last, which is not counted yet, to the sums of the metric.
 
     `said` are the scores of the linear functions.
     """
-    metric, row = state.metric, room.row
+    metric, row, seen = state.metric, room.row, state.numbers[0].examples + 1
     since = seen - EVERY - state.numbers[0].restarted
     if schedule.compiled_is_due(since):  # the first one after a check
         metric.sums[:] = 0.0

@@ -174,7 +174,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     # 3. the mixture, then its functions
     loss = loss_at(state.numbers, own_targets, said)
     if options.has_metric and seen % EVERY == 0:
-        add_gradient(state, scales, kernel, z, f[base:near], seen, embedding, room.metric, room.slopes)
+        add_gradient(state, scales, kernel, z, f[base:near], embedding, room.metric, room.slopes)
     if options.is_new or bounds[-1] == newton_step.NEVER_EXCEEDED:
         mixer = Mixer(weights, state.mixer, bounds, room.mixing)
         newton_step.weigh(state.numbers, layout, mixer, f, out, own_targets, w)
