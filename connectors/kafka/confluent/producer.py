@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as AnyProducer
 
 from connectors.base import CommitRefusedError
-from connectors.kafka.clients import COMMIT_SECONDS, Headers, Partition, Producer, with_headers
+from connectors.kafka.clients import COMMIT_SECONDS, Headers, Partition, Producer
 from connectors.kafka.confluent.client_mapping import describe_error, reach, settings, to_client
 from connectors.kafka.timeouts import run_within
 
@@ -80,8 +80,7 @@ class ConfluentProducer(Producer):
         headers: Iterable[Headers] | None = None,
     ) -> None:
         if headers is not None:
-            for value, key, of in with_headers(values, keys, headers):
-                self.send(topic, value, key, of)
+            super().send_all(topic, values, keys, headers)
             return
         produce = self._kafka.produce
         with _refusals():
