@@ -177,12 +177,12 @@ def test_square_loss_is_ridge_regression(batch):
     phi = features(f, rows)
     for i in range(BLOCKS - 1):
         phi[i, (i + 1) * 2 * 32 :] = 0.0  # blocks that come later
-    for first, last in ((0, 256), (256, 1024), (1024, 2048)):
+    for first, last, most in ((0, 256, 1e-5), (256, 1024, 1e-5), (1024, 2048, 0.02)):  # some of the last rows are added
         f.learn(rows.part(first, last), y[first:last])
         done = last - f.numbers["buffered"]
         ridge = Ridge(alpha=0.03 * BLOCKS, fit_intercept=False, solver="cholesky").fit(phi[:done], y[:done])
         ours, theirs = phi @ f.groups[0].newton[0], phi @ ridge.coef_
-        assert np.sqrt(np.mean((ours - theirs) ** 2)) < 0.01 * theirs.std()
+        assert np.sqrt(np.mean((ours - theirs) ** 2)) < most * theirs.std()
 
 
 def test_one_pass_of_logistic_regression_is_near_the_optimum():
