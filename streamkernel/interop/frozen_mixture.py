@@ -9,8 +9,8 @@ import numpy as np
 from streamkernel.features.rows import F64, U64
 from streamkernel.learners.state import MEAN
 from streamkernel.second_order.evaluation import BEYOND
-from streamkernel.second_order.linear import LARGEST_SCORE, REACH, SATURATION, SMALLEST_SHARE
-from streamkernel.second_order.linear_state import PLACES, SATURATED
+from streamkernel.second_order.linear import LARGEST_SCORE, REACH, SMALLEST_SHARE
+from streamkernel.second_order.linear_state import BOUND, PLACES
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, weights_by_column
 from streamkernel.second_order.neighbours import in_order
@@ -49,8 +49,8 @@ def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
         arrays["linear.w"] = np.where(has_place[:, None], own.w[:, :, places].transpose(0, 2, 1), 0.0)
         arrays["linear.constant"] = own.w[:, :, 0]
         arrays["linear.share"] = weights[level + 1 : near]
-        if own.counts[SATURATED]:
-            arrays["linear.saturation"] = np.array(SATURATION)
+        if own.counts[BOUND]:
+            arrays["linear.bound"] = np.array(float(own.counts[BOUND]))
         reach = _reach(own.errors.reshape(count, targets), numbers["error_scale"])
         arrays["linear.reach"] = np.repeat(reach, learner.columns // targets, axis=1)
     order, ends = in_order(own)

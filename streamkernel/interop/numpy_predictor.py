@@ -138,8 +138,8 @@ def scores(xp: Any, about: Any, a: Any, x: Any, forms: Any) -> Any:
     for k, share in enumerate(a.get("linear.share", ())):
         s = xp.minimum(xp.maximum((x - a["linear.centre"]) / a["linear.unit"], -1e9), 1e9)
         g = xp.where(missing, 0.0, s) @ a["linear.w"][k] + a["linear.constant"][k]
-        if "linear.saturation" in a:
-            others.append(a["linear.saturation"] * xp.tanh(0.5 * g))
+        if "linear.bound" in a:
+            others.append(a["linear.bound"] * xp.tanh(2.0 * g / a["linear.bound"]))
         else:
             others.append(xp.minimum(xp.maximum(g, -a["linear.reach"][k]), a["linear.reach"][k]))
         f = f + others[-1] * share

@@ -15,13 +15,13 @@ from streamkernel.features.rows import F32, F64, I64, U64
 from streamkernel.merging.factors import factor_of, solve
 from streamkernel.second_order import linear_files
 from streamkernel.second_order.linear_state import (
+    BOUND,
     CONSTANT,
     DENSE,
     MOST,
     NEAR,
     PLACES,
     REMEMBERED,
-    SATURATED,
     STORED,
     Linear,
 )
@@ -51,8 +51,8 @@ class LinearSummary:
         The number of examples remembered so far.
     capacity
         The largest number of stored examples, 0 for a function that stores none.
-    is_saturated
-        Whether the scores of classes are saturated.
+    bound
+        The bound of saturated scores, 0 if they are not saturated.
     """
 
     names: U64
@@ -66,7 +66,7 @@ class LinearSummary:
     weights: F64
     remembered: int
     capacity: int = STORED
-    is_saturated: bool = False
+    bound: int = 0
 
     def in_order(self, order: I64) -> LinearSummary:
         """Return a summary with the targets, which have a column each, in another order."""
@@ -82,7 +82,8 @@ class LinearSummary:
         if len(columns) == 1:
             of_classes = np.concatenate([-of_classes, of_classes])
         classes = of_classes.argmax(axis=0).astype(np.float64)
-        return replace(self, w=columns @ self.w, answers=classes[self.answers.astype(np.int64)])
+        bound = round(self.bound * np.abs(columns).max()) if len(columns) > columns.shape[1] == 1 else self.bound
+        return replace(self, w=columns @ self.w, answers=classes[self.answers.astype(np.int64)], bound=bound)
 
 
 def summarize(linear: Linear) -> LinearSummary:
@@ -98,7 +99,7 @@ def summarize(linear: Linear) -> LinearSummary:
     answers = linear.answers.reshape(-1, window or 1)[:, ring]
     recent = linear.points[:n, ring], answers, linear.weights[ring]
     errors = linear.errors.copy().reshape(len(linear.w), -1 if len(linear.w) else 1)
-    return LinearSummary(*own, grams, diagonal, errors, *recent, remembered, window, bool(linear.counts[SATURATED]))
+    return LinearSummary(*own, grams, diagonal, errors, *recent, remembered, window, int(linear.counts[BOUND]))
 
 
 def merge(
@@ -113,7 +114,8 @@ def merge(
     """Return the tensors of the merged linear functions.
 
     For m parts and a function that forgets nothing, A = Σ A_i - (m - 1)A_0 and Aw = Σ A_iw_i - (m - 1)A_0w_0, with
-    A_0 = λI if there is no base. For a function that forgets, A = Σ (n_i/n) A_i and Aw = Σ (n_i/n) A_iw_i.
+    A_0 = λI if there is no base. For a function that forgets, A = Σ (n_i/n) A_i and Aw = Σ (n_i/n) A_iw_i. The bound of
+    saturated scores is the largest of the parts.
 
     Parameters
     ----------
@@ -140,7 +142,7 @@ def merge(
     functions, columns = parts[0].w.shape[:2]
     w, factors = np.zeros((functions, columns, n)), np.zeros((functions, dense, dense))
     diagonals = np.zeros((functions, n - dense))
-    start = _nothing(n, dense, least)
+    start, bound = _nothing(n, dense, least), max(part.bound for part in parts)
     for k in range(functions):
         share = np.append(weights, 0.0)
         root = (start[0], start[1], np.zeros((columns, n)))
@@ -163,7 +165,7 @@ def merge(
         "linear.factor": factors[:, *np.triu_indices(dense)],
         "linear.diagonal": diagonals,
         "linear.errors": np.stack([part.errors.ravel() for part in parts], axis=1) @ weights,
-        **({linear_files.SATURATION: np.array([1])} if parts[0].is_saturated else {}),
+        **({linear_files.BOUND_OF_SCORES: np.array([bound])} if bound else {}),
         **(_recent(parts, base, names) if parts[0].capacity else {}),
     }
 

@@ -16,7 +16,7 @@ from streamkernel.kernels.program import KernelProgram
 from streamkernel.second_order import growth, metric, priors
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
-from streamkernel.second_order.linear_state import neighbour_functions, new_linear, with_more_room
+from streamkernel.second_order.linear_state import SATURATION, neighbour_functions, new_linear, with_more_room
 from streamkernel.second_order.mixture_state import BORN, Group, MixtureState
 
 BEGINNING = 0.4
@@ -157,7 +157,7 @@ class Arranger:
                 self.linear_prior,
                 window=self.window,
                 targets=targets,
-                is_saturated=self.is_saturated,
+                bound=SATURATION if self.is_saturated else 0,
             ),
             "span": np.zeros(2 * targets),
             "recent": np.zeros(count),

@@ -10,6 +10,7 @@ from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
 from streamkernel.second_order import newton_step
 from streamkernel.second_order.arrangement import Arrangement, Arranger
+from streamkernel.second_order.linear_state import BOUND
 
 
 def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: Any, split: F64 | None) -> Arrangement:
@@ -41,5 +42,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
     w = function.linear.w
     w = np.concatenate([w, np.zeros_like(w[:, :1])], axis=1) if split is None else split[None, :, None] * w
     recent = {name: getattr(function.linear, name).copy() for name in ("counts", "points", "answers", "weights")}
+    if split is not None:
+        recent["counts"][BOUND] *= split.max()
     arrays["linear"] = function.linear._replace(w=w, **recent)  # a thread that still predicts uses the old one
     return arranger.arrange(kernel, live.directions, numbers, live.table, groups, arrays)

@@ -16,7 +16,7 @@ from streamkernel.second_order import evaluation
 from streamkernel.second_order.arrangement import Arrangement
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.linear import slope
-from streamkernel.second_order.linear_state import NEIGHBOURS, PLACES, SATURATED, Linear
+from streamkernel.second_order.linear_state import BOUND, NEIGHBOURS, PLACES, Linear
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, OWNER, MixtureState, weights_by_column
 from streamkernel.second_order.neighbours import CAUTION, LEAST_SQUARE, UNSEEN, in_order
 
@@ -138,6 +138,6 @@ def _of_linear(function: MixtureState, scales: ScalesState, row: Rows) -> F64:
     said = np.empty((1, len(mixture_weights) - base, raw.shape[1]))
     evaluation.scores_of_others(function, scales, row, row, said)
     own = said[0, : len(raw)]
-    slopes = slope(linear, own) * (bool(linear.counts[SATURATED]) | (np.abs(own) >= (1.0 - 1e-9) * np.abs(raw)))
+    slopes = slope(linear, own) * (bool(linear.counts[BOUND]) | (np.abs(own) >= (1.0 - 1e-9) * np.abs(raw)))
     weights = mixture_weights[base : base + len(raw)] * slopes
     return np.asarray((weights[:, :, None] * w * per_value).sum(axis=0))

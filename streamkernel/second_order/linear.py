@@ -11,9 +11,9 @@ examples, the other one forgets.
 
 Unlike those of the features, inputs are not compressed far from the mean: a linear relation stays linear there. So α is
 less than 1, in proportion to 1/s², for an input s further out than any of n examples can be: one corrupt value does not
-outweigh everything learned. And f is bounded by `reach`; the score of a class is 4 tanh(wᵀs/2), because labels that are
-partly noise leave the odds of a class bounded at any distance, which the mixture would otherwise need features for. The
-steps are those of wᵀs.
+outweigh everything learned. And f is bounded by `reach`; the score of a class is b tanh(2wᵀs/b) with a bound b, because
+labels that are partly noise leave the odds of a class bounded at any distance, which the mixture would otherwise need
+features for. The steps are those of wᵀs.
 
 A name gets a place with its first value that is not 0, and keeps the scale in use at that time, because w and A are in
 its units. Names that come together get their places in the order of their hashes.
@@ -33,13 +33,13 @@ from streamkernel.features.scale_table import SCALES, centre_and_unit
 from streamkernel.jit import inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT
 from streamkernel.second_order.linear_state import (
+    BOUND,
     CONSTANT,
     LARGEST_INPUT,
     LINEAR,
     MOST,
     PLACES,
     ROOM,
-    SATURATED,
     Linear,
 )
 from streamkernel.second_order.name_table import row_of
@@ -60,9 +60,6 @@ REACH = 2.0
 
 LARGEST_SCORE = 20.0
 """Bound on f where it is the score of a class, in models from files before scores were saturated."""
-
-SATURATION = 4.0
-"""f is this times tanh(wᵀs/2), the difference of two classes' probabilities, where it is the score of a class."""
 
 SMALLEST_SHARE = 1e-9
 
@@ -137,12 +134,12 @@ def scores(linear, n, room, f):  # type: ignore[no-untyped-def]
 @inlined(allocates=False)
 def within_reach(linear, numbers, f, out):  # type: ignore[no-untyped-def]
     """Set `out` to the scores, saturated or limited by their bounds."""
-    targets, width = len(numbers), f.shape[1] // len(numbers)
+    targets, width, bound = len(numbers), f.shape[1] // len(numbers), np.float64(linear.counts[BOUND])
     for k in range(len(f)):
-        if linear.counts[SATURATED]:
+        if bound > 0.0:
             for c in range(f.shape[1]):
-                rest = math.exp(-abs(f[k, c]))
-                out[k, c] = math.copysign(SATURATION * (1.0 - rest) / (1.0 + rest), f[k, c])
+                rest = math.exp(-4.0 / bound * abs(f[k, c]))
+                out[k, c] = math.copysign(bound * (1.0 - rest) / (1.0 + rest), f[k, c])
             continue
         for t in range(targets):
             most = reach(linear, k * targets + t, numbers[t].error_scale)
@@ -152,7 +149,8 @@ def within_reach(linear, numbers, f, out):  # type: ignore[no-untyped-def]
 
 def slope(linear: Linear, f: Any) -> Any:
     """Return the derivative of a score by wᵀs, given the score; 1 if it is not saturated."""
-    return 0.5 * (SATURATION - f * f / SATURATION) if linear.counts[SATURATED] else 1.0
+    bound = linear.counts[BOUND]
+    return 2.0 - 2.0 * f * f / (bound * bound) if bound else 1.0
 
 
 compiled_slope: Any = inlined(slope, allocates=False)

@@ -12,13 +12,13 @@ from streamkernel.features.example_tensors import pack_weights, unpack_weights
 from streamkernel.features.rows import F32, F64
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import (
+    BOUND,
     DENSE,
     LARGEST_INPUT,
     MOST,
     NEAR,
     PLACES,
     REMEMBERED,
-    SATURATED,
     STORED,
     WINDOW,
     Linear,
@@ -30,7 +30,7 @@ from streamkernel.second_order.linear_state import (
 NAMES = "linear.names"
 POINTS, ANSWERS, COUNT = "neighbours.points", "neighbours.targets", "neighbours.count"
 WEIGHTS, CAPACITY = "neighbours.weights", "neighbours.capacity"
-SATURATION = "linear.saturated"
+BOUND_OF_SCORES = "linear.bound"
 
 
 def has_linear(tensors: Mapping[str, Any]) -> bool:
@@ -43,14 +43,14 @@ def count(tensors: Mapping[str, Any]) -> int:
     return len(tensors["linear.w"]) if has_linear(tensors) and "linear.w" in tensors else 0
 
 
-def is_saturated(tensors: Mapping[str, Any]) -> bool:
-    """Return whether the scores of linear functions are saturated, which they are not in earlier files."""
-    if not count(tensors) or SATURATION not in tensors:
-        return False
-    (found,) = tensor_file.require_tensor(tensors, SATURATION, np.int64, (1,)).tolist()
-    if found != 1:
-        raise ValueError(f"expected 1 as {SATURATION}, got {found}")
-    return True
+def bound(tensors: Mapping[str, Any]) -> int:
+    """Return the bound of saturated scores of linear functions, 0 for earlier files, whose scores are not saturated."""
+    if not count(tensors) or BOUND_OF_SCORES not in tensors:
+        return 0
+    (found,) = tensor_file.require_tensor(tensors, BOUND_OF_SCORES, np.int64, (1,)).tolist()
+    if found not in (2, 4):
+        raise ValueError(f"expected 2 or 4 as {BOUND_OF_SCORES}, got {found}")
+    return int(found)
 
 
 def window(tensors: Mapping[str, Any]) -> int:
@@ -71,10 +71,10 @@ def pack(linear: Linear) -> dict[str, Any]:
     ring = linear.points[:n], linear.answers, linear.weights
     capacity = len(linear.weights)
     near = recent(*ring, int(linear.counts[REMEMBERED]), capacity) if capacity else {}
-    saturated = {SATURATION: linear.counts[[SATURATED]]} if linear.counts[SATURATED] else {}
+    bounded = {BOUND_OF_SCORES: linear.counts[[BOUND]]} if linear.counts[BOUND] else {}
     return (
         near
-        | saturated
+        | bounded
         | {
             NAMES: linear.names[:n].view(np.int64).copy(),
             "linear.scales": linear.scales[:n].copy(),
@@ -135,9 +135,7 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None, target
     parts = {
         name: tensor_file.require_tensor(tensors, f"linear.{name}", np.float64, shape) for name, shape in shapes.items()
     }
-    linear = new_linear(
-        functions, columns, 0.0, window=window(tensors), targets=targets, is_saturated=is_saturated(tensors)
-    )
+    linear = new_linear(functions, columns, 0.0, window=window(tensors), targets=targets, bound=bound(tensors))
     while linear.w.shape[2] < n:
         linear = with_more_room(linear)
     linear.counts[PLACES], linear.names[:n] = n, names.view(np.uint64)

@@ -34,8 +34,11 @@ SEARCHED = 1 << 17
 LARGEST_INPUT = 1e9
 """Bound on the absolute value of an input."""
 
-PLACES, REMEMBERED, SATURATED = range(3)
-"""Entries of `counts`: places in use, examples remembered so far, and 1 if scores of classes are saturated."""
+PLACES, REMEMBERED, BOUND = range(3)
+"""Entries of `counts`: places in use, examples remembered so far, and the bound of saturated scores."""
+
+SATURATION = 4
+"""Bound of the score of a class. A column that becomes those of two classes is halved, and so is its bound."""
 
 PRIOR = 10.0
 """λ: the initial diagonal of A, in units of the input's variance and of the loss's curvature."""
@@ -50,8 +53,8 @@ class Linear(NamedTuple):
     Attributes
     ----------
     counts
-        The number of places in use, the first of which is the constant's, and of examples remembered so far; and 1 if
-        scores of classes are saturated.
+        The number of places in use, the first of which is the constant's, and of examples remembered so far; and the
+        bound of saturated scores, 0 if they are not saturated.
     keys, at
         Hashes of names, 0 for none, and their places: a table of twice the capacity.
     names
@@ -136,12 +139,12 @@ def new_linear(
     room: int = FIRST,
     window: int = 0,
     targets: int = 1,
-    is_saturated: bool = False,
+    bound: int = 0,
 ) -> Linear:
-    """Return linear functions without names, with λ, capacity for names, and a window of recent examples."""
+    """Return linear functions without names: with λ, capacity for names, a window of examples, a bound of scores."""
     dense = min(room, DENSE)
     found = Linear(
-        counts=np.array([1, 0, is_saturated], np.int64),
+        counts=np.array([1, 0, bound], np.int64),
         keys=np.zeros(2 * room, np.uint64),
         at=np.zeros(2 * room, np.int64),
         names=np.zeros(room, np.uint64),

@@ -55,7 +55,7 @@ class StoredMixture(MixedFunction):
         self._arranger = replace(
             self._arranger,
             linear=linear_files.count(tensors),
-            is_saturated=linear_files.is_saturated(tensors),
+            is_saturated=linear_files.bound(tensors) > 0,
             window=linear_files.window(tensors),
             forgetting=forgetting,
         )

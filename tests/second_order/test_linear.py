@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 from cases import covering
 from reference import algorithms, second_order
@@ -13,6 +15,8 @@ from sklearn.linear_model import Ridge
 from streams import as_dicts, content, learn, names_in_order, nested, weights
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes, tensor_file, upkeep
+from streamkernel.interop import to_numpy
+from streamkernel.interop.numpy_predictor import Predictor
 from streamkernel.learners import state
 from streamkernel.merging import linear as merging
 from streamkernel.second_order import linear, linear_files, linear_state
@@ -159,8 +163,6 @@ def test_the_order_of_fields_and_the_grouping_of_events_change_no_bit(options):
     xs, ys = late(700)
     model = learn(KernelRegressor(**SMALL), xs, ys)
     turned = learn(KernelRegressor(**SMALL, **options), [dict(reversed(x.items())) for x in xs], ys)
-    import pandas as pd
-
     grouped = KernelRegressor(**SMALL)
     for first, last in ((0, 3), (3, 300), (300, 700)):
         grouped.learn_many(pd.DataFrame(xs[first:last]), ys[first:last])
@@ -210,7 +212,7 @@ def test_a_file_without_linear_functions_continues_learning(tmp_path):
 def without_saturation(model):
     """Turn a classifier into one of a file from before scores were saturated; return v of the linear functions."""
     f = model._learner
-    f.restore({name: part for name, part in f.tensors().items() if name != linear_files.SATURATION})
+    f.restore({name: part for name, part in f.tensors().items() if name != linear_files.BOUND_OF_SCORES})
     base = 2 * len(f.groups) + 1
     return f.arrays.weights[base : base + 2]
 
@@ -232,7 +234,7 @@ def test_a_file_from_before_scores_were_saturated_keeps_its_rule(labels, tmp_pat
     assert before - said == pytest.approx(np.einsum("k,kic->ic", v, more), rel=1e-9, abs=1e-9)
     assert np.abs(before - said).max() > 0.1
     learn(old, xs[600:], y[600:].tolist())
-    assert not old._learner.arrays.linear.counts[linear_state.SATURATED]
+    assert not old._learner.arrays.linear.counts[linear_state.BOUND]
 
 
 def test_noisy_labels_of_a_linear_boundary():
@@ -262,7 +264,7 @@ CRAFTED = {
     "linear.factor": (np.zeros((2, 15)), "factors and scales"),
     "linear.diagonal": (np.zeros((2, 1)), "linear.diagonal"),
     "linear.errors": (-np.ones(2), "factors and scales"),
-    linear_files.SATURATION: (np.array([2]), "expected 1 as linear.saturated"),
+    linear_files.BOUND_OF_SCORES: (np.array([3]), "expected 2 or 4 as linear.bound"),
 }
 
 
@@ -274,7 +276,7 @@ def test_a_crafted_file_is_refused(name):
     with pytest.raises(ValueError, match=text):
         linear_files.unpack({**tensors, name: tensor}, 1, None)
     tensors.pop(name, None)
-    if name != "linear.names" and name != linear_files.SATURATION:
+    if name != "linear.names" and name != linear_files.BOUND_OF_SCORES:
         with pytest.raises((ValueError, KeyError)):
             linear_files.unpack(tensors, 1, None)
 
@@ -445,6 +447,26 @@ def test_a_model_from_before_scores_were_saturated_merges_without_linear_functio
     merged = first.merge(second)
     assert not len(merged._learner.arrays.linear.w)
     assert np.mean([merged.predict_one(x) == label for x, label in zip(xs[600:], y[600:].tolist(), strict=True)]) > 0.7
+
+
+def test_a_third_label_halves_the_bound_of_scores(tmp_path):
+    X, y = examples(1000, 4, 3, True)
+    xs, first = as_dicts(X), np.flatnonzero((y[:600] < 2.0) | (np.arange(600) < 256))  # the same scales
+    early = learn(KernelClassifier(**SMALL), xs[:800], y[:800].tolist())
+    late = learn(KernelClassifier(**SMALL), [xs[i] for i in first], y[first].clip(0.0, 1.0).tolist())
+    binary = copy.deepcopy(late)
+    learn(late, xs[600:800], y[600:800].tolist())
+    late.save(tmp_path / "late")
+    found = [early, late, load(tmp_path / "late"), binary]
+    assert [int(one._learner.arrays.linear.counts[linear_state.BOUND]) for one in found] == [4, 2, 2, 4]
+    to_numpy(late, tmp_path / "late.npz")
+    assert Predictor(tmp_path / "late.npz").predict_proba(X[800:]) == pytest.approx(
+        late.predict_proba_many(pd.DataFrame(xs[800:])).to_numpy(), abs=1e-5
+    )
+    for other, bound in ((early, 4), (binary, 2)):
+        merged = copy.deepcopy(late).merge(other)
+        assert merged._learner.arrays.linear.counts[linear_state.BOUND] == bound
+        assert np.mean(np.array([merged.predict_one(x) for x in xs[800:]]) == y[800:]) > 0.7
 
 
 def test_pruning_keeps_linear_functions():
