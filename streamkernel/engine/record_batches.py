@@ -69,9 +69,8 @@ class RecordBatches:
                 for place, answer in zip(places, sampled, strict=True):
                     answers[place] = answer
             ys = ys[:done]
-            is_written = self._outputs.predictions is not None
-            more = processor.observe_all(xs[:done], is_written=is_written)
-            if is_written:
+            if self._outputs.predictions is not None:
+                more = processor.observe_all(xs[:done])
                 keys = [event.key for event in events[:done]]
                 headers = None if self._headers_of is None else list(map(self._headers_of, events[:done]))
                 self._outputs.write_all(processor.lines(events, ys, answers, more), keys, headers)

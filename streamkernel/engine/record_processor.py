@@ -264,13 +264,13 @@ class RecordProcessor:
         self._pairs += zip(ys, [answer[kind] for answer in answers], strict=True)
         self.challengers.learn_many(xs, ys)
 
-    def observe(self, x: dict[str, Any], *, is_written: bool) -> dict[str, Any]:
+    def observe(self, x: dict[str, Any]) -> dict[str, Any]:
         """Examine the features of a new prediction before it is evaluated; return more fields of its line."""
-        return {} if self.monitoring is None else self.monitoring.observe(x, is_written=is_written)
+        return {} if self.monitoring is None else self.monitoring.observe(x)
 
-    def observe_all(self, xs: Sequence[dict[str, Any]], *, is_written: bool) -> list[dict[str, Any]]:
+    def observe_all(self, xs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Examine new predictions as `observe` does each; return nothing if there are no more fields."""
-        return [] if self.monitoring is None else self.monitoring.observe_all(xs, is_written=is_written)
+        return [] if self.monitoring is None else self.monitoring.observe_all(xs)
 
     def line(self, event: Event, y: Any, answer: Answer, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a prediction as a record for a sink; call it before the step is evaluated.

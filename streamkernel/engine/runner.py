@@ -150,8 +150,8 @@ class StreamRunner:
     def finish(self, event: Event, step: Step) -> None:
         """Write the prediction of an event if it is new, and evaluate it."""
         processor, (x, y, answers, is_new) = self._processor, step
-        if is_new:
-            more = processor.observe(x, is_written=self._outputs.predictions is not None)
+        if is_new and self._outputs.predictions is not None:
+            more = processor.observe(x)
             if self._outputs.has_prediction(event):
                 self.write(event, processor.line(event, y, answers[0], more))
         processor.judge(x, y, answers, is_new)

@@ -21,7 +21,9 @@ from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.engine.config.config import load_config
+from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.monitoring.novelty_watch import HELD_OUT, NoveltyWatch
+from streamkernel.engine.pipelines import NO_ANSWER
 from streamkernel.engine.runner import StreamRunner
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.quality import WINDOW
@@ -114,6 +116,23 @@ def test_scores_outside_of_the_sample_change_nothing() -> None:
     assert every.snapshot() == some.snapshot() == many.snapshot()
     assert {one.score for one in sampled[1::2]} == {None}
     assert None not in {one.score for one in scored[-1000:]}
+
+
+def test_records_that_are_only_added_are_examined_together() -> None:
+    xs = rows(2 * N, 2 * N)
+    expected = NoveltyWatch(every=2)
+    expected.skim(xs)
+    monitoring = Monitoring(novelty=NoveltyWatch(every=2))
+    state = monitoring.state()
+    monitoring.add(xs[0], None, NO_ANSWER, True)
+    monitoring.restore(state)  # the record is read again
+    for first in range(0, len(xs), 100):
+        for x in xs[first : first + 50]:
+            monitoring.add(x, None, NO_ANSWER, True)
+            monitoring.add(x, 1.0, NO_ANSWER, False)  # its label comes later
+        monitoring.add_all(xs[first + 50 : first + 100], [1.0] * 50, [NO_ANSWER] * 50)
+    assert monitoring.snapshot().novelty == expected.snapshot()
+    assert monitoring.state()["novelty"]["counts"] == expected.state()["counts"]
 
 
 def test_false_alarms_are_bounded_for_heavy_tails() -> None:

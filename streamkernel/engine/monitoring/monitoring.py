@@ -71,6 +71,7 @@ class Monitoring:
         self._judged: list[Judged] = []
         self._new: list[tuple[dict[str, Any], Any, Answer, bool]] = []  # the last records, still unknown to the parts
         self._n_new = 0
+        self._is_observed = False  # whether the caller calls `observe` for new records
         self._samplers: list[StreamStatistics | DriftWatch] = [] if statistics is None else [statistics]
         if drift is not None and drift.scores:
             self._samplers.append(drift)
@@ -90,19 +91,20 @@ class Monitoring:
         """Return the places of those among the next `n` predictions whose probabilities are needed."""
         return sorted({i for part in self._samplers for i in part.sampled(self._n_new, n)})
 
-    def observe(self, x: dict[str, Any], *, is_written: bool) -> dict[str, Any]:
-        """Examine the features of a new record; return the fields of its line about novelty, if it is written."""
+    def observe(self, x: dict[str, Any]) -> dict[str, Any]:
+        """Examine the features of a new record before it is added; return the fields of its line about novelty.
+
+        Unless the caller needs them, the novelty detector examines the records as they are added, which is faster.
+        """
         if self.novelty is None:
             return {}
-        found = self.novelty.observe(x, is_score_wanted=is_written)
-        return {"novelty": found.score, "is_novel": found.is_novel} if is_written else {}
+        self._is_observed = True
+        found = self.novelty.observe(x)
+        return {"novelty": found.score, "is_novel": found.is_novel}
 
-    def observe_all(self, xs: Sequence[dict[str, Any]], *, is_written: bool) -> list[dict[str, Any]]:
-        """Examine new records as `observe` does each; return nothing if they are not written."""
-        if self.novelty is not None and not is_written:
-            self.novelty.skim(xs)
-            return []
-        return [self.observe(x, is_written=True) for x in xs] if self.novelty is not None else []
+    def observe_all(self, xs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Examine new records as `observe` does each."""
+        return [] if self.novelty is None else [self.observe(x) for x in xs]
 
     def add(self, x: dict[str, Any], y: Any, answer: Answer, is_new: bool) -> None:
         """Collect the features of a record, the label if it is known, and the answer, which may be an earlier one."""
@@ -118,6 +120,7 @@ class Monitoring:
 
     def _add_all(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> None:
         """Pass records with their labels and new answers to the parts."""
+        self._skim(xs)
         if self.statistics is not None:
             self.statistics.add_all(xs, ys, answers)
         if self.drift is not None:
@@ -196,6 +199,7 @@ class Monitoring:
             xs, ys, answers, _ = zip(*new, strict=True)
             self._add_all(xs, ys, answers)
             return
+        self._skim([x for x, _, _, is_new in new if is_new])
         for x, y, answer, is_new in new:
             if self.statistics is not None:
                 self.statistics.add(x, y, answer, is_new)
@@ -203,6 +207,11 @@ class Monitoring:
                 self.drift.add(x, answer)
             if self.quality is not None and y is not None:
                 self._judged.append((y, answer[0], answer[1], self._segment_of(x)))
+
+    def _skim(self, xs: Sequence[dict[str, Any]]) -> None:
+        """Pass new records to the novelty detector, unless it has examined them."""
+        if self.novelty is not None and not self._is_observed:
+            self.novelty.skim(xs)
 
     def _until_due(self) -> float:
         window = math.inf if self.statistics is None else self.statistics.until_window
