@@ -21,6 +21,9 @@ LOG = logging.getLogger("librdkafka")
 STILL_USED = "instance ID is still used by another member"
 """Part of the reason why a static member cannot join: brokers remember the process that was killed (KIP-848)."""
 
+FENCED = "fenced by other consumer with same group.instance.id"
+"""Part of the reason why a static member is no longer one."""
+
 SILENT = ("will be ignored by this", STILL_USED)
 """Parts of lines that are not logged: one table of options is for both kinds of clients, and a member joins again."""
 

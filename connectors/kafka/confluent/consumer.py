@@ -26,6 +26,7 @@ from connectors.kafka.clients import (
 )
 from connectors.kafka.confluent.client_mapping import (
     AGAIN,
+    FENCED,
     STILL_USED,
     describe_error,
     from_client,
@@ -34,6 +35,7 @@ from connectors.kafka.confluent.client_mapping import (
     settings,
     to_client,
 )
+from connectors.kafka.fences import Fences
 from connectors.kafka.timeouts import run_within
 
 AT_ONCE = 1024
@@ -91,6 +93,8 @@ class ConfluentConsumer(Consumer):
         self._join: Callable[[], None] = lambda: None
         self._joins_at: float | None = None  # when a member that was rejected joins again
         self._reported = -math.inf
+        self._fences = Fences(member)
+        self._tell_lost: Callable[[list[Partition]], None] = lambda partitions: None
         reach(self._kafka, servers, options, self._errors)
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
@@ -108,6 +112,7 @@ class ConfluentConsumer(Consumer):
         def on_lose(kafka: Any, partitions: list[TopicPartition]) -> None:
             self._leave(partitions, listener.on_lost)
 
+        self._tell_lost = listener.on_lost
         callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lose}
         self._join = lambda: self._kafka.subscribe(list(topics), **callbacks)
         self._join()
@@ -227,8 +232,10 @@ class ConfluentConsumer(Consumer):
 
     def close(self) -> None:
         # A static member that is only closed stays in the group until its session is over.
-        with suppress(KafkaException):  # after a fatal error
+        try:
             self._kafka.unsubscribe()
+        except KafkaException:  # after a fatal error, and then nothing is revoked
+            self._has_part = False
         end = time.monotonic() + 5.0
         while self._has_part and time.monotonic() < end:
             self._kafka.poll(0.1)
@@ -259,7 +266,13 @@ class ConfluentConsumer(Consumer):
     def _heed(self, error: KafkaError, partition: Any = None, offset: int = 0) -> None:
         """Process an event that is not a record; raise an `OSError` for a permanent error."""
         code = error.code()
+        if self._joins_at is not None:  # it is about the client that was left
+            return
         if code in (KafkaError._FATAL, KafkaError.UNRELEASED_INSTANCE_ID) and STILL_USED in error.str():
+            self._leave_client()
+            self._report_wait()
+        elif code in (KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID) and FENCED in error.str():
+            self._fences.add()
             self._leave_client()
         elif code not in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
             if error.fatal() or code not in AGAIN:
@@ -273,11 +286,18 @@ class ConfluentConsumer(Consumer):
 
     def _leave_client(self) -> None:
         """Take a new client, which joins later: after a fatal error, librdkafka's old one does nothing more."""
-        self._kafka.close()
-        self._errors.clear()
+        self._kafka.close()  # without a callback for its partitions
+        lost = sorted(self._assigned) if self._has_part else []
+        for state in (self._assigned, self._positions, self._gone, self._errors):
+            state.clear()
+        self._has_part = False
         self._kafka = AnyConsumer(self._settings)
+        self._joins_at = time.monotonic() + JOIN_SECONDS
+        if lost:
+            self._tell_lost(lost)
+
+    def _report_wait(self) -> None:
         now = time.monotonic()
-        self._joins_at = now + JOIN_SECONDS
         if now - self._reported >= REPORT_SECONDS:
             self._reported = now
             log.warning("waiting to join the group until the brokers end the session of the last process of this name")

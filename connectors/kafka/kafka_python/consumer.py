@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer
 from kafka.admin import MemberToRemove
-from kafka.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kafka.errors import FencedInstanceIdError, KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
 from connectors.base import CommitRefusedError, UnavailableError
 from connectors.kafka.clients import (
@@ -24,6 +24,7 @@ from connectors.kafka.clients import (
     Partition,
     Record,
 )
+from connectors.kafka.fences import Fences
 from connectors.kafka.kafka_python.client_mapping import arguments, from_client, to_client, with_note
 from connectors.kafka.kafka_python.connecting import connect
 from connectors.kafka.timeouts import describe_error, run_within
@@ -44,6 +45,7 @@ class PythonConsumer(Consumer):
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
         self._listener: _RebalanceListener | None = None  # if we take part in a group
         self._group, self._member = group, member
+        self._fences = Fences(member)
         self._topics: KafkaAdminClient | None = None  # for questions that callbacks of a rebalance ask too
         self._admin = arguments(KafkaAdminClient, servers, options, bootstrap_timeout_ms=2000)
         self._asking: tuple[Any, float] | None = None  # the answer of the brokers to `look`, and since when it is due
@@ -73,10 +75,14 @@ class PythonConsumer(Consumer):
     def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
         self._let_go()
         self._go_on_joining()
+        self._check_fence()
         try:
             found = self._kafka.poll(timeout_ms=int(1000 * seconds))
         except OffsetOutOfRangeError as error:
             raise OffsetGoneError({Partition(*one): offset for one, offset in error.args[0].items()}) from error
+        except FencedInstanceIdError:
+            self._join_again()
+            return {}
         except KafkaError as error:
             if error.retriable:
                 return {}
@@ -199,6 +205,22 @@ class PythonConsumer(Consumer):
         coordinator = self._kafka._coordinator
         if getattr(coordinator, "rejoining", False) and not coordinator.need_rejoin():
             coordinator.request_rejoin()
+
+    def _check_fence(self) -> None:
+        """Join again after a heartbeat that was fenced.
+
+        kafka-python 3.0.12 then sends no more heartbeats, but keeps the partitions.
+        """
+        coordinator = self._kafka._coordinator
+        is_member = self._listener is not None and coordinator.stable() and not coordinator.need_rejoin()
+        if is_member and not getattr(coordinator, "_heartbeat_enabled", True):
+            self._join_again()
+
+    def _join_again(self) -> None:
+        self._fences.add()
+        coordinator = self._kafka._coordinator
+        coordinator._async_commit_fenced = False
+        coordinator.reset_generation()
 
     @staticmethod
     def _ask(call: Callable[..., Any], what: Any, seconds: float = COMMIT_SECONDS) -> Any:
