@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from connectors.base import DecoderUnavailableError, Event, Position, Trouble
 from connectors.kafka.buffers import Buffers
-from connectors.kafka.clients import Consumer, OffsetGoneError, Partition
+from connectors.kafka.clients import Consumer, OffsetGoneError, Partition, Record
 from connectors.kafka.events import Events, Retry, gap_event
 from connectors.kafka.offsets import Start, nearest_offset, resolve_offset
 from connectors.kafka.start_offsets import StartOffsets
@@ -134,16 +134,14 @@ class PartitionReader:
         """Append the events of fetched records, up to one that cannot be decoded yet."""
         taken = self._buffers.take(SLICE, self._live(client))
         ends, next_offsets = self._ends, {partition: record.offset + 1 for partition, record, _ in taken}
-        if all(offset <= ends.get(partition, offset) for partition, offset in next_offsets.items()):
-            inside = taken
-        else:
-            inside = [one for one in taken if one[1].offset < ends.get(one[0], one[1].offset + 1)]
+        is_whole = all(offset <= ends.get(partition, offset) for partition, offset in next_offsets.items())
+        inside = taken if is_whole and not self._start_offsets.gaps else [one for one in taken if self._is_wanted(*one)]
         if (found := self._events_of(inside)) is not None:
             events += found
             self._next |= next_offsets
             return
         for i, (partition, record, position) in enumerate(taken):
-            if record.offset < self._ends.get(partition, record.offset + 1):
+            if self._is_wanted(partition, record, position):
                 try:
                     events.append(self._event(partition, record, position))
                 except DecoderUnavailableError as error:
@@ -152,6 +150,11 @@ class PartitionReader:
                     return
                 self._retry.record_success()
             self._next[partition] = record.offset + 1
+
+    def _is_wanted(self, partition: Partition, record: Record, _: Position) -> bool:
+        """Return whether a record is before the end, and was not learned by another member."""
+        is_inside = record.offset < self._ends.get(partition, record.offset + 1)
+        return is_inside and self._start_offsets.is_ours(partition, record.offset)
 
     def _fetch(self, client: Consumer, timeout: float) -> None:
         self._buffers.throttle(client, self._next.keys() - self._new)

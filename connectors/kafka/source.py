@@ -126,10 +126,14 @@ class KafkaSource:
             offset_of(position, stream)
             self._start_offsets.own[Partition.parse(stream)] = position
 
-    def rewind(self, positions: Mapping[str, Position]) -> None:
-        """Continue after these positions once, regardless of committed offsets, which never go back."""
+    def rewind(self, positions: Mapping[str, Position], until: Mapping[str, Position] | None = None) -> None:
+        """Continue after these positions once, regardless of committed offsets, which never go back.
+
+        Records from `until`, which is `repeats_until` of an earlier process, to the committed offsets are skipped.
+        """
         self.seek(positions)
-        self._start_offsets.rewind(map(Partition.parse, positions))
+        ends = {Partition.parse(stream): offset_of(position, stream) for stream, position in (until or {}).items()}
+        self._start_offsets.rewind(map(Partition.parse, positions), ends)
 
     def expect_topics(self, ids: Mapping[str, str]) -> None:
         """Refuse topics with other ids than these, which a checkpoint has: their offsets are others."""
@@ -150,6 +154,11 @@ class KafkaSource:
     def is_repeating(self) -> bool:
         """Whether the source has been rewound, and has not returned all records again that the group had committed."""
         return self._start_offsets.is_repeating
+
+    @property
+    def repeats_until(self) -> dict[str, Position]:
+        """The position of each rewound partition after which its records were learned by other members, or by none."""
+        return {str(partition): offset for partition, offset in self._start_offsets.until.items()}
 
     def is_committed(self, event: Event) -> bool:
         """Return whether the group had committed an event that is read again after `rewind`."""

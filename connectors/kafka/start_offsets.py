@@ -30,11 +30,17 @@ class StartOffsets:
         Our own positions.
     known : set
         All partitions of the topics.
+    until : dict
+        Of partitions that were rewound, the offset up to which only we had learned their records, and learn them again.
+    gaps : dict
+        The first and the next offset of records that other members have learned while a rewound partition was theirs.
     """
 
     def __init__(self, start: Start, *, in_group: bool) -> None:
         self.own: dict[Partition, Position] = {}
         self.known: set[Partition] = set()
+        self.until: dict[Partition, int] = {}
+        self.gaps: dict[Partition, tuple[int, int]] = {}
         self._start, self._in_group = start, in_group
         self._added: set[Partition] = set()
         self._rewound: set[Partition] = set()
@@ -42,9 +48,13 @@ class StartOffsets:
         self._committed: dict[Partition, int] = {}  # by the group, when we began; -1 is nothing
         self._repeated: dict[Partition, int] = {}  # up to where we read again what the group had committed
 
-    def rewind(self, partitions: Iterable[Partition]) -> None:
-        """Give our own positions precedence over the committed offsets, until the events between are returned."""
+    def rewind(self, partitions: Iterable[Partition], until: Mapping[Partition, int]) -> None:
+        """Give our own positions precedence over the committed offsets, until the events between are returned.
+
+        Those were the committed offsets when the rewind began: `until` if that was earlier.
+        """
         self._rewound.update(partitions)
+        self.until |= until
 
     @property
     def is_repeating(self) -> bool:
@@ -59,6 +69,7 @@ class StartOffsets:
         """Record that all records before an offset have been processed."""
         if offset >= self._repeated.get(partition, offset + 1):
             del self._repeated[partition]
+            self.until.pop(partition, None)
 
     def add(self, partitions: Iterable[Partition]) -> set[Partition]:
         """Record all existing partitions, and return the new ones."""
@@ -71,6 +82,7 @@ class StartOffsets:
         """Forget the committed offset of a partition that other members may have."""
         self._committed.pop(partition, None)
         self._repeated.pop(partition, None)
+        self.gaps.pop(partition, None)
 
     def leave(self, partition: Partition, position: Position) -> None:
         """Keep the position in a rewound partition that is taken away, and forget it in others."""
@@ -78,12 +90,18 @@ class StartOffsets:
             self.own[partition] = position
         else:
             self.own.pop(partition, None)
+            self.until.pop(partition, None)
 
     def reach(self, events: Iterable[Event]) -> None:
-        """Record that events are returned; one up to which the group has committed ends the rewind of its partition."""
+        """Record that events are returned; the last one that only we had learned ends the rewind of its partition."""
         if self._rewound:
             offsets = {Partition.parse(event.stream): offset_of(event.resume, event.stream) for event in events}
-            self._rewound -= {p for p, offset in offsets.items() if offset >= self._committed.get(p, -1)}
+            self._rewound -= {p for p, n in offsets.items() if n >= self.until.get(p, self._committed.get(p, -1))}
+
+    def is_ours(self, partition: Partition, offset: int) -> bool:
+        """Return whether no other member has learned a record while its partition was rewound."""
+        first, next_offset = self.gaps.get(partition, (0, 0))
+        return not first <= offset < next_offset
 
     def find(self, client: Consumer, partitions: Iterable[Partition]) -> tuple[dict[Partition, int], set[Partition]]:
         """Return the start offsets, and the partitions where that is the end as found by this process."""
@@ -106,9 +124,12 @@ class StartOffsets:
                 offsets[partition] = resolve_offset(client, partition, start)
             self._committed[partition] = -1 if committed is None else committed
             if offsets[partition] < self._committed[partition]:
-                self._repeated[partition] = self._committed[partition]
+                until = self._repeated[partition] = self.until.setdefault(partition, self._committed[partition])
+                if until < self._committed[partition]:
+                    self.gaps[partition] = until, self._committed[partition]
             elif offsets[partition] == committed:
                 self._rewound.discard(partition)
+                self.until.pop(partition, None)
         if latest and self._in_group:
             with suppress(CommitRefusedError):  # it is committed with the next checkpoint
                 client.commit({partition: offsets[partition] for partition in latest})

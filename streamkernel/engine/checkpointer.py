@@ -149,7 +149,7 @@ class Checkpointer:
                 "topics": topics,
                 "is_divided": self._is_divided,
                 **ends,
-                **({"is_repeating": True} if self._outputs.is_repeating else {}),
+                **self._outputs.repetition(),
                 **self._processor.challengers.state(),  # last: what the champion has is stored as without them
             }
         )
@@ -245,7 +245,7 @@ class Checkpointer:
             # The offsets of the group are older than positions of workers, and later than restored ones.
             is_elsewhere = is_restored or saved.get("is_divided") or saved.get("is_repeating")
             if is_elsewhere and isinstance(self._source, KafkaSource):
-                self._source.rewind(self.positions)
+                self._rewind(saved, is_older=is_restored)
             else:
                 self._source.seek(self.positions)
         if not is_whole:
@@ -281,8 +281,9 @@ class Checkpointer:
             self._has_changes = True
             return self.try_to_commit()
         is_whole = self._load(saved)
-        if 0 < saved["checkpoint"] < newest or saved.get("is_divided") or saved.get("is_repeating"):
-            source.rewind(self.positions)
+        is_older = 0 < saved["checkpoint"] < newest  # so that others may have learned what is after it
+        if is_older or saved.get("is_divided") or saved.get("is_repeating"):
+            self._rewind(saved, is_older=is_older)
         source.again(self.positions)
         self._has_changes = not is_whole
         return is_whole or self.try_to_commit()  # where the sinks end now
@@ -304,6 +305,13 @@ class Checkpointer:
         self._history.marks.add("resumed", self._history.events, f"resumed from checkpoint {saved['checkpoint']}")
         log.info("resumed", learned=self._processor.outcomes["learned"], positions=self.positions)
         return is_whole
+
+    def _rewind(self, saved: Mapping[str, Any], *, is_older: bool) -> None:
+        """Continue after the positions of a checkpoint instead of the committed ones."""
+        if isinstance(self._source, KafkaSource):
+            self._source.rewind(self.positions, None if is_older else saved.get("repeats_until"))
+        else:
+            cast(GroupSource, self._source).rewind(self.positions)
 
     def _share(self, number: int, newest: int | None = None) -> None:
         """Add a checkpoint's model to the group's, and continue from that."""

@@ -71,6 +71,12 @@ class Outputs:
         """Whether events may come that were committed before."""
         return self._source is not None and self._source.is_repeating
 
+    def repetition(self) -> dict[str, Any]:
+        """Return the part of a checkpoint that only repetitions need: a restart then repeats the same events."""
+        if self._source is None or not self._source.is_repeating:
+            return {}
+        return {"is_repeating": True, "repeats_until": self._source.repeats_until}
+
     def has_prediction(self, event: Event) -> bool:
         """Return whether the prediction of an event has to be written."""
         return self.predictions is not None and not self._is_there(self.predictions, event)

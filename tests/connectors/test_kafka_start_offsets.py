@@ -11,7 +11,7 @@ import pytest
 from topics import made, produce_to, rows, values
 
 from connectors import CommitRefusedError, KafkaSource
-from connectors.kafka import Options, topic_watcher
+from connectors.kafka import Options, partition_reader, topic_watcher
 from connectors.kafka.clients import Partition
 from connectors.kafka.options import CLIENTS
 
@@ -116,6 +116,31 @@ def test_an_unknown_commit_outcome_keeps_the_start(servers, options, topic):
     assert read(source, 5, positions) == list(range(5))
     assert source.offsets(positions) == {Partition(topic, 0): 5}
     source.close()
+
+
+def test_what_another_member_learned_of_a_rewound_partition_is_skipped(servers, options, topic, monkeypatch):
+    """The partition moves while it is read again, and comes back: to the same process, and to one that starts again."""
+    monkeypatch.setattr(partition_reader, "SLICE", 2)
+    brokers.produce(servers, topic, rows(30))
+    partition, stream, given = Partition(topic, 0), f"{topic}:0", {"group": uuid.uuid4().hex, "partitions": [0]}
+    source = KafkaSource(options, topic, **given)
+    assert read(source, 2, {}) == [0, 1]
+    source.acknowledge({stream: 11})
+    source.close()
+    source, positions = KafkaSource(options, topic, **given), {}
+    source.rewind({stream: 3})
+    assert read(source, 2, positions) == [3, 4]
+    source.on_revoked([partition])
+    other = KafkaSource(options, topic, **given)
+    assert read(other, 2, {}) == [11, 12]
+    other.acknowledge({stream: 20})
+    source.on_assigned([partition])
+    assert read(source, 16, positions) == [*range(5, 11), *range(20, 30)]
+    again = KafkaSource(options, topic, **given)
+    again.rewind({stream: 7}, source.repeats_until)  # the process had ended before it learned what was returned
+    assert read(again, 14, positions) == [*range(7, 11), *range(20, 30)]
+    for one in (source, other, again):
+        one.close()
 
 
 def test_joined_topics_need_equal_numbers_of_partitions(servers, options):
