@@ -25,7 +25,8 @@ def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
     """Return the summary of a function without its forgetting groups, which another model lacks."""
     groups = len(part.table)
     left = groups - forgetting_groups(part)
-    names = "table", "priors", "units", "faded", "moments", "newton", "steady", "forgetting", "recent"
+    names: tuple[str, ...] = "table", "priors", "units", "faded", "returned", "held"
+    names += "moments", "newton", "steady", "forgetting", "recent"
     first: dict[str, Any] = {name: getattr(part, name)[:left] for name in names}
     return replace(
         _without(part, [g for g in range(2 * groups) if g % groups >= left], part.linear),

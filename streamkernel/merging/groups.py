@@ -34,7 +34,8 @@ def merge_group(
     found = Group.empty(n, fresh.columns, fresh.room)
     if not n:
         return found
-    faded, units = (np.array([getattr(part, name)[g] for part in parts]) for name in ("faded", "units"))
+    names = "faded", "returned", "units"
+    faded, returned, units = (np.array([getattr(part, name)[g] for part in parts]) for name in names)
     since = sum(int(part.numbers["examples"] - base.numbers["examples"]) for part in parts)
     left = float(parts[0].forgetting[g]) ** since if (faded > 0.0).sum() > 1 else float(faded.max())
     prior = float(units.mean())
@@ -43,7 +44,7 @@ def merge_group(
     if faded.sum() != left:
         gram -= (faded.sum() - left) * grams_of(base)[g]
         moments = moments - (faded.sum() - left) * base.moments[g]
-    gram.flat[:: n + 1] += (1.0 - left) * prior - ((1.0 - faded) * units).sum()
+    gram.flat[:: n + 1] += (1.0 - left) * prior - (returned * units).sum()
     factor = factor_of(gram, prior)
     found.factor[:] = factor
     found.newton[:] = moments

@@ -45,12 +45,12 @@ def summarize(f: SecondOrderLearner, before: int | None = None) -> SecondOrderSu
         The number of examples that the base had learned; it determines how much of the base A has forgotten.
     """
     f.settle()
-    grams, moments, faded = [], [], []
+    grams, moments = [], []
     for g, group in enumerate(f.groups):
         grams.append(_gram(group.factor))
         moments.append(group.newton @ grams[g])
-        faded.append(1.0 if before is None else _prior_left(f, before, g))
-    function = f.arrays
+    of_groups, function = range(len(grams)), f.arrays
+    faded, returned = np.transpose([_left(f, f.examples if before is None else before, g) for g in of_groups])
     mixer, targets = function.mixer.reshape(f.n_targets, -1, function.mixer.shape[1]), f.n_targets
     return SecondOrderSummary(
         of_targets=function.numbers.copy(),
@@ -59,7 +59,9 @@ def summarize(f: SecondOrderLearner, before: int | None = None) -> SecondOrderSu
         kept=f.directions.kept.copy(),
         priors=function.priors.copy(),
         units=np.array([f.prior(g) for g in range(len(f.groups))]),
-        faded=np.array(faded),
+        faded=faded,
+        returned=returned,
+        held=np.array([sum(_left(f, int(f.table[g, 2]), g)) for g in of_groups]),
         grams=grams,
         moments=moments,
         newton=[group.newton.copy() for group in f.groups],
@@ -82,14 +84,14 @@ def merge(
 ) -> dict[str, Any]:
     """Return the tensors from which the untrained function `fresh` is restored.
 
-    Let A = RᵀR. A_i still contains the fraction ρ_i of A_0, with λI in place of what was forgotten, because each part
+    Let A = RᵀR. A_i still contains the fraction ρ_i of A_0, and σ_iλI in place of what was forgotten, as each part
     forgets separately. One model that forgets by γ per example would still contain the fraction ρ. Then
 
-    A = ρA_0 + (1 - ρ)λI + Σ (A_i - ρ_iA_0 - (1 - ρ_i)λI),   ρ = γⁿ
+    A = ρA_0 + (1 - ρ)λI + Σ (A_i - ρ_iA_0 - σ_iλI),   ρ = γⁿ
         w = A⁻¹(ρA_0w_0 + Σ (A_iw_i - ρ_iA_0w_0))
 
-    A group that the base did not have has ρ = ρ_i = 0. The weights v of the mixture, which forgets quickly, solve
-    M v = Σ (n_i/n) M_i v_i with M = Σ (n_i/n) M_i.
+    A group that the base did not have has ρ = ρ_i = 0, and σ_iλI is all that A_i has without examples. The weights v
+    of the mixture, which forgets quickly, solve M v = Σ (n_i/n) M_i v_i with M = Σ (n_i/n) M_i.
 
     Parameters
     ----------
@@ -119,7 +121,7 @@ def merge(
     for g in range(count):
         at = np.flatnonzero(has[:, g]).tolist() or list(range(len(parts)))
         priors[g] = np.mean([parts[i].priors[g] for i in at])
-        own = [replace(parts[i], faded=parts[i].faded * is_of_base(parts[i], base, g)) for i in at]
+        own = [parts[i] if is_of_base(parts[i], base, g) else _apart(parts[i]) for i in at]
         groups.append(merge_group(fresh, own, base, weights[at] / weights[at].sum(), g))
     v, mixer = _mixture(parts, weights, has)
     of_targets = np.array(
@@ -265,24 +267,32 @@ def _gram(factor: Any) -> F64:
     return gram
 
 
-def _prior_left(f: SecondOrderLearner, before: int, g: int) -> float:
-    """Return the remaining share of A_0 in the factor of a group."""
+def _apart(part: SecondOrderSummary) -> SecondOrderSummary:
+    """Return the summary of a function whose groups have nothing of the base."""
+    return replace(part, faded=np.zeros_like(part.faded), returned=part.held)
+
+
+def _left(f: SecondOrderLearner, first: int, g: int) -> tuple[float, float]:
+    """Return the share of the factor of a group at `first` that is left in it, and the multiple of λI added since."""
     kept = float(f.arrays.kept[g])
     if kept == 1.0:
-        return 1.0
-    last = f.examples
-    return float(_share_left(before, last, int(f.batch_size), kept, len(f.groups[g].factor), f.n_targets))
+        return 1.0, 0.0
+    batch, forgetting, n = int(f.batch_size), float(f.numbers["forgetting"]), len(f.groups[g].factor)
+    left, returned = _follow(first, f.examples, batch, forgetting, kept, n, f.arrays.bounds, f.n_targets)
+    return float(left), float(returned)
 
 
 @compiled
-def _share_left(first, last, batch, kept, n, targets):  # type: ignore[no-untyped-def]
-    """Return ρ to the power of the examples that the steps from `first` to `last` have forgotten."""
-    left, waiting = 1.0, 0
+def _follow(first, last, batch, forgetting, kept, n, bounds, targets):  # type: ignore[no-untyped-def]
+    """Return the share that the steps from `first` to `last` have left of A, and the multiple of λI that they added."""
+    left, returned, waiting = 1.0, 0.0, 0
     for seen in range(first + 1, last + 1):
         waiting += 1
-        if waiting >= newton_step.compiled_due(seen, batch, kept, targets) or seen == last:
-            turn = newton_step.turn(n, waiting, kept)
-            if newton_step.fades(seen, waiting, turn):
-                left *= kept**turn
+        if waiting >= newton_step.compiled_due(seen, batch, forgetting, targets) or seen == last:
+            fading, returning = newton_step.turns(n, waiting, kept, bounds)
+            if newton_step.is_turn(seen, waiting, fading):
+                left, returned = left * kept**fading, returned * kept**fading
+            if newton_step.is_turn(seen, waiting, returning):
+                returned += 1.0 - kept**returning
             waiting = 0
-    return left
+    return left, returned

@@ -91,8 +91,11 @@ class SecondOrderSummary:
         Features that are kept since the function was pruned.
     priors, units
         λ of each group, as a share and in the units of its factor.
-    faded
-        The fraction of the base's Gram matrix that is left in that of each group.
+    faded, returned
+        The fraction of the base's Gram matrix that is left in that of each group, and the multiple of λI that has been
+        added to what is left.
+    held
+        The multiple of λI in the Gram matrix of each group, without examples.
     grams, moments, newton, steady
         Of each group: A = RᵀR, shape (n, n); Aw, w, and the coefficients of the constant steps, shape (columns, n).
     level
@@ -118,6 +121,8 @@ class SecondOrderSummary:
     priors: F64
     units: F64
     faded: F64
+    returned: F64
+    held: F64
     grams: list[F64] | None
     moments: list[F64]
     newton: list[F64]

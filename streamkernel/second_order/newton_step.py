@@ -41,7 +41,7 @@ PULL = 10.0
 """λ of the mixture, in units of the size of the targets."""
 
 NEVER_EXCEEDED = 1e300
-"""Largest size of targets for a mixture of 0.1, whose A keeps the λ of its first target."""
+"""Largest size of targets for a mixture of 0.1, whose A keeps the λ of its first target, and which forgets as then."""
 
 _MATRIX, _VECTOR = types.float64[:, ::1], types.float64[::1]
 
@@ -176,15 +176,19 @@ def less_certain(mixer: F64, seen: int) -> F64:
 
 
 @inlined(allocates=False)
-def turn(n, batch, kept):  # type: ignore[no-untyped-def]
-    """Return T for a group of n outputs."""
-    return max(batch, min(n, int(0.5 / max(1.0 - kept, 1e-9))))
+def turns(n, batch, kept, bounds):  # type: ignore[no-untyped-def]
+    """Return S and T for a group of n outputs: a tenth of the examples that it remembers, and all of them; half of them
+    in a model of 0.1.
+    """
+    fading, returning = (0.5, 0.5) if bounds[-1] == NEVER_EXCEEDED else (0.1, 1.0)
+    gone = max(1.0 - kept, 1e-9)
+    return max(batch, min(n, int(fading / gone))), max(batch, min(n, int(returning / gone)))
 
 
 @inlined(allocates=False)
-def fades(seen, batch, every):  # type: ignore[no-untyped-def]
-    """Return whether the step of the last `batch` of all examples seen forgets T of them."""
-    return seen == batch or seen // every > (seen - batch) // every
+def is_turn(seen, batch, every):  # type: ignore[no-untyped-def]
+    """Return whether the step of the last `batch` of all examples seen is one that comes once in `every` examples."""
+    return seen // every > (seen - batch) // every
 
 
 def due(seen: int, batch: int, kept: float, targets: int) -> int:

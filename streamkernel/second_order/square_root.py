@@ -95,18 +95,22 @@ def rotate(factor, rows):  # type: ignore[no-untyped-def]
     reflect_columns(factor, panels, len(rows), 0, n, room_for(len(rows)))
 
 
-@unit(types.void(_MATRIX, types.float64, types.float64, types.int64, types.int64))
-def fade(factor, kept, back, first, last):  # type: ignore[no-untyped-def]
-    """Set R to that of ``kept RᵀR + back I`` in parts: all of the first term with column 0, I by its own columns."""
+@inlined
+def fade(factor, kept):  # type: ignore[no-untyped-def]
+    """Set R to that of ``kept RᵀR``."""
+    root = np.float32(math.sqrt(kept))
+    for i in range(len(factor)):
+        vectors.multiply(factor[i, i:], root)
+
+
+@unit(types.void(_MATRIX, types.float64, types.int64, types.int64))
+def add_diagonal(factor, more, first, last):  # type: ignore[no-untyped-def]
+    """Set R to that of ``RᵀR + more I``, with I in the columns from `first`, a multiple of eight, to `last`."""
     n = len(factor)
-    if first == 0:
-        root = np.float32(math.sqrt(kept))
-        for i in range(n):
-            vectors.multiply(factor[i, i:], root)
     count = whole_eights(last - first)
     panels = np.zeros((compiled_panels_of(n), count, WIDE), np.float32)
     for i in range(first, last):
-        panels[i // WIDE, i - first, i % WIDE] = math.sqrt(back)
+        panels[i // WIDE, i - first, i % WIDE] = math.sqrt(more)
     reflect_columns(factor, panels, count, first, n, room_for(count))
 
 

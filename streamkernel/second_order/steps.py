@@ -30,8 +30,9 @@ STRIP = 64
 """Columns of R that a unit works on."""
 
 FADE, FORWARD, BACKWARD, SKETCH, PHASES = range(5)
-"""The phases of a step: forgetting; adding rows to R, and solving Rᵀy = b by the complete rows of R while they are in
-the cache; solving Rx = y; and computing the sketch of R if it is due. PHASES is their number."""
+"""The phases of a step: forgetting, and adding to the diagonal of A; adding rows to R, and solving Rᵀy = b by the
+complete rows of R while they are in the cache; solving Rx = y; and computing the sketch of R if it is due. PHASES is
+their number."""
 
 SOLVING = 10.0
 """Cost of a multiplication in solving Rx = y, which reads R from memory, relative to one in adding rows."""
@@ -46,9 +47,9 @@ def begin_step(state):  # type: ignore[no-untyped-def]
 
         A ← A + Σ ℓ''φφᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
 
-    and before that, once in T examples, since it costs as much as they do,
+    and before that, once in S examples and once in T, since the latter costs as much as they do,
 
-        A ← ρᵀA + ((1 - ρᵀ)λ + Tl)I,   with the gradient (1 - ρᵀ)λw
+        A ← ρˢA,   A ← A + ((1 - ρᵀ)λ + Tl)I,   with the gradient (1 - ρᵀ)λw
     """
     numbers, layout = state.numbers[0], state.layout
     numbers.working, numbers.worked_at, numbers.worked_k_xx = numbers.buffered, numbers.examples, numbers.step_k_xx
@@ -70,23 +71,28 @@ def begin_step(state):  # type: ignore[no-untyped-def]
 
 @inlined
 def _fading(state, g):  # type: ignore[no-untyped-def]
-    """Return ρᵀ, (1 - ρᵀ)λ and Tl for the step of a group; 1, 0 and 0 if it forgets nothing."""
-    numbers = state.numbers[0]
-    every = newton_step.turn(state.layout[g, COUNT], numbers.working, state.kept[g])
-    forgets = state.kept[g] < 1.0 or numbers.l2 > 0.0
-    if not forgets or not newton_step.fades(numbers.worked_at, numbers.working, every):
-        return 1.0, 0.0, 0.0
-    kept = state.kept[g] ** every
-    blocks = state.layout[g, COUNT] // (numbers.components * numbers.block_size)
-    return kept, (1.0 - kept) * state.priors[g] * numbers.worked_k_xx * blocks, every * numbers.l2
+    """Return ρˢ, (1 - ρᵀ)λ and Tl for the step of a group; 1, 0 and 0 in steps without them. The first has Tl."""
+    numbers, kept = state.numbers[0], state.kept[g]
+    fading, returning = newton_step.turns(state.layout[g, COUNT], numbers.working, kept, state.bounds)
+    left, own, more = 1.0, 0.0, 0.0
+    if kept < 1.0 and newton_step.is_turn(numbers.worked_at, numbers.working, fading):
+        left = kept**fading
+    is_returning = newton_step.is_turn(numbers.worked_at, numbers.working, returning)
+    if is_returning and kept < 1.0:
+        blocks = state.layout[g, COUNT] // (numbers.components * numbers.block_size)
+        own = (1.0 - kept**returning) * state.priors[g] * numbers.worked_k_xx * blocks
+    if is_returning or numbers.worked_at == numbers.working:
+        more = returning * numbers.l2
+    return left, own, more
 
 
 @inlined
-def _cost(n, phase, first, rows, columns, is_fading, is_sketched):  # type: ignore[no-untyped-def]
+def _cost(n, phase, first, rows, columns, kept, back, is_sketched):  # type: ignore[no-untyped-def]
     """Return the approximate cost of a unit, in multiplications."""
     left = float(n - first)
     if phase == FADE:
-        return left * left * STRIP if is_fading else 0.0
+        scaling = SOLVING * left * left if first == 0 and kept < 1.0 else 0.0
+        return scaling + (left * left * STRIP if back > 0.0 else 0.0)
     if phase == FORWARD:
         return (2.0 * rows + columns) * STRIP * left
     if phase == SKETCH:
@@ -112,17 +118,17 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
             goal, done = done * numbers.buffered / max(due - 1, 1), 0.0
         for g in range(len(layout)):
             n, (kept, own, more), rows = layout[g, COUNT], _fading(state, g), int(state.sampled[g, TAKEN])
-            is_fading, is_sketched = kept < 1.0 or more > 0.0, state.sampled[g, SKETCHED_AT] == numbers.worked_at
+            back, is_sketched = own + more, state.sampled[g, SKETCHED_AT] == numbers.worked_at
             for phase in range(PHASES):
                 for first in range(0, n, STRIP):
                     place += 1
-                    done += _cost(n, phase, first, rows, numbers.columns, is_fading, is_sketched)
+                    done += _cost(n, phase, first, rows, numbers.columns, kept, back, is_sketched)
                     if is_counted or place <= numbers.unit:
                         continue
                     if done > goal:
                         return
-                    if (phase != FADE or is_fading) and (phase != SKETCH or is_sketched):
-                        _work(group_of(state, g), rows, phase, first, kept, own + more, room)
+                    if phase != SKETCH or is_sketched:
+                        _work(group_of(state, g), rows, phase, first, kept, back, room)
                     numbers.unit = place
     numbers.unit = DONE
 
@@ -132,7 +138,10 @@ def _work(group, rows, phase, first, kept, back, room):  # type: ignore[no-untyp
     """Compute one unit: one phase of a group's step in the columns of R from `first` on."""
     last = min(first + STRIP, len(group.factor))
     if phase == FADE:
-        square_root.fade(group.factor, kept, back, first, last)
+        if first == 0 and kept < 1.0:
+            square_root.fade(group.factor, kept)
+        if back > 0.0:
+            square_root.add_diagonal(group.factor, back, first, last)
     elif phase == FORWARD:
         square_root.reflect_columns(group.factor, group.panels, rows, first, last, room)
         square_root.solve_forward(group.factor, group.change, first, last)

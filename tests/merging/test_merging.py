@@ -327,27 +327,30 @@ def test_rounds_of_second_order_are_one_ridge_regression(lengths, joint):
 
 
 def faded(function, xs, ys, gram, moment, first, kept, l2, lam):
-    """Follow the printed steps of one joint group in plain NumPy; return A, Aw, and the rest of the first A."""
-    phi, n, left, waiting, seen = embedded(function, xs), len(gram), 1.0, 0, first
+    """Follow the printed steps of one joint group in plain NumPy; return A, Aw, and shares of the first A and of λI."""
+    phi, n, left, returned, waiting, seen = embedded(function, xs), len(gram), 1.0, 0.0, 0, first
     from streamkernel.second_order import newton_step
 
     for i, y in enumerate(ys):
         seen, waiting = seen + 1, waiting + 1
         if waiting < newton_step.due(seen, 1, kept, 1) and i + 1 < len(ys):
             continue
-        turn = max(waiting, min(n, int(0.5 / max(1.0 - kept, 1e-9))))
+        gone = max(1.0 - kept, 1e-9)
+        fading, returning = (max(waiting, min(n, int(part / gone))) for part in (0.1, 1.0))
         rows, targets = phi[i + 1 - waiting : i + 1], np.array(ys[i + 1 - waiting : i + 1])
         w = np.linalg.solve(gram, moment)
         pull = waiting * l2
-        if seen == waiting or seen // turn > (seen - waiting) // turn:
-            rho = kept**turn
-            gram = rho * gram + ((1.0 - rho) * lam + turn * l2) * np.eye(n)
-            pull, left = pull + (1.0 - rho) * lam, left * rho
+        if seen // fading > (seen - waiting) // fading:
+            gram, left, returned = (kept**fading * part for part in (gram, left, returned))
+        if seen // returning > (seen - waiting) // returning:
+            share = 1.0 - kept**returning
+            gram = gram + (share * lam + returning * l2) * np.eye(n)
+            pull, returned = pull + share * lam, returned + share
         gram = gram + rows.T @ rows
         w = w - np.linalg.solve(gram, rows.T @ (rows @ w - targets) + pull * w)
         moment, waiting = gram @ w, 0
         del y
-    return gram, moment, left
+    return gram, moment, left, returned
 
 
 @pytest.mark.parametrize(("kept", "l2"), [(0.99, 0.0), (0.995, 0.02), (1.0, 0.02)])
@@ -364,10 +367,10 @@ def test_forgetting_and_l2_are_those_of_the_docstring(kept, l2):
     replicas = [feed(copied(model, **options), xs[a:b], ys[a:b]) for a, b in cuts]
     own = [faded(model, xs[a:b], ys[a:b], A0, m0, 300, kept, l2, lam) for a, b in cuts]
     rho = kept**600
-    assert all(left < 1.0 for _, _, left in own) == (kept < 1.0)
+    assert all(left < 1.0 for _, _, left, _ in own) == (kept < 1.0)
     eye = np.eye(n)
-    gram = rho * A0 + (1.0 - rho) * lam * eye + sum(A - r * A0 - (1.0 - r) * lam * eye for A, _, r in own)
-    moment = rho * m0 + sum(m - r * m0 for _, m, r in own)
+    gram = rho * A0 + (1.0 - rho) * lam * eye + sum(A - r * A0 - s * lam * eye for A, _, r, s in own)
+    moment = rho * m0 + sum(m - r * m0 for _, m, r, _ in own)
     merged = together(model, replicas, root, 300, **options)
     R = merged.groups[0].factor.astype(np.float64)
     expected = np.linalg.solve(gram, moment)
@@ -377,7 +380,7 @@ def test_forgetting_and_l2_are_those_of_the_docstring(kept, l2):
 
 @pytest.mark.parametrize("start", [500, 490])
 def test_rounds_forget_whatever_their_length(start):
-    """Steps forget 25 examples at once; rounds of 5 times 5 must neither miss all of them nor count them five times."""
+    """Steps forget several examples at once; rounds of 5 times 5 must neither miss them nor count them five times."""
     options, kept = {"forgetting": 0.98}, 0.98**25
     xs, ys = stream(start + 40 * 25)
     model, at = feed(mixture(**options), xs[:start], ys[:start]), start

@@ -135,12 +135,14 @@ class Group:
         n = len(self.A)
         gradient = batch * self.l2 * self.newton
         if self.forgetting < 1.0 or self.l2:
-            turn = max(batch, min(n, int(0.5 / max(1.0 - self.forgetting, 1e-9))))
-            if seen == batch or seen // turn > (seen - batch) // turn:
-                kept = self.forgetting**turn
-                faded = (1.0 - kept) * self.prior * self.own
-                self.A = kept * self.A + (faded + turn * self.l2) * np.eye(n)
-                gradient += faded * self.newton
+            gone = max(1.0 - self.forgetting, 1e-9)
+            fading, returning = (max(batch, min(n, int(part / gone))) for part in (0.1, 1.0))
+            if seen // fading > (seen - batch) // fading:
+                self.A = self.forgetting**fading * self.A
+            is_returning = seen // returning > (seen - batch) // returning
+            own = is_returning * (1.0 - self.forgetting**returning) * self.prior * self.own
+            more = returning * self.l2 * (is_returning or seen == batch)
+            self.A, gradient = self.A + (own + more) * np.eye(n), gradient + own * self.newton
         for example, (phi, g, weight) in enumerate(self.waiting, seen - batch + 1):
             self.A += self.share(number, example, math.sqrt(weight) * phi) * weight * np.outer(phi, phi)
             gradient += np.outer(phi, g)
