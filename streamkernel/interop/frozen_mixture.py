@@ -9,6 +9,7 @@ import numpy as np
 from streamkernel.features.rows import F64, U64
 from streamkernel.learners.state import MEAN
 from streamkernel.second_order.evaluation import BEYOND
+from streamkernel.second_order.influence import influence
 from streamkernel.second_order.linear import LARGEST_SCORE, REACH, SMALLEST_SHARE
 from streamkernel.second_order.linear_state import BOUND, PLACES
 from streamkernel.second_order.mixture import SecondOrderLearner
@@ -59,7 +60,9 @@ def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
         columns = [(place, column) for column, place in enumerate(places.tolist()) if 0 < place < len(own.points)]
         by_place = sorted(columns)
         arrays["near.columns"] = np.array([column for _, column in by_place], np.int64)
-        arrays["near.points"] = own.points[[place for place, _ in by_place]][:, order]
+        at = [place for place, _ in by_place]
+        arrays["near.influence"] = influence(own, state.metric.sensitivities)[at]
+        arrays["near.points"] = own.points[at][:, order]
         arrays["near.answers"] = own.answers.reshape(targets, -1)[:, order]
         arrays["near.weights"] = own.weights[order]
     if numbers["intercept"][0] == MEAN and numbers["examples"][0] > 0:

@@ -159,9 +159,10 @@ def neighbours(xp: Any, about: Any, a: Any, v: Any) -> Any:
     first, parts = 0, []
     for last in a.get("near.counts", np.zeros(0, int)).tolist():
         squares = 0.0
-        for column, own in zip(a["near.columns"], a["near.points"][:, first:last], strict=True):
+        inputs = zip(a["near.columns"], a["near.influence"], a["near.points"][:, first:last], strict=True)
+        for column, influence, own in inputs:
             value = xp.minimum(xp.maximum(xp.take(v, [column], axis=1), -1e9), 1e9).astype(np.float32)
-            squares = squares + (own - value) * (own - value)
+            squares = squares + influence * (own - value) * (own - value)
         parts.append(squares)
         first = last
         yield of_nearest(xp, about, a, parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=1), min(5, last))

@@ -81,8 +81,7 @@ class Arrangement(NamedTuple):
             newton=copy.newton, steady=copy.steady, rows=nothing, factor=nothing, panels=nothing, sketch=nothing
         )
         directions = self.directions.apart()
-        sensitivities, totals = copy.metric.sensitivities.copy(), copy.metric.totals.copy()
-        own = copy.metric._replace(sensitivities=sensitivities, totals=totals)
+        own = copy.metric._replace(totals=copy.metric.totals.copy())
         copy = copy._replace(metric=metric.with_places(own, directions))
         return Arrangement(copy, groups, directions, self.table)
 

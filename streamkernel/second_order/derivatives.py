@@ -15,6 +15,7 @@ from streamkernel.losses.compiled import SOFTMAX
 from streamkernel.second_order import evaluation
 from streamkernel.second_order.arrangement import Arrangement
 from streamkernel.second_order.gradients import embed_rows
+from streamkernel.second_order.influence import influence
 from streamkernel.second_order.linear import slope
 from streamkernel.second_order.linear_state import BOUND, NEIGHBOURS, PLACES, Linear
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, OWNER, MixtureState, weights_by_column
@@ -93,7 +94,7 @@ def _places(linear: Linear, row: Rows) -> I64:
 def _of_neighbours(function: MixtureState, row: Rows, among: I64) -> F64:
     """Return the derivatives of the prediction of the nearest of some stored examples by the scaled values.
 
-    ∂ω_i/∂x = (∂(w_i/d_i)/∂x - ω_i Σ_j ∂(w_j/d_j)/∂x)/Σ_j w_j/d_j,   ∂(w_i/d_i)/∂x = w_i (x_i - x)/d_i³
+    ∂ω_i/∂x = (∂(w_i/d_i)/∂x - ω_i Σ_j ∂(w_j/d_j)/∂x)/Σ_j w_j/d_j,   ∂(w_i/d_i)/∂x = w_i a(x_i - x)/d_i³
     """
     linear, numbers = function.linear, function.numbers[0]
     places = _places(linear, row)
@@ -101,9 +102,10 @@ def _of_neighbours(function: MixtureState, row: Rows, among: I64) -> F64:
     counts = (places > 0) & (places < len(point))
     point[places[counts]] = row.values[counts]
     ways = linear.points[:, among].T - point
-    squares = np.maximum(np.square(ways).sum(axis=1), LEAST_SQUARE)
+    counting = influence(linear, function.metric.sensitivities)
+    squares = np.maximum(np.square(ways) @ counting, LEAST_SQUARE)
     nearest = np.argsort(squares, kind="stable")[:NEIGHBOURS]
-    inverse, ways = linear.weights[among[nearest]] * squares[nearest] ** -0.5, ways[nearest]
+    inverse, ways = linear.weights[among[nearest]] * squares[nearest] ** -0.5, counting * ways[nearest]
     answers = linear.answers.reshape(len(function.numbers), -1)[:, among[nearest]]
     shares, slopes_of_inverse = inverse / inverse.sum(), ways * (inverse / squares[nearest])[:, None]
     by_point = (slopes_of_inverse - shares[:, None] * slopes_of_inverse.sum(axis=0)) / inverse.sum()

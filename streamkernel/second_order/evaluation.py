@@ -16,6 +16,7 @@ from streamkernel.learners.scoring import longest_row
 from streamkernel.learners.state import MEAN
 from streamkernel.second_order import linear, neighbours
 from streamkernel.second_order.gradients import embed_groups
+from streamkernel.second_order.influence import set_influence
 from streamkernel.second_order.linear_state import LinearRoom, room_for
 from streamkernel.second_order.metric import metric_room
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MixtureState, outputs_of
@@ -76,6 +77,7 @@ def _set_others(state, scales, rows, read, i, room, out):  # type: ignore[no-unt
     linear.within_reach(own, numbers, room.raw, out[:near])
     if len(out) > near:
         neighbours.set_point(own, read, i, room.linear)
+        set_influence(own, state.metric.sensitivities, room.linear.influence)
         neighbours.score(own, numbers, room.added, room.linear, out[near:])
 
 
@@ -150,20 +152,21 @@ evaluate_copy = compiled(nogil=True)(_evaluate)
 @compiled
 def _copy(state, scales):  # type: ignore[no-untyped-def]
     """Return a consistent copy of the arrays that a prediction reads: numbers, w of the functions, the level, v, the
-    range of targets, the linear functions with their names, and scales.
+    range of targets, the sensitivities, the linear functions with their names, and scales.
     """
     functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy(), state.span.copy()
+    sensitivities = state.metric.sensitivities.copy()
     own = state.linear
     names = own.counts.copy(), own.keys.copy(), own.at.copy(), own.scales.copy(), own.w.copy(), own.errors.copy()
     recent = own.points.copy(), own.answers.copy(), own.weights.copy()
-    return state.numbers.copy(), *functions, *names, *recent, scales.counts.copy(), scales.table.copy()
+    return state.numbers.copy(), *functions, sensitivities, *names, *recent, scales.counts.copy(), scales.table.copy()
 
 
 def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[MixtureState, ScalesState]:
     """Return a consistent mixture and scales: the arrays that a prediction reads are copied, the others are shared."""
-    numbers, newton, steady, level, weights, span, *names, counts, table = _copy(state, scales)
+    numbers, newton, steady, level, weights, span, sensitivities, *names, counts, table = _copy(state, scales)
     parts = "counts", "keys", "at", "scales", "w", "errors", "points", "answers", "weights"
     own = state.linear._replace(**dict(zip(parts, names, strict=True)))
     copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights, linear=own)
-    copied = copied._replace(span=span)
+    copied = copied._replace(span=span, metric=state.metric._replace(sensitivities=sensitivities))
     return copied, ScalesState(counts, table)

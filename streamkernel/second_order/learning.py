@@ -51,6 +51,7 @@ from streamkernel.second_order.gradients import (
     add_gradient,
     embed_groups,
 )
+from streamkernel.second_order.influence import set_influence
 from streamkernel.second_order.learning_room import LEARNING_ROOM, OPTIONS, LearningOptions, learning_room
 from streamkernel.second_order.mixture_state import (
     BEFORE,
@@ -133,6 +134,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
         if used > own_linear.w.shape[2]:
             return NO_PLACE
         neighbours.set_point(own_linear, given, i, linear_room)
+        set_influence(own_linear, state.metric.sensitivities, linear_room.influence)
     if numbers.loss_per_error > 0.0:
         for t in range(several):
             state.numbers[t].loss_parameter = state.numbers[t].gradient_bound or LARGEST_GRADIENT

@@ -91,8 +91,8 @@ class Linear(NamedTuple):
 
 class LinearRoom(NamedTuple):
     """Work arrays for an example: its values and their places, -1 for none; the inputs of the first places; two vectors
-    of the same length; its inputs as a point, and d² of all remembered examples; d² of its neighbours, and their
-    positions in the ring.
+    of the same length; its inputs as a point, how much each counts in d², and d² of all remembered examples; d² of its
+    neighbours, and their positions in the ring.
     """
 
     values: F64
@@ -101,6 +101,7 @@ class LinearRoom(NamedTuple):
     gain: F64
     row: F64
     point: F32
+    influence: F32
     squares: F32
     nearest: F32
     which: I64
@@ -113,7 +114,9 @@ LINEAR = types.NamedTuple(
     [_INTS, _HASHES, _INTS, _HASHES, _MATRIX, _CUBE, _CUBE, _MATRIX, _VECTOR, types.float32[:, ::1], _VECTOR, _VECTOR],
     Linear,
 )
-ROOM = types.NamedTuple([_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR, _SINGLES, _SINGLES, _SINGLES, _INTS], LinearRoom)
+ROOM = types.NamedTuple(
+    [_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR, _SINGLES, _SINGLES, _SINGLES, _SINGLES, _INTS], LinearRoom
+)
 
 
 def neighbour_functions(stored: int) -> int:
@@ -191,6 +194,7 @@ def room_for(memory, linear, longest):  # type: ignore[no-untyped-def]
         gain=work_array(memory, dense, np.float64),
         row=work_array(memory, dense, np.float64),
         point=work_array(memory, len(linear.points), np.float32),
+        influence=work_array(memory, len(linear.points), np.float32),
         squares=work_array(memory, window, np.float32),
         nearest=work_array(memory, min(NEIGHBOURS, window), np.float32),
         which=work_array(memory, min(NEIGHBOURS, window), np.int64),

@@ -13,7 +13,8 @@ examples, where dense data are needed; fewer if there are many inputs, so that a
 0 as long as these are fewer than twice those of the first.
 
 Distances are between the inputs as the features read them, over the names that have the first places among those of
-the linear functions (:mod:`streamkernel.second_order.linear`).
+the linear functions (:mod:`streamkernel.second_order.linear`), and each input counts by its influence on f
+(:mod:`streamkernel.second_order.influence`).
 """
 
 from __future__ import annotations
@@ -73,19 +74,20 @@ def set_point(linear, rows, i, room):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def _add_squares(to, values, point):  # type: ignore[no-untyped-def]
-    """Add (v - p)² of each value, in a separate function, which the compiler vectorises."""
+def _add_squares(to, values, point, influence):  # type: ignore[no-untyped-def]
+    """Add a(v - p)² of each value, in a separate function, which the compiler vectorises."""
     for i in range(len(to)):
-        to[i] += (values[i] - point) * (values[i] - point)
+        to[i] += influence * (values[i] - point) * (values[i] - point)
 
 
 @inlined(allocates=False)
-def _add_four(to, a, b, c, d, point):  # type: ignore[no-untyped-def]
-    """Add (v - p)² of each value of four inputs, in the order of the inputs."""
+def _add_four(to, a, b, c, d, point, influence):  # type: ignore[no-untyped-def]
+    """Add a(v - p)² of each value of four inputs, in the order of the inputs."""
     p, q, r, s = point[0], point[1], point[2], point[3]
+    t, u, v, w = influence[0], influence[1], influence[2], influence[3]
     for i in range(len(to)):
-        near = (to[i] + (a[i] - p) * (a[i] - p)) + (b[i] - q) * (b[i] - q)
-        to[i] = (near + (c[i] - r) * (c[i] - r)) + (d[i] - s) * (d[i] - s)
+        near = (to[i] + t * (a[i] - p) * (a[i] - p)) + u * (b[i] - q) * (b[i] - q)
+        to[i] = (near + v * (c[i] - r) * (c[i] - r)) + w * (d[i] - s) * (d[i] - s)
 
 
 @inlined(allocates=False)
@@ -110,9 +112,11 @@ def _find_nearest(linear, first, last, found, room):  # type: ignore[no-untyped-
         for place in range(1, last_four, FOUR):
             a, b = linear.points[place, start : start + n], linear.points[place + 1, start : start + n]
             c, d = linear.points[place + 2, start : start + n], linear.points[place + 3, start : start + n]
-            _add_four(squares, a, b, c, d, room.point[place : place + FOUR])
+            four = slice(place, place + FOUR)
+            _add_four(squares, a, b, c, d, room.point[four], room.influence[four])
         for place in range(last_four, places):
-            _add_squares(squares, linear.points[place, start : start + n], room.point[place])
+            values = linear.points[place, start : start + n]
+            _add_squares(squares, values, room.point[place], room.influence[place])
         for begin in range(0, n, FEW):
             found = _insert(squares[begin : min(begin + FEW, n)], start + begin, found, room)
     return found

@@ -16,10 +16,12 @@ from streamkernel.merging import linear
 from streamkernel.merging.labels import columns_of
 from streamkernel.merging.linear import summarize
 from streamkernel.second_order import linear_files
+from streamkernel.second_order.influence import influence
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import NEAR, NEIGHBOURS, SEARCHED, STORED, WINDOW
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.neighbours import CAUTION, UNSEEN
+from streamkernel.second_order.sensitivity_state import rows_of
 
 SMALL = {"max_features": 16}
 N = WINDOW + 230
@@ -289,3 +291,24 @@ def test_class_numbers_are_those_of_the_merged_labels(columns, more):
         own = np.arange(float(len(columns)))
         found = replace(summary, answers=own).with_columns(matrix).answers
         assert [together[int(c)] for c in found] == columns
+
+
+def test_inputs_count_by_their_influence():
+    X, noise = np.random.default_rng(8).normal(size=(2, 1700, 9))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.1 * noise[:, 0]
+    model = learn(KernelRegressor(**SMALL), as_dicts(X[:1400]), y[:1400].tolist())
+    f, scales = model._learner, model._state.scales
+    table = f.arrays.metric.sensitivities
+    found = influence(f.arrays.linear, table)[1:10]
+    of_name = {row["key"]: row for row in rows_of(table)}
+    known = np.array([of_name[name].tolist()[1:] for name in f.arrays.linear.names[1:10]])
+    share = (4.0 + known[:, 0] * len(known) / (known[:, 0] / known[:, 1]).sum()) / (4.0 + known[:, 1])
+    assert found == pytest.approx(np.maximum(np.sqrt(share), 0.1), rel=1e-6)
+    matters = np.isin(names_in_order(f, 9), ["x0", "x1"])
+    assert found[matters].min() > 0.6 > 0.3 > found[~matters].max()
+    errors = []
+    rows = scales(f.directions.rows([f"x{i}" for i in range(9)], X[1400:]))
+    for squares in (table["squares"].copy(), 0.0):  # without squares all inputs count the same
+        table["squares"] = squares
+        errors.append(np.square(near(f, rows)[0, :, 0] / CAUTION + y[:1400].mean() - y[1400:]).mean())
+    assert errors[0] < 0.4 * errors[1]
