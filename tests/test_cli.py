@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 import structlog
 from click.testing import Result
+from forked import Process
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from river import preprocessing
@@ -133,7 +134,7 @@ def wait_for_lines(path: Path, lines: int) -> None:
     wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= lines, what=lambda: f"{lines} in {path.name}")
 
 
-def stop(process: subprocess.Popen[str], number: signal.Signals) -> int:
+def stop(process: Process, number: signal.Signals) -> int:
     process.send_signal(number)
     return process.wait(LIMIT)
 

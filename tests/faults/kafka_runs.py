@@ -18,7 +18,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, which has a folder "connectors" too
 
 import brokers
+from forked import COMMAND, Forked, Process
 from kafka import KafkaAdminClient
 from states import named
 from waiting import LIMIT, T, wait_for
@@ -63,7 +64,7 @@ checkpoint_seconds = 0.3
 [http]
 port = 0
 """
-N = 12_000
+N = 6000
 """Records in the topic of a test."""
 
 BAD_EVERY = 97
@@ -108,8 +109,11 @@ class Run:
     """
 
     template = CONFIG
-    program = "from streamkernel.cli import main; main()"
-    started: ClassVar[list[subprocess.Popen[str]]] = []
+    program = COMMAND
+    is_new = False
+    """Whether each process imports everything for itself, as those of other programs do."""
+
+    started: ClassVar[list[Process]] = []
     """All processes of all runs, for `kill_all`."""
 
     def __init__(
@@ -132,21 +136,26 @@ class Run:
         self.source, self._options, self._client = source, options, client
         self._processing_guarantee = processing_guarantee
         self._kafka = kafka
-        self._members: dict[str, subprocess.Popen[str]] = {}
+        self._members: dict[str, Process] = {}
         self._extra = {"ignore": "", "recorder": RECORDER} if audited else {"ignore": 'ignore = ["id"]', "recorder": ""}
         wanted = [self.predictions, self.dead_letters] if topics is None else list(topics)
         if wanted:
             brokers.make_topics(servers, names=wanted)
 
-    def start(self, member: str = "one", client: str | None = None) -> subprocess.Popen[str]:
+    def start(self, member: str = "one", client: str | None = None) -> Process:
         """Start a member; one of the same name resumes from its state, with another client if one is given."""
         folder = self._folder / f"{self.name}-{member}"
         folder.mkdir(exist_ok=True)
-        words = [sys.executable, "-c", self.program, "run", str(self.write(folder, client))]
-        with (folder / "log").open("a") as log:
-            process = self._members[member] = subprocess.Popen(words, stderr=log, text=True)
+        log, words = folder / "log", ["run", str(self.write(folder, client))]
+        process = self._members[member] = self._started(log, words)
         self.started.append(process)
         return process
+
+    def _started(self, log: Path, words: list[str]) -> Process:
+        if self.program == COMMAND and not self.is_new:
+            return Forked(words, log)
+        with log.open("a") as file:
+            return subprocess.Popen([sys.executable, "-c", self.program, *words], stderr=file, text=True)
 
     def wait_for(self, condition: Callable[[], T], seconds: float = LIMIT) -> T:
         """Return what a condition returns as soon as that is true.
@@ -231,9 +240,8 @@ class Run:
     def replayed(self, directory: Path, *words: str, member: str = "one") -> dict[str, Any]:
         """Run again over the records that a member has read, and return the newest checkpoint."""
         config = self._folder / f"{self.name}-{member}" / "run.toml"
-        subprocess.run(
-            [sys.executable, "-c", self.program, "replay", config, directory, *words], check=True, capture_output=True
-        )
+        log = config.with_name("log of the replay")
+        assert self._started(log, ["replay", str(config), str(directory), *words]).wait(LIMIT) == 0, log.read_text()
         found = read_newest(directory)
         assert found is not None
         return found
@@ -295,15 +303,18 @@ def assert_same(run: Run, calm: Run) -> None:
     assert run.model() == calm.model()
 
 
-def killed(run: Run, kills: int, rng: random.Random, longest: float = 0.4) -> int:
+def killed(
+    run: Run, kills: int, rng: random.Random, longest: float = 0.4, clients: Sequence[str | None] = (None,)
+) -> int:
     """Kill a member at random moments and restart it, at last until its end; return the number of kills before the end.
 
-    A moment is a random time after a checkpoint, at most `longest` seconds, or sometimes after the start.
+    A moment is a random time after a checkpoint, at most `longest` seconds, or sometimes after the start. If clients
+    are given, the starts have them in turn.
     """
     times = 0
-    for _ in range(kills):
+    for i in range(kills):
         known = run.checkpoints()
-        process = run.start()
+        process = run.start(client=clients[i % len(clients)])
         if rng.random() < 0.8:
             wait_for(lambda known=known, process=process: run.checkpoints() != known or process.poll() is not None)
         try:

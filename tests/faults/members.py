@@ -9,7 +9,6 @@ import argparse
 import json
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -23,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, wh
 
 import brokers
 from faults.kafka_runs import Run, audited, records, tell
+from forked import Process
 from waiting import LIMIT
 
 NAMES = ["one", "two", "three"]
@@ -39,7 +39,7 @@ PROTOCOLS = {
 """Options of confluent-kafka with which members keep, in a rebalance, the partitions that do not move."""
 
 
-def come_and_go(run: Run, changes: int, rng: random.Random) -> dict[str, subprocess.Popen[str]]:
+def come_and_go(run: Run, changes: int, rng: random.Random) -> dict[str, Process]:
     """Let members leave at random moments, by kill -9 or SIGTERM, and join again; return all of them, running."""
     members = {name: run.start(name) for name in NAMES}
     for _ in range(changes):

@@ -44,6 +44,8 @@ class Soak(kafka_runs.Run):
         .replace("[state]", '[delayed_labels]\nkey = "id"\nmax_pending = 2000\n[state]')
     )
 
+    is_new = True  # the memory is all its own
+
     def done(self) -> int:
         """Return how many records the running process has processed."""
         found = self.metrics().items()

@@ -104,7 +104,7 @@ def test_a_disk_that_is_full_at_the_end(servers, calm, tmp_path):
 
 def test_a_checkpoint_that_is_damaged(servers, calm, tmp_path):
     """The checkpoint before it counts: the model is right, and what was committed is not written again."""
-    run = Run(servers, tmp_path, "events", source="until = 6000")
+    run = Run(servers, tmp_path, "events", source="until = 4000")
     assert run.start().wait(LIMIT) == 0, run.log()
     newest = checkpoints(run.state_directory())[-1]
     newest.write_bytes(newest.read_bytes()[:-7])
