@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cases import slow
-from test_cli import CONFIG, call, command, events, newest, once, prepared, run_until, stop, wait_for_lines
+from forked import Forked
+from test_cli import CONFIG, call, events, newest, once, prepared, run_until, stop, wait_for_lines
 from waiting import wait_for
 
 from streamkernel.engine.checkpoint.state_directory import read_newest
@@ -48,15 +48,15 @@ def test_a_run_killed_between_files_learns_the_same_as_one_run_over_one_file(
     if path != "events.jsonl":
         next_day(folder, 0)
 
-    process = subprocess.Popen(command("run", config), stderr=subprocess.DEVNULL, text=True)
+    process = Forked(["run", config], folder / "log")
     wait_for(lambda: (folder / "state").exists() and (read_newest(folder / "state") or {}).get("positions"))
     assert stop(process, signal.SIGKILL) == -9
     go_on(folder, 1)
     go_on(folder, 2)
-    process = subprocess.Popen(command("run", config), stderr=subprocess.DEVNULL, text=True)
+    process = Forked(["run", config], folder / "log")
     wait_for_lines(folder / "predictions.jsonl", 1800)
     assert stop(process, signal.SIGKILL) == -9
-    process = subprocess.Popen(command("run", config), stderr=subprocess.DEVNULL, text=True)
+    process = Forked(["run", config], folder / "log")
     wait_for_lines(folder / "predictions.jsonl", 3000)
     go_on(folder, 3)  # while it runs
     wait_for_lines(folder / "predictions.jsonl", 3900)

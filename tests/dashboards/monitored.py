@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import threading
 import time
 import urllib.parse
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from brokers import free_port
+from forked import Forked
 from served import ServerProcess
 from waiting import LIMIT, wait_for
 
@@ -66,9 +66,7 @@ class Run:
         (folder / "config.toml").write_text(
             CONFIG.format(folder=folder, source=source, model=model, more=more, port=self.port)
         )
-        words = [sys.executable, "-c", "from streamkernel.cli import main; main()", "run", str(folder / "config.toml")]
-        with (folder / "log").open("w") as log:
-            self.process = subprocess.Popen(words, stderr=log)
+        self.process = Forked(["run", folder / "config.toml"], folder / "log")
 
     def is_ready(self) -> bool:
         """Return whether it learns."""
