@@ -21,7 +21,8 @@ settings.register_profile("quick", settings.get_profile("all"), max_examples=15)
 settings.load_profile("all")  # `make test` says --hypothesis-profile=quick
 
 GROUPS = {"java": "servers", "ray": "servers", "prometheus": "servers", "nats": "servers", "browser": "browser"}
-"""Of tests with these marks, those of a group run in one process, which starts what they need once."""
+"""Of tests with these marks, those of a group run in one process, which starts what they need once; those in the folder
+"faults" run in another one, which has a broker of its own."""
 
 LEFT = pytest.StashKey[int]()
 
@@ -58,6 +59,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests together that share a server."""
     for item in items:
         if group := next((GROUPS[mark.name] for mark in item.iter_markers() if mark.name in GROUPS), None):
+            if item.path.parent.name == "faults":
+                group = "faults"
             item.add_marker(pytest.mark.xdist_group(group))
 
 
