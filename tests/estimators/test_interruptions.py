@@ -1,7 +1,7 @@
 """An exception at any line of Python leaves a model as it was before an example, or as it is after it.
 
 A tracing function raises at lines of the package that a call runs, the first and the last time that it runs them: at
-every third one, from another first line for each number of examples, and in `make test` at fewer. What follows must be
+every sixth one, from another first line for each number of examples, and in `make test` at fewer. What follows must be
 as if the call had been made in full, or not at all; of many rows, some of the first may be learned.
 """
 
@@ -36,9 +36,9 @@ from streamkernel.second_order import growth
 from streamkernel.upkeep import background_job
 
 PACKAGE = str(Path(streamkernel.__file__).parent)
-SOME, MORE = 13, 3
-"""`make test` interrupts every 13th line, and `make test-all` also every third, with another first line for each
-model."""
+SOME, MORE = 13, 6
+"""`make test` interrupts every 13th line, and `make test-all` also every sixth, with another first line for each number
+of examples: most lines are run at several of them, and by several models."""
 
 SMALL = {"max_features": 16, "features_per_seed": 4}
 FIRST = {"learner": "dsg", "kernel": FIXED, **SMALL}
