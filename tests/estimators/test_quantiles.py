@@ -178,7 +178,7 @@ def test_the_predicted_quantiles_are_the_true_ones(tau):
         assert np.mean(chances[where]) == pytest.approx(tau, abs=0.06)
 
 
-@pytest.mark.parametrize("tau", [0.05, 0.1, 0.5, 0.9, 0.95])
+@pytest.mark.parametrize("tau", [0.05, 0.5, 0.95])
 def test_the_share_of_targets_below_the_prediction_is_tau(tau):
     xs, ys = heteroscedastic(10_000)
     model = KernelRegressor(learner="dsg", loss="quantile", tau=tau)
