@@ -224,8 +224,9 @@ def test_loss_of_a_partition_leader(tmp_path, client):
     with brokers.apache(tmp_path / "brokers", 3) as three:
         servers = ",".join(f"127.0.0.1:{broker.port}" for broker in three)
         brokers.make_topics(servers, names=["events"])
-        brokers.produce(servers, "events", kafka_runs.records(N))
+        brokers.produce(servers, "events", kafka_runs.records(2 * N))
         calm, run = (Run(servers, tmp_path, "events", client=client) for _ in range(2))
+        calm.is_new = run.is_new = True
         assert calm.start().wait(LIMIT) == 0, calm.log()
         process = run.start()
         run.wait_for(lambda: len(run.seen()) > 0)
