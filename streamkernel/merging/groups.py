@@ -44,7 +44,9 @@ def merge_group(
     if faded.sum() != left:
         gram -= (faded.sum() - left) * grams_of(base)[g]
         moments = moments - (faded.sum() - left) * base.moments[g]
-    gram.flat[:: n + 1] += (1.0 - left) * prior - (returned * units).sum()
+    gone = (1.0 - faded).sum()
+    back = (1.0 - left) * returned.sum() / gone if gone > 0.0 else 0.0
+    gram.flat[:: n + 1] += back * prior - (returned * units).sum()
     factor = factor_of(gram, prior)
     found.factor[:] = factor
     found.newton[:] = moments

@@ -1,4 +1,4 @@
-"""Merging of scales: the moments of all events, if the scales in use are equal."""
+"""Merging of scales: the moments of all events, and the scales in use, which may have changed in one part."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
     Golub and LeVeque 1983), k, s = k(m - c) and q = M + k(m - c)² are sums over the parts, in which the base counts
     once. The last value is that of the first part.
 
+    The scale in use of a name is the base's, or that of the part that has changed it since. What the other parts have
+    learned is added as it is: a model that changes a scale keeps what it has learned, too.
+
     Parameters
     ----------
     parts, base
@@ -31,7 +34,7 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
     Raises
     ------
     MergeError
-        If a name is scaled differently.
+        If a name is scaled differently: without a base at all, with a base by two parts that have changed it.
     """
     everything = [*parts, *([] if base is None else [base])]
     names: I64 = np.unique(np.concatenate([part["scales.names"] for part in everything]).view(np.uint64)).view(np.int64)
@@ -49,11 +52,14 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
         known[i, at], moments[i, at], in_use[i, at] = True, part["scales.moments"], part["scales.in_use"]
     first = known.argmax(axis=0)
     every = np.arange(len(names))
-    differ = (known[:, :, None] & (in_use != in_use[first, every])).any(axis=(0, 2))
+    before = in_use[first, every] if base is None else in_use[-1]  # of a name that is new it is 0
+    has_changed = known & (in_use != before).any(axis=2)
+    now = np.where(has_changed.any(axis=0)[:, None], in_use[has_changed.argmax(axis=0), every], before)
+    differ = has_changed.any(axis=0) if base is None else (has_changed & (in_use != now).any(axis=2)).any(axis=0)
     if differ.any():
         raise MergeError(
             f"Expected models with equal scales of their inputs, got {differ.sum()} of {len(names)} inputs on other "
-            "scales; give both a kernel, or let both continue from one model and merge them before their scales change"
+            "scales; give both a kernel, or let both continue from one model and merge them before both change scales"
         )
     centre = moments[first, every, 1]
     off = np.where(known, moments[:, :, 1] - centre, 0.0)
@@ -75,7 +81,7 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
         "scales.weights": np.array([weight, weights[:, 1].max()]),
         "scales.names": names[kept],
         "scales.moments": np.stack(found, axis=1)[kept],
-        "scales.in_use": in_use[first, every][kept],
+        "scales.in_use": now[kept],
     }
 
 

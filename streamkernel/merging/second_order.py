@@ -87,7 +87,7 @@ def merge(
     Let A = RᵀR. A_i still contains the fraction ρ_i of A_0, and σ_iλI in place of what was forgotten, as each part
     forgets separately. One model that forgets by γ per example would still contain the fraction ρ. Then
 
-    A = ρA_0 + (1 - ρ)λI + Σ (A_i - ρ_iA_0 - σ_iλI),   ρ = γⁿ
+    A = ρA_0 + σλI + Σ (A_i - ρ_iA_0 - σ_iλI),   ρ = γⁿ,   σ = (1 - ρ) Σ σ_i / Σ (1 - ρ_i)
         w = A⁻¹(ρA_0w_0 + Σ (A_iw_i - ρ_iA_0w_0))
 
     A group that the base did not have has ρ = ρ_i = 0, and σ_iλI is all that A_i has without examples. The weights v

@@ -22,7 +22,6 @@ class Group(Run):
     """Members whose model is that of the group; the id is an input, so that the scaler sums up what was learned."""
 
     template = CONFIG.replace("{ignore}", "").replace("[state]", '[state]\nshared_model = "{state}/../../shared"')
-    is_new = True
 
     def learned(self, field):
         """Return how many events the newest version has, and sums of a field and of its squares, by the scaler."""

@@ -30,7 +30,7 @@ from streamkernel import (
     step_sizes,
     upkeep,
 )
-from streamkernel.estimators import model_merging
+from streamkernel.estimators import internals, model_merging
 from streamkernel.features import scaling
 from streamkernel.features.directions import Directions
 from streamkernel.features.frames import table_blocks
@@ -369,7 +369,8 @@ def test_forgetting_and_l2_are_those_of_the_docstring(kept, l2):
     rho = kept**600
     assert all(left < 1.0 for _, _, left, _ in own) == (kept < 1.0)
     eye = np.eye(n)
-    gram = rho * A0 + (1.0 - rho) * lam * eye + sum(A - r * A0 - s * lam * eye for A, _, r, s in own)
+    back = (1.0 - rho) * sum(s for *_, s in own) / max(sum(1.0 - r for _, _, r, _ in own), 1e-300)
+    gram = rho * A0 + back * lam * eye + sum(A - r * A0 - s * lam * eye for A, _, r, s in own)
     moment = rho * m0 + sum(m - r * m0 for _, m, r, _ in own)
     merged = together(model, replicas, root, 300, **options)
     R = merged.groups[0].factor.astype(np.float64)
@@ -948,10 +949,32 @@ def test_other_bandwidths_and_scales_are_refused():
     other = learnt(KernelRegressor(max_features=64), xs[301:], ys[301:])
     refused(model, "the same kernel", other)
     other = pickle.loads(pickle.dumps(model))
-    learnt(other, [{k: 50.0 * v for k, v in x.items()} for x in xs * 2], ys * 2)
-    refused(model, "equal scales of their inputs, got 3 of 3", other, base=pickle.loads(pickle.dumps(model)))
+    base = pickle.loads(pickle.dumps(model))
+    for one, factor in ((model, 50.0), (other, 500.0)):
+        learnt(one, [{k: factor * v for k, v in x.items()} for x in xs * 2], ys * 2)
+    refused(model, "equal scales of their inputs, got 3 of 3", other, base=base)
     given = learnt(KernelRegressor(model.kernel_, max_features=64), xs[:300], ys[:300])
     refused(model, "scale their inputs or none", given)
+
+
+def test_a_model_is_merged_with_one_whose_scales_have_changed_since_their_base():
+    """A member of a group has learned from the model before the change."""
+    xs, ys = stream(1200)
+    base = learnt(KernelRegressor(max_features=64), xs[:300], ys[:300])
+    other, late = (pickle.loads(pickle.dumps(base)) for _ in range(2))
+    wide = [{**{name: 50.0 * value for name, value in x.items()}, "new": 7.0 * y} for x, y in zip(xs, ys, strict=True)]
+    learnt(other, wide, ys)
+    internals.become_replica(late, 0, 1)
+    learnt(late, [{**x, "new": 7.0} for x in xs[:100]], ys[:100])
+    before, changed = (one._state.scales.tensors()["scales.in_use"] for one in (base, other))
+    assert set(before.ravel()).isdisjoint(changed.ravel())
+    one, two = pickle.loads(pickle.dumps(other)), pickle.loads(pickle.dumps(late))
+    one.merge(late, base=base)
+    two.merge(other, base=base)
+    for merged in (one, two):
+        assert merged.n_steps == 300 + 1200 + 100
+        assert (merged._state.scales.tensors()["scales.in_use"] == changed).all()
+        assert all(np.isfinite(merged.predict_one(x)) for x in wide[:20])
 
 
 def test_a_wrong_base_is_rejected():
