@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
 from test_requirements import PYPROJECT
@@ -58,3 +59,9 @@ def test_the_license_is_the_one_of_the_metadata() -> None:
     text = (ROOT / PROJECT["license-files"][0]).read_text()
     assert text.startswith("BSD 3-Clause License")
     assert "the streamkernel authors" in text
+
+
+@pytest.mark.xdist_group("one")
+def test_tests_with_servers_are_kept_together(request: pytest.FixtureRequest) -> None:
+    """pytest-xdist appends the group to the name of a test, which some versions of pytest ignore."""
+    assert "@" in request.node.nodeid or not getattr(request.config.option, "loadgroup", False)
