@@ -124,6 +124,12 @@ def test_entries_never_change_their_bits(measure, bits):
     assert " ".join(f"{word:08x}" for word in drawn(measure, 4, 7).view(np.uint32)) == bits
 
 
+def test_members_have_names_of_their_own():
+    """Compiled functions of one name that different processes cached can have equal symbols, of which one is linked."""
+    names = [str(member.py_func.__qualname__) for member in distributions.draw._members.values()]
+    assert len({*names}) == len(names) == 10
+
+
 @njit
 def logarithm(u):
     return counter_rng.log_unit(u)
