@@ -148,18 +148,16 @@ def draw_some_signs(shape, key, features, name_hash, out):  # type: ignore[no-un
 def of_one_word(distribution: int, one: Any) -> None:
     """Define a distribution by a function of 64 random bits."""
 
+    @draw.member(distribution, error_model="numpy")
     def draw_words(shape, key, block, name_hash, out):  # type: ignore[no-untyped-def]
         stream = stream_of(key, block, name_hash)
         for f in range(len(out)):
             out[f] = one(counter_bits(stream, f))
 
+    @draw_some.member(distribution, error_model="numpy")
     def draw_some_words(shape, key, features, name_hash, out):  # type: ignore[no-untyped-def]
         for i in range(len(out)):
             out[i] = one(counter_bits(stream_of(key, features[i, 0], name_hash), features[i, 1]))
-
-    for family, function in ((draw, draw_words), (draw_some, draw_some_words)):
-        function.__qualname__ += f"_{distribution}"  # else symbols of two may be equal that two processes have cached
-        family.member(distribution, error_model="numpy")(function)
 
 
 @inlined(error_model="numpy")

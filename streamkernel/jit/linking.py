@@ -175,11 +175,17 @@ class Family:
         return number in self._members
 
     def member(self, number: int, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-        """Make a function the member of a number; it remains callable from Python."""
+        """Make a function the member of a number; it remains callable from Python.
+
+        A function in a function gets the number in its name: if two members had one name, processes that compile one of
+        them each could store both under one symbol, and a process that loads both would call one in place of the other.
+        """
         if number in self._members or not 0 <= number < MOST:
             raise ValueError(f"expected a number below {MOST} that no other member has, got {number}")
 
         def decorate(function: Callable[..., Any]) -> Any:
+            if function.__closure__:
+                function.__qualname__ += f"_{number}"
             self._members[number] = compiled(function, **options)
             return self._members[number]
 
