@@ -57,11 +57,13 @@ class OthersRoom(NamedTuple):
 
 @inlined
 def _others_room(state, longest):  # type: ignore[no-untyped-def]
-    """Return work arrays for rows of at most `longest` names."""
+    """Return work arrays for rows of at most `longest` names, with what is the same for all of them."""
     added = np.empty(len(state.numbers))
     for t in range(len(added)):
         added[t] = state.numbers[t].predicted_offset
-    return OthersRoom(room_for(None, state.linear, longest), np.empty(state.linear.w.shape[:2]), added)
+    room = room_for(None, state.linear, longest)
+    set_influence(state.linear, state.metric.sensitivities, room.influence)
+    return OthersRoom(room, np.empty(state.linear.w.shape[:2]), added)
 
 
 @inlined(allocates=False)
@@ -77,7 +79,6 @@ def _set_others(state, scales, rows, read, i, room, out):  # type: ignore[no-unt
     linear.within_reach(own, numbers, room.raw, out[:near])
     if len(out) > near:
         neighbours.set_point(own, read, i, room.linear)
-        set_influence(own, state.metric.sensitivities, room.linear.influence)
         neighbours.score(own, numbers, room.added, room.linear, out[near:])
 
 
