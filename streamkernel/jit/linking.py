@@ -216,6 +216,8 @@ class Inlined(_FromPython):
     """
 
     def __init__(self, function: Callable[..., Any], *, allocates: bool | None = True, **options: Any) -> None:
+        if function.__name__ == "<lambda>":  # else all have one name, and are confused as members of a family are
+            function.__qualname__ += f"_{function.__code__.co_firstlineno}"
         super().__init__(function, options | {"allocates": allocates is not False})
         alone = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} | linked_compiler
         alone |= {} if allocates is None else {"_nrt": allocates}

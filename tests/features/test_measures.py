@@ -14,7 +14,6 @@ from scipy import integrate, stats
 from streamkernel.features import counter_rng, distributions
 from streamkernel.features.counter_rng import domain_key, hash64
 from streamkernel.features.distributions import draw
-from streamkernel.losses.compiled import curvature, derivative, value
 
 KEY = domain_key(42, "features")
 SHAPE = 0.8
@@ -123,16 +122,6 @@ def test_an_entry_depends_only_on_its_position(measure, block, n, m):
 )
 def test_entries_never_change_their_bits(measure, bits):
     assert " ".join(f"{word:08x}" for word in drawn(measure, 4, 7).view(np.uint32)) == bits
-
-
-@pytest.mark.parametrize(
-    ("family", "members"),
-    [(draw, 10), (distributions.draw_some, 10), (value, 14), (derivative, 14), (curvature, 6)],
-)
-def test_members_have_names_of_their_own(family, members):
-    """Compiled functions of one name that different processes cached can have equal symbols, of which one is linked."""
-    names = [str(member.py_func.__qualname__) for member in family._members.values()]
-    assert len({*names}) == len(names) == members
 
 
 @njit

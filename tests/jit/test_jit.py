@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
+import pkgutil
 import resource
-from collections import namedtuple
+from collections import Counter, namedtuple
 
 import numba
 import numpy as np
@@ -11,9 +14,11 @@ import pytest
 from numba import types
 from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary
+from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
+import streamkernel
 from streamkernel.jit import compiled, inlined, shortcuts
 from streamkernel.jit.cache import fingerprint, run_uninterrupted
 
@@ -39,6 +44,19 @@ def total(values):
 def test_inlined_functions_can_be_called_from_python():
     assert total(np.ones(3)) == 3.0
     assert counted(np.arange(3)).tolist() == [1, 2]
+
+
+def test_compiled_functions_have_names_of_their_own():
+    """Functions of one name that different processes cached can have equal symbols, of which one is linked."""
+    for module in pkgutil.walk_packages(streamkernel.__path__, "streamkernel."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    functions = {one.py_func for one in gc.get_objects() if isinstance(one, Dispatcher)}
+    names = Counter(
+        (one.__module__, one.__qualname__) for one in functions if one.__module__.startswith("streamkernel.")
+    )
+    assert len(names) > 300
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_numbers_are_returned_to_both_kinds_of_callers():
