@@ -188,7 +188,7 @@ def _known(column: Sequence[Any]) -> _Field:
     for value in there.tolist():
         ranges.learn({"": value})
     found = _Field(None, True, tuple(edges.tolist()), ranges.limits.get(""), ())
-    return found._replace(expected=_counts_of_numbers(numbers, found))
+    return found._replace(expected=_counts_of_numbers(np.sort(there), len(column), found))
 
 
 def _summary(column: Sequence[Any], field: _Field) -> FieldSummary:
@@ -202,18 +202,20 @@ def _summary(column: Sequence[Any], field: _Field) -> FieldSummary:
         new = counts[-2] / n if field.is_complete else None
         return FieldSummary(counts[-1] / n, new, None, None, None, None, shares, _stability(counts, field))
     numbers = _numbers(column)
-    there = numbers[~np.isnan(numbers)]
-    change = _stability(_counts_of_numbers(numbers, field), field)
+    there = np.sort(numbers[~np.isnan(numbers)])
+    change = _stability(_counts_of_numbers(there, n, field), field)
     if not len(there):
         return FieldSummary(1.0, None, None, None, None, None, {}, change)
     low, high = field.limits or (-np.inf, np.inf)
+    n_usual = int(there.searchsorted(high, side="right") - there.searchsorted(low))
+    quantiles = np.interp(np.array(QUANTILES) * (len(there) - 1), np.arange(len(there)), there)
     return FieldSummary(
         (n - len(there)) / n,
         None,
-        float(np.mean((there < low) | (there > high))),
+        (len(there) - n_usual) / len(there),
         float(there.mean()),
         float(there.std()),
-        tuple(np.quantile(there, QUANTILES).tolist()),
+        tuple(quantiles.tolist()),
         {},
         change,
     )
@@ -250,11 +252,10 @@ def _counts_of_texts(texts: Sequence[str | None], field: _Field) -> tuple[float,
     return (*shown, other, len(texts) - sum(shown) - other - counts[None], counts[None])
 
 
-def _counts_of_numbers(numbers: Floats, field: _Field) -> tuple[float, ...]:
-    """Return the counts of numbers in each bin, and of missing values."""
-    is_missing = np.isnan(numbers)
-    places = np.searchsorted(np.array(field.edges), numbers[~is_missing], side="left")
-    return (*np.bincount(places, minlength=len(field.edges) + 1).tolist(), int(is_missing.sum()))
+def _counts_of_numbers(there: Floats, n: int, field: _Field) -> tuple[float, ...]:
+    """Return the counts of sorted numbers in each bin, and of the values of `n` that are missing."""
+    ends = there.searchsorted(np.array(field.edges), side="right")
+    return (*np.diff(ends, prepend=0, append=len(there)).tolist(), n - len(there))
 
 
 def _stability(counts: Sequence[float], field: _Field) -> float:
