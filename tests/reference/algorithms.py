@@ -1,12 +1,14 @@
 """DSG, UDSG and CDSG as the papers print them, in plain NumPy and float64.
 
-Nothing is clever here: a list of blocks, all coefficients shrunk at every step, every iterate kept for the average.
+Nothing is clever here: a list of blocks, all coefficients shrunk at every step, every iterate kept for the average,
+and the sum of all iterates with their weights for the late one.
 Only the random directions and the draws of old blocks come from the library, so that both learn the same function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -212,12 +214,14 @@ def _margin(beta, steps, gamma, room):
     return min(abs(first - gamma), first - second if takes_first else np.inf) / gamma
 
 
-def directions(measure, names: Sequence[Hashable], block_size: int, seed: int, part: int, block: int):
+@cache
+def directions(measure, names: tuple[Hashable, ...], block_size: int, seed: int, part: int, block: int):
     """Return ω of the features of a block for the columns `names`, shape (names, F), of one part of a kernel."""
     omega = np.empty((len(names), block_size), np.float32)
     for name, row in zip(names, omega, strict=True):
         key = domain_key(seed, f"features/{part}" if part else "features")
         draw(measure, 0.0, key, block, np.uint64(hash64(name)), row)
+    omega.flags.writeable = False  # each caller gets the same array
     return omega
 
 
@@ -229,7 +233,7 @@ def features(z):
 def gaussian(names: Sequence[Hashable], sigma: float, block_size: int, seed: int):
     """Return φ_b(x) of a block and rows: F^-½ (cos ωᵀx for all ω, then sin ωᵀx for all ω), for columns `names`."""
     return lambda block, X: features(
-        np.exp(1j * X @ directions(NORMAL, names, block_size, seed, 0, block) / sigma)[None]
+        np.exp(1j * X @ directions(NORMAL, tuple(names), block_size, seed, 0, block) / sigma)[None]
     )
 
 
@@ -238,7 +242,7 @@ def composite(names: Sequence[Hashable], sigma: float, weight: float, block_size
 
     def phi(block, X):
         omega, omega1, omega2 = (
-            directions(measure, names, block_size, seed, part, block)
+            directions(measure, tuple(names), block_size, seed, part, block)
             for part, measure in enumerate((NORMAL, NORMAL, SECH))
         )
         product = np.exp(1j * X @ omega / sigma) * np.sqrt(2.0) * np.maximum(X @ omega1, 0.0)
@@ -298,6 +302,7 @@ class Reference:
         self.curvature, self.distance2, self.gradients = curvature, 0.0, []  # ‖f‖², and each ‖∇‖²
         self.alpha, self.beta = np.zeros((0, 0, columns)), np.zeros((0, columns))  # one entry a block
         self.iterates = []  # α after each step
+        self.late_sum, self.late_weight = self.alpha, 0  # Σ t(t + 1)(t + 2) α_t, and the sum of these weights
         self.margins = []  # how far the rule's choices were from a tie
         self.t, self.examples, self.mean, self.running_loss = 0, 0, 0.0, 0.0
         self.eta, self.largest, self.weight, self.log_odds = 0.0, 0.0, 0.0, 0.0
@@ -336,9 +341,7 @@ class Reference:
         """Return the average of all iterates, f_t with the weight t(t + 1)(t + 2)."""
         if not self.iterates:
             return self.function(X)
-        phi = self.features(X)
-        weights = [t * (t + 1) * (t + 2) for t in range(1, len(self.iterates) + 1)]
-        return np.average([(phi[: len(a)] @ a).sum(axis=0) for a in self.iterates], axis=0, weights=weights)
+        return (self.features(X) @ self.late_sum).sum(axis=0) / self.late_weight
 
     def mixture(self, X):
         """Return the prediction of the last iterate and the late average together."""
@@ -396,6 +399,8 @@ class Reference:
         self.alpha[slice(None) if self.curvature else k] -= eta * change
         self.beta[k] -= checked * gradient
         self.iterates.append(self.alpha)
+        weight = (self.t + 1) * (self.t + 2) * (self.t + 3)
+        self.late_sum, self.late_weight = self.late_sum + weight * self.alpha, self.late_weight + weight
 
         self.running_loss += min(1.0, w.sum() / min(self.weight, HORIZON)) * (
             np.average(losses, weights=w) - self.running_loss
@@ -423,7 +428,9 @@ class Reference:
     def _add_block(self, outputs):
         """Add a block of coefficients that are 0."""
         shape = 1, outputs, self.columns
-        self.alpha = np.concatenate([self.alpha.reshape(-1, *shape[1:]), np.zeros(shape)])
+        self.alpha, self.late_sum = (
+            np.concatenate([sums.reshape(-1, *shape[1:]), np.zeros(shape)]) for sums in (self.alpha, self.late_sum)
+        )
         self.beta = np.concatenate([self.beta, np.zeros((1, self.columns))])
 
     def _clipped(self, g):
