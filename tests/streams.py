@@ -88,11 +88,11 @@ def write_parts(folder, parts, change=None):
 
 
 def content(model):
-    """Return all that a model is, as bytes: parameters, counters, coefficients, examples that wait."""
+    """Return all that a model is, as bytes and hashable: parameters, counters, coefficients, examples that wait."""
     description, tensors = model_file.describe(model)
     tensors |= {name: targets.astype(float) for name, targets in tensors.items() if name.endswith(".targets")}
     arrays = {name: (str(array.dtype), array.shape, array.tobytes()) for name, array in tensors.items()}
-    return repr(description), sorted(arrays.items())
+    return repr(description), tuple(sorted(arrays.items()))
 
 
 def least_growth(event, examples, parts=3):
