@@ -1,6 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
+INSTALL := install --no-compile # Python compiles the modules that are imported, which are few
 
 QUICK := not java and not ray and not prometheus and not nats and not browser and not slow and not helm and not image
 PYTEST := $(BIN)/pytest -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) # tests often wait for brokers and processes
@@ -58,8 +59,8 @@ package: .venv/test-installed ## sdist and wheel: built, checked, installed into
 	$(BIN)/twine check --strict $(PACKAGE)/*.whl $(PACKAGE)/*.tar.gz
 	$(BIN)/check-wheel-contents $(PACKAGE)
 	$(PYTHON) -m venv $(PACKAGE)/venv
-	$(PACKAGE)/venv/bin/pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/run.txt
-	$(PACKAGE)/venv/bin/pip --disable-pip-version-check --quiet install --no-index --no-deps $(PACKAGE)/*.whl
+	$(PACKAGE)/venv/bin/pip --disable-pip-version-check --quiet $(INSTALL) --no-deps --require-hashes --requirement requirements/run.txt
+	$(PACKAGE)/venv/bin/pip --disable-pip-version-check --quiet $(INSTALL) --no-index --no-deps $(PACKAGE)/*.whl
 	cd $(PACKAGE) && venv/bin/python -I ../../tests/try_installed.py
 
 chart: export STREAMKERNEL_NO_SKIPS = 1
@@ -95,13 +96,13 @@ $(BIN)/python:
 
 .venv/demo-installed: pyproject.toml | $(BIN)/python
 	@echo "installing streamkernel into .venv"
-	$(PIP) install --editable '.[engine,plot]'
+	$(PIP) $(INSTALL) --editable '.[engine,plot]'
 	@touch $@
 
 .venv/test-installed: pyproject.toml requirements/test.txt | $(BIN)/python
 	@echo "installing streamkernel with its test tools into .venv"
-	$(PIP) install --no-deps --require-hashes --requirement requirements/test.txt
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	$(PIP) $(INSTALL) --no-deps --require-hashes --requirement requirements/test.txt
+	$(PIP) $(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 clean:
