@@ -100,6 +100,7 @@ class TopicsRun(Run):
 
     template = kafka_runs.CONFIG.replace("[http]\nport = 0\n", CLUSTER)
     program = 'import sys; sys.argv[2:2] = ["--cluster", "local"]; from streamkernel.cli import main; main()'
+    is_new = True  # Ray's processes end with that of a run
 
     def rounds(self) -> int:
         """Return the number of the newest checkpoint."""

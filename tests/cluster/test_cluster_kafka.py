@@ -100,7 +100,7 @@ def test_one_machine_and_a_cluster_continue_from_each_other(servers, tmp_path, p
     topic = f"both-{processing_guarantee}"
     brokers.make_topics(servers, names=[topic], partitions=3)
     run = TopicsRun(servers, tmp_path, topic, processing_guarantee=processing_guarantee)
-    run.program = Run.program
+    run.program, run.is_new = Run.program, Run.is_new
     part = records(700)
     bad = len(range(5, len(part), BAD_EVERY))
     for times, is_divided in enumerate([False, True, False, True], 1):

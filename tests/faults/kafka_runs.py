@@ -152,8 +152,8 @@ class Run:
         return process
 
     def _started(self, log: Path, words: list[str]) -> Process:
-        if self.program == COMMAND and not self.is_new:
-            return Forked(words, log)
+        if not self.is_new:
+            return Forked(words, log, self.program)
         with log.open("a") as file:
             return subprocess.Popen([sys.executable, "-c", self.program, *words], stderr=file, text=True)
 
