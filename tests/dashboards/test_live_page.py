@@ -37,14 +37,14 @@ RECENT = "#scores .plot"
 
 
 class Slow:
-    """Events for as long as somebody looks, a few at a time."""
+    """Events for as long as somebody looks, a few at a time: the first ones soon, so that there is something to see."""
 
     def __init__(self) -> None:
         self.n = 0
         self.over = threading.Event()
 
     def poll(self, timeout: float) -> list[Event] | None:
-        if self.over.wait(0.005):
+        if self.over.wait(0.005 if self.n < 4000 else 0.05):
             return None
         first, self.n = self.n, self.n + 16
         return [self._event(i) for i in range(first, self.n)]
