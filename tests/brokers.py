@@ -148,7 +148,7 @@ def apache(folder: Path, brokers: int = 1) -> Iterator[list[Broker]]:
 def java(*options: str) -> list[str]:
     """Return the command that runs a class of Kafka."""
     log = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    return ["java", "-Xmx384m", "-XX:+UseSerialGC", log, *options, "-cp", f"{_jars()}/*"]
+    return ["java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", log, *options, "-cp", f"{_jars()}/*"]
 
 
 def cluster_id() -> str:
