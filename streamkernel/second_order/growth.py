@@ -13,7 +13,8 @@ fraction.
 
 A larger group has the narrowest bandwidth whose single block is nearly as good as the best, because narrow bandwidths
 gain most from more features. There are at most two larger groups: a new one replaces the second largest, and learns
-beside the largest until the mixture gives it the weight.
+beside the largest until the mixture gives it the weight. Where no larger one is possible, the second largest ends once
+the largest has `MATURE` examples per output and the lower loss by the same fraction.
 """
 
 from __future__ import annotations
@@ -158,6 +159,27 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     is_misplaced = rung != wanted and (1.0 - GAIN) * own > newton[:ALONE].min()
     has_moved = seen - born >= MATURE * outputs[largest] and (1.0 - GAIN) * min(own, best) > steady[:ALONE].min()
     return int(is_misplaced or has_moved)
+
+
+def superseded(seen: int, outputs: I64, table: I64, standing: F64, last: int) -> int | None:
+    """Return the group that ends because the largest possible one is mature and better, or ``None``.
+
+    Parameters are those of :func:`due`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [2, 1, 1024], [4, 1, 2048]])
+    >>> losses = np.array([[0.5, 0.4, 0.4, 0.5, 0.3, 0.2], [0.6, 0.6, 0.6, 0.6, 0.6, 0.6]])
+    >>> [superseded(seen, 8 * table[:, 0], table, losses, last=2) for seen in (2112, 4096)]
+    [None, 4]
+    """
+    largest = int(outputs.argmax())
+    if not last or table[largest, 0] != 1 << last or seen - table[largest, 2] < MATURE * outputs[largest]:
+        return None
+    others = [g for g in range(ALONE, len(outputs)) if g != largest and outputs[g]]
+    newton = standing[0]
+    return next((g for g in others if newton[largest] < (1.0 - GAIN) * newton[g]), None)
 
 
 def probe(table: I64, standing: F64) -> int:

@@ -39,6 +39,10 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
         begun, ended = [g], [k for k in (alone, alone + 1) if k == g or stage == 1]
         table[ended] = 0
         table[g] = 1 << stage, rung if root is not None else rung % alone, seen
+    else:
+        old = growth.superseded(since, outputs, known, losses_of[:, :ordinary], arranger.stages)
+        if old is not None:
+            table[old], ended = 0, [old]
     if root is not None and since >= growth.PROBED and metric.differs(function.metric, probe, root):
         others = np.delete(np.arange(alone), probe)
         rung = int(others[growth.bandwidth(singles[others], [multiples[k] for k in others])])
@@ -52,7 +56,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
         if block != table[g, 1]:
             table[g], lambdas[g] = (1, block, seen), lambdas[block]
             begun, ended = [*begun, g], [*ended, g]
-    if not begun:
+    if not ended:
         return None
     kept = {k: now.groups[k] for k in range(len(now.groups)) if k not in ended}
     own = metric.with_groups(function.metric, in_metric, [g for g in ended if g < ordinary], root)

@@ -419,6 +419,8 @@ class Mixture:
         self.margins.append(np.abs((1.0 - GAIN) * single / single.min() - 1.0).min())
         if stage:
             self.begin(stage, rung)
+        else:
+            self.end_superseded()
 
     def due(self, rung):
         """Return the stage that begins, 0 for none."""
@@ -435,6 +437,19 @@ class Mixture:
             return stage if stage <= self.last else 0
         has_moved = self.seen - largest.born >= MATURE * len(largest.A) and (1.0 - GAIN) * newton > steady
         return int(((1.0 - GAIN) * own > single and rung != largest.rung) or has_moved)
+
+    def end_superseded(self):
+        """End the other larger group, if the largest possible one is mature and better."""
+        larger = [g for g in range(ALONE, len(self.groups)) if self.groups[g]]
+        largest = max(larger, key=lambda g: self.groups[g].own)
+        own = self.groups[largest]
+        if own.own < 2**self.last or self.seen - own.born < MATURE * len(own.A):
+            return
+        for g in set(larger) - {largest}:
+            self.margins.append(abs((1.0 - GAIN) * self.groups[g].standing[0] / own.standing[0] - 1.0))
+            if own.standing[0] < (1.0 - GAIN) * self.groups[g].standing[0]:
+                self.groups[g] = None
+                self.forget([g, len(self.groups) + g])
 
     def begin(self, stage, rung):
         """Let a group of 2^stage blocks take its place, the last stage the second one, and the one before the first."""
