@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,15 +23,15 @@ def update_roc_auc(metric: ROCAUC, pairs: Iterable[tuple[Any, Any]]) -> None:
     >>> metric
     ROCAUC: 87.50%
     """
-    thresholds, counts = metric.thresholds, {label: [0] * (len(metric.cms) + 1) for label in (True, False)}
+    thresholds, counts = metric.thresholds, Counter[tuple[bool, int]]()
     for y, answer in pairs:
         probability = answer.get(True, 0.0) if isinstance(answer, Mapping) else answer
-        counts[y == metric.pos_val][bisect_left(thresholds, probability)] += 1
-    for label, own in counts.items():
-        total = above = sum(own)
-        for matrix, n_below in zip(metric.cms, own, strict=False):
-            above -= n_below
-            for is_above, n in ((True, above), (False, total - above)):
-                if n:
-                    matrix.update(label, is_above, float(n))
-                    matrix.n_samples += n - 1  # River counts updates there, not their weights
+        counts[y == metric.pos_val, bisect_left(thresholds, probability)] += 1
+    for place, matrix in enumerate(metric.cms):
+        cells: dict[tuple[bool, bool], int] = {}  # in the order in which River would meet them
+        for (label, above), n in counts.items():
+            cell = label, place < above
+            cells[cell] = cells.get(cell, 0) + n
+        for (label, is_above), n in cells.items():
+            matrix.update(label, is_above, float(n))
+            matrix.n_samples += n - 1  # River counts updates there, not their weights
