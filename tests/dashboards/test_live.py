@@ -33,7 +33,7 @@ SMALL = "max_features = 64\n"
 TWO_CLASSES = """
 [[challengers]]
 name = "two"
-model = { type = "KernelClassifier", learner = "dsg", max_features = 64, max_classes = 2 }
+model = { type = "KernelClassifier", learner = { type = "DSG", step_size = 1e-9 }, max_classes = 2 }
 """
 LAST_TARGET = """
 [[challengers]]
