@@ -47,13 +47,17 @@ def test_inlined_functions_can_be_called_from_python():
 
 
 def test_compiled_functions_have_names_of_their_own():
-    """Functions of one name that different processes cached can have equal symbols, of which one is linked."""
+    """Functions of one name that different processes cached can have equal symbols, of which one is linked.
+
+    One `def` that reads nothing around it may be compiled for each kind of arguments: the symbol has their types.
+    """
     for module in pkgutil.walk_packages(streamkernel.__path__, "streamkernel."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     gc.unfreeze()  # what was there when the tests were collected
     functions = {one.py_func for one in gc.get_objects() if isinstance(one, Dispatcher)}
     gc.freeze()
+    functions = {one if one.__closure__ else one.__code__: one for one in functions}.values()
     names = Counter(
         (one.__module__, one.__qualname__) for one in functions if one.__module__.startswith("streamkernel.")
     )
