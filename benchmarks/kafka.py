@@ -42,6 +42,7 @@ from connectors.kafka import Options
 from streamkernel import KernelClassifier
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
+from streamkernel.engine.garbage import collect_rarely
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import brokers
@@ -229,6 +230,7 @@ def main() -> None:
     with servers_at(options.servers) as servers:
         values = [orjson.dumps({**x, "y": y}) for x, y in stream(INPUTS, options.events)]
         cluster = Cluster(servers, options.client, values)
+        collect_rarely()  # as `streamkernel run` does
         throughput(cluster, options.runs, options.events)
         restarts(cluster, options.runs)
 

@@ -8,7 +8,6 @@ too, the share of the time that is spent in calls of the monitoring stands besid
 
 from __future__ import annotations
 
-import gc
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from streamkernel import KernelClassifier
 from streamkernel.engine import Engine
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.monitoring import build_monitoring
+from streamkernel.engine.garbage import collect_rarely
 from streamkernel.engine.runner import StreamRunner
 
 MODELS: dict[str, tuple[dict[str, Any], int]] = {
@@ -134,7 +134,7 @@ def main() -> None:
         path.touch()
         for name, (model, divisor) in MODELS.items():
             made = with_segments(records(KernelClassifier, options.events // divisor))
-            gc.freeze()  # a run has no such list, which the collector would read again and again
+            collect_rarely()
 
             def make(table: str, model: dict[str, Any] = model) -> Engine:
                 return engine(config(path, model, TABLES[table]), table == "probabilities")

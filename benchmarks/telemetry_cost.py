@@ -8,7 +8,6 @@ The costs are medians over pairs of engines.
 
 from __future__ import annotations
 
-import gc
 import statistics
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -28,6 +27,7 @@ from connectors import Event, KafkaSink
 from connectors.kafka import Options, Writer
 from streamkernel import KernelClassifier
 from streamkernel.engine import Engine
+from streamkernel.engine.garbage import collect_rarely
 from streamkernel.engine.otel.traced_runner import TracedRunner
 from streamkernel.engine.otel.tracing import Tracing
 from streamkernel.engine.parts import EngineParts
@@ -100,7 +100,7 @@ def main() -> None:
     options = arguments(__doc__, runs=5, events=100_000)
     made = records(KernelClassifier, options.events)
     by_period = {text: traced(made, period) for text, period in PERIODS.items()}
-    gc.freeze()
+    collect_rarely()
     rounds = [[cost(given) for given in by_period.values()] for _ in range(options.runs)]
     medians = [f"{statistics.median(found):.1f}" for found in zip(*rounds, strict=True)]
     rows = list(zip(PERIODS, medians, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 import logging
 import os
@@ -51,6 +52,7 @@ from streamkernel.commands.signals import StopSignal
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
 from streamkernel.engine.config.config import load_config
+from streamkernel.engine.garbage import CREATED
 from streamkernel.engine.telemetry import terminal
 from streamkernel.jit import cache
 
@@ -183,6 +185,16 @@ def test_sighup_stops_a_run_like_sigterm(tmp_path: Path) -> None:
     saved = read_newest(tmp_path / "run" / "state")
     assert saved is not None
     assert saved["outcomes"]["learned"] == 300
+
+
+def test_a_run_rarely_looks_for_garbage(tmp_path: Path) -> None:
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(700, *before[1:])
+        assert call("run", once(prepared(tmp_path / "run", events(20)))).exit_code == 0
+        assert gc.get_threshold() == (CREATED, *before[1:])
+    finally:
+        gc.set_threshold(*before)
 
 
 @pytest.mark.parametrize("before", [signal.SIG_IGN, signal.default_int_handler])

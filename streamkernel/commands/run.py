@@ -130,6 +130,7 @@ def load_or_fail(path: Path, change: Callable[[Config], Config] = lambda found: 
 def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = None) -> None:
     from streamkernel.engine.assemble import engine_of
     from streamkernel.engine.config.telemetry import exported_metrics
+    from streamkernel.engine.garbage import collect_rarely
     from streamkernel.engine.telemetry import logs
     from streamkernel.engine.telemetry.terminal import ProgressLog, compile_for, showing
 
@@ -152,6 +153,7 @@ def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = No
             if found.state.directory is not None:
                 store_address(found.state.directory, address)
             log.info(f"live page at {address}/, metrics at {address}/metrics")
+        collect_rarely()
         with exported_metrics(engine, found.telemetry), showing(engine, title, as_json=as_json) as view:
             engine.run(stopping=stop.is_requested, watch=ProgressLog(view))
     except EXPECTED as error:
