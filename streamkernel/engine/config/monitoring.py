@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from streamkernel.engine.config.settings import Settings
 
-STATISTICS_EVERY, DRIFT_EVERY, NOVELTY_EVERY = (8, 64), (64, 512), (16, 64)
+STATISTICS_EVERY, DRIFT_EVERY, NOVELTY_EVERY = (8, 64), (64, 512), (32, 64)
 """Sampling intervals for second-order models, and for first-order models, which are many times as fast."""
 
 

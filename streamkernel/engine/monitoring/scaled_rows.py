@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -56,9 +57,6 @@ def scaled(row: Mapping[str, Any], scales: Scales) -> Row:
             if value is not None:
                 found[name] = str(value)
         elif isinstance(value, (float, int)):
-            mean, deviation = scale
-            distance = (value - mean) / deviation
-            if not -LARGEST <= distance <= LARGEST:
-                distance = -LARGEST if distance < 0.0 else LARGEST
-            found[name] = distance
+            distance = (value - scale[0]) / scale[1]
+            found[name] = distance if -LARGEST <= distance <= LARGEST else math.copysign(LARGEST, distance)
     return found
