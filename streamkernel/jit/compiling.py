@@ -11,7 +11,7 @@ from numba.core.compiler_lock import global_compiler_lock
 log = logging.getLogger("streamkernel")
 
 try:
-    from streamkernel.jit import by_reference, shortcuts
+    from streamkernel.jit import by_reference, from_python, shortcuts
 except (ImportError, AttributeError) as missing:
     log.warning("compiling takes longer: expected numba as it is named in pyproject.toml, got one without %s", missing)
     IS_SHORT = False
@@ -27,11 +27,16 @@ except (ImportError, AttributeError) as missing:
         """Return a compiled function unchanged."""
         return dispatcher
 
+    def hold(value: Any) -> Any:
+        """Return a tuple unchanged."""
+        return value
+
 else:
     by_reference.use()
     IS_SHORT = True
     own_compiler, linked_compiler = {"pipeline_class": shortcuts.Once}, {"pipeline_class": shortcuts.OnlyLinked}
     only_what_is_used, quick_to_compare = shortcuts.only_what_is_used, shortcuts.quick_to_compare
+    hold = from_python.hold
 
-CALLS = "tuples by reference" if IS_SHORT else "tuples by value"
+CALLS = "tuples by reference, or held" if IS_SHORT else "tuples by value"
 """The calling convention of compiled functions: functions with different conventions cannot call each other."""

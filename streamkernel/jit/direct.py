@@ -7,14 +7,17 @@ from typing import Any
 
 import numba
 
+from streamkernel.jit.compiling import hold
+
 
 def direct(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a compiled function for repeated calls with the same first two objects, and other arguments that vary.
 
-    numba checks the type of every array argument to choose the machine code; for the arrays of a model this takes as
-    long as the mathematics of a small event. Here the types are known if the first two arguments are the objects of the
-    last call that numba dispatched. The other arguments must always have the same types; the caller is responsible for
-    that.
+    numba checks the type of every array argument to choose the machine code, and then reads each array; for the arrays
+    of a model this takes as long as the mathematics of a small event. Here the types are known if the first two
+    arguments are the objects of the last call that numba dispatched, and tuples of arrays among them are read once;
+    they are kept, so that their arrays exist as long as what was read. The other arguments must always have the same
+    types, and the function must not return arrays of the tuples; the caller is responsible for that.
 
     The result is a plain function: River measures the memory of a model by the objects it refers to, but does not
     look into functions, and so not into numba.
@@ -35,16 +38,16 @@ def direct(function: Callable[..., Any]) -> Callable[..., Any]:
     >>> [call(values, more, i) for i in range(3)]
     [1.0, 2.0, 3.0]
     """
-    known: tuple[Any, Any, Callable[..., Any]] | None = None
+    known: tuple[Any, Any, Any, Any, Callable[..., Any]] | None = None
 
     def call(first: Any, second: Any, *others: Any) -> Any:
         nonlocal known
         last = known
         if last is not None and last[0] is first and last[1] is second:
-            return last[2](first, second, *others)
+            return last[4](last[2], last[3], *others)
         found = function(first, second, *others)
         code = _machine_code(function, (first, second, *others))
-        known = None if code is None else (first, second, code)
+        known = None if code is None else (first, second, hold(first), hold(second), code)
         return found
 
     return call

@@ -1,12 +1,18 @@
 """Tuples of arrays that Python gives to compiled functions are read in place, by one function for all arrays.
 
 numba reads each array with code of its own, and copies it into the tuple.
+
+For a tuple that is given again and again even that takes longer than the mathematics of a small event. :func:`hold`
+does it once.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import llvmlite.binding as llvm
+import numba
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -21,13 +27,64 @@ _ITEM_SIZE = 3
 """Position of the size of an element in numba's structure of an array."""
 
 
+class Held(bytes):
+    """A tuple of arrays as compiled code has it in memory, valid as long as the arrays exist."""
+
+    __slots__ = ()
+
+
+_HELD = "streamkernel.held"
+llvm.add_symbol(_HELD, id(Held))
+
+
+def hold(value: Any) -> Any:
+    """Return a tuple of arrays in the form that compiled functions copy as a whole; other objects are returned as they
+    are. Functions that return arrays of the tuple cannot be given this form.
+    """
+    kind = numba.typeof(value)
+    return Held(np.array(_words(value), np.int64).tobytes()) if _is_of_arrays(kind) else value
+
+
+def _is_of_arrays(kind: Any) -> bool:
+    """Return whether a type is that of a tuple of arrays, and of such tuples, which is passed by reference."""
+    return is_by_reference(kind) and all(type(part) is types.Array or _is_of_arrays(part) for part in kind)
+
+
+def _words(value: Any) -> list[int]:
+    """Return the fields of the structures of all arrays in a tuple: no owner, the number of elements, and so on."""
+    if isinstance(value, tuple):
+        return [word for part in value for word in _words(part)]
+    return [0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides]
+
+
 def _read(self: Any, kind: Any, value: Any) -> Any:
     """Return the value of a Python object in compiled code, with the same result as numba."""
     if not is_by_reference(kind):
         return _read_any(self, kind, value)
-    place = cgutils.alloca_once(self.builder, self.context.get_value_type(kind), name=GIVEN, zfill=True)
-    failed = _set(self, kind, value, place)
-    return NativeValue(self.builder.load(place), is_error=failed)
+    builder, of_kind = self.builder, self.context.get_value_type(kind)
+    place = cgutils.alloca_once(builder, of_kind, name=GIVEN, zfill=True)
+    if not _is_of_arrays(kind):
+        failed = _set(self, kind, value, place)
+        return NativeValue(builder.load(place), is_error=failed)
+    failed = cgutils.alloca_once_value(builder, cgutils.false_bit)
+    with builder.if_else(_is_held(self, value)) as (then, otherwise):
+        with then:
+            size = self.context.get_constant(types.intp, self.context.get_abi_sizeof(of_kind))
+            cgutils.raw_memcpy(builder, place, self.bytes_as_string(value), size, 1)
+        with otherwise:
+            builder.store(_set(self, kind, value, place), failed)
+    return NativeValue(builder.load(place), is_error=builder.load(failed))
+
+
+def _is_held(self: Any, value: Any) -> Any:
+    """Return whether a Python object is what :func:`hold` returned."""
+    builder, held = self.builder, self.module.globals.get(_HELD)
+    if held is None:
+        held = ir.GlobalVariable(self.module, ir.IntType(8), _HELD)
+        held.linkage = "external"
+    kind = self.object_type(value)
+    self.decref(kind)
+    return builder.icmp_unsigned("==", kind, builder.bitcast(held, self.pyobj))
 
 
 def _set(self: Any, kind: Any, value: Any, place: Any) -> Any:
