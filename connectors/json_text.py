@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import partial
+from itertools import repeat
 from typing import Any
 
 import orjson
@@ -44,7 +44,7 @@ def all_to_json(values: Iterable[Any], option: int) -> list[bytes]:
     values = list(values)
     for attempt in dict.fromkeys((option & ~orjson.OPT_NON_STR_KEYS, option)):
         with suppress(TypeError):
-            return list(map(partial(orjson.dumps, option=attempt), values))
+            return list(map(orjson.dumps, values, repeat(None), repeat(attempt)))
     return [to_json(value, option) for value in values]  # one of them has characters that have to be escaped
 
 

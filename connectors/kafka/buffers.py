@@ -8,6 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from connectors.base import Position
 from connectors.kafka.clients import Consumer, Partition, Record
 
+Run = tuple[Partition, Sequence[Record], Sequence[Position]]
+"""Successive records of a partition, and the positions after each."""
+
 FULL = 4000
 """Buffered records of a partition, at most, or a few more."""
 
@@ -28,11 +31,11 @@ class Buffers:
     >>> a, b = Partition("t", 0), Partition("t", 1)
     >>> buffers = Buffers(in_turn=True)
     >>> buffers.add({a: [Record(n, None, b"", ()) for n in range(3)]})
-    >>> [(str(partition), position) for partition, _, position in buffers.take(9, [a, b])]
-    [('t:0', [1, 1])]
+    >>> [(str(partition), positions) for partition, _, positions in buffers.take(9, [a, b])]
+    [('t:0', [[1, 1]])]
     >>> buffers.add({b: [Record(7, None, b"", ())]})
-    >>> [(str(partition), position) for partition, _, position in buffers.take(9, [a, b])]
-    [('t:1', [8, 1]), ('t:0', [2, 2])]
+    >>> [(str(partition), positions) for partition, _, positions in buffers.take(9, [a, b])]
+    [('t:1', [[8, 1]]), ('t:0', [[2, 2]])]
     """
 
     def __init__(self, *, in_turn: bool) -> None:
@@ -46,27 +49,26 @@ class Buffers:
         for partition, those in records.items():
             self._waiting[partition].extend(those)
 
-    def take(self, most: int, partitions: Collection[Partition]) -> list[tuple[Partition, Record, Position]]:
+    def take(self, most: int, partitions: Collection[Partition]) -> list[Run]:
         """Return the next records of some partitions, and the positions after them."""
-        found: list[tuple[Partition, Record, Position]] = []
-        while len(found) < most and (partition := self._next(partitions)) is not None:
+        runs: list[Run] = []
+        while most > 0 and (partition := self._next(partitions)) is not None:
             waiting = self._waiting[partition]
+            records = [waiting.popleft() for _ in range(1 if self._in_turn else min(most, len(waiting)))]
+            positions: list[Position] = [record.offset + 1 for record in records]
             if self._in_turn:
-                record = waiting.popleft()
                 self._rounds[partition] += 1
-                found.append((partition, record, self.position(partition, record.offset + 1)))
-                continue
-            for _ in range(min(most - len(found), len(waiting))):
-                record = waiting.popleft()
-                found.append((partition, record, record.offset + 1))
-        return found
+                positions = [self.position(partition, offset) for offset in positions]
+            runs.append((partition, records, positions))
+            most -= len(records)
+        return runs
 
-    def put_back(self, taken: Sequence[tuple[Partition, Record, Position]]) -> None:
+    def put_back(self, runs: Sequence[Run]) -> None:
         """Return the last records to the buffer, in their order."""
-        for partition, record, _ in reversed(taken):
-            self._waiting[partition].appendleft(record)
+        for partition, records, _ in reversed(runs):
+            self._waiting[partition].extendleft(reversed(records))
             if self._in_turn:
-                self._rounds[partition] -= 1
+                self._rounds[partition] -= len(records)
 
     def position(self, partition: Partition, offset: int) -> Position:
         """Return the position before an offset, after the records of a partition that were taken."""

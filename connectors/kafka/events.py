@@ -9,6 +9,7 @@ from typing import Any
 
 from connectors.base import DecoderUnavailableError, Event, Position, Trouble, UnavailableError
 from connectors.formats import all_json_fields, json_fields
+from connectors.kafka.buffers import Run
 from connectors.kafka.clients import Partition, Record
 from connectors.values import PassedOverError
 
@@ -84,11 +85,11 @@ class Events:
             origin["timestamp"] = record.timestamp
         return Event(stream, position, value or b"", fields, reason, record.key, headers, origin)
 
-    def of_all(self, taken: Sequence[tuple[Partition, Record, Position]]) -> list[Event] | None:
+    def of_all(self, runs: Sequence[Run]) -> list[Event] | None:
         """Return the events of records as `of` does for each, faster; ``None`` if one must be read alone."""
         if not self._is_plain:
             return None
-        values: list[Any] = [one[1].value for one in taken]
+        values: list[Any] = [record.value for _, records, _ in runs for record in records]
         if None in values:
             return None
         found = all_json_fields(values)
@@ -98,16 +99,16 @@ class Events:
             except Exception:  # `of` reports the problem
                 return None
         events: list[Event] = []
-        new, last, stream = tuple.__new__, None, ""
-        for (partition, record, position), value, fields in zip(taken, values, found, strict=True):
-            if partition is not last:
-                last, stream, (topic, number) = partition, str(partition), partition
-            origin: dict[str, str | int] = {"topic": topic, "partition": number, "offset": record.offset}
-            timestamp = record.timestamp
-            if timestamp is not None and timestamp >= 0:
-                origin["timestamp"] = timestamp
-            headers = tuple(record.headers) if record.headers else ()
-            events.append(new(Event, (stream, position, value, fields, None, record.key, headers, origin)))
+        new, rest = tuple.__new__, zip(values, found, strict=True)
+        for partition, records, positions in runs:
+            stream, (topic, number) = str(partition), partition
+            for record, position, (value, fields) in zip(records, positions, rest, strict=False):
+                origin: dict[str, str | int] = {"topic": topic, "partition": number, "offset": record.offset}
+                timestamp = record.timestamp
+                if timestamp is not None and timestamp >= 0:
+                    origin["timestamp"] = timestamp
+                headers = tuple(record.headers) if record.headers else ()
+                events.append(new(Event, (stream, position, value, fields, None, record.key, headers, origin)))
         return events
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 
 from connectors.base import DecoderUnavailableError, Event, Position, Trouble
-from connectors.kafka.buffers import Buffers
+from connectors.kafka.buffers import Buffers, Run
 from connectors.kafka.clients import Consumer, OffsetGoneError, Partition, Record
 from connectors.kafka.events import Events, Retry, gap_event
 from connectors.kafka.offsets import Start, nearest_offset, resolve_offset
@@ -132,26 +133,33 @@ class PartitionReader:
 
     def _take(self, client: Consumer, events: list[Event]) -> None:
         """Append the events of fetched records, up to one that cannot be decoded yet."""
-        taken = self._buffers.take(SLICE, self._live(client))
-        ends, next_offsets = self._ends, {partition: record.offset + 1 for partition, record, _ in taken}
+        runs = self._buffers.take(SLICE, self._live(client))
+        ends, next_offsets = self._ends, {partition: records[-1].offset + 1 for partition, records, _ in runs}
         is_whole = all(offset <= ends.get(partition, offset) for partition, offset in next_offsets.items())
-        inside = taken if is_whole and not self._start_offsets.gaps else [one for one in taken if self._is_wanted(*one)]
+        inside = runs if is_whole and not self._start_offsets.gaps else [self._wanted_of(run) for run in runs]
         if (found := self._events_of(inside)) is not None:
             events += found
             self._next |= next_offsets
             return
-        for i, (partition, record, position) in enumerate(taken):
-            if self._is_wanted(partition, record, position):
-                try:
-                    events.append(self._event(partition, record, position))
-                except DecoderUnavailableError as error:
-                    self._buffers.put_back(taken[i:])
-                    self._retry.record_failure(error)
-                    return
-                self._retry.record_success()
-            self._next[partition] = record.offset + 1
+        for i, (partition, records, positions) in enumerate(runs):
+            for j, (record, position) in enumerate(zip(records, positions, strict=True)):
+                if self._is_wanted(partition, record):
+                    try:
+                        events.append(self._event(partition, record, position))
+                    except DecoderUnavailableError as error:
+                        self._buffers.put_back([(partition, records[j:], positions[j:]), *runs[i + 1 :]])
+                        self._retry.record_failure(error)
+                        return
+                    self._retry.record_success()
+                self._next[partition] = record.offset + 1
 
-    def _is_wanted(self, partition: Partition, record: Record, _: Position) -> bool:
+    def _wanted_of(self, run: Run) -> Run:
+        """Return the part of a run that is wanted."""
+        partition, records, positions = run
+        wanted = [self._is_wanted(partition, record) for record in records]
+        return partition, list(compress(records, wanted)), list(compress(positions, wanted))
+
+    def _is_wanted(self, partition: Partition, record: Record) -> bool:
         """Return whether a record is before the end, and was not learned by another member."""
         is_inside = record.offset < self._ends.get(partition, record.offset + 1)
         return is_inside and self._start_offsets.is_ours(partition, record.offset)

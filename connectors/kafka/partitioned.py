@@ -250,11 +250,11 @@ class PartitionedTopics:
         """Return the next event of a partition, or ``None`` if there is none before `end`."""
         first = self._buffers.first(partition)
         if first is not None and first < end:
-            ((_, record, position),) = self._buffers.take(1, [partition])
+            ((_, (record,), (position,)),) = self._buffers.take(1, [partition])
             try:
                 event = self._event(partition, record, position)
             except DecoderUnavailableError:
-                self._buffers.put_back([(partition, record, position)])
+                self._buffers.put_back([(partition, [record], [position])])
                 raise
             self._next[partition] = position
             return event

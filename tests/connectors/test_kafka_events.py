@@ -9,16 +9,23 @@ from connectors.kafka.clients import Partition, Record
 from connectors.kafka.events import Events
 
 A, B = Partition("t", 0), Partition("t", 1)
-READABLE = [
+RECORDS = [
     (A, Record(7, None, b'{"a": 1.5, "s": "x"}', (), 1700), 8),
     (B, Record(3, b"key", b'{"a": {"b": 1}, "c": null}', (("h", b"v"),), -1), [4, 2]),
     (A, Record(9, b"", b"{}", [("h", b"")], None), 10),
+    (A, Record(10, None, b'{"a": 2}', (), 1800), 11),
 ]
+READABLE = [
+    (RECORDS[0][0], [RECORDS[0][1]], [8]),
+    (RECORDS[1][0], [RECORDS[1][1]], [[4, 2]]),
+    (RECORDS[2][0], [RECORDS[2][1], RECORDS[3][1]], [10, 11]),
+]
+"""The same as runs of successive records of a partition."""
 
 
 def test_records_are_read_as_one_after_the_other() -> None:
     events = Events()
-    assert events.of_all(READABLE) == [events.of(*one) for one in READABLE]
+    assert events.of_all(READABLE) == [events.of(*one) for one in RECORDS]
     assert events.of_all([]) == []
     assert type(events.of_all(READABLE)[0]) is Event  # type: ignore[index]
 
@@ -29,7 +36,7 @@ def test_records_are_read_as_one_after_the_other() -> None:
 def test_records_are_not_read_together_if_one_needs_a_look(value: bytes | None) -> None:
     events, record = Events(), Record(11, None, value, ())
     assert events.of(A, record, 12).error
-    assert events.of_all([*READABLE, (A, record, 12)]) is None
+    assert events.of_all([*READABLE, (A, [record], [12])]) is None
 
 
 def test_other_values_than_plain_json_are_read_one_after_the_other() -> None:

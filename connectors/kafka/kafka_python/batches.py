@@ -6,10 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from connectors.kafka.clients import Headers
-
-OutRecord = tuple[bytes, bytes | None, Headers]
-"""Value, key and headers of a record."""
+from connectors.kafka.kafka_python.encoding import OutRecord, encode
 
 Report = Callable[[Exception], None]
 """A function that is called with an error of the brokers."""
@@ -55,26 +52,35 @@ def extend(kafka: Any, first: Any, records: Sequence[OutRecord], report: Report)
         lock, batches = accumulator._tp_lock(partition), accumulator._batches
     except AttributeError:  # another version of kafka-python
         return 0
-    added = 0
     with lock:
         if accumulator._closed or not batches.get(partition):
             return 0
-        batch = batches[partition][-1]
-        append, largest = batch.records.append, batch.max_record_size
-        for value, key, headers in records:
-            record = append(None, key, value, headers)
-            if record is None:  # there is no room, or the batch is being sent
-                break
-            largest = max(largest, record.size)
-            added += 1
-        if added:
-            deliveries = _Deliveries(report)
-            batch._record_futures += [deliveries] * added
-            deliveries.watch(batch.produce_future)
-            batch.max_record_size, batch.last_append = largest, time.monotonic()
+        added = _append(batches[partition][-1], records, report)
     if added < len(records):
         wake()
     return added
+
+
+def _append(batch: Any, records: Sequence[OutRecord], report: Report) -> int:
+    """Append records to a batch, as long as it has room, and return how many."""
+    place, now = batch.records.next_offset(), int(1000 * time.time())
+    try:
+        builder = batch.records._builder
+        data, after, room = builder._buffer, now - builder._first_timestamp, builder._batch_size - builder.size()
+    except AttributeError:  # it is being sent, or this is another version of kafka-python
+        return 0
+    encoded, count, largest = encode(records, place, after, room)
+    if count:
+        data += encoded
+        builder._num_records += count
+        builder._last_offset = place + count - 1
+        builder._max_timestamp = max(builder._max_timestamp, now)
+        batch.records._next_offset += count
+        deliveries = _Deliveries(report)
+        batch._record_futures += [deliveries] * count
+        deliveries.watch(batch.produce_future)
+        batch.max_record_size, batch.last_append = max(batch.max_record_size, largest), time.monotonic()
+    return count
 
 
 def by_partition(kafka: Any, topic: str, records: Sequence[OutRecord]) -> dict[int, list[OutRecord]]:
