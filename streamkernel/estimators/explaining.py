@@ -12,7 +12,8 @@ from streamkernel.errors import NotFittedError
 from streamkernel.estimators.comparison import Comparison, compare
 from streamkernel.estimators.model_state import State
 from streamkernel.features.counter_rng import domain_key, hash64
-from streamkernel.features.rows import F64
+from streamkernel.features.directions import Directions
+from streamkernel.features.rows import F64, Rows
 from streamkernel.features.running_moments import moments_of
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.sensitivity_state import WEIGHT, rows_of
@@ -75,26 +76,36 @@ def contributions(
 
 
 def _by_gradient(found: State, compared: Comparison, score: Score) -> F64:
-    """Return the gradient of each score times the difference from the mean, summed over the names of each field."""
-    row = compared.row(found.learner.directions)
-    found.learner.scores(row, found.scales)  # what cannot be used is refused
-    gradients = score(found.learner.derivatives(row, found.scales).T)
-    totals = np.zeros((len(compared.fields), gradients.shape[1]))
+    """Return for each field the gradient of each score times the difference from the mean, and the change of the part
+    of f without a gradient when the field is set: the mean of the changes as the first and as the last of all fields.
+    """
+    learner, k = found.learner, len(compared.fields)
+    row = compared.row(learner.directions)
+    learner.scores(row, found.scales)  # what cannot be used is refused
+    gradients = score(learner.derivatives(row, found.scales).T)
+    totals = np.zeros((k, gradients.shape[1]))
     np.add.at(totals, compared.field_of, gradients * (compared.values - compared.means)[:, None])
-    return totals
+    others = _in_parts(compared, learner.directions, lambda rows: score(learner.others(rows, found.scales)))
+    alone = np.concatenate([np.zeros((1, k), bool), np.eye(k, dtype=bool)])
+    first, last = others(alone), others(~alone)
+    return np.asarray(totals + 0.5 * (first[1:] - first[0] + last[0] - last[1:]))
 
 
-def _by_sampling(found: State, compared: Comparison, score: Score, n_orders: int, seed: int) -> F64:
-    """Return the Shapley values of the fields: exact if that takes no more examples, else from sampled orders."""
-    k, directions = len(compared.fields), found.learner.directions
+def _in_parts(compared: Comparison, directions: Directions, evaluate: Callable[[Rows], F64]) -> Callable[[Any], F64]:
+    """Return a function that evaluates an example with sets of its fields, Booleans of shape (sets, fields)."""
     step = max(1, _ENTRIES // max(1, len(compared.hashes)))
 
     def value(sets: Any) -> F64:
         parts = [sets[first : first + step] for first in range(0, len(sets), step)]
-        return np.concatenate(
-            [score(found.learner.scores(compared.rows(directions, part), found.scales)) for part in parts]
-        )
+        return np.concatenate([evaluate(compared.rows(directions, part)) for part in parts])
 
+    return value
+
+
+def _by_sampling(found: State, compared: Comparison, score: Score, n_orders: int, seed: int) -> F64:
+    """Return the Shapley values of the fields: exact if that takes no more examples, else from sampled orders."""
+    k, learner = len(compared.fields), found.learner
+    value = _in_parts(compared, learner.directions, lambda rows: score(learner.scores(rows, found.scales)))
     return _over_sets(value, k) if 1 << min(k, 62) <= k * n_orders else _over_orders(value, k, n_orders, seed)
 
 

@@ -203,8 +203,10 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         x : dict
             The features by name, as for :meth:`predict_one`.
         method : {"gradient", "sampling"}, default "gradient"
-            ``"gradient"`` is the exact gradient at `x` times the distance from the mean. It is fast and describes the
-            effect of a small change; the contributions add up to the change of the prediction only where f is linear.
+            ``"gradient"`` is the exact gradient of the random features at `x` times the distance from the mean, and for
+            the linear functions and the nearest neighbours the mean of their changes when the field is set to its value
+            in `x` alone and when it is set last. It is fast; the contributions add up to the change of the prediction
+            only where f is linear.
             ``"sampling"`` is Shapley values: the mean change of the prediction when the field is set to its value in
             `x`, over random orders of the fields. They add up to the difference between the predictions for `x` and
             for the mean, up to rounding.

@@ -168,7 +168,8 @@ class Learner:
         raise NotImplementedError
 
     def derivatives(self, row: Rows, scales: Any = None) -> F64:
-        """Return the derivatives of f by the values of one row, shape (columns, entries); values may be zeros.
+        """Return the derivatives of f, without the part that :meth:`others` returns, by the values of one row, shape
+        (columns, entries); values may be zeros.
 
         Raises
         ------
@@ -176,6 +177,10 @@ class Learner:
             If they are not known for the kernel.
         """
         raise NotImplementedError
+
+    def others(self, rows: Rows, scales: Any = None) -> F64:
+        """Return the part of f that is flat or jumps, which derivatives do not describe, shape (rows, columns)."""
+        return np.zeros((len(rows.start) - 1, self.columns))
 
     def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
         """Learn from `rows` in order; `read` is set to their values as the function reads them.

@@ -82,13 +82,21 @@ def _set_others(state, scales, rows, read, i, room, out):  # type: ignore[no-unt
         neighbours.score(own, numbers, room.added, room.linear, out[near:])
 
 
+def scores_of_others(state: MixtureState, scales: ScalesState, rows: Rows) -> F64:
+    """Return the scores of the linear functions, and of the nearest neighbours, shape (rows, functions, columns)."""
+    functions = len(state.weights) // len(state.numbers) - 2 * len(state.layout) - 1
+    out = np.empty((len(rows.start) - 1, functions, len(state.level)))
+    _set_all_others(state, scales, rows, out)
+    return out
+
+
 @compiled
-def scores_of_others(state, scales, rows, read, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]``, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours,
-    at row i, which is read as `read` by the features.
-    """
+def _set_all_others(state, scales, rows, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]``, shape (functions, columns), to the scores at row i."""
     room = _others_room(state, longest_row(rows))
+    read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(out)):
+        scale_row(scales, rows, i, read.values)
         _set_others(state, scales, rows, read, i, room, out[i])
 
 

@@ -25,7 +25,7 @@ from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import STORED, prior
-from streamkernel.second_order.mixture_state import MixtureState
+from streamkernel.second_order.mixture_state import MixtureState, weights_by_column
 from streamkernel.second_order.neighbours import CAUTION
 from streamkernel.second_order.tiles import EIGHT
 
@@ -266,18 +266,21 @@ class MixedFunction(Learner):
                 return out
 
     def derivatives(self, row: Rows, scales: Scales | None = None) -> F64:
-        """Return the derivatives of f by the values of one row, as :meth:`Learner.derivatives` does."""
+        """Return the derivatives by the values of one row, as :meth:`Learner.derivatives` does, of the groups' part."""
         return derivatives(self._live, NOT_SCALED if scales is None else scales.state, row)
 
-    def scores_of_others(self, rows: Rows) -> F64:
-        """Return the scores of the functions other than the groups' and the level, at rows that need no scales, shape
-        (rows, functions, columns).
+    def others(self, rows: Rows, scales: Scales | None = None) -> F64:
+        """Return the part of f without derivatives, as :meth:`Learner.others` does: that of linear functions and
+        neighbours.
         """
         function = self._live.state
-        others = len(function.weights) - 2 * len(function.layout) - 1
-        out = np.empty((len(rows.start) - 1, others, len(function.level)))
-        evaluation.scores_of_others(function, NOT_SCALED, rows, rows, out)
-        return out
+        weights = weights_by_column(function)[2 * len(function.layout) + 1 :]
+        scaling = NOT_SCALED if scales is None else scales.state
+        return np.asarray(np.einsum("kc,nkc->nc", weights, evaluation.scores_of_others(function, scaling, rows)))
+
+    def scores_of_others(self, rows: Rows, scales: Scales | None = None) -> F64:
+        """Return the scores of the functions other than the groups' and the level, shape (rows, functions, columns)."""
+        return evaluation.scores_of_others(self._live.state, NOT_SCALED if scales is None else scales.state, rows)
 
     @property
     def outputs(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from streamkernel.estimators.prediction_copy import prediction_copy
 from streamkernel.features import field_names
 from streamkernel.features.rows import Rows
 from streamkernel.second_order import growth, sensitivity_state
+from streamkernel.second_order.linear import slope
 from streamkernel.upkeep.pruning import prune
 
 SMALL = {"learner": learners.Newton(features_per_seed=16), "max_features": 256}
@@ -80,22 +82,47 @@ UNITS = {"a": 1.0, "b": 50.0, "c": 1e-3, "none": 1.0}
 
 
 def check_gradient(model, score, x, steps=STEPS, tolerance=3e-3, **options):
-    """Compare contributions, divided by the distance from the mean, with finite differences.
-
-    Both exclude the share of the nearest neighbours, which jumps where the neighbours change.
-    """
+    """Compare contributions of the random features, divided by the distance from the mean, with finite differences."""
     compared = compare(model._complete(), x)
     means = {compared.fields[i]: mean for i, mean in zip(compared.field_of, compared.means, strict=True)}
-    learner = model._learner
-    of_neighbours = learner.arrays.weights[-2:] if "neighbours" in getattr(learner, "shares", {}) else np.zeros(0)
-    weight, of_neighbours[:] = of_neighbours.copy(), 0.0
-    found, expected = model.explain_one(x, **options), differences(score, x, steps)
-    of_neighbours[:] = weight
+    with only(model, of_features=True):
+        found, expected = model.explain_one(x, **options), differences(score, x, steps)
     assert list(found) == list(x)
     for name in steps:
         unit = UNITS.get(name, 1.0)
         own = found[name] / (x[name] - means[name]) * unit
         assert own == pytest.approx(expected[name] * unit, rel=tolerance, abs=tolerance), name
+
+
+@contextmanager
+def only(model, *, of_features):
+    """Give no weight to the linear functions and the neighbours, or to the functions of random features."""
+    learner = model._learner
+    weights = learner.arrays.weights if "level" in getattr(learner, "shares", {}) else np.zeros(0)
+    before = weights.copy()
+    others = np.arange(len(weights)) > 2 * len(getattr(learner, "groups", ()))
+    weights[others == of_features] = 0.0
+    try:
+        yield
+    finally:
+        weights[:] = before
+
+
+def check_changes(model, x):
+    """Compare contributions of the linear functions and the neighbours with the changes of the score when a field is
+    set alone, and when it is set last.
+    """
+    compared, k = compare(model._state, x), len(x)
+    each = np.eye(k, dtype=bool)
+    with only(model, of_features=False):
+        nothing, alone, without, everything = (
+            scores(model, compared.rows(model._learner.directions, sets))
+            for sets in (np.zeros((1, k), bool), each, ~each, np.ones((1, k), bool))
+        )
+        found = model.explain_one(x)
+    expected = 0.5 * ((alone - nothing) + (everything - without))
+    assert np.abs(expected).max() > 0.01
+    assert found == pytest.approx(dict(zip(compared.fields, expected, strict=True)), rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -107,10 +134,12 @@ def test_gradients_match_finite_differences(change, grown):
     """The examples have outliers, which the scaling compresses, values of 0, and strings."""
     model, xs, _ = grown
     check_gradient(model, model.predict_one, xs[7] | change)
+    check_changes(model, xs[7] | change)
 
 
 def test_gradients_of_a_field_at_its_centre(grown):
-    model, xs, _ = grown
+    model, xs, _ = copy.deepcopy(grown)
+    model._learner.arrays.weights[2 * len(model._learner.groups) + 1 :] = 0.0
     table = model._state.scales.state.table
     (row,) = [row for row in table if row["key"] == field_names.read_hash("b", 1.0)]
     x = xs[7] | {"b": float(row["centre"])}
@@ -152,6 +181,7 @@ def test_gradients_of_a_model_that_was_pruned(grown):
     rows = Rows.stack([model._state.scales(learner.directions.row(x)) for x in xs])
     model._state.learner = prune(learner, rows, np.array(ys), 0.5, model._with_columns)
     check_gradient(model, model.predict_one, xs[7])
+    check_changes(model, xs[7])
     assert model.feature_importances_ == grown[0].feature_importances_
 
 
@@ -161,6 +191,7 @@ def test_gradients_of_names_that_came_late(grown):
     more = [x | {"late": math.sin(i)} for i, x in enumerate(xs)]
     learn(model, more, [y + 2.0 * x["late"] for x, y in zip(more, ys, strict=True)])
     check_gradient(model, model.predict_one, more[7], STEPS | {"late": 3e-3})
+    check_changes(model, more[7])
     assert model.feature_importances_["late"] > 0.05
 
 
@@ -397,10 +428,8 @@ def test_flags_that_are_usually_absent():
     model = learn(KernelRegressor(**SMALL), xs, [y + 3.0 * x.get("flag", 0) for x, y in zip(xs, ys, strict=True)])
     without = {name: value for name, value in xs[0].items() if name != "flag"}
     for method in explaining.METHODS:
-        # the neighbours have the flag, too
-        counted = 1.0 - model._learner.shares["neighbours"] if method == "gradient" else 1.0
-        assert model.explain_one(without | {"flag": 1}, method=method)["flag"] == pytest.approx(2.4 * counted, abs=0.5)
-        assert model.explain_one(without | {"flag": 0}, method=method)["flag"] == pytest.approx(-0.6 * counted, abs=0.5)
+        assert model.explain_one(without | {"flag": 1}, method=method)["flag"] == pytest.approx(2.4, abs=0.5)
+        assert model.explain_one(without | {"flag": 0}, method=method)["flag"] == pytest.approx(-0.6, abs=0.5)
     assert model.feature_importances_["flag"] > 0.2
 
 
@@ -433,8 +462,12 @@ def test_importances_are_made_of_the_derivatives_of_saturated_scores():
     xs, ys = [{"a": a, "b": 5.0 * b} for a, b in X.tolist()], X @ [1.0, 2.0] > 0.0
     model = learn(KernelClassifier(max_features=32), xs[:703], ys[:703].tolist())
     f, scales, row = model._learner, model._state.scales, model._learner.row(xs[703])
-    f.arrays.weights[-2:] = 0.0
-    slopes = f.derivatives(row, scales)[0] * scales.in_use(row.hashes)["unit"]
+    own, base = f.arrays.linear, 2 * len(f.groups) + 1
+    place = [own.names.tolist().index(name) for name in row.hashes.tolist()]
+    said = f.scores_of_others(row, scales)[0, : len(own.w)]
+    of_linear = (f.arrays.weights[base:, None][: len(own.w)] * slope(own, said) * own.w[:, 0, place]).sum(axis=0)
+    slopes = f.derivatives(row, scales)[0] + of_linear / own.scales[place, 1]
+    slopes *= scales.in_use(row.hashes)["unit"]
     table = f.arrays.metric.sensitivities
     before = dict(zip(table["key"].tolist(), table["squares"].tolist(), strict=True))
     model.learn_one(xs[703], bool(ys[703]))

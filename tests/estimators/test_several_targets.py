@@ -207,13 +207,25 @@ def test_a_rejected_first_example_leaves_a_model_without_targets():
 def test_explanations_are_those_of_each_target(kind):
     """Contributions are compared with differences of predictions along each field, from the mean to the example."""
     model, x, step = learned(kind, 500), XS[501], 1e-2
-    gradients, sampled = model.explain_one(x), model.explain_one(x, method="sampling")
-    means = np.mean([list(row.values()) for row in XS[:500]], axis=0)
-    differences = [(model._score(x | {k: x[k] + step}) - model._score(x | {k: x[k] - step})) for k in x]
-    expected = np.array(differences).T / (2.0 * step) * (np.array([*x.values()]) - means)
-    found = np.array([list(own.values()) for own in gradients.values()])
-    assert (np.abs(found - expected) < 0.02 * np.abs(expected).max(axis=1, keepdims=True)).all()
-    totals = model._score(x) - model._score(dict(zip(x, means.tolist(), strict=True)))
+    sampled, means = model.explain_one(x, method="sampling"), np.mean([list(row.values()) for row in XS[:500]], axis=0)
+    mean, weights = dict(zip(x, means.tolist(), strict=True)), model._learner.arrays.weights.reshape(3, -1)
+    totals, before = model._score(x) - model._score(mean), weights.copy()
+    groups = 2 * len(model._learner.groups) + 1
+
+    def gradient(k):
+        rise = model._score(x | {k: x[k] + step}) - model._score(x | {k: x[k] - step})
+        return rise / (2.0 * step) * (x[k] - mean[k])
+
+    def change(k):
+        alone = model._score(mean | {k: x[k]}) - model._score(mean)
+        return 0.5 * (alone + model._score(x) - model._score(x | {k: mean[k]}))
+
+    for part, difference in ((slice(groups, None), gradient), (slice(0, groups), change)):  # the part without weight
+        weights[:, part] = 0.0
+        expected = np.array([difference(k) for k in x]).T
+        found = np.array([list(own.values()) for own in model.explain_one(x).values()])
+        assert (np.abs(found - expected) < 0.02 * np.abs(expected).max(axis=1, keepdims=True)).all()
+        weights[:] = before
     assert [sum(own.values()) for own in sampled.values()] == pytest.approx(totals, rel=1e-3)
     assert set(model.feature_importances_) == set(x)
     assert KINDS[kind][0]().explain_one(x) == {}

@@ -133,26 +133,6 @@ def test_saving_and_loading_changes_no_bit(kind, tmp_path):
     assert content(model) == content(other)
 
 
-@pytest.mark.parametrize("loss", [losses.Square(), losses.Logistic(), losses.SquaredHinge()], ids=repr)
-@pytest.mark.parametrize("columns", [1, 3])
-def test_gradients_match_finite_differences(loss, columns):
-    if columns > 1 and not loss.for_classes:
-        return
-    n = 2 * WINDOW + 90
-    X, which = moving(n + 10)
-    f = mixture(loss, columns)
-    names = names_in_order(mixture(losses.Square()), 4)
-    f.learn(f.directions.rows(names, X[:n]), np.minimum(which[:n], max(columns - 1, 1)).astype(float))
-    f.arrays.weights[:] = 0.0
-    f.arrays.weights[-2:] = 0.5, 2.0
-    for x in X[n:]:
-        step = 1e-5 * np.eye(len(x))
-        of_each = (near(f, f.directions.rows(names, x + way)) for way in (step, -step))
-        up, down = (0.5 * recent + 2.0 * stored for recent, stored in of_each)
-        row = f.directions.rows(names, x[None])
-        assert np.allclose(f.derivatives(row), ((up - down) / 2e-5).T, rtol=0.02, atol=0.02)
-
-
 def without(f, functions=2):
     """Return the tensors of a function as they were before there were one or two functions of neighbours."""
     gone, tensors = -functions, f.tensors()
