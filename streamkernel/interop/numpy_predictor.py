@@ -155,7 +155,7 @@ def scores(xp: Any, about: Any, a: Any, x: Any, forms: Any) -> Any:
 
 
 def neighbours(xp: Any, about: Any, a: Any, v: Any) -> Any:
-    """Yield the predictions of the nearest neighbours among recent examples, and among all stored ones."""
+    """Yield the predictions of the nearest neighbours among the last examples, of the smallest window first."""
     first, parts = 0, []
     for last in a.get("near.counts", np.zeros(0, int)).tolist():
         squares = 0.0
@@ -165,14 +165,14 @@ def neighbours(xp: Any, about: Any, a: Any, v: Any) -> Any:
             squares = squares + influence * (own - value) * (own - value)
         parts.append(squares)
         first = last
-        yield of_nearest(xp, about, a, parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=1), min(5, last))
+        yield of_nearest(xp, about, a, parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=1), min(8, last))
 
 
 def of_nearest(xp: Any, about: Any, a: Any, squares: Any, k: int) -> Any:
     """Return the prediction of the k nearest examples, given the squares of the distances."""
     which = getattr(xp, "smallest", smallest)(squares, k)
-    distance = xp.sqrt(xp.maximum(xp.take_along_axis(squares, which, axis=1).astype(np.float64), 1e-12))
-    share = xp.take(a["near.weights"], which) / distance
+    nearest = xp.maximum(xp.take_along_axis(squares, which, axis=1).astype(np.float64), 1e-12)
+    share = xp.take(a["near.weights"], which) / (nearest * nearest)
     share, found = share / share.sum(axis=1, keepdims=True), []
     for y, offset in zip(a["near.answers"], a["offset"].tolist(), strict=True):
         answers = xp.take(y, which)

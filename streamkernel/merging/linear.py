@@ -191,7 +191,6 @@ def _recent(parts: Sequence[LinearSummary], base: LinearSummary | None, names: U
         np.ascontiguousarray(np.concatenate(answers, axis=1)[:, in_ring]).ravel(),
         np.concatenate(heavy)[in_ring],
         remembered,
-        capacity,
     )
 
 

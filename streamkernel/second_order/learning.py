@@ -8,7 +8,7 @@ The blocks of a model form groups. Group g has the features φ_g(x), n outputs o
 A further function is a constant that takes constant steps: the recent level, independent of x. Where inputs are scaled,
 two more are linear in them (`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
 The v_k are also learned by Newton steps, on the loss of f itself, with less weight for old examples. All functions
-predict an example before they learn it. Two further functions average the nearest neighbours among stored examples
+predict an example before they learn it. Three further functions average the nearest neighbours among stored examples
 (`streamkernel.second_order.neighbours`).
 
 The state changes with an example in one call that holds the interpreter's lock and allocates no memory after the first

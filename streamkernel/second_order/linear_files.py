@@ -20,7 +20,6 @@ from streamkernel.second_order.linear_state import (
     PLACES,
     REMEMBERED,
     STORED,
-    WINDOW,
     Linear,
     new_linear,
     with_index,
@@ -29,7 +28,7 @@ from streamkernel.second_order.linear_state import (
 
 NAMES = "linear.names"
 POINTS, ANSWERS, COUNT = "neighbours.points", "neighbours.targets", "neighbours.count"
-WEIGHTS, CAPACITY = "neighbours.weights", "neighbours.capacity"
+WEIGHTS = "neighbours.weights"
 BOUND_OF_SCORES = "linear.bound"
 
 
@@ -54,23 +53,15 @@ def bound(tensors: Mapping[str, Any]) -> int:
 
 
 def window(tensors: Mapping[str, Any]) -> int:
-    """Return the capacity of a function's recent examples in a file, 0 for earlier files."""
-    if not has_linear(tensors) or ANSWERS not in tensors:
-        return 0
-    if CAPACITY not in tensors:  # only recent examples
-        return WINDOW
-    (found,) = tensor_file.require_tensor(tensors, CAPACITY, np.int64, (1,)).tolist()
-    if found != STORED:
-        raise ValueError(f"expected a capacity of {STORED} examples as {CAPACITY}, got {found}")
-    return STORED
+    """Return the capacity of a function's recent examples in a file, 0 for files without them."""
+    return STORED if has_linear(tensors) and ANSWERS in tensors else 0
 
 
 def pack(linear: Linear) -> dict[str, Any]:
     """Return the state as arrays, without unused places."""
     n, dense = int(linear.counts[PLACES]), min(int(linear.counts[PLACES]), linear.factor.shape[1])
     ring = linear.points[:n], linear.answers, linear.weights
-    capacity = len(linear.weights)
-    near = recent(*ring, int(linear.counts[REMEMBERED]), capacity) if capacity else {}
+    near = recent(*ring, int(linear.counts[REMEMBERED])) if len(linear.weights) else {}
     bounded = {BOUND_OF_SCORES: linear.counts[[BOUND]]} if linear.counts[BOUND] else {}
     return (
         near
@@ -86,14 +77,13 @@ def pack(linear: Linear) -> dict[str, Any]:
     )
 
 
-def recent(points: F32, answers: F64, weights: F64, remembered: int, capacity: int) -> dict[str, Any]:
-    """Return stored examples as arrays, in the order of their ring, how many were remembered in all, and the capacity
-    if it exceeds recent examples; weights only where one is not 1.
+def recent(points: F32, answers: F64, weights: F64, remembered: int) -> dict[str, Any]:
+    """Return stored examples as arrays, in the order of their ring, and how many were remembered in all; weights only
+    where one is not 1.
     """
     filled, window = min(remembered, len(weights)), len(weights)
     own, targets = pack_weights(WEIGHTS, weights[:filled].copy()), len(answers) // max(window, 1)
     own[ANSWERS] = answers.reshape(targets, window)[:, :filled].ravel()
-    own |= {CAPACITY: np.array([capacity])} if capacity > WINDOW else {}
     return own | {POINTS: points[:, :filled].copy(), COUNT: np.array([remembered])}
 
 

@@ -25,11 +25,14 @@ FIRST = 16
 NEAR = 128
 """Number of places, including the constant, that distances between examples use."""
 
-WINDOW, STORED, NEIGHBOURS = 1000, 8192, 5
-"""Number of recent examples, of all stored examples, and of the nearest neighbours among either."""
+WINDOWS, NEIGHBOURS = (500, 2000, 8192), 8
+"""Numbers of the last examples that functions of the nearest neighbours use, and of the nearest ones among these."""
+
+STORED = WINDOWS[-1]
+"""Number of stored examples."""
 
 SEARCHED = 1 << 17
-"""Number of inputs that a search for the nearest of all stored examples reads at most."""
+"""Number of inputs that a search for the nearest examples reads at most."""
 
 LARGEST_INPUT = 1e9
 """Bound on the absolute value of an input."""
@@ -124,10 +127,10 @@ def neighbour_functions(stored: int) -> int:
 
     Examples
     --------
-    >>> [neighbour_functions(stored) for stored in (0, WINDOW, STORED)]
-    [0, 1, 2]
+    >>> [neighbour_functions(stored) for stored in (0, STORED)]
+    [0, 3]
     """
-    return (stored > 0) + (stored > WINDOW)
+    return len(WINDOWS) if stored else 0
 
 
 def prior(loss: Loss) -> float:

@@ -61,7 +61,7 @@ class MixedFunction(Learner):
     has_metric
         Whether new groups may draw their features in a metric that is learned.
     is_linear
-        Whether there are functions linear in the inputs, and two of the nearest neighbours.
+        Whether there are functions linear in the inputs, and three of the nearest neighbours.
     loss_per_error
         The parameter of the loss in units of the mean |f(x) - y|; 0 keeps the parameter of the loss.
     l2, columns, intercept, cache_bytes, seed

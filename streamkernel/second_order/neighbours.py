@@ -1,16 +1,16 @@
-"""Functions of the nearest neighbours of x among recent examples, and among all stored ones; compiled.
+"""Functions of the nearest neighbours of x among the last examples; compiled.
 
 With the k nearest examples, at the distances d_i and of the weights w_i, and
-ω_i = (w_i/d_i)/Σ w_j/d_j,
+ω_i = (w_i/d_i⁴)/Σ w_j/d_j⁴,
 
     f = c Σ ω_i (y_i - ȳ),      or of classes      f_y = g_y - Σ_z g_z/C,   g_y = c log(k Σ_{y_i = y} ω_i + 1/2)
 
 where ȳ is the offset of the mixture. Two classes in one column have g_1 - g_0. Where each class is learned against
 the rest f_y is twice that, so that the scores of two classes keep their order when a third class is added.
 
-The first function uses the last `WINDOW` examples, which follow a stream that moves. The second one uses up to `STORED`
-examples, where dense data are needed; fewer if there are many inputs, so that a search reads at most `SEARCHED`. It is
-0 as long as these are fewer than twice those of the first.
+Each function uses as many of the last examples as its entry of `WINDOWS`: few follow a stream that moves, and more are
+better where data must be dense; fewer if there are many inputs, so that a search reads at most `SEARCHED`. A function
+is 0 as long as these are fewer than twice those of the one before it.
 
 Distances are between the inputs as the features read them, over the names that have the first places among those of
 the linear functions (:mod:`streamkernel.second_order.linear`), and each input counts by its influence on f
@@ -37,7 +37,7 @@ from streamkernel.second_order.linear_state import (
     REMEMBERED,
     ROOM,
     SEARCHED,
-    WINDOW,
+    WINDOWS,
     Linear,
     neighbour_functions,
 )
@@ -141,10 +141,10 @@ def _insert(squares, first, found, room):  # type: ignore[no-untyped-def]
 
 
 def searched(linear: Linear, k: int) -> int:
-    """Return the number of the last examples that function k uses; as many as the one before it if it is 0."""
+    """Return the number of the last examples that function k uses; 0 if it is 0."""
     stored: int = min(linear.counts[REMEMBERED], len(linear.weights))
-    most: int = min(stored, SEARCHED // min(linear.counts[PLACES], len(linear.points)))
-    return most if k > 0 and most >= 2 * WINDOW else min(stored, WINDOW)
+    last: int = min(stored, WINDOWS[k], SEARCHED // min(linear.counts[PLACES], len(linear.points)))
+    return last if k == 0 or last >= 2 * WINDOWS[k - 1] else 0
 
 
 _compiled_searched: Any = inlined(searched, allocates=False)
@@ -189,17 +189,24 @@ def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
+def _closeness(linear, room, k):  # type: ignore[no-untyped-def]
+    """Return w/d⁴ of a neighbour found."""
+    square = max(float(room.nearest[k]), LEAST_SQUARE)
+    return linear.weights[room.which[k]] / (square * square)
+
+
+@inlined(allocates=False)
 def _score(linear, numbers, added, found, room, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (columns,), which is 0, to f of the neighbours found."""
     window, total = len(linear.weights), 0.0
     for k in range(found):
-        total += linear.weights[room.which[k]] / math.sqrt(max(room.nearest[k], LEAST_SQUARE))
+        total += _closeness(linear, room, k)
     width = len(out) // len(numbers)
     for t in range(len(numbers)):
         answers = linear.answers[t * window : (t + 1) * window]
         if numbers[0].intercept == MEAN:
             for k in range(found):
-                share = linear.weights[room.which[k]] / math.sqrt(max(room.nearest[k], LEAST_SQUARE)) / total
+                share = _closeness(linear, room, k) / total
                 out[t] += CAUTION * share * (answers[room.which[k]] - added[t])
         else:
             _score_classes(linear, numbers[0].loss, answers, found, total, room, out[t * width : (t + 1) * width])
@@ -210,7 +217,7 @@ def _score_classes(linear, loss, answers, found, total, room, out):  # type: ign
     """Set `out`, which is 0, to the scores of a target's classes among the neighbours found."""
     columns, positive = len(out), 0.0
     for k in range(found):
-        share = linear.weights[room.which[k]] / math.sqrt(max(room.nearest[k], LEAST_SQUARE)) / total
+        share = _closeness(linear, room, k) / total
         y = int(answers[room.which[k]])
         positive += share * (y > 0)
         if 0 <= y < columns and columns > 1:

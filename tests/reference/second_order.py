@@ -208,8 +208,8 @@ class Line:
 class Neighbours:
     """The prediction of the nearest of the last examples, by the formula of `streamkernel.second_order.neighbours`."""
 
-    WINDOW, STORED, SEARCHED, COUNT, INPUTS, CAUTION = 1000, 8192, 1 << 17, 5, 127, 0.3
-    functions = 2
+    WINDOWS, SEARCHED, COUNT, INPUTS, CAUTION = (500, 2000, 8192), 1 << 17, 8, 127, 0.3
+    functions = 3
 
     def __init__(self, columns, is_mean, is_softmax):
         self.columns, self.is_mean, self.points, self.answers = columns, is_mean, [], []
@@ -217,19 +217,19 @@ class Neighbours:
         self.spread = self.CAUTION * (1.0 if is_mean or is_softmax or columns == 1 else 2.0)
 
     def scores(self, x, mean):
-        """Return the score of the nearest recent examples, and that of the nearest among all, if those are far more."""
-        most = min(len(self.points), self.STORED, self.SEARCHED // (1 + min(len(x), self.INPUTS)))
-        nothing = np.zeros(self.columns)
+        """Return the scores of the nearest in each window; 0 where it is less than twice the one before it."""
+        most = min(len(self.points), self.SEARCHED // (1 + min(len(x), self.INPUTS)))
+        least = [1, *(2 * window for window in self.WINDOWS[:-1])]
         return [
-            self.among(min(len(self.points), self.WINDOW), x, mean) if self.points else nothing,
-            self.among(most, x, mean) if most >= 2 * self.WINDOW else nothing,
+            self.among(min(most, window), x, mean) if min(most, window) >= low else np.zeros(self.columns)
+            for window, low in zip(self.WINDOWS, least, strict=True)
         ]
 
     def among(self, last, x, mean):
         """Return the score of the nearest of the last examples."""
         distances = np.linalg.norm(np.array(self.points[-last:]) - x[: self.INPUTS], axis=1)
         nearest = np.argsort(distances, kind="stable")[: self.COUNT]
-        share = np.array(self.weights[-last:])[nearest] / np.maximum(distances[nearest], 1e-6)
+        share = np.array(self.weights[-last:])[nearest] / np.maximum(distances[nearest], 1e-6) ** 4
         share /= share.sum()
         answers = np.array(self.answers[-last:])[nearest]
         if self.is_mean:

@@ -18,13 +18,14 @@ from streamkernel.merging.linear import summarize
 from streamkernel.second_order import linear_files
 from streamkernel.second_order.influence import influence
 from streamkernel.second_order.linear import FORGETTING
-from streamkernel.second_order.linear_state import NEAR, NEIGHBOURS, SEARCHED, STORED, WINDOW
+from streamkernel.second_order.linear_state import NEAR, NEIGHBOURS, SEARCHED, STORED, WINDOWS
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.neighbours import CAUTION, UNSEEN
 from streamkernel.second_order.sensitivity_state import rows_of
 
 SMALL = {"max_features": 16}
-N = WINDOW + 230
+FIRST, SECOND, _ = WINDOWS
+N = 2 * FIRST + 230
 
 
 def moving(n=N, classes=3, seed=4):
@@ -51,22 +52,26 @@ def mixture(loss, columns=1):
     )  # fmt: skip
 
 
+def closeness(distances):
+    return np.maximum(distances, 1e-6) ** -4.0
+
+
 def near(f, rows):
-    """Return the scores of the nearest neighbours at rows, among recent examples and among all."""
-    return f.scores_of_others(rows)[:, -2:].swapaxes(0, 1)
+    """Return the scores of the nearest neighbours at rows in each window."""
+    return f.scores_of_others(rows)[:, -len(WINDOWS) :].swapaxes(0, 1)
 
 
 @pytest.mark.parametrize(
     ("known", "inputs", "searched"),
     [
-        (3, 4, (3, 0)),
-        (400, 4, (400, 0)),
-        (N, 4, (WINDOW, 0)),
-        (2 * WINDOW, 4, (WINDOW, 2 * WINDOW)),
-        (STORED + 530, 4, (WINDOW, STORED)),
-        (STORED + 1300, 4, (WINDOW, STORED)),
-        (4000, 40, (WINDOW, SEARCHED // 41)),
-        (3000, 70, (WINDOW, 0)),
+        (3, 4, (3, 0, 0)),
+        (400, 4, (400, 0, 0)),
+        (2 * FIRST, 4, (FIRST, 2 * FIRST, 0)),
+        (2 * SECOND, 4, (FIRST, SECOND, 2 * SECOND)),
+        (STORED + 230, 4, (FIRST, SECOND, STORED)),
+        (STORED + 1300, 4, (FIRST, SECOND, STORED)),
+        (5000, 30, (FIRST, SECOND, SEARCHED // 31)),
+        (3000, 70, (FIRST, SEARCHED // 71, 0)),
     ],
 )
 def test_regression_matches_scikit_learn(known, inputs, searched):
@@ -78,7 +83,7 @@ def test_regression_matches_scikit_learn(known, inputs, searched):
     f.learn(f.directions.rows(names, X[:known]), y[:known])
     for found, last in zip(near(f, f.directions.rows(names, X[known:])), searched, strict=True):
         recent = slice(known - last, known)
-        other = last and KNeighborsRegressor(min(last, NEIGHBOURS), weights="distance").fit(X[recent], y[recent])
+        other = last and KNeighborsRegressor(min(last, NEIGHBOURS), weights=closeness).fit(X[recent], y[recent])
         expected = CAUTION * (other.predict(X[known:]) - f.numbers["offset"]) if last else 0.0
         assert np.allclose(found[:, 0], expected, atol=1e-4)
 
@@ -89,7 +94,7 @@ def test_class_odds_match_scikit_learn(classes):
     f = mixture(losses.Logistic(), 1 if classes == 2 else classes)
     names = [f"x{j}" for j in range(X.shape[1])]
     f.learn(f.directions.rows(names, X[:N]), y[:N].astype(float))
-    other = KNeighborsClassifier(NEIGHBOURS, weights="distance").fit(X[N - WINDOW : N], y[N - WINDOW : N])
+    other = KNeighborsClassifier(NEIGHBOURS, weights=closeness).fit(X[N - FIRST : N], y[N - FIRST : N])
     scores = CAUTION * np.log(NEIGHBOURS * other.predict_proba(X[N:]) + UNSEEN)
     expected = scores[:, 1:] - scores[:, :1] if classes == 2 else scores - scores.mean(axis=1, keepdims=True)
     assert np.allclose(near(f, f.directions.rows(names, X[N:]))[0], expected, atol=1e-3)
@@ -133,34 +138,29 @@ def test_saving_and_loading_changes_no_bit(kind, tmp_path):
     assert content(model) == content(other)
 
 
-def without(f, functions=2):
-    """Return the tensors of a function as they were before there were one or two functions of neighbours."""
-    gone, tensors = -functions, f.tensors()
-    lost = "neighbours." if functions == 2 else "neighbours.capacity"
-    cut = {name: part for name, part in tensors.items() if not name.startswith(lost)}
+def without(f):
+    """Return the tensors of a function as they were before there were functions of neighbours."""
+    gone, tensors = -len(WINDOWS), f.tensors()
+    cut = {name: part for name, part in tensors.items() if not name.startswith("neighbours.")}
     cut |= {name: cut[name][:gone] for name in ("weights", "standing")} | {"mixer": cut["mixer"][:gone, :gone].copy()}
     cut["bounds"] = np.delete(cut["bounds"], np.arange(gone, 0) - 2)
     return cut
 
 
-@pytest.mark.parametrize("functions", [1, 2])
-def test_an_earlier_file_continues_without_later_functions_and_merges(functions, tmp_path):
+def test_an_earlier_file_continues_without_neighbours_and_merges(tmp_path):
     _, xs, ys = model_of("regressor", N + 1000)
     first, second = (learn(KernelRegressor(**SMALL), xs[:600], ys[:600]) for _ in range(2))
-    expected = first.predict_one(xs[600])
     f = second._learner
-    f.restore(without(f, functions))
-    if functions == 1:
-        assert second.predict_one(xs[600]) == expected  # the second function is 0 up to then
+    f.restore(without(f))
     learn(first, xs[600:], ys[600:])
     learn(second, xs[600:], ys[600:])
-    assert f.arrays.linear.weights.shape == (WINDOW if functions == 1 else 0,)
+    assert f.arrays.linear.weights.shape == (0,)
     second.save(tmp_path / "model")
     assert load(tmp_path / "model").predict_one(xs[3]) == second.predict_one(xs[3])
     merged = first.merge(second)
     assert "linear" in merged._learner.shares
     for learner in (f, merged._learner):
-        assert ("neighbours" in learner.shares) == (functions == 1)
+        assert "neighbours" not in learner.shares
     assert len(merged._learner.arrays.weights) == len(f.arrays.weights)
     assert np.isfinite(merged.predict_one(xs[900]))
 
@@ -185,7 +185,6 @@ CRAFTED = {
     "neighbours.points": np.zeros((2, 40), np.float32),
     "neighbours.targets": np.full(40, 7.0),
     "neighbours.count": np.array([-3]),
-    "neighbours.capacity": np.array([1 << 40]),
 }
 
 
