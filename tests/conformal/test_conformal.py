@@ -112,15 +112,18 @@ def test_the_threshold_is_the_quantile_of_the_window() -> None:
     "make", [KernelRegressor, lambda: preprocessing.StandardScaler() | linear_model.BayesianLinearRegression()]
 )
 def test_interval_coverage_holds_under_drift(make) -> None:
-    model, inside, widths = ConformalRegressor(make(), coverage=0.9), [], []
-    for x, y in synth.FriedmanDrift("gra", (1000, 2000), seed=1).take(3000):
-        interval = model.predict_interval_one(x)
-        inside.append(y in interval)
-        widths.append(interval.width)
-        assert interval.lower <= model.predict_one(x) <= interval.upper
-        model.learn_one(x, y)
-    assert np.mean(inside) == pytest.approx(0.9, abs=0.01)
-    assert np.isinf(widths).mean() < 0.03
+    infinite = []
+    for seed in (1, 2):
+        model, inside, widths = ConformalRegressor(make(), coverage=0.9), [], []
+        for x, y in synth.FriedmanDrift("gra", (1000, 2000), seed=seed).take(3000):
+            interval = model.predict_interval_one(x)
+            inside.append(y in interval)
+            widths.append(interval.width)
+            assert interval.lower <= model.predict_one(x) <= interval.upper
+            model.learn_one(x, y)
+        assert np.mean(inside) == pytest.approx(0.9, abs=0.01)
+        infinite.append(np.isinf(widths).mean())
+    assert np.mean(infinite) < 0.025
 
 
 @pytest.mark.parametrize(
