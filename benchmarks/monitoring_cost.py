@@ -3,7 +3,8 @@
 Two engines process the same records in turn, 512 at a time: one without monitoring, and one with a table of the
 configuration. The first half of the records is not timed, so that all detectors have started. The times are the
 process's own, and the costs are medians over pairs of engines. As two engines without a table differ by some percent,
-too, the share of the time that is spent in calls of the monitoring stands beside; it lacks the time of probabilities.
+too, the share of the time that is spent in calls of the monitoring stands beside. The probabilities that tables read
+are computed in these calls; those in the row of probabilities are computed with each prediction, as a sink needs them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from river import base, compose
 from streamkernel.estimators.base import KernelModel
 
 Answer = tuple[Any, ...]
-"""A prediction, with the probabilities of the labels if they are needed; a pair is faster than a class."""
+"""A prediction, with the probabilities of the labels if they are needed, which may be deferred; a pair is faster than a
+class."""
 
 CLASSIFIERS = base.Classifier, base.MultiLabelClassifier
 """Models that have probabilities."""
@@ -51,6 +52,6 @@ def most_likely(model: Any, x: dict[str, Any]) -> Answer:
     labels both by label.
     """
     probabilities = model.predict_proba_one(x)
-    if isinstance(last_step(model), base.MultiLabelClassifier):
+    if type(next(iter(probabilities.values()), None)) is dict:  # faster than to ask for the class of the model
         return {name: max(own, key=own.get) for name, own in probabilities.items()}, probabilities
     return max(probabilities, key=probabilities.get, default=None), probabilities

@@ -9,6 +9,8 @@ from connectors.kafka.clients import Headers
 from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.telemetry.input_ranges import LARGEST
+from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.deferred import deferred_answers
 from streamkernel.estimators.together import answers_of, predict_and_learn
 
 FEWEST, MOST = 8, 512
@@ -63,11 +65,10 @@ class RecordBatches:
         scores, values = predict_and_learn(model, xs[: len(ys)], ys, LARGEST)
         done = len(scores)
         if done:
-            answers = answers_of(model, scores, with_probabilities=processor.with_probabilities)
-            if places := processor.sampled(done):
-                sampled = answers_of(model, scores[places], with_probabilities=True)
-                for place, answer in zip(places, sampled, strict=True):
-                    answers[place] = answer
+            if processor.defers_probabilities and isinstance(model, KernelClassifier):
+                answers = deferred_answers(model, scores)
+            else:
+                answers = answers_of(model, scores, with_probabilities=processor.with_probabilities)
             ys = ys[:done]
             if self._outputs.predictions is not None:
                 more = processor.observe_all(xs[:done])

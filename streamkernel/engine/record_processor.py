@@ -25,6 +25,7 @@ from streamkernel.engine.telemetry.quality import Quality
 from streamkernel.errors import InputError, TooManyClassesError
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.deferred import predict_deferred
 from streamkernel.estimators.internals import check_label
 from streamkernel.time_series.history import add_history, history_names, observe
 
@@ -89,6 +90,8 @@ class RecordProcessor:
         Records by what became of them.
     refused : dict
         Dead letters by kind, one of `KINDS`.
+    with_probabilities, defers_probabilities : bool
+        Whether all answers have probabilities; if not, whether monitoring reads some of them later.
     is_timed : bool
         Whether `process` stores when it has predicted.
     predicted_at : int
@@ -130,11 +133,11 @@ class RecordProcessor:
         self.refused = dict.fromkeys(KINDS, 0)
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
         needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
-        samples = monitoring is not None and monitoring.samples_probabilities
-        if monitoring is not None:  # labels that come later are a sample of their own
-            needs_probabilities |= monitoring.needs_probabilities or (samples and labels is not None)
+        reads_probabilities = monitoring is not None and monitoring.reads_probabilities
+        if labels is not None:  # predictions that wait for labels are stored with their probabilities
+            needs_probabilities |= reads_probabilities
         self.with_probabilities = needs_probabilities and isinstance(model, CLASSIFIERS)
-        self._samples = samples and isinstance(model, CLASSIFIERS)
+        self.defers_probabilities = reads_probabilities and not needs_probabilities and isinstance(model, CLASSIFIERS)
         self.challengers = Challengers(candidates, metric, with_probabilities=self.with_probabilities, labels=labels)
         self.labels, self.coverage = labels, None if coverage is None else coverage_of(coverage, label)
         self.monitoring, self._explain = monitoring, explain
@@ -174,12 +177,6 @@ class RecordProcessor:
         if not isinstance(self.model, base.Classifier) or self._classes.issuperset(ys):
             return len(ys)
         return next(i for i, y in enumerate(ys) if y not in self._classes)
-
-    def sampled(self, n: int) -> list[int]:
-        """Return the places among the next `n` predictions that need probabilities where not all do."""
-        if self.monitoring is None or not self._samples or self.with_probabilities:
-            return []
-        return self.monitoring.sampled(n)
 
     def process(self, event: Event) -> Step | None:
         """Predict the features of a record, and learn them if their label is known.
@@ -369,7 +366,7 @@ class RecordProcessor:
 
     def _answers(self, x: dict[str, Any], found: dict[str, Any]) -> tuple[Answer, Answer]:
         """Return the predictions of the model and the baseline; the model may use history features."""
-        ours, theirs = self._predict(self.model, x, self.sampled(1)), NO_ANSWER
+        ours, theirs = self._predict(self.model, x), NO_ANSWER
         if self.coverage is not None or self._explain:
             threshold = None if self.coverage is None else self.coverage.threshold()
             explained = explain_briefly(self.model, x, ours[0], self._explain) if self._explain else None
@@ -385,10 +382,13 @@ class RecordProcessor:
             self.predicted_at = time_ns()
         return ours, theirs
 
-    def _predict(self, model: Any, x: dict[str, Any], sampled: Sequence[int] = ()) -> Answer:
-        if not self.with_probabilities and not sampled:
-            return model.predict_one(x), None
-        return most_likely(model, x)
+    def _predict(self, model: Any, x: dict[str, Any]) -> Answer:
+        needs_probabilities = self.with_probabilities
+        if self.defers_probabilities and model is self.model and self.monitoring is not None:
+            if type(model) is KernelClassifier:  # River says that a pipeline is an instance of its last step
+                return predict_deferred(model, x)
+            needs_probabilities = self.monitoring.reads_next
+        return most_likely(model, x) if needs_probabilities else (model.predict_one(x), None)
 
     def _drop_baseline(self, error: Exception) -> None:
         """Continue without the baseline after it has failed."""

@@ -19,8 +19,8 @@ from streamkernel.estimators.targets import (
     label_array,
     label_scores,
     larger,
-    of_two_labels,
     probabilities,
+    probabilities_of,
 )
 from streamkernel.estimators.weighting import ClassWeight, as_weight, check_class_weight, weights_of
 from streamkernel.features.frames import n_rows, native_frame, native_series, targets_of
@@ -212,10 +212,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             If a value is neither a finite number nor a string.
         """
         score, labels = self._score(x), self._state.labels
-        if type(score) is float and len(labels) == 2:  # what most events are
-            return of_two_labels(labels, (score,))[0]
-        found = probabilities(self._loss, np.array(score).reshape(1, -1), len(labels))[0]
-        return dict(zip(labels, found.tolist(), strict=True))
+        return probabilities_of(self._loss, labels, score)
 
     def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> Label | None:
         """Return the label of the highest score, ``None`` before the first label is learned.
@@ -230,7 +227,11 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string.
         """
-        score, names = self._score(x), self._state.names
+        return self._label_of(self._score(x), self._state.names)
+
+    @staticmethod
+    def _label_of(score: Any, names: tuple[Any, ...]) -> Label | None:
+        """Return the label of the highest score; `names` are the labels and ``None``."""
         best = score > 0.0 and len(names) == 3 if type(score) is float else score.argmax()
         found: Label | None = names[best]
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,14 @@ def probabilities(loss: losses.Loss, scores: F64, labels: int) -> F64:
         return np.concatenate([1.0 - up, up], axis=1)
     sigmoids = 0.5 * (1.0 + np.tanh(0.5 * scores)) + 1e-300
     return np.asarray(sigmoids / sigmoids.sum(axis=1, keepdims=True))
+
+
+def probabilities_of(loss: losses.Loss, labels: Collection[Label], score: Any) -> dict[Label, float]:
+    """Return the probabilities of the labels for one example, from its score or its scores, an array."""
+    if type(score) is float and len(labels) == 2:  # what most events are
+        return of_two_labels(labels, (score,))[0]
+    found = probabilities(loss, np.array(score).reshape(1, -1), len(labels))[0]
+    return dict(zip(labels, found.tolist(), strict=True))
 
 
 def of_two_labels(labels: Iterable[Label], scores: Iterable[float]) -> list[dict[Label, float]]:

@@ -145,6 +145,27 @@ def test_a_restart_and_any_batches_leave_the_same(tmp_path: Path) -> None:
     assert read_newest(alone.parent / "state")["monitoring"]["quality"]["count"] == N
 
 
+@pytest.mark.parametrize("at_once", [1, 512])
+@pytest.mark.parametrize("kind", ["dsg", "default", "pipeline"])
+def test_probabilities_without_a_sink_are_those_of_lines(tmp_path: Path, kind: str, at_once: int) -> None:
+    """With a sink they are computed with each prediction, and without one if a metric reads them."""
+    found, config, more = [], CONFIG if kind == "dsg" else CONFIG.replace('learner = "dsg"', ""), QUALITY
+    if kind == "pipeline":
+        config = config.replace(
+            "[source]", 'preprocessing = [{ type = "StandardScaler" }]\nignore = ["town"]\n[source]'
+        )
+        more = QUALITY.partition("[segments]")[0]
+    for name, text in {"sink": config, "none": config.replace('[sink]\npredictions = "out.jsonl"', "")}.items():
+        engine = engine_of(load_config(prepared(tmp_path / name, more, text)))
+        engine.runner = StreamRunner(engine.parts, at_once=at_once)
+        assert engine.parts.processor.with_probabilities is (name == "sink")
+        engine.run()
+        saved = read_newest(tmp_path / name / "state")["monitoring"]["quality"]["recent"]
+        assert all(type(probabilities) is dict for probabilities in saved[2])
+        found.append((rows(engine), saved))
+    assert found[0] == found[1]
+
+
 def test_tables_can_be_added_changed_and_removed(tmp_path: Path) -> None:
     path = prepared(tmp_path, more="")
     assert ran(path, 4).snapshot.monitoring is None

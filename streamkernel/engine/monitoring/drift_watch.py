@@ -17,6 +17,7 @@ from river.drift import ADWIN
 
 from streamkernel.engine.monitoring.scaled_rows import Row, Scales, fields_of, scaled, scales_of
 from streamkernel.engine.pipelines import Answer
+from streamkernel.estimators.deferred import read_probabilities
 from streamkernel.estimators.drift import KernelDriftDetector
 
 FIRST = 256
@@ -108,9 +109,9 @@ class DriftWatch:
         span = self._every * 16
         return span - self._predicted % span
 
-    def sampled(self, more: int, n: int) -> range:
-        """Return the places of the sample in the next `n` events, after `more` that have yet to be added."""
-        return range(-(self._predicted + more) % self._every, n, self._every)
+    def is_in_sample(self, more: int) -> bool:
+        """Return whether the next event is in the sample, after `more` that have yet to be added."""
+        return (self._predicted + more) % self._every == 0
 
     def add(self, x: dict[str, Any], answer: Answer) -> None:
         """Add the features of a new event, and the answer."""
@@ -197,7 +198,7 @@ class DriftWatch:
         """Return the fields of an event, with the score of the answer if it has one."""
         names = self._scales or self._given or list(x)[: self._most]
         row = {name: x[name] for name in names if name in x}
-        prediction, probabilities, *_ = answer
+        prediction, probabilities = answer[0], read_probabilities(answer[1])
         if probabilities and prediction is not None:
             row[SCORE] = probabilities[prediction]
         elif isinstance(prediction, float):

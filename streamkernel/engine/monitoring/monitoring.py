@@ -71,6 +71,7 @@ class Monitoring:
         self._judged: list[Judged] = []
         self._new: list[tuple[dict[str, Any], Any, Answer, bool]] = []  # the last records, still unknown to the parts
         self._n_new = 0
+        self._reads_all = quality is not None and quality.needs_probabilities
         self._is_observed = False  # whether the caller calls `observe` for new records
         self._samplers: list[StreamStatistics | DriftWatch] = [] if statistics is None else [statistics]
         if drift is not None and drift.scores:
@@ -78,18 +79,14 @@ class Monitoring:
         self.until_due = self._until_due()
 
     @property
-    def needs_probabilities(self) -> bool:
-        """Whether the probabilities of every event are needed."""
-        return self.quality is not None and self.quality.needs_probabilities
+    def reads_probabilities(self) -> bool:
+        """Whether probabilities of a classifier are read, of every event or of a sample."""
+        return self._reads_all or bool(self._samplers)
 
     @property
-    def samples_probabilities(self) -> bool:
-        """Whether the probabilities of events in a sample are needed."""
-        return bool(self._samplers)
-
-    def sampled(self, n: int) -> list[int]:
-        """Return the places of those among the next `n` predictions whose probabilities are needed."""
-        return sorted({i for part in self._samplers for i in part.sampled(self._n_new, n)})
+    def reads_next(self) -> bool:
+        """Whether the probabilities of the next prediction may be read."""
+        return self._reads_all or any(part.is_in_sample(self._n_new) for part in self._samplers)
 
     def observe(self, x: dict[str, Any]) -> dict[str, Any]:
         """Examine the features of a new record before it is added; return the fields of its line about novelty.

@@ -18,6 +18,7 @@ from river.metrics.base import Metric
 from streamkernel.engine.delayed_labels import plain
 from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, Pair, counts_pairs, update_metric, value
+from streamkernel.estimators.deferred import read_probabilities
 
 MOST_CLASSES = 20
 """Maximum number of classes with values of their own and rows in the confusion matrix, by number of labels."""
@@ -29,7 +30,7 @@ LONGEST = 100
 """Maximum number of characters in the name of a segment or class; longer names are cut."""
 
 Judged = tuple[Any, Any, Any, str | None]
-"""A label, the prediction, the probabilities or ``None``, and the segment or ``None``."""
+"""A label, the prediction, the probabilities, which may be deferred, or ``None``, and the segment or ``None``."""
 
 
 class ClassQuality(NamedTuple):
@@ -162,7 +163,9 @@ class SeveralMetrics:
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        columns: Iterable[Any] = zip(*self._recent, strict=True) if self._recent else ((), (), (), ())
+        read = read_probabilities if self.needs_probabilities else lambda _: None
+        recent = [(y, prediction, read(p), segment) for y, prediction, p, segment in self._recent]
+        columns: Iterable[Any] = zip(*recent, strict=True) if recent else ((), (), (), ())
         pairs = [[plain(y), plain(prediction), n] for (y, prediction), n in self._confusions.items()]
         return {
             "setup": self._setup(),
@@ -304,8 +307,10 @@ def _update(metrics: Mapping[str, Metric], judged: Sequence[Judged], sampled: Se
         elif counts_pairs(metric):
             update_metric(metric, counts)
         else:
-            place = 1 if getattr(metric, "requires_labels", True) else 2
-            update_metric(metric, [(one[0], one[place]) for one in sampled])
+            if getattr(metric, "requires_labels", True):
+                update_metric(metric, [(one[0], one[1]) for one in sampled])
+            else:
+                update_metric(metric, [(one[0], read_probabilities(one[2])) for one in sampled])
     return counts
 
 

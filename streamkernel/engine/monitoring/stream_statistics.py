@@ -13,6 +13,7 @@ from streamkernel.engine.monitoring.calibration import Calibration, Reliability
 from streamkernel.engine.monitoring.field_windows import FieldSummary, FieldWindows
 from streamkernel.engine.monitoring.several_metrics import text_of
 from streamkernel.engine.pipelines import Answer
+from streamkernel.estimators.deferred import read_probabilities
 
 OF_CLASSES, OF_NUMBERS = ("prediction", "confidence", "entropy"), ("prediction",)
 """The fields of predictions."""
@@ -89,9 +90,9 @@ class StreamStatistics:
         """Whether a window is full that is not summarized yet."""
         return self._predicted - self._events >= self._span
 
-    def sampled(self, more: int, n: int) -> range:
-        """Return the places of the sample in the next `n` events, after `more` that have yet to be added."""
-        return range(-(self._predicted + more) % self._every, n, self._every)
+    def is_in_sample(self, more: int) -> bool:
+        """Return whether the next event is in the sample, after `more` that have yet to be added."""
+        return (self._predicted + more) % self._every == 0
 
     def add(self, x: dict[str, Any], y: Any, answer: Answer, is_new: bool) -> None:
         """Add an event: features, the label or ``None``, and the answer, which may have been added before."""
@@ -120,7 +121,8 @@ class StreamStatistics:
         self._inputs.add([x for x, _ in sampled])
         self._predictions.add([self._row(answer) for _, answer in sampled])
         if self._classes:
-            known = [(y, prediction, p) for y, (prediction, p, *_) in judged if p and prediction is not None]
+            answers = [(y, answer[0], read_probabilities(answer[1])) for y, answer in judged]
+            known = [(y, prediction, p) for y, prediction, p in answers if p and prediction is not None]
             self._calibration.add([(p[prediction], y == prediction) for y, prediction, p in known])
 
     def complete(self, important: Callable[[], Iterable[str]]) -> None:
@@ -166,7 +168,7 @@ class StreamStatistics:
 
     def _row(self, answer: Answer) -> dict[str, Any]:
         """Return a prediction as a row of fields; of several targets it has none."""
-        prediction, probabilities, *_ = answer
+        prediction, probabilities = answer[0], read_probabilities(answer[1])
         if prediction is None or isinstance(prediction, dict):
             return {}
         if not self._classes:

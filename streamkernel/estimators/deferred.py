@@ -1,0 +1,47 @@
+"""Predictions whose probabilities are computed when they are read, because those of most events never are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.targets import Label, probabilities_of
+from streamkernel.estimators.together import answers_of
+from streamkernel.features.rows import F64
+from streamkernel.losses import Loss
+
+Deferred = tuple[Loss, tuple[Any, ...], Any]
+"""The loss, the labels and ``None``, and the score or the scores of an example, from which its probabilities follow."""
+
+
+def predict_deferred(model: KernelClassifier, x: dict[Any, Any]) -> tuple[Label | None, Deferred]:
+    """Return the result of `predict_one`, with probabilities that are computed later.
+
+    Examples
+    --------
+    >>> model = KernelClassifier(max_features=64)
+    >>> for i in range(100):
+    ...     model.learn_one({"a": i / 100}, i > 50)
+    >>> label, deferred = predict_deferred(model, {"a": 0.9})
+    >>> label, read_probabilities(deferred) == model.predict_proba_one({"a": 0.9})
+    (True, True)
+    """
+    score, names = model._score(x), model._state.names
+    return model._label_of(score, names), (model._loss, names, score)
+
+
+def deferred_answers(model: KernelClassifier, scores: F64) -> list[tuple[Label | None, Deferred]]:
+    """Return the results of `predict_deferred` for examples with these scores, shape (examples, columns)."""
+    loss, names = model._loss, model._state.names
+    own: list[Any] = scores[:, 0].tolist() if scores.shape[1] == 1 else list(scores)
+    answers = answers_of(model, scores, with_probabilities=False)
+    return [(label, (loss, names, score)) for (label, _), score in zip(answers, own, strict=True)]
+
+
+def read_probabilities(probabilities: Mapping[Label, float] | Deferred | None) -> Mapping[Label, float] | None:
+    """Return the probabilities of an answer, which are computed if they were deferred."""
+    if isinstance(probabilities, tuple):
+        loss, names, score = probabilities
+        return probabilities_of(loss, names[:-1], score)
+    return probabilities
