@@ -13,7 +13,8 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.common import GraphTresholdsStyleMode, LegendDisplayMode, LegendPlacement
 
-from dashboards.panels import DASHBOARDS, Panel
+from dashboards.panels import DASHBOARDS
+from dashboards.panels.panel import Panel
 
 FOLDER = Path(__file__).parent / "grafana"
 SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
