@@ -52,6 +52,6 @@ def most_likely(model: Any, x: dict[str, Any]) -> Answer:
     labels both by label.
     """
     probabilities = model.predict_proba_one(x)
-    if type(next(iter(probabilities.values()), None)) is dict:  # faster than to ask for the class of the model
+    if isinstance(last_step(model), base.MultiLabelClassifier):
         return {name: max(own, key=own.get) for name, own in probabilities.items()}, probabilities
     return max(probabilities, key=probabilities.get, default=None), probabilities
