@@ -57,7 +57,7 @@ def measure(order: str, features: int, runs: int) -> tuple[dict[str, float], dic
     replica = copy.deepcopy(model)
     for one in some[:64]:
         replica.learn_one(*one)
-    part, told = model_merging.summarize(replica, root.events), pickle.dumps(model)
+    part, told = model_merging.summarize(replica), pickle.dumps(model)
 
     def event() -> float:
         replica.predict_one(x)
@@ -77,7 +77,7 @@ def measure(order: str, features: int, runs: int) -> tuple[dict[str, float], dic
 
     took = {
         "event": median(event),
-        "summary": median(lambda: seconds(lambda: model_merging.summarize(replica, root.events))),
+        "summary": median(lambda: seconds(lambda: model_merging.summarize(replica))),
         "dumps": median(lambda: seconds(lambda: pickle.dumps(model))),
         "loads": median(lambda: seconds(lambda: pickle.loads(told))),
         "first": median(first),

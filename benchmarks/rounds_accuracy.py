@@ -53,7 +53,7 @@ def in_rounds(events: list[Any], options: dict[str, Any], workers: int, length: 
             replica = pickle.loads(told)
             replica._divide(worker, workers)
             right += learn(replica, events[at + worker : end : workers])
-            parts.append(model_merging.summarize(replica, root.events))
+            parts.append(model_merging.summarize(replica))
         spreads.append(model_merging.spread_of(parts))
         model_merging.merge_into(model, parts, root)
         at = end

@@ -16,7 +16,7 @@ from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.refusals import refusal_of
 from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
 from streamkernel.estimators import model_merging
-from streamkernel.estimators.internals import become_replica, learner_of
+from streamkernel.estimators.internals import become_replica
 
 MOST_REFUSED = 1 << 26
 """Bytes of unusable events after which a worker ends its assignment, because the driver has to store them."""
@@ -143,7 +143,6 @@ class Replica:
         """
         began = time.perf_counter()
         kernel_model = kernel_of(model)
-        before = learner_of(kernel_model).examples
         if not task.is_alone:
             become_replica(kernel_model, task.place, task.replicas)
         processor = RecordProcessor(
@@ -188,7 +187,7 @@ class Replica:
         return Report(
             number=task.number,
             model=model if task.is_alone else first_steps(model),
-            summary=None if task.is_alone else model_merging.summarize(kernel_model, before),
+            summary=None if task.is_alone else model_merging.summarize(kernel_model),
             positions=positions,
             labels=[y for y, _ in processor.quality.pairs],
             answers=[answer for _, answer in processor.quality.pairs],

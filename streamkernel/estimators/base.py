@@ -253,8 +253,7 @@ class KernelModel(StoredModel):
         def merge() -> None:
             model_merging.check([self, *others], base)
             root = None if base is None else model_merging.summarize(base)
-            before = None if root is None else root.events
-            model_merging.merge_into(self, [model_merging.summarize(model, before) for model in (self, *others)], root)
+            model_merging.merge_into(self, [model_merging.summarize(model) for model in (self, *others)], root)
 
         models = {id(model): model for model in (self, *others, base) if isinstance(model, KernelModel)}
         while_still([models[key] for key in sorted(models)], merge)  # a fixed order prevents deadlocks

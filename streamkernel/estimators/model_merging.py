@@ -89,15 +89,8 @@ class Summary(NamedTuple):
         return [(row, self.labels[int(y)] if self.labels else y) for row, y in pending]
 
 
-def summarize(model: KernelModel, before: int | None = None) -> Summary:
+def summarize(model: KernelModel) -> Summary:
     """Return the summary of a model, after it has taken the step for its buffered examples.
-
-    Parameters
-    ----------
-    model
-        The model.
-    before
-        Examples that the base of the model had learned, if there is one.
 
     Raises
     ------
@@ -105,7 +98,7 @@ def summarize(model: KernelModel, before: int | None = None) -> Summary:
         If it has not seen the examples that decide its bandwidths.
     """
     known, learner = _outline(model), model._learner
-    return known._replace(learned=_ORDERS[learner.order].summarize(learner, before))
+    return known._replace(learned=_ORDERS[learner.order].summarize(learner))
 
 
 def n_examples(model: KernelModel) -> int:

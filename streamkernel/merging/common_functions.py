@@ -25,7 +25,7 @@ def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
     """Return the summary of a function without its forgetting groups, which another model lacks."""
     groups = len(part.table)
     left = groups - forgetting_groups(part)
-    names: tuple[str, ...] = "table", "priors", "units", "faded", "returned", "held"
+    names: tuple[str, ...] = "table", "priors", "units", "rested"
     names += "moments", "newton", "steady", "forgetting", "recent"
     first: dict[str, Any] = {name: getattr(part, name)[:left] for name in names}
     return replace(

@@ -16,8 +16,8 @@ from streamkernel.merging.numbers import merge_numbers
 from streamkernel.merging.summaries import FirstOrderSummary
 
 
-def summarize(f: FirstOrderLearner, before: int | None = None) -> FirstOrderSummary:
-    """Return the summary of a function; the number of examples of its base does not matter."""
+def summarize(f: FirstOrderLearner) -> FirstOrderSummary:
+    """Return the summary of a function."""
     features, outputs = f.n_blocks * f.block_size, f.directions.plan.outputs
     return FirstOrderSummary(
         numbers=f.numbers.copy(),

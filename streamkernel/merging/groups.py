@@ -9,6 +9,7 @@ import numpy as np
 
 from streamkernel.features.rows import F64, I64
 from streamkernel.merging.factors import factor_of, solve
+from streamkernel.merging.forgotten import left_in
 from streamkernel.merging.summaries import SecondOrderSummary
 from streamkernel.second_order import metric
 from streamkernel.second_order.mixture import SecondOrderLearner
@@ -34,9 +35,9 @@ def merge_group(
     found = Group.empty(n, fresh.columns, fresh.room)
     if not n:
         return found
-    names = "faded", "returned", "units"
-    faded, returned, units = (np.array([getattr(part, name)[g] for part in parts]) for name in names)
-    since = sum(int(part.numbers["examples"] - base.numbers["examples"]) for part in parts)
+    units = np.array([part.units[g] for part in parts])
+    faded, returned = np.transpose([_left_in(part, base, g, fresh.batch_size) for part in parts])
+    since = sum(part.clock(g) - base.clock(g) for part in parts)
     left = float(parts[0].forgetting[g]) ** since if (faded > 0.0).sum() > 1 else float(faded.max())
     prior = float(units.mean())
     moments = sum(part.moments[g] for part in parts)
@@ -53,6 +54,21 @@ def merge_group(
     found.newton[:] = solve(factor, found.newton.T).T
     found.steady[:] = sum(w * part.steady[g] for w, part in zip(weights, parts, strict=True))
     return found
+
+
+def _left_in(part: SecondOrderSummary, base: SecondOrderSummary, g: int, batch: int) -> tuple[float, float]:
+    """Return the fraction of the Gram matrix of the base that is left in that of a group, and the multiple of λI beside
+    it.
+    """
+    if is_of_base(part, base, g):
+        return left_in(part, g, base.clock(g), batch)
+    return 0.0, sum(left_in(part, g, int(part.table[g, 2]), batch))
+
+
+def rested_together(parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, g: int) -> int:
+    """Return the number of examples that a merged group has left out at rest; those of the base count once."""
+    times = sum(is_of_base(part, base, g) for part in parts)
+    return int(sum(part.rested[g] for part in parts) - max(times - 1, 0) * base.rested[g])
 
 
 def groups_together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[I64, Any]:

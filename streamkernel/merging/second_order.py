@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64
-from streamkernel.jit import compiled
 from streamkernel.learners import state
 from streamkernel.merging import linear
 from streamkernel.merging.common_functions import (
@@ -21,36 +19,28 @@ from streamkernel.merging.common_functions import (
     without_linear,
 )
 from streamkernel.merging.factors import factor_of
-from streamkernel.merging.groups import groups_together, is_of_base, merge_group
+from streamkernel.merging.groups import groups_together, merge_group, rested_together
 from streamkernel.merging.numbers import merge_numbers
 from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary
-from streamkernel.second_order import metric, metric_files, mixture_files, newton_step, sampling, steps
+from streamkernel.second_order import metric, metric_files, mixture_files, sampling, steps
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import neighbour_functions, prior
 from streamkernel.second_order.mixture import SecondOrderLearner
+from streamkernel.second_order.mixture_state import RESTED
 
 _ROUNDING = 1e-3
 """Tolerance for rounding in a sum of squares, relative to the sum."""
 
 
-def summarize(f: SecondOrderLearner, before: int | None = None) -> SecondOrderSummary:
-    """Return the summary of a function.
-
-    Parameters
-    ----------
-    f
-        The function; its buffered examples are learned first.
-    before
-        The number of examples that the base had learned; it determines how much of the base A has forgotten.
-    """
+def summarize(f: SecondOrderLearner) -> SecondOrderSummary:
+    """Return the summary of a function, after it has learned its buffered examples."""
     f.settle()
     grams, moments = [], []
     for g, group in enumerate(f.groups):
         grams.append(_gram(group.factor))
         moments.append(group.newton @ grams[g])
-    of_groups, function = range(len(grams)), f.arrays
-    faded, returned = np.transpose([_left(f, f.examples if before is None else before, g) for g in of_groups])
+    function = f.arrays
     mixer, targets = function.mixer.reshape(f.n_targets, -1, function.mixer.shape[1]), f.n_targets
     return SecondOrderSummary(
         of_targets=function.numbers.copy(),
@@ -59,9 +49,7 @@ def summarize(f: SecondOrderLearner, before: int | None = None) -> SecondOrderSu
         kept=f.directions.kept.copy(),
         priors=function.priors.copy(),
         units=np.array([f.prior(g) for g in range(len(f.groups))]),
-        faded=faded,
-        returned=returned,
-        held=np.array([sum(_left(f, int(f.table[g, 2]), g)) for g in of_groups]),
+        rested=function.sampled[:, RESTED].astype(np.int64),
         grams=grams,
         moments=moments,
         newton=[group.newton.copy() for group in f.groups],
@@ -85,7 +73,8 @@ def merge(
     """Return the tensors from which the untrained function `fresh` is restored.
 
     Let A = RᵀR. A_i still contains the fraction ρ_i of A_0, and σ_iλI in place of what was forgotten, as each part
-    forgets separately. One model that forgets by γ per example would still contain the fraction ρ. Then
+    forgets separately. One model that forgets by γ per example would still contain the fraction ρ after n examples,
+    without those that a group left out at rest. Then
 
     A = ρA_0 + σλI + Σ (A_i - ρ_iA_0 - σ_iλI),   ρ = γⁿ,   σ = (1 - ρ) Σ σ_i / Σ (1 - ρ_i)
         w = A⁻¹(ρA_0w_0 + Σ (A_iw_i - ρ_iA_0w_0))
@@ -121,8 +110,7 @@ def merge(
     for g in range(count):
         at = np.flatnonzero(has[:, g]).tolist() or list(range(len(parts)))
         priors[g] = np.mean([parts[i].priors[g] for i in at])
-        own = [parts[i] if is_of_base(parts[i], base, g) else _apart(parts[i]) for i in at]
-        groups.append(merge_group(fresh, own, base, weights[at] / weights[at].sum(), g))
+        groups.append(merge_group(fresh, [parts[i] for i in at], base, weights[at] / weights[at].sum(), g))
     v, mixer = _mixture(parts, weights, has)
     of_targets = np.array(
         [
@@ -132,6 +120,7 @@ def merge(
     )
     numbers = of_targets[0]
     own_blocks = fresh.table[: count - forgetting, 0].sum()
+    rested = [rested_together(parts, base, g) for g in range(count)]
     numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], own_blocks))
     kept = {} if len(parts[0].kept) < 2 else {"kept": parts[0].kept}
     level = sum(w * part.level for w, part in zip(weights, parts, strict=True))
@@ -149,6 +138,7 @@ def merge(
         "level": level,
         "standing": standing,
         "span": _span(parts),
+        mixture_files.LEFT_OUT: np.array(rested, np.float64),
         **kept,
         **(_recency(parts) if forgetting else {}),
         **metric_files.tensors(metric.merge_metrics([part.metric for part in parts], has)),
@@ -265,34 +255,3 @@ def _gram(factor: Any) -> F64:
     gram: F64 = np.triu(upper)
     gram += np.triu(upper, 1).T
     return gram
-
-
-def _apart(part: SecondOrderSummary) -> SecondOrderSummary:
-    """Return the summary of a function whose groups have nothing of the base."""
-    return replace(part, faded=np.zeros_like(part.faded), returned=part.held)
-
-
-def _left(f: SecondOrderLearner, first: int, g: int) -> tuple[float, float]:
-    """Return the share of the factor of a group at `first` that is left in it, and the multiple of λI added since."""
-    kept = float(f.arrays.kept[g])
-    if kept == 1.0:
-        return 1.0, 0.0
-    batch, forgetting, n = int(f.batch_size), float(f.numbers["forgetting"]), len(f.groups[g].factor)
-    left, returned = _follow(first, f.examples, batch, forgetting, kept, n, f.arrays.bounds, f.n_targets)
-    return float(left), float(returned)
-
-
-@compiled
-def _follow(first, last, batch, forgetting, kept, n, bounds, targets):  # type: ignore[no-untyped-def]
-    """Return the share that the steps from `first` to `last` have left of A, and the multiple of λI that they added."""
-    left, returned, waiting = 1.0, 0.0, 0
-    for seen in range(first + 1, last + 1):
-        waiting += 1
-        if waiting >= newton_step.compiled_due(seen, batch, forgetting, targets) or seen == last:
-            fading, returning = newton_step.turns(n, waiting, kept, bounds)
-            if newton_step.is_turn(seen, waiting, fading):
-                left, returned = left * kept**fading, returned * kept**fading
-            if newton_step.is_turn(seen, waiting, returning):
-                returned += 1.0 - kept**returning
-            waiting = 0
-    return left, returned

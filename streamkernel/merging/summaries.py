@@ -91,11 +91,8 @@ class SecondOrderSummary:
         Features that are kept since the function was pruned.
     priors, units
         λ of each group, as a share and in the units of its factor.
-    faded, returned
-        The fraction of the base's Gram matrix that is left in that of each group, and the multiple of λI that has been
-        added to what is left.
-    held
-        The multiple of λI in the Gram matrix of each group, without examples.
+    rested
+        The number of examples that each group left out at rest.
     grams, moments, newton, steady
         Of each group: A = RᵀR, shape (n, n); Aw, w, and the coefficients of the constant steps, shape (columns, n).
     level
@@ -120,9 +117,7 @@ class SecondOrderSummary:
     kept: I64
     priors: F64
     units: F64
-    faded: F64
-    returned: F64
-    held: F64
+    rested: I64
     grams: list[F64] | None
     moments: list[F64]
     newton: list[F64]
@@ -148,6 +143,10 @@ class SecondOrderSummary:
         """Outputs of f."""
         return int(self.level.shape[0])
 
+    def clock(self, g: int) -> int:
+        """Return the time by the clock of a group, which stands while it rests: examples without those left out."""
+        return int(self.numbers["examples"] - self.rested[g])
+
     def of_target(self, t: int) -> SecondOrderSummary:
         """Return a summary whose scalar state is that of one target, with the counters of all."""
         numbers = self.of_targets[:1].copy()
@@ -172,4 +171,6 @@ class SecondOrderSummary:
     def before(self) -> SecondOrderSummary:
         """Return the summary of the same function before its first example."""
         zeros: dict[str, Any] = {name: [0.0 * one for one in getattr(self, name)] for name in _BY_COLUMN}
-        return replace(self, of_targets=np.zeros_like(self.of_targets), grams=None, **zeros)
+        return replace(
+            self, of_targets=np.zeros_like(self.of_targets), rested=np.zeros_like(self.rested), grams=None, **zeros
+        )

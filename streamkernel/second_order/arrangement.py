@@ -160,7 +160,7 @@ class Arranger:
             ),
             "span": np.zeros(2 * targets),
             "recent": np.zeros(count),
-            "sampled": np.zeros((count, 2)),
+            "sampled": np.zeros((count, 3)),
         }
         return self.arrange(kernel, directions, numbers, table, {}, arrays)
 

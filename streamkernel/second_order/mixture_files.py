@@ -13,9 +13,9 @@ from streamkernel.kernels import Kernel
 from streamkernel.learners import state
 from streamkernel.second_order import growth, linear_files, metric_files, newton_step, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
-from streamkernel.second_order.mixture_state import NO_SPAN, OWNER, SKETCHED_AT
+from streamkernel.second_order.mixture_state import NO_SPAN, OWNER, RESTED, SKETCHED_AT
 
-RECENCY, TARGETS, SKETCHED = "recency", "targets", "sketched_at"
+RECENCY, TARGETS, LEFT_OUT = "recency", "targets", "rested"
 
 OF_TARGETS = ("offset", "predicted_offset", "error_scale", "gradient_bound")
 """The numbers that each of several targets has separately, in the order of files."""
@@ -25,6 +25,9 @@ _NAMES = {
     "priors", "span": "span",
 }  # fmt: skip
 """The names that arrays of the state have in files."""
+
+_SAMPLED = {"sketched_at": SKETCHED_AT, LEFT_OUT: RESTED}
+"""The names of columns of `sampled`."""
 
 
 def has_forgetting(tensors: Mapping[str, Any]) -> bool:
@@ -69,6 +72,11 @@ def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[st
 def pack_targets(numbers: Any) -> dict[str, Any]:
     """Return the state of each target, or nothing for a single target."""
     return {} if len(numbers) == 1 else {TARGETS: np.array([numbers[name] for name in OF_TARGETS])}
+
+
+def sampling_tensors(mixture: Arrangement) -> dict[str, Any]:
+    """Return when each sketch was computed, and the numbers of examples that groups left out at rest."""
+    return {name: mixture.state.sampled[:, column].copy() for name, column in _SAMPLED.items()}
 
 
 def restore(
@@ -136,7 +144,7 @@ def restore(
     if not are_possible:
         raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
     own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _NAMES.items()}
-    own_arrays |= {"recent": arrays["recent"].copy(), "sampled": np.zeros((len(table), 2))}
+    own_arrays |= {"recent": arrays["recent"].copy(), "sampled": np.zeros((len(table), 3))}
     own_arrays["metric"] = metric_files.restore(tensors, table, len(arranger.alone), empty.directions)
     columns = int(empty.state.numbers["columns"][0])
     classes = None if empty.state.numbers["intercept"][0] == state.MEAN else max(columns // targets, 2)
@@ -149,11 +157,12 @@ def restore(
     for group in restored.groups:
         if to_learn and not ((group.factor.diagonal() > 0.0).all() if examples else not group.factor.any()):
             raise ValueError("expected factors with positive diagonals")
-    if to_learn and SKETCHED in tensors:  # without it all rows are added until the next sketch
-        at = tensor_file.require_tensor(tensors, SKETCHED, np.float64, (len(table),))
-        if not ((at >= 0.0) & (at <= examples)).all():
-            raise ValueError(f"expected numbers of examples as {SKETCHED}, got {at.tolist()}")
-        restored.state.sampled[:, SKETCHED_AT] = at
+    for name, column in _SAMPLED.items() if to_learn else ():
+        if name in tensors:  # without them all rows are added until the next sketch, and no group has rested
+            found = tensor_file.require_tensor(tensors, name, np.float64, (len(table),))
+            if not ((found >= 0.0) & (found <= examples)).all():
+                raise ValueError(f"expected numbers of examples as {name}, got {found.tolist()}")
+            restored.state.sampled[:, column] = found
     numbers = restored.state.numbers
     for own in numbers:
         state.set_learned(own, learned)

@@ -19,8 +19,17 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT
-from streamkernel.second_order import newton_step, sampling, square_root
-from streamkernel.second_order.mixture_state import COUNT, GROUP, SKETCHED_AT, SKETCHES, TAKEN, group_of
+from streamkernel.second_order import newton_step, recency, sampling, square_root
+from streamkernel.second_order.mixture_state import (
+    AT_REST,
+    COUNT,
+    GROUP,
+    RESTED,
+    SKETCHED_AT,
+    SKETCHES,
+    TAKEN,
+    group_of,
+)
 from streamkernel.second_order.tiles import whole_eights
 
 SPREAD = 1 << 22
@@ -50,6 +59,8 @@ def begin_step(state):  # type: ignore[no-untyped-def]
     and before that, once in S examples and once in T, since the latter costs as much as they do,
 
         A ← ρˢA,   A ← A + ((1 - ρᵀ)λ + Tl)I,   with the gradient (1 - ρᵀ)λw
+
+    Groups at rest leave the examples out.
     """
     numbers, layout = state.numbers[0], state.layout
     numbers.working, numbers.worked_at, numbers.worked_k_xx = numbers.buffered, numbers.examples, numbers.step_k_xx
@@ -57,6 +68,12 @@ def begin_step(state):  # type: ignore[no-untyped-def]
     for g in range(len(layout)):
         if layout[g, COUNT] > 0:
             group = group_of(state, g)
+            if recency.is_at_rest(state, g):
+                state.sampled[g, TAKEN] = AT_REST
+                state.sampled[g, RESTED] += numbers.working
+                group.sums[:] = 0.0
+                group.rows[: numbers.working] = 0.0
+                continue
             pull = numbers.working * numbers.l2 + _fading(state, g)[1]
             for c in range(len(group.sums)):
                 for j in range(layout[g, COUNT]):
@@ -71,13 +88,17 @@ def begin_step(state):  # type: ignore[no-untyped-def]
 
 @inlined
 def _fading(state, g):  # type: ignore[no-untyped-def]
-    """Return ρˢ, (1 - ρᵀ)λ and Tl for the step of a group; 1, 0 and 0 in steps without them. The first has Tl."""
+    """Return ρˢ, (1 - ρᵀ)λ and Tl for the step of a group; 1, 0 and 0 in steps without them. The first has Tl.
+
+    Examples that the group left out do not count.
+    """
     numbers, kept = state.numbers[0], state.kept[g]
+    seen = numbers.worked_at - int(state.sampled[g, RESTED])
     fading, returning = newton_step.turns(state.layout[g, COUNT], numbers.working, kept, state.bounds)
     left, own, more = 1.0, 0.0, 0.0
-    if kept < 1.0 and newton_step.is_turn(numbers.worked_at, numbers.working, fading):
+    if kept < 1.0 and newton_step.is_turn(seen, numbers.working, fading):
         left = kept**fading
-    is_returning = newton_step.is_turn(numbers.worked_at, numbers.working, returning)
+    is_returning = newton_step.is_turn(seen, numbers.working, returning)
     if is_returning and kept < 1.0:
         blocks = state.layout[g, COUNT] // (numbers.components * numbers.block_size)
         own = (1.0 - kept**returning) * state.priors[g] * numbers.worked_k_xx * blocks
@@ -118,6 +139,8 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
             goal, done = done * numbers.buffered / max(due - 1, 1), 0.0
         for g in range(len(layout)):
             n, (kept, own, more), rows = layout[g, COUNT], _fading(state, g), int(state.sampled[g, TAKEN])
+            if rows == AT_REST:
+                continue
             back, is_sketched = own + more, state.sampled[g, SKETCHED_AT] == numbers.worked_at
             for phase in range(PHASES):
                 for first in range(0, n, STRIP):

@@ -13,7 +13,7 @@ from streamkernel.learners import state
 from streamkernel.second_order import linear_files, mixture_files, newton_step, steps
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.mixed_function import MixedFunction
-from streamkernel.second_order.mixture_state import SKETCHED_AT, Group
+from streamkernel.second_order.mixture_state import Group
 
 
 class StoredMixture(MixedFunction):
@@ -27,7 +27,7 @@ class StoredMixture(MixedFunction):
         steps.advance(self._live.state, True)
         numbers = self.numbers
         groups = self.groups.tensors(int(numbers["buffered"]), bool(numbers["working"]))
-        return self.to_predict() | groups | {mixture_files.SKETCHED: self.arrays.sampled[:, SKETCHED_AT].copy()}
+        return self.to_predict() | groups | mixture_files.sampling_tensors(self._live)
 
     def to_predict(self) -> dict[str, Any]:
         """Return the part of :meth:`tensors` needed for predictions, which is small."""

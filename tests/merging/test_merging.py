@@ -73,7 +73,7 @@ def rounds(model, xs, ys, workers, length, divide=True):
     while at < len(xs):
         root = model_merging.summarize(model)
         replicas, at = parts_of(model, xs, ys, workers, length, at, divide)
-        model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
+        model_merging.merge_into(model, [model_merging.summarize(one) for one in replicas], root)
     return model
 
 
@@ -127,7 +127,7 @@ def test_replicas_grow_by_blocks_of_their_own(rule, cap):
         drawn |= dict.fromkeys(set().union(*own))
         values = [np.array(one.predict_many(frame(some))) - one._learner.numbers["offset"] for one in replicas]
         events = np.array([model_merging.summarize(one).events - root.events for one in replicas])
-        model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
+        model_merging.merge_into(model, [model_merging.summarize(one) for one in replicas], root)
         assert set(blocks(model)) == set(before).union(*own)
         found = np.array(model.predict_many(frame(some))) - model._learner.numbers["offset"]
         assert found == pytest.approx(events @ np.array(values) / events.sum(), abs=1e-9)
@@ -172,7 +172,7 @@ def test_other_kernels_of_first_order(kernel):
         root = model_merging.summarize(model)
         replicas, at = parts_of(model, xs, ys, 2, 50, at)
         values = [one.predict_one(xs[0]) - one._learner.numbers["offset"] for one in replicas]
-        model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
+        model_merging.merge_into(model, [model_merging.summarize(one) for one in replicas], root)
         assert model.predict_one(xs[0]) - model._learner.numbers["offset"] == pytest.approx(np.mean(values), abs=1e-9)
     twin = pickle.loads(pickle.dumps(model))
     assert content(learnt(twin, xs, ys)) == content(learnt(model, xs, ys))
@@ -204,7 +204,7 @@ def test_buffered_examples_of_a_base_are_learned_once(lengths):
                 replica._divide(i, 2)
             replicas.append(learnt(replica, xs[at : at + n], ys[at : at + n]))
             at += n
-        model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
+        model_merging.merge_into(model, [model_merging.summarize(one) for one in replicas], root)
         if divide or lengths != (13, 10):  # without a division each replica has learned the buffered examples
             assert model_merging.summarize(model).examples == at
 
@@ -285,7 +285,7 @@ def feed(function, xs, ys):
 
 def together(function, replicas, root, before, **options):
     """Return the function that results from merging replicas."""
-    own = [second_order.summarize(one, before) for one in replicas]
+    own = [second_order.summarize(one) for one in replicas]
     events = np.array([part.numbers["examples"] - before for part in own], np.float64)
     found = mixture(**options)
     base = own[0].before() if root is None else root
@@ -523,7 +523,7 @@ def test_pickled_replicas_give_the_same_bits(name):
             replica._divide(i, 3)
             xs, ys = stream(70, seed=i)
             ys = ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys
-            replicas.append(model_merging.summarize(learnt(replica, xs, ys), root.events))
+            replicas.append(model_merging.summarize(learnt(replica, xs, ys)))
         twin = pickle.loads(told)
         parts, base = (
             (replicas, root)
@@ -692,11 +692,10 @@ def test_scores_of_labels_are_means(loss):
 def test_the_spread_of_replicas_with_new_labels():
     xs, ys = stream(300)
     model = learnt(KernelClassifier(**nested(**SMALL)), xs, ["a" if y > 0 else "b" for y in ys])
-    root = model_merging.summarize(model)
     replicas = [pickle.loads(pickle.dumps(model)) for _ in range(2)]
     learnt(replicas[0], xs[:50], ["c" if y > 0 else "b" for y in ys[:50]])
     learnt(replicas[1], xs[50:100], ["a" if y > 0 else "b" for y in ys[50:100]])
-    parts = [model_merging.summarize(one, root.events) for one in replicas]
+    parts = [model_merging.summarize(one) for one in replicas]
     assert 0.0 < model_merging.spread_of(parts) < 2.0
     assert model_merging.spread_of(parts[:1]) == 0.0
 

@@ -71,7 +71,7 @@ def test_replicas_of_default_models_are_merged_and_continue(make, ys, tmp_path):
     """They forget no target: each is predicted almost as well as by one model that learned all."""
     base = learned(make(max_features=64), ys, 0, 300)
     one, other = branches(base, ys)
-    parts = [model_merging.summarize(model, 300) for model in (one, other)]
+    parts = [model_merging.summarize(model) for model in (one, other)]
     assert 0.0 < model_merging.spread_of(parts) < 2.0
     merged, whole = one.merge(other, base=base), learned(base, ys, 300, N)
     scores = np.array([[[*model._scores_by_target(x).values()] for x in XS] for model in (merged, whole)])

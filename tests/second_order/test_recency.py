@@ -11,6 +11,7 @@ from streams import WAYS, content, in_calls, learn, nested, predictions
 
 from streamkernel import KernelClassifier, KernelRegressor, learners
 from streamkernel.second_order import growth, mixture, recency
+from streamkernel.second_order.mixture_state import RESTED
 
 CHANGE, AFTER = 2400, 2400
 SMALL = {"max_features": 128, "kernel": None}
@@ -105,12 +106,104 @@ def test_a_group_that_forgets_is_the_block_of_a_model_that_forgets(g):
     assert own.groups[at].factor.tobytes() == other._learner.groups[block].factor.tobytes()
 
 
+def forgetting(model):
+    """Return the groups of a model that forget, and the numbers of examples that they left out."""
+    learner, count = model._learner, len(recency.KEPT)
+    groups = [learner.groups[g] for g in range(len(learner.table) - count, len(learner.table))]
+    return groups, learner.arrays.sampled[-count:, RESTED].astype(int)
+
+
+def steps_between(model, xs, ys):
+    """Learn, and return for each group that forgets the numbers of examples from one of its steps to the next."""
+    at = [[], []]
+    for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        before = [group.factor.copy() for group in forgetting(model)[0]]
+        model.learn_one(x, y)
+        for k, group in enumerate(forgetting(model)[0]):
+            if not np.array_equal(before[k], group.factor):
+                at[k].append(i)
+    return [np.diff(own).tolist() for own in at]
+
+
+def test_a_group_that_forgets_rests_until_the_stream_changes():
+    xs, ys = stream(before=4000, after=600)
+    model = learn(KernelClassifier(**SMALL), xs[:2040], ys[:2040])
+    assert not forgetting(model)[1].any()
+    learn(model, xs[2040:2500], ys[2040:2500])
+    before = forgetting(model)[1]
+    assert set(steps_between(model, xs[2500:4000], ys[2500:4000])[0]) == {64 * recency.RESTS}
+    assert forgetting(model)[1][0] - before[0] > 1000
+    learn(model, xs[4000:4300], ys[4000:4300])
+    assert set(steps_between(model, xs[4300:], ys[4300:])[0]) == {64}
+
+
+def test_a_group_at_rest_forgets_by_the_examples_that_it_learns():
+    """After a step, and without what is left of A and the other rows, the row of the last example remains."""
+    xs, ys = stream(before=4000, after=0)
+    model = learn(KernelClassifier(**SMALL), xs[:2600], ys[:2600])
+    assert forgetting(model)[1][0] > 0
+    for x, y in zip(xs[2600:], ys[2600:], strict=True):
+        group, learner = forgetting(model)[0][0], model._learner
+        before, rows = group.factor.astype(np.float64), group.rows[:63].astype(np.float64)
+        model.learn_one(x, y)
+        after = group.factor.astype(np.float64)
+        if not np.array_equal(before, after):
+            break
+    left = recency.KEPT[0] ** 64
+    expected = left * before.T @ before + rows.T @ rows
+    expected += (1.0 - left) * learner.prior(len(learner.table) - len(recency.KEPT)) * np.eye(len(before))
+    values = np.linalg.eigvalsh(after.T @ after - expected)
+    assert values[-1] > 1e-3
+    assert np.abs(values[:-1]).max() < 1e-3 * values[-1]
+
+
+def test_a_file_without_the_examples_left_out_is_of_groups_that_never_rested():
+    xs, ys = stream(before=2600, after=0)
+    model = learn(KernelClassifier(**SMALL), xs, ys)
+    assert forgetting(model)[1].any()
+    twin, tensors = copy.deepcopy(model), model._learner.tensors()
+    twin._learner.restore({name: tensor for name, tensor in tensors.items() if name != "rested"})
+    assert not forgetting(twin)[1].any()
+    assert predictions(twin, xs[:20]) == predictions(model, xs[:20])
+    learn(twin, xs[:128], ys[:128])
+
+
+def share_of(model, gram):
+    """Return the share of an earlier Gram matrix in that of the first group that forgets, beside a multiple of I."""
+    factor = forgetting(model)[0][0].factor.astype(np.float64)
+    parts = np.stack([gram.ravel(), np.eye(len(gram)).ravel()], axis=1)
+    return np.linalg.lstsq(parts, (factor.T @ factor).ravel(), rcond=None)[0][0]
+
+
+def test_a_merged_group_has_of_its_base_what_the_examples_that_were_not_left_out_leave():
+    """Two copies rest and one does not; examples of nearly no weight only make them forget."""
+    xs, ys = stream(before=4000, after=0)
+    base = learn(KernelClassifier(**SMALL), xs[:2600], ys[:2600])
+    base._learner.settle()
+    factor = forgetting(base)[0][0].factor.astype(np.float64)
+    (left_out, _), gram = forgetting(base)[1], factor.T @ factor
+    copies = [copy.deepcopy(base) for _ in range(3)]
+    copies[2]._learner.arrays.recent[-len(recency.KEPT) :] = 0.0
+    for model in copies:
+        for x, y in zip(xs[2600:3000], ys[2600:3000], strict=True):
+            model.learn_one(x, y, w=1e-12)
+        model._learner.settle()
+    shares = [share_of(model, gram) for model in copies]
+    assert shares[0] == shares[1] > 0.5 > 0.3 > shares[2] > 0.1
+    learned = sum(400 + left_out - forgetting(model)[1][0] for model in copies)
+    assert 3 * 400 - learned == 2 * 336
+    first, second, third = copies
+    merged = first.merge(second, base=base).merge(third, base=base)
+    assert share_of(merged, gram) == pytest.approx(recency.KEPT[0] ** learned, rel=1e-3)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_copy_continues_with_the_same_bits_around_a_restart(way, tmp_path):
     xs, ys = stream()
     whole = learn(KernelClassifier(**SMALL), xs, ys)
     at = restarted(whole)
     assert at > CHANGE
+    assert forgetting(whole)[1].any()
     for first in (at - 300, at - 1, at, at + 70):
         model = learn(KernelClassifier(**SMALL), xs[:first], ys[:first])
         twin = WAYS[way](model, tmp_path)
@@ -183,6 +276,7 @@ def test_crafted_states_are_rejected(tmp_path):
         ("recency", np.array([0, -1])),
         ("recency", np.array([0])),
         ("recent", np.zeros(3)),
+        ("rested", np.full(len(good["table"]), -1.0)),
         ("table", good["table"] + np.array([0, 0, 1000])),
         ("table", np.where(np.arange(len(good["table"]))[:, None] == len(good["table"]) - 1, 9, good["table"])),
     ):
@@ -249,7 +343,7 @@ def without_forgetting(model):
     tensors["bounds"] = np.append(tensors["bounds"][functions], tensors["bounds"][-2:])
     for name in ("priors", "table", "metric.known"):
         tensors[name] = tensors[name][:kept]
-    del tensors["recency"], tensors["recent"], tensors["sketch"], tensors["sketched_at"]
+    del tensors["recency"], tensors["recent"], tensors["sketch"], tensors["sketched_at"], tensors["rested"]
     learner.restore(tensors)
     return parts
 

@@ -1,0 +1,44 @@
+"""How much of a group's Gram matrix the Newton steps of a forgetting function have left."""
+
+from __future__ import annotations
+
+from streamkernel.jit import compiled
+from streamkernel.merging.summaries import SecondOrderSummary
+from streamkernel.second_order import newton_step
+
+
+def left_in(part: SecondOrderSummary, g: int, first: int, batch: int) -> tuple[float, float]:
+    """Return the fraction that is left in a group of an earlier Gram matrix of it, and the multiple of λI that has been
+    added since then.
+
+    Parameters
+    ----------
+    part, g
+        The function, and the group.
+    first
+        The time, by the clock of the group.
+    batch
+        Examples of a Newton step.
+    """
+    kept, targets = float(part.forgetting[g]), len(part.of_targets)
+    if kept == 1.0:
+        return 1.0, 0.0
+    forgetting, n = float(part.numbers["forgetting"]), part.newton[g].shape[1]
+    left, returned = _follow(first, part.clock(g), batch, forgetting, kept, n, part.bounds[-1], targets)
+    return float(left), float(returned)
+
+
+@compiled
+def _follow(first, last, batch, forgetting, kept, n, bounds, targets):  # type: ignore[no-untyped-def]
+    """Return the share that the steps from `first` to `last` have left of A, and the multiple of λI that they added."""
+    left, returned, waiting = 1.0, 0.0, 0
+    for seen in range(first + 1, last + 1):
+        waiting += 1
+        if waiting >= newton_step.compiled_due(seen, batch, forgetting, targets) or seen == last:
+            fading, returning = newton_step.turns(n, waiting, kept, bounds)
+            if newton_step.is_turn(seen, waiting, fading):
+                left, returned = left * kept**fading, returned * kept**fading
+            if newton_step.is_turn(seen, waiting, returning):
+                returned += 1.0 - kept**returning
+            waiting = 0
+    return left, returned
