@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
+from math import inf
 
 from connectors.base import DecoderUnavailableError, Event, Position, Trouble
 from connectors.kafka.buffers import Buffers, Run
@@ -20,8 +21,11 @@ log = logging.getLogger(__name__)
 ALIVE_SECONDS = 1.0
 """Seconds between two polls of a consumer while buffered records are available."""
 
-SLICE = 128
-"""Largest number of events that `PartitionReader.poll` returns: it is called often, and the caches hold the events."""
+SLICE, LARGEST = 128, 512
+"""Events that `PartitionReader.poll` returns at most: at first, and where they are processed quickly."""
+
+QUICK_SECONDS = 0.25
+"""The next poll returns twice as many events if the last ones took less: it is called often all the same."""
 
 
 class PartitionReader:
@@ -51,6 +55,7 @@ class PartitionReader:
         self._readable = PartitionEnds()
         self._events: list[Event] = []  # that stand for no record, to be returned next
         self._polled = 0.0
+        self._returned = 0, -inf  # the number of events of the last poll, and when it ended
 
     @property
     def trouble(self) -> Trouble | None:
@@ -99,6 +104,7 @@ class PartitionReader:
 
     def poll(self, client: Consumer, timeout: float) -> list[Event] | None:
         """Return the next events, ``[]`` if none arrived within `timeout` seconds, or ``None`` at the end."""
+        most = self._most()
         self._begin(client)
         if not self._buffers.is_ready(self._live(client)):
             self._fetch(client, timeout)
@@ -108,10 +114,11 @@ class PartitionReader:
         if seconds := self._retry.seconds:
             time.sleep(min(timeout, seconds))
         else:
-            self._take(client, events)
+            self._take(client, events, most)
         self._start_offsets.reach(events)
         if not events:
             self._readable.ask(client, self._next)
+        self._returned = len(events), time.monotonic()
         return None if not events and self._until is not None and self._next and not self._live(client) else events
 
     def _begin(self, client: Consumer) -> None:
@@ -131,9 +138,15 @@ class PartitionReader:
         self._new.clear()
         self._events += [self._position_event(partition) for partition in sorted(latest)]
 
-    def _take(self, client: Consumer, events: list[Event]) -> None:
-        """Append the events of fetched records, up to one that cannot be decoded yet."""
-        runs = self._buffers.take(SLICE, self._live(client))
+    def _most(self) -> int:
+        """Return how many events a poll returns at most: twice as many as the last one, if they took little time."""
+        n, ended = self._returned
+        is_quick = time.monotonic() - ended < QUICK_SECONDS
+        return max(SLICE, min(2 * n, LARGEST)) if is_quick else SLICE
+
+    def _take(self, client: Consumer, events: list[Event], most: int) -> None:
+        """Append the events of fetched records, `most` of them, up to one that cannot be decoded yet."""
+        runs = self._buffers.take(most, self._live(client))
         ends, next_offsets = self._ends, {partition: records[-1].offset + 1 for partition, records, _ in runs}
         is_whole = all(offset <= ends.get(partition, offset) for partition, offset in next_offsets.items())
         inside = runs if is_whole and not self._start_offsets.gaps else [self._wanted_of(run) for run in runs]
