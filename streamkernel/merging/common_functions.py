@@ -55,10 +55,12 @@ def with_capacity(part: SecondOrderSummary, stored: int) -> SecondOrderSummary:
 def _without(part: SecondOrderSummary, gone: Sequence[int], linear: LinearSummary) -> SecondOrderSummary:
     """Return the summary of a function without some of the mixture's functions, and with other linear ones."""
     stays = np.setdiff1d(np.arange(part.weights.shape[1]), gone)
-    mixer, v = _mixture_without(part, np.array(gone))
+    mixer, signed = _mixture_without(part, np.array(gone))
     return replace(
         part,
-        weights=v[:, stays],
+        weights=part.weights[:, stays],
+        signed=signed[:, stays],
+        positive=part.positive[:, stays],
         mixer=mixer[:, stays[:, None], stays],
         bounds=np.concatenate([part.bounds[:, stays], part.bounds[:, -2:]], axis=1),
         standing=part.standing[stays],
@@ -67,15 +69,15 @@ def _without(part: SecondOrderSummary, gone: Sequence[int], linear: LinearSummar
 
 
 def without_groups(part: SecondOrderSummary, groups: I64) -> tuple[F64, F64]:
-    """Return the Gram matrix of each target's mixture, and the weights, without the functions of some groups."""
+    """Return the Gram matrix of each target's mixture, and u, without the functions of some groups."""
     return _mixture_without(part, np.concatenate([groups, groups + len(part.table)]))
 
 
 def _mixture_without(part: SecondOrderSummary, gone: I64) -> tuple[F64, F64]:
-    """Return the Gram matrix of each target's mixture, and the weights, without some of the functions."""
-    mixer, weights = part.mixer.copy(), part.weights.copy()
+    """Return the Gram matrix of each target's mixture, and u, without some of the functions."""
+    mixer, signed = part.mixer.copy(), part.signed.copy()
     for t, gram in enumerate(part.mixer if len(gone) else ()):
         if gram.any():
-            factor, weights[t] = newton_step.without(factor_of(gram), weights[t], gone, gram.diagonal().min())
+            factor, signed[t] = newton_step.without(factor_of(gram), signed[t], gone, gram.diagonal().min())
             mixer[t] = factor.T @ factor
-    return mixer, weights
+    return mixer, signed

@@ -28,6 +28,7 @@ from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import neighbour_functions, prior
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import RESTED
+from streamkernel.second_order.positive import mixed_weights, positive_weights
 
 _ROUNDING = 1e-3
 """Tolerance for rounding in a sum of squares, relative to the sum."""
@@ -56,6 +57,9 @@ def summarize(f: SecondOrderLearner) -> SecondOrderSummary:
         steady=[group.steady.copy() for group in f.groups],
         level=function.level.copy(),
         weights=function.weights.reshape(targets, -1).copy(),
+        signed=function.signed.reshape(targets, -1).copy(),
+        positive=function.positive.reshape(targets, -1).copy(),
+        lead=function.lead.copy(),
         mixer=mixer.transpose(0, 2, 1) @ mixer,
         bounds=function.bounds.reshape(targets, -1).copy(),
         standing=function.losses.copy(),
@@ -79,8 +83,8 @@ def merge(
     A = ρA_0 + σλI + Σ (A_i - ρ_iA_0 - σ_iλI),   ρ = γⁿ,   σ = (1 - ρ) Σ σ_i / Σ (1 - ρ_i)
         w = A⁻¹(ρA_0w_0 + Σ (A_iw_i - ρ_iA_0w_0))
 
-    A group that the base did not have has ρ = ρ_i = 0, and σ_iλI is all that A_i has without examples. The weights v
-    of the mixture, which forgets quickly, solve M v = Σ (n_i/n) M_i v_i with M = Σ (n_i/n) M_i.
+    A group that the base did not have has ρ = ρ_i = 0, and σ_iλI is all that A_i has without examples. The weights u
+    of the mixture, which forgets quickly, solve M u = Σ (n_i/n) M_i u_i with M = Σ (n_i/n) M_i, and v follows from u.
 
     Parameters
     ----------
@@ -111,7 +115,6 @@ def merge(
         at = np.flatnonzero(has[:, g]).tolist() or list(range(len(parts)))
         priors[g] = np.mean([parts[i].priors[g] for i in at])
         groups.append(merge_group(fresh, [parts[i] for i in at], base, weights[at] / weights[at].sum(), g))
-    v, mixer = _mixture(parts, weights, has)
     of_targets = np.array(
         [
             merge_numbers([part.of_target(t) for part in parts], base.of_target(t), weights)
@@ -132,8 +135,7 @@ def merge(
         **mixture_files.pack_targets(of_targets),
         "table": table,
         "priors": priors,
-        "weights": v.ravel(),
-        "mixer": mixer.reshape(-1, mixer.shape[2]),
+        **_mixture(parts, weights, has),
         "bounds": np.max([part.bounds for part in parts], axis=0).ravel(),
         "level": level,
         "standing": standing,
@@ -159,21 +161,31 @@ def _span(parts: Sequence[SecondOrderSummary]) -> F64:
     return np.stack([spans[:, :, 0].min(axis=0), spans[:, :, 1].max(axis=0)], axis=1).ravel()
 
 
-def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> tuple[F64, F64]:
-    """Return v of each target and the factor of its A; `has` records which part has which groups."""
+def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> dict[str, F64]:
+    """Return the weights of each target and the factor of its A; `has` records which part has which groups."""
     own = [
         without_groups(part, np.flatnonzero(~there & (part.table[:, 0] > 0)))
         for part, there in zip(parts, has, strict=True)
     ]
     factors: F64 = np.zeros_like(parts[0].mixer)
-    v = np.stack([part.weights for part in parts], axis=-1) @ weights
-    for t in range(len(v)):
+    signed = np.stack([part.signed for part in parts], axis=-1) @ weights
+    lead = np.stack([part.lead for part in parts], axis=-1) @ weights
+    positive = np.stack([part.positive for part in parts], axis=-1) @ weights
+    for t in range(len(signed)):
         gram: Any = sum(w * mixer[t] for w, (mixer, _) in zip(weights, own, strict=True))
         if gram.any():
             factors[t] = factor_of(gram)
             moments = sum(w * (mixer[t] @ each[t]) for w, (mixer, each) in zip(weights, own, strict=True))
-            v[t] = np.linalg.solve(gram, moments)
-    return v, factors
+            signed[t] = np.linalg.solve(gram, moments)
+        if weights.max() < 1.0:  # otherwise the other models have learned nothing
+            positive[t] = positive_weights(factors[t], signed[t])
+    return {
+        "weights": mixed_weights(signed, positive, lead).ravel(),
+        "signed": signed.ravel(),
+        "positive": positive.ravel(),
+        "lead": lead,
+        "mixer": factors.reshape(-1, factors.shape[2]),
+    }
 
 
 def coefficients(parts: Sequence[SecondOrderSummary]) -> list[F64]:

@@ -14,7 +14,7 @@ from streamkernel.merging.numbers import no_numbers
 from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.mixture_files import OF_TARGETS
 
-_BY_TARGET = "level", "weights", "mixer", "bounds", "span"
+_BY_TARGET = "level", "weights", "signed", "positive", "lead", "mixer", "bounds", "span"
 _BY_COLUMN = "moments", "newton", "steady"
 
 
@@ -97,8 +97,9 @@ class SecondOrderSummary:
         Of each group: A = RᵀR, shape (n, n); Aw, w, and the coefficients of the constant steps, shape (columns, n).
     level
         Of f, shape (columns, 1).
-    weights, mixer, bounds, standing
-        The mixture: of each target its weights, their Gram matrix and bounds on gradients; running losses.
+    weights, signed, positive, lead, mixer, bounds, standing
+        The mixture: of each target its weights, those of any sign and those that are not negative, D, the Gram matrix
+        and bounds on gradients; running losses.
     metric
         The metric of its groups.
     linear
@@ -124,6 +125,9 @@ class SecondOrderSummary:
     steady: list[F64]
     level: F64
     weights: F64
+    signed: F64
+    positive: F64
+    lead: F64
     mixer: F64
     bounds: F64
     standing: F64

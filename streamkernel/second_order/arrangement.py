@@ -142,9 +142,13 @@ class Arranger:
         functions = 2 * count + 1 + beside
         first = np.array([BEGINNING * (self.linear > 0), *[0.0] * beside][:beside])
         single = np.where(np.arange(count) < alone, 0.5 * (1.0 - first.sum()) / alone, 0.0)
+        weights = np.tile(np.concatenate([np.tile(single, 2), [0.0], first]), targets)
         arrays: dict[str, Any] = {
             "level": np.zeros((columns, 1)),
-            "weights": np.tile(np.concatenate([np.tile(single, 2), [0.0], first]), targets),
+            "weights": weights,
+            "signed": weights.copy(),
+            "positive": weights.copy(),
+            "lead": np.zeros(targets),
             "mixer": np.zeros((targets * functions, functions)),
             "bounds": np.zeros(targets * (functions + 2)),
             "losses": np.zeros(functions),

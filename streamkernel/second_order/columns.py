@@ -11,6 +11,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.second_order import newton_step
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.linear_state import BOUND
+from streamkernel.second_order.mixture_state import OF_MIXTURE
 
 
 def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: Any, split: F64 | None) -> Arrangement:
@@ -35,7 +36,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
         for g, old in enumerate(live.groups)
     }
     function = live.state
-    names = ("weights", "mixer", "bounds", "losses", "priors", "span", "recent", "sampled")
+    names = *OF_MIXTURE, "bounds", "losses", "priors", "span", "recent", "sampled"
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
     arrays |= {"level": more(function.level), "metric": function.metric}
     arrays["mixer"] = newton_step.less_certain(function.mixer, int(function.numbers[0]["examples"]))

@@ -178,7 +178,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     if options.has_metric and seen % EVERY == 0:
         add_gradient(state, scales, kernel, z, f[base:near], embedding, room.metric, room.slopes)
     if options.is_new or bounds[-1] == newton_step.NEVER_EXCEEDED:
-        mixer = Mixer(weights, state.mixer, bounds, room.mixing)
+        mixer = Mixer(weights, state.mixer, state.signed, state.positive, state.lead, bounds, room.mixing)
         newton_step.weigh(state.numbers, layout, mixer, f, out, own_targets, w)
     if not bounded:
         for t in range(several):

@@ -22,7 +22,7 @@ from streamkernel.second_order.columns import with_column
 from streamkernel.second_order.learning import LearningRows
 from streamkernel.second_order.learning_room import LearningOptions
 from streamkernel.second_order.mixed_function import NOT_SCALED
-from streamkernel.second_order.mixture_state import OWNER
+from streamkernel.second_order.mixture_state import OF_MIXTURE, OWNER
 from streamkernel.second_order.restructuring import with_new_groups, with_restart
 from streamkernel.second_order.stored_mixture import StoredMixture
 
@@ -58,11 +58,12 @@ class SecondOrderLearner(StoredMixture):
         live = twin._live = twin._first(directions, self._live.state.numbers)
         old = self._live.state
         if old.bounds[-1] < newton_step.NEVER_EXCEEDED:
-            live.state.weights[:], live.state.mixer[:] = old.weights, old.mixer
+            for name in OF_MIXTURE:
+                getattr(live.state, name)[:] = getattr(old, name)
             targets = len(old.numbers)
             live.state.bounds.reshape(targets, -1)[:, -2:] = old.bounds.reshape(targets, -1)[:, -2:]
         else:
-            live.state.bounds[-1] = old.bounds[-1]
+            live.state.bounds[-1], live.state.lead[:] = old.bounds[-1], old.lead
         alone, n = len(self._arranger.alone), len(rows.start) - 1
         z = embed_rows(self.numbers, live.directions, rows, sum(self._arranger.alone))
         live.state.priors[:alone] = priors.of_examples(z.reshape(n, alone, -1))

@@ -30,6 +30,12 @@ AT_REST = -1.0
 SKETCHES = 8
 """Random vectors in the sketch of a factor."""
 
+SIGNS = "signed", "positive", "lead"
+"""The arrays that v follows from."""
+
+OF_MIXTURE = "weights", "mixer", *SIGNS
+"""The arrays that the steps of the mixture change, beside the bounds."""
+
 NO_SPAN = 1e300
 """The range of targets in files that do not have it: predictions are then not bounded."""
 
@@ -51,6 +57,8 @@ class MixtureState(NamedTuple):
     weights, mixer
         v, and the factor of its own A, of each target; functions by Newton steps, by constant ones, the level, linear
         functions, those of the nearest neighbours.
+    signed, positive, lead
+        u and p of each target, of which v is a mean (:mod:`streamkernel.second_order.positive`), and its D.
     bounds
         Of each target the largest derivatives seen of the functions, and of f, and the largest size of the targets.
     losses
@@ -91,6 +99,9 @@ class MixtureState(NamedTuple):
     level: F64
     weights: F64
     mixer: F64
+    signed: F64
+    positive: F64
+    lead: F64
     bounds: F64
     losses: F64
     priors: F64
@@ -115,6 +126,9 @@ class Mixer(NamedTuple):
 
     weights: F64
     mixer: F64
+    signed: F64
+    positive: F64
+    lead: F64
     bounds: F64
     room: F64
 
@@ -146,12 +160,12 @@ _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 MIXTURE = types.NamedTuple(
     [
         NUMBERS_TYPE, types.int64[:, ::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR, _VECTOR, _VECTOR,
-        types.float32[::1], types.float32[::1], _VECTOR, _VECTOR, types.float32[::1], _VECTOR, METRIC, LINEAR,
-        _VECTOR, _VECTOR, types.float32[::1], _MATRIX,
+        _VECTOR, _VECTOR, _VECTOR, types.float32[::1], types.float32[::1], _VECTOR, _VECTOR, types.float32[::1],
+        _VECTOR, METRIC, LINEAR, _VECTOR, _VECTOR, types.float32[::1], _MATRIX,
     ],
     MixtureState,
 )  # fmt: skip
-MIXER = types.NamedTuple([_VECTOR, _MATRIX, _VECTOR, _MATRIX], Mixer)
+MIXER = types.NamedTuple([_VECTOR, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _MATRIX], Mixer)
 _SINGLES = types.float32[:, ::1]
 GROUP = types.NamedTuple(
     [_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX, types.float32[:, :, ::1], _SINGLES], Group

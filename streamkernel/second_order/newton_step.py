@@ -15,6 +15,7 @@ from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order import square_root
 from streamkernel.second_order.mixture_state import BORN, COUNT, MIXER, SQUARES_BEFORE, Mixer
+from streamkernel.second_order.positive import LARGEST_LEAD, mix, sweep
 from streamkernel.second_order.targets import TARGETS_ROOM, set_derivatives
 from streamkernel.second_order.tiles import EIGHT
 
@@ -76,13 +77,13 @@ def _has_settled(numbers, layout, k):  # type: ignore[no-untyped-def]
     allocates=False,
 )
 def weigh(state, layout, own, f, out, targets, w):  # type: ignore[no-untyped-def]
-    """Take a Newton step of each target's v on wℓ(Σ_k v_k f_k, y) of an example of weight w, with the size s² of y.
+    """Take a Newton step of each target's u on wℓ(Σ_k v_k f_k, y) of an example of weight w, with the size s² of y.
 
-        A ← A + w Σ_c ℓ''_c f_c f_cᵀ,   v ← v - w A⁻¹ Σ_c ℓ'_c f_c
+        A ← A + w Σ_c ℓ''_c f_c f_cᵀ,   u ← u - w A⁻¹ Σ_c (ℓ'_c + ℓ''_c (u - v)ᵀf_c) f_c
 
     and, once per as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them. Where s² exceeds its
     maximum so far, λI in A grows as much: the first targets are a poor estimate of it. f_k counts as 0 while a group is
-    new.
+    new. p takes a sweep, and v follows from both (:mod:`streamkernel.second_order.positive`).
     """
     count, columns = f.shape
     g, h = own.room[0, :columns], own.room[1, :columns]
@@ -91,12 +92,13 @@ def weigh(state, layout, own, f, out, targets, w):  # type: ignore[no-untyped-de
         if targets.sizes[t] > 0.0:
             first, last = t * count, (t + 1) * count
             bounds = own.bounds[first + 2 * t : last + 2 * t + 2]
-            mixer = Mixer(own.weights[first:last], own.mixer[first:last], bounds, own.room)
-            _weigh_target(state[0], layout, mixer, f, t, len(state), w, targets.sizes[t])
+            weights, mixer, signed = own.weights[first:last], own.mixer[first:last], own.signed[first:last]
+            mine = Mixer(weights, mixer, signed, own.positive[first:last], own.lead[t : t + 1], bounds, own.room)
+            _weigh_target(state[0], layout, mine, f, out, t, len(state), w, targets.sizes[t])
 
 
 @inlined(allocates=False)
-def _weigh_target(numbers, layout, own, f, t, targets, w, size):  # type: ignore[no-untyped-def]
+def _weigh_target(numbers, layout, own, f, out, t, targets, w, size):  # type: ignore[no-untyped-def]
     """Take the step of target t, with the derivatives in the first two rows of the work arrays."""
     count, columns = f.shape
     weights, mixer, bounds, room, width = own.weights, own.mixer, own.bounds, own.room, columns // targets
@@ -107,14 +109,20 @@ def _weigh_target(numbers, layout, own, f, t, targets, w, size):  # type: ignore
         bounds[count + 1] = max(bounds[count + 1], size)
     if numbers.loss_bound >= LARGEST_GRADIENT:
         bounds[count] = clip(g[t * width : (t + 1) * width], bounds[count], LARGEST_GRADIENT)
+    signed, positive, ahead = own.signed, own.positive, 0.0
     for k in range(count):
         gradient[k] = 0.0
     for c in range(t * width, (t + 1) * width):
-        root = math.sqrt(w * max(h[c], FLATTEST))
+        curvature, of_signed, of_positive = max(h[c], FLATTEST), -out[c], -out[c]
         for k in range(count):
-            known = f[k, c] if _has_settled(numbers, layout, k) else 0.0
-            row[k] = root * known
-            gradient[k] += w * g[c] * known
+            row[k] = f[k, c] if _has_settled(numbers, layout, k) else 0.0
+            of_signed += signed[k] * f[k, c]
+            of_positive += positive[k] * f[k, c]
+        ahead += (of_signed - of_positive) * (g[c] + 0.5 * curvature * (of_signed + of_positive))
+        slope, root = g[c] + curvature * of_signed, math.sqrt(w * curvature)
+        for k in range(count):
+            gradient[k] += w * slope * row[k]
+            row[k] *= root
         square_root.rotate_small(mixer, row)
     if numbers.steps % count == 0:
         kept = MEMORY**count
@@ -125,18 +133,22 @@ def _weigh_target(numbers, layout, own, f, t, targets, w, size):  # type: ignore
     square_root.solve_small(mixer, gradient)
     if vectors.within(gradient, 1.0, LARGEST_GRADIENT):
         for k in range(count):
-            weights[k] -= gradient[k]
+            signed[k] -= gradient[k]
+    sweep(mixer, signed, positive, row)
+    if abs(ahead) < LARGEST_GRADIENT and own.lead[0] >= -LARGEST_LEAD:
+        own.lead[0] = min(max(MEMORY * own.lead[0] + w * ahead / size, -LARGEST_LEAD), LARGEST_LEAD)
+    mix(signed, positive, own.lead[0], weights)
 
 
 def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]:
-    """Return the mixer without some functions, and their weights v.
+    """Return the mixer without some functions, and their weights u.
 
-    The other functions keep their v, so that those similar to the removed ones take over.
+    The other functions keep their u, so that those similar to the removed ones take over.
 
     Parameters
     ----------
     mixer, weights
-        R with RᵀR = A, and v.
+        R with RᵀR = A, and u.
     gone
         The functions that are removed.
     pull

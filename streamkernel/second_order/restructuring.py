@@ -13,7 +13,8 @@ from streamkernel.learners import state
 from streamkernel.second_order import growth, metric, newton_step, priors, recency
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.metric import Metric
-from streamkernel.second_order.mixture_state import Group
+from streamkernel.second_order.mixture_state import OF_MIXTURE, Group
+from streamkernel.second_order.positive import mixed_weights, positive_weights
 
 
 def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arrangement | None:
@@ -105,14 +106,16 @@ def _rearrange(
     function, numbers, targets = now.state, now.state.numbers, len(now.state.numbers)
     sizes = numbers["error_scale"] if numbers[0]["intercept"] == state.MEAN else np.ones(targets)
     functions = np.array([*newton, *(len(now.groups) + k for k in steady)])
-    names = "bounds", "losses", "mixer", "weights", "sampled"
+    names = *OF_MIXTURE, "bounds", "losses", "sampled"
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
     arrays["sampled"][list(newton)] = 0.0
     arrays["bounds"].reshape(targets, -1)[:, functions] = arrays["losses"][functions] = 0.0
-    mixers, weights = np.split(arrays["mixer"], targets), np.split(arrays["weights"], targets)
-    for mixer, v, size in zip(mixers, weights, sizes, strict=True):
+    signed, positive = (arrays[name].reshape(targets, -1) for name in ("signed", "positive"))
+    for t, (mixer, size) in enumerate(zip(np.split(arrays["mixer"], targets), sizes, strict=True)):
         if mixer.any():  # the targets have differed
-            mixer[:], v[:] = newton_step.without(mixer, v, functions, newton_step.PULL * size)
+            mixer[:], signed[t] = newton_step.without(mixer, signed[t], functions, newton_step.PULL * size)
+            positive[t] = positive_weights(mixer, signed[t])
+    arrays["weights"] = mixed_weights(signed, positive, arrays["lead"]).ravel()
     arrays |= {"level": function.level, "priors": lambdas, "metric": own}
     arrays |= {"linear": function.linear, "span": function.span, "recent": np.zeros(len(table))}
     return arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)

@@ -305,6 +305,7 @@ class Mixture:
         self.v[: 2 * len(self.groups)] *= 0.6 if self.linear else 1.0
         near = [0.0] * (neighbours.functions if neighbours else 0)
         self.v = np.concatenate([self.v, [0.4, 0.0][: len(self.linear)], near])
+        self.u, self.p, self.lead = self.v.copy(), self.v.copy(), 0.0
 
     def features(self, x, seen):
         """Return φ of each group, and ``None`` of none; a first block that is not there yet counts as 0."""
@@ -392,7 +393,7 @@ class Mixture:
             self.looked = self.seen
 
     def weigh(self, f, y, w):
-        """Take a Newton step of v."""
+        """Take a Newton step of u, let p follow, and mix both."""
         if self.size == 0.0:
             return
         count, out = len(f), self.v @ f
@@ -402,11 +403,26 @@ class Mixture:
             self.A = np.zeros((count, count))
         self.A += PULL * max(self.size - self.largest, 0.0) * np.eye(count)
         self.largest = max(self.size, self.largest)
-        for c, curvature in enumerate(self.loss.curvature(out, y)):
-            self.A += w * max(curvature, FLATTEST) * np.outer(f[:, c], f[:, c])
+        curvature = np.maximum(self.loss.curvature(out, y), FLATTEST)
+        self.A += w * (curvature * f) @ f.T
         if (self.seen - 1) % count == 0:
             self.A = MEMORY**count * self.A + (1.0 - MEMORY**count) * PULL * self.size * np.eye(count)
-        self.v = self.v - np.linalg.solve(self.A, w * f @ self.bound.clipped(self.loss.gradient(out, y)))
+        slope, of_u, of_p = self.bound.clipped(self.loss.gradient(out, y)), self.u @ f - out, self.p @ f - out
+        ahead = slope @ (of_u - of_p) + 0.5 * curvature @ (of_u**2 - of_p**2)
+        self.u = self.u - np.linalg.solve(self.A, w * f @ (slope + curvature * of_u))
+        self.sweep()
+        self.lead = np.clip(MEMORY * self.lead + w * ahead / self.size, -10.0, 10.0)
+        self.mix()
+
+    def sweep(self):
+        """Set each weight of p in turn to its best value of at least 0."""
+        for k, own in enumerate(self.A):
+            self.p[k] = max(0.0, self.p[k] - own @ (self.p - self.u) / own[k])
+
+    def mix(self):
+        """Set v to the mean of u and p."""
+        share = 1.0 / (1.0 + math.exp(self.lead))
+        self.v = share * self.u + (1.0 - share) * self.p
 
     def look(self):
         """Begin a larger group where that is due."""
@@ -470,14 +486,17 @@ class Mixture:
         self.history.append((self.seen, stage, rung))
 
     def forget(self, gone):
-        """Take functions out of the mixture: A of the others stays, and Av of the others."""
+        """Take functions out of the mixture: A of the others stays, and Au of the others."""
         others = [k for k in range(len(self.v)) if k not in gone]
-        moment = (self.A @ self.v)[others]
+        moment = (self.A @ self.u)[others]
         A = PULL * self.size * np.eye(len(self.v))
         A[np.ix_(others, others)] = self.A[np.ix_(others, others)]
-        self.v = np.zeros(len(self.v))
-        self.v[others] = np.linalg.solve(A[np.ix_(others, others)], moment)
-        self.A = A
+        self.u = np.zeros(len(self.v))
+        self.u[others] = np.linalg.solve(A[np.ix_(others, others)], moment)
+        self.A, self.p = A, np.maximum(self.u, 0.0)
+        for _ in range(100):
+            self.sweep()
+        self.mix()
 
 
 class SeveralTargets:

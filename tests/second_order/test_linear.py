@@ -21,6 +21,7 @@ from streamkernel.learners import state
 from streamkernel.merging import linear as merging
 from streamkernel.second_order import linear, linear_files, linear_state
 from streamkernel.second_order.mixture import SecondOrderLearner
+from streamkernel.second_order.mixture_state import SIGNS
 
 SIGMA, PER_BLOCK, BLOCKS = 0.8, 5, 4
 LOSSES = {
@@ -428,7 +429,8 @@ def test_models_with_and_without_linear_functions_merge():
     tensors = second._learner.tensors()
     f = second._learner
     left = 2 * len(f.groups) + 1
-    cut = {name: part for name, part in tensors.items() if not name.startswith(("linear.", "neighbours."))}
+    gone = "linear.", "neighbours.", *SIGNS
+    cut = {name: part for name, part in tensors.items() if not name.startswith(gone)}
     cut |= {"weights": cut["weights"][:left], "mixer": cut["mixer"][:left, :left], "standing": cut["standing"][:left]}
     cut["bounds"] = cut["bounds"][: left + 1]
     f.restore(cut)

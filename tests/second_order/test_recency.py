@@ -11,7 +11,7 @@ from streams import WAYS, content, in_calls, learn, nested, predictions
 
 from streamkernel import KernelClassifier, KernelRegressor, learners
 from streamkernel.second_order import growth, mixture, recency
-from streamkernel.second_order.mixture_state import RESTED
+from streamkernel.second_order.mixture_state import RESTED, SIGNS
 
 CHANGE, AFTER = 2400, 2400
 SMALL = {"max_features": 128, "kernel": None}
@@ -343,7 +343,8 @@ def without_forgetting(model):
     tensors["bounds"] = np.append(tensors["bounds"][functions], tensors["bounds"][-2:])
     for name in ("priors", "table", "metric.known"):
         tensors[name] = tensors[name][:kept]
-    del tensors["recency"], tensors["recent"], tensors["sketch"], tensors["sketched_at"], tensors["rested"]
+    for name in ("recency", "recent", "sketch", "sketched_at", "rested", *SIGNS):
+        del tensors[name]
     learner.restore(tensors)
     return parts
 

@@ -352,7 +352,7 @@ def put(name, place, value):
     return lambda t: t[name].__setitem__(place, value)
 
 
-ARRAYS = ("newton", "steady", "sums", "weights", "mixer", "bounds", "standing", "priors")
+ARRAYS = ("newton", "steady", "sums", "weights", "mixer", "positive", "lead", "bounds", "standing", "priors")
 TRIANGLE = 16 * 17 // 2
 """Numbers in the factor of a block."""
 
@@ -373,6 +373,9 @@ CRAFTED = {
     "a diagonal below 0": put("factor", TRIANGLE - 1, -1.0),
     "a mixer with a zero": put("mixer", (2, 2), 0.0),
     "a mixer below 0": put("mixer", (0, 0), -1.0),
+    "signed weights of another shape": lambda t: t.update(signed=t["signed"][:-1].copy()),
+    "positive weights below 0": put("positive", 1, -1e-9),
+    "a lead beyond its bound": put("lead", 0, 11.0),
     "no priors": filled("priors", 0.0),
     "priors without end": filled("priors", 1e300),
     "bounds below 0": filled("bounds", -1.0),
