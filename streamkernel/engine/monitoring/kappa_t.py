@@ -50,7 +50,7 @@ class KappaT(ClassificationMetric):
 
     def update_many(self, pairs: Sequence[tuple[Any, Any]], counts: Counter[tuple[Any, Any]] | None = None) -> None:
         """Update with labels and predictions in order, and their counts if known; equivalent to `update` with each."""
-        labels = [*self._last, *(y for y, prediction in pairs if prediction is not None)]
+        labels = [*self._last, *[y for y, prediction in pairs if prediction is not None]]
         self._repeated += sum(map(eq, labels[1:], labels))
         self._last = tuple(labels[-1:])
         for (y, prediction), n in (Counter(pairs) if counts is None else counts).items():

@@ -70,7 +70,6 @@ class Monitoring:
         self.quality, self._segment_field, self.statistics, self.drift = quality, segment_field, statistics, drift
         self._judged: list[Judged] = []
         self._new: list[tuple[dict[str, Any], Any, Answer, bool]] = []  # the last records, still unknown to the parts
-        self._n_new = 0
         self._reads_all = quality is not None and quality.needs_probabilities
         self._is_observed = False  # whether the caller calls `observe` for new records
         self._samplers: list[StreamStatistics | DriftWatch] = [] if statistics is None else [statistics]
@@ -85,8 +84,8 @@ class Monitoring:
 
     @property
     def reads_next(self) -> bool:
-        """Whether the probabilities of the next prediction may be read."""
-        return self._reads_all or any(part.is_in_sample(self._n_new) for part in self._samplers)
+        """Whether the probabilities of the next prediction may be read, if all labels come with their features."""
+        return self._reads_all or any(part.is_in_sample(len(self._new)) for part in self._samplers)
 
     def observe(self, x: dict[str, Any]) -> dict[str, Any]:
         """Examine the features of a new record before it is added; return the fields of its line about novelty.
@@ -106,7 +105,6 @@ class Monitoring:
     def add(self, x: dict[str, Any], y: Any, answer: Answer, is_new: bool) -> None:
         """Collect the features of a record, the label if it is known, and the answer, which may be an earlier one."""
         self.until_due -= is_new
-        self._n_new += is_new
         self._new.append((x, y, answer, is_new))
 
     def add_all(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> None:
@@ -176,7 +174,7 @@ class Monitoring:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a state, parts of which may be missing; predictions collected since are dropped."""
-        self._judged, self._new, self._n_new = [], [], 0
+        self._judged, self._new = [], []
         parts = {"quality": self.quality, "statistics": self.statistics, "drift": self.drift, "novelty": self.novelty}
         for name, part in parts.items():
             if part is not None and state.get(name) is not None:
@@ -191,9 +189,11 @@ class Monitoring:
 
     def _distribute(self) -> None:
         """Pass the last records to the parts."""
-        new, self._new, self._n_new = self._new, [], 0
-        if new and all(is_new and y is not None for _, y, _, is_new in new):
-            xs, ys, answers, _ = zip(*new, strict=True)
+        new, self._new = self._new, []
+        if not new:
+            return
+        xs, ys, answers, are_new = zip(*new, strict=True)
+        if all(are_new) and not any(y is None for y in ys):
             self._add_all(xs, ys, answers)
             return
         self._skim([x for x, _, _, is_new in new if is_new])

@@ -7,7 +7,7 @@ start they are evaluated on every eighth label, and over the last `WINDOW` label
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -163,9 +163,8 @@ class SeveralMetrics:
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        read = read_probabilities if self.needs_probabilities else lambda _: None
-        recent = [(y, prediction, read(p), segment) for y, prediction, p, segment in self._recent]
-        columns: Iterable[Any] = zip(*recent, strict=True) if recent else ((), (), (), ())
+        recent = [one if self.needs_probabilities else (*one[:2], None, one[3]) for one in self._recent]
+        columns: Iterable[Any] = zip(*_read(recent), strict=True) if recent else ((), (), (), ())
         pairs = [[plain(y), plain(prediction), n] for (y, prediction), n in self._confusions.items()]
         return {
             "setup": self._setup(),
@@ -190,6 +189,8 @@ class SeveralMetrics:
 
     def _add(self, judged: Sequence[Judged]) -> None:
         sampled = judged[-self._count % SAMPLED :: SAMPLED]
+        if self.needs_probabilities:
+            sampled = _read(sampled)
         counts = _update(self._metrics, judged, sampled)
         if self._classes:
             self._confusions.update({pair: n for pair, n in counts.items() if pair[1] is not None})
@@ -203,7 +204,7 @@ class SeveralMetrics:
         first = list(self._recent)
         names = [name for name, _ in Counter(one[3] or OTHER for one in first).most_common(self._most)]
         empty = {name: (0, _updated(self._empty, ())) for name in dict.fromkeys([*names, OTHER])}
-        return _with(empty, first, first[::SAMPLED])
+        return _with(empty, first, _read(first[::SAMPLED]))
 
 
 def by_class(confusions: Mapping[tuple[Any, Any], int]) -> dict[str, ClassQuality]:
@@ -267,8 +268,9 @@ def text_of(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def _segment_in(name: str | None, segments: Mapping[str, Any]) -> str:
-    return name if name in segments and name is not None else OTHER
+def _read(judged: Iterable[Judged]) -> list[Judged]:
+    """Return predictions with labels whose probabilities are no longer deferred."""
+    return [(y, prediction, read_probabilities(p), segment) for y, prediction, p, segment in judged]
 
 
 def _with(
@@ -282,15 +284,16 @@ def _with(
 
 
 def _by_segment(judged: Sequence[Judged], segments: Mapping[str, Any]) -> dict[str, list[Judged]]:
-    found: dict[str, list[Judged]] = {}
+    found: defaultdict[str, list[Judged]] = defaultdict(list)
     for one in judged:
-        found.setdefault(_segment_in(one[3], segments), []).append(one)
+        name = one[3]
+        found[name if name in segments and name is not None else OTHER].append(one)
     return found
 
 
 def _updated(metrics: Mapping[str, Metric], judged: Sequence[Judged]) -> dict[str, Metric]:
     updated = {name: metric.clone() for name, metric in metrics.items()}
-    _update(updated, judged, judged)
+    _update(updated, judged, _read(judged))
     return updated
 
 
@@ -307,10 +310,8 @@ def _update(metrics: Mapping[str, Metric], judged: Sequence[Judged], sampled: Se
         elif counts_pairs(metric):
             update_metric(metric, counts)
         else:
-            if getattr(metric, "requires_labels", True):
-                update_metric(metric, [(one[0], one[1]) for one in sampled])
-            else:
-                update_metric(metric, [(one[0], read_probabilities(one[2])) for one in sampled])
+            place = 1 if getattr(metric, "requires_labels", True) else 2
+            update_metric(metric, [(one[0], one[place]) for one in sampled])
     return counts
 
 
