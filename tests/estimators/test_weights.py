@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import random
 
 import numpy as np
 import pandas as pd
@@ -116,6 +117,16 @@ def test_a_weight_is_equivalent_to_repeated_examples(options, most):
     assert np.mean((a - b) ** 2) < most * y.var()
     assert np.mean((a - y[2000:]) ** 2) < 2.0 * most * y.var()
     assert once._learner.numbers["weight"] == pytest.approx(both._learner.numbers["weight"], abs=48)
+
+
+@pytest.mark.parametrize(("w", "seed"), [(1e6, 3), (1e8, 4)])
+def test_losses_below_zero_by_rounding_do_not_end_a_model(w, seed):
+    """A running loss after an example of large weight can be -4e-15; the best block is then found nevertheless."""
+    generator, model = random.Random(seed), KernelClassifier(max_features=256)
+    for i in range(300):
+        a = generator.gauss(0.0, 1.0)
+        model.learn_one({"a": a}, a > 0.0, w if i % 7 == 0 else 1.0)
+    assert sum(model.predict_proba_one({"a": 2.0}).values()) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("w", [1e4, LARGEST_WEIGHT])
