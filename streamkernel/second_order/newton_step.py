@@ -94,14 +94,15 @@ def weigh(state, layout, own, f, out, targets, w):  # type: ignore[no-untyped-de
             bounds = own.bounds[first + 2 * t : last + 2 * t + 2]
             weights, mixer, signed = own.weights[first:last], own.mixer[first:last], own.signed[first:last]
             mine = Mixer(weights, mixer, signed, own.positive[first:last], own.lead[t : t + 1], bounds, own.room)
-            _weigh_target(state[0], layout, mine, f, out, t, len(state), w, targets.sizes[t])
+            _weigh_target(state[0], layout, mine, f, out, targets, t, w)
 
 
 @inlined(allocates=False)
-def _weigh_target(numbers, layout, own, f, out, t, targets, w, size):  # type: ignore[no-untyped-def]
+def _weigh_target(numbers, layout, own, f, out, targets, t, w):  # type: ignore[no-untyped-def]
     """Take the step of target t, with the derivatives in the first two rows of the work arrays."""
     count, columns = f.shape
-    weights, mixer, bounds, room, width = own.weights, own.mixer, own.bounds, own.room, columns // targets
+    weights, mixer, bounds, room = own.weights, own.mixer, own.bounds, own.room
+    size, width = targets.sizes[t], columns // len(targets.sizes)
     g, h, row, gradient = room[0, :columns], room[1, :columns], room[2, :count], room[3, :count]
     before = bounds[count + 1] if mixer[0, 0] > 0.0 else 0.0
     if size > before:
