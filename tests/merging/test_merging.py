@@ -51,10 +51,6 @@ def stream(n, seed=0, shift=0.0):
     return [dict(zip("abc", row, strict=True)) for row in X.tolist()], y.tolist()
 
 
-def learnt(model, xs, ys):
-    return learn(model, xs, ys)
-
-
 def parts_of(model, xs, ys, workers, length, at, divide=True):
     """Return the replicas of a round that begins at index `at` of the stream, and the index where the round ends."""
     told, end = pickle.dumps(model), min(len(xs), at + workers * length)
@@ -93,7 +89,7 @@ def test_first_order_functions_are_means(rule, average):
     options = {**SMALL, "learner": "dsg", "rule": RULES[rule], "averaging": average, "l2": 0.01}
     models = [KernelRegressor(**nested(**options)) for _ in range(3)]
     for model, (first, last) in zip(models, ((0, 50), (50, 130), (130, 400)), strict=True):
-        learnt(model, xs[first:last], ys[first:last])
+        learn(model, xs[first:last], ys[first:last])
     some = stream(20, seed=1)[0]
     steps_of = [model.n_steps for model in models]
     offsets = [(m._learner.numbers["offset"], m._learner.numbers["predicted_offset"]) for m in models]
@@ -115,7 +111,7 @@ def test_replicas_grow_by_blocks_of_their_own(rule, cap):
     model = KernelRegressor(
         kernels.Gaussian(0.5), learner=learners.DSG(rule=grow, features_per_seed=8), max_features=cap
     )
-    learnt(model, xs[:9], ys[:9])
+    learn(model, xs[:9], ys[:9])
     at, some = 9, stream(5, seed=1)[0]
     drawn = {}
     while at < len(xs):
@@ -141,7 +137,7 @@ def test_a_single_model_at_its_cap_does_not_grow():
     model = KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL))
     rounds(model, xs, ys, 3, 20)
     assert model.n_features == 64
-    learnt(model, xs, ys)
+    learn(model, xs, ys)
     assert model.n_features == 64
 
 
@@ -150,8 +146,8 @@ def test_losses_of_first_order(loss):
     """The merged intercept is the mean of the intercepts, like f."""
     xs, ys = stream(200)
     one, other = (KernelRegressor(**nested(learner="dsg", loss=loss, **SMALL)) for _ in range(2))
-    learnt(one, xs[:150], ys[:150])
-    learnt(other, xs[150:], ys[150:])
+    learn(one, xs[:150], ys[:150])
+    learn(other, xs[150:], ys[150:])
     f = [np.array(model.predict_many(frame(xs[:9]))) for model in (one, other)]
     offsets = [model._learner.numbers["offset"] for model in (one, other)]
     merged = one.merge(other)
@@ -175,7 +171,7 @@ def test_other_kernels_of_first_order(kernel):
         model_merging.merge_into(model, [model_merging.summarize(one) for one in replicas], root)
         assert model.predict_one(xs[0]) - model._learner.numbers["offset"] == pytest.approx(np.mean(values), abs=1e-9)
     twin = pickle.loads(pickle.dumps(model))
-    assert content(learnt(twin, xs, ys)) == content(learnt(model, xs, ys))
+    assert content(learn(twin, xs, ys)) == content(learn(model, xs, ys))
 
 
 @max_examples(20)
@@ -185,7 +181,7 @@ def test_buffered_examples_are_not_lost(batch, lengths):
     models, at = [], 0
     for n in lengths:
         model = KernelRegressor(**nested(learner="dsg", batch_size=batch, **SMALL))
-        models.append(learnt(model, xs[at : at + n], ys[at : at + n]))
+        models.append(learn(model, xs[at : at + n], ys[at : at + n]))
         at += n
     merged = models[0].merge(*models[1:])
     assert model_merging.summarize(merged).examples == sum(lengths)
@@ -196,13 +192,13 @@ def test_buffered_examples_are_not_lost(batch, lengths):
 def test_buffered_examples_of_a_base_are_learned_once(lengths):
     xs, ys = stream(80)
     for divide in (True, False):
-        model = learnt(KernelRegressor(**nested(learner="dsg", batch_size=8, **SMALL)), xs[:13], ys[:13])
+        model = learn(KernelRegressor(**nested(learner="dsg", batch_size=8, **SMALL)), xs[:13], ys[:13])
         root, told, replicas, at = model_merging.summarize(model), pickle.dumps(model), [], 13
         for i, n in enumerate(lengths):
             replica = pickle.loads(told)
             if divide:
                 replica._divide(i, 2)
-            replicas.append(learnt(replica, xs[at : at + n], ys[at : at + n]))
+            replicas.append(learn(replica, xs[at : at + n], ys[at : at + n]))
             at += n
         model_merging.merge_into(model, [model_merging.summarize(one) for one in replicas], root)
         if divide or lengths != (13, 10):  # without a division each replica has learned the buffered examples
@@ -212,10 +208,10 @@ def test_buffered_examples_of_a_base_are_learned_once(lengths):
 def branches(lengths, n=103):
     """Return models that continued from one base model, and the base, which learns in batches of 4."""
     xs, ys = stream(n + sum(lengths))
-    base = learnt(KernelRegressor(**nested(learner="dsg", batch_size=4, **SMALL)), xs[:n], ys[:n])
+    base = learn(KernelRegressor(**nested(learner="dsg", batch_size=4, **SMALL)), xs[:n], ys[:n])
     models, at = [], n
     for more in lengths:
-        models.append(learnt(pickle.loads(pickle.dumps(base)), xs[at : at + more], ys[at : at + more]))
+        models.append(learn(pickle.loads(pickle.dumps(base)), xs[at : at + more], ys[at : at + more]))
         at += more
     return models, base
 
@@ -237,8 +233,8 @@ def test_events_of_branches_and_their_base_count_once(lengths, n):
 def test_pending_labels_are_those_of_all():
     xs, _ = labelled(40)
     one, other = (first_order_classifier(batch_size=4) for _ in range(2))
-    learnt(one, xs[:7], ["a", "b"] * 3 + ["a"])
-    learnt(other, xs[7:13], ["b", "c"] * 3)
+    learn(one, xs[:7], ["a", "b"] * 3 + ["a"])
+    learn(other, xs[7:13], ["b", "c"] * 3)
     one.merge(other)
     assert [*one.labels] == ["a", "b", "c"]
     assert [y for _, y in one._learner.pending] == [2.0]  # of 3 and 2 buffered examples, 4 formed a batch
@@ -410,11 +406,11 @@ def larger_groups(**options):
 def test_groups_newer_than_the_base_count_fully():
     """Both models began the same larger group after the base, which therefore has no share of it to subtract."""
     xs, ys = stream(6000)
-    model = learnt(larger_groups(), xs[:600], ys[:600])
+    model = learn(larger_groups(), xs[:600], ys[:600])
     told, base = pickle.dumps(model), pickle.loads(pickle.dumps(model))
     one, other = (pickle.loads(told) for _ in range(2))
-    learnt(one, xs[600:3300], ys[600:3300])
-    learnt(other, xs[3300:], ys[3300:])
+    learn(one, xs[600:3300], ys[600:3300])
+    learn(other, xs[3300:], ys[3300:])
     tables = one._learner.table, other._learner.table
     assert (tables[0][4:, 0] > 0).any()
     merged = copy.deepcopy(one).merge(other, base=base)
@@ -431,8 +427,8 @@ def test_groups_newer_than_the_base_count_fully():
 def test_a_group_of_only_some_models():
     xs, ys = stream(5000)
     one, other = larger_groups(), larger_groups()
-    learnt(one, xs[:4500], ys[:4500])
-    learnt(other, xs[4500:], ys[4500:])
+    learn(one, xs[:4500], ys[:4500])
+    learn(other, xs[4500:], ys[4500:])
     had = one._learner.table.copy()
     assert not (other._learner.table[:, 0] == had[:, 0]).all()
     first = copy.deepcopy(one).merge(other)
@@ -451,12 +447,12 @@ def test_models_of_a_few_events(lengths):
     xs, ys = stream(sum(lengths))
     models, at = [], 0
     for n in lengths:
-        models.append(learnt(KernelRegressor(**nested(learner="dsg", **SMALL)), xs[at : at + n], ys[at : at + n]))
+        models.append(learn(KernelRegressor(**nested(learner="dsg", **SMALL)), xs[at : at + n], ys[at : at + n]))
         at += n
     merged = models[0].merge(*models[1:])
     assert merged.n_steps == at
     assert np.isfinite(merged.predict_one(xs[0]))
-    learnt(merged, *stream(50, seed=9))
+    learn(merged, *stream(50, seed=9))
     assert merged.n_steps == at + 50
 
 
@@ -481,7 +477,7 @@ def made(name, n, seed=0):
     xs, ys = stream(n, seed)
     if kind is KernelClassifier:
         ys = [["low", "middle", "high"][int(np.digitize(y, [-0.4, 0.4]))] for y in ys]
-    return learnt(kind(**nested(**options)), xs, ys)
+    return learn(kind(**nested(**options)), xs, ys)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -506,7 +502,7 @@ def test_merged_models_are_saved_and_continue_learning(name, way, tmp_path):
     xs, ys = stream(120, seed=5)
     ys = ["low" if y < 0 else "new" for y in ys] if hasattr(merged, "labels") else ys
     for model in (merged, twin):
-        learnt(model, xs, ys)
+        learn(model, xs, ys)
     assert predictions(twin, xs) == predictions(merged, xs)
     assert content(twin) == content(merged)
 
@@ -523,7 +519,7 @@ def test_pickled_replicas_give_the_same_bits(name):
             replica._divide(i, 3)
             xs, ys = stream(70, seed=i)
             ys = ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys
-            replicas.append(model_merging.summarize(learnt(replica, xs, ys)))
+            replicas.append(model_merging.summarize(learn(replica, xs, ys)))
         twin = pickle.loads(told)
         parts, base = (
             (replicas, root)
@@ -560,7 +556,7 @@ def test_untrained_models_change_nothing_with_a_base(name):
     models = [pickle.loads(pickle.dumps(base)) for _ in range(2)]
     for seed, model in enumerate(models):
         events, ys = stream(70, seed)
-        learnt(model, events, ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys)
+        learn(model, events, ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys)
     one, other = models
     expected = content(copy.deepcopy(one).merge(copy.deepcopy(other), base=base))
     assert content(one.merge(other, kind(**nested(**options)), base=base)) == expected
@@ -581,7 +577,7 @@ def close(told):
 def test_an_untrained_model_adopts_bandwidths():
     xs, ys = stream(400)
     for options in ({}, {"learner": "dsg"}):
-        model = learnt(KernelRegressor(**nested(max_features=64, **options)), xs, ys)
+        model = learn(KernelRegressor(**nested(max_features=64, **options)), xs, ys)
         empty = KernelRegressor(**nested(max_features=64, **options)).merge(model)
         assert empty.kernel_ == model.kernel_
         assert [empty.predict_one(x) for x in xs[:9]] == pytest.approx([model.predict_one(x) for x in xs[:9]], abs=1e-5)
@@ -592,8 +588,8 @@ def test_outliers():
     ys = [1e6 if i % 200 == 7 else y for i, y in enumerate(ys)]
     for order in ("dsg", "newton", "joint"):
         one, other = (KernelRegressor(**nested(learner=order, loss="huber", **SMALL)) for _ in range(2))
-        learnt(one, xs[:300], ys[:300])
-        learnt(other, xs[300:], ys[300:])
+        learn(one, xs[:300], ys[:300])
+        learn(other, xs[300:], ys[300:])
         ends = [m.predict_one(xs[1]) for m in (one, other)]
         offsets = [m._learner.numbers["offset"] for m in (one, other)]
         merged = one.merge(other)
@@ -615,7 +611,7 @@ def halves(labels_of_one, labels_of_other, **options):
         firsts = [names.index(label) for label in labels]  # these labels come in this order
         order = firsts + [i for i in range(500) if i not in firsts]
         models.append(
-            learnt(
+            learn(
                 KernelClassifier(**nested(**options)),
                 [xs[i] for i in order],
                 [names[i] for i in order],
@@ -667,7 +663,7 @@ def test_labels_of_only_one_model(labels, loss, order):
     assert merged._learner.columns == merged._columns(len(merged.labels))
     assert scores
     more, names = stream(80, seed=8)
-    learnt(merged, more, ["z" if y > 0 else first[0] for y in names])
+    learn(merged, more, ["z" if y > 0 else first[0] for y in names])
     assert merged.predict_proba_one(xs[0]).keys() == {*first, *second, "z"}
 
 
@@ -691,10 +687,10 @@ def test_scores_of_labels_are_means(loss):
 
 def test_the_spread_of_replicas_with_new_labels():
     xs, ys = stream(300)
-    model = learnt(KernelClassifier(**nested(**SMALL)), xs, ["a" if y > 0 else "b" for y in ys])
+    model = learn(KernelClassifier(**nested(**SMALL)), xs, ["a" if y > 0 else "b" for y in ys])
     replicas = [pickle.loads(pickle.dumps(model)) for _ in range(2)]
-    learnt(replicas[0], xs[:50], ["c" if y > 0 else "b" for y in ys[:50]])
-    learnt(replicas[1], xs[50:100], ["a" if y > 0 else "b" for y in ys[50:100]])
+    learn(replicas[0], xs[:50], ["c" if y > 0 else "b" for y in ys[:50]])
+    learn(replicas[1], xs[50:100], ["a" if y > 0 else "b" for y in ys[50:100]])
     parts = [model_merging.summarize(one) for one in replicas]
     assert 0.0 < model_merging.spread_of(parts) < 2.0
     assert model_merging.spread_of(parts[:1]) == 0.0
@@ -704,7 +700,7 @@ def test_the_spread_of_replicas_with_new_labels():
 def test_the_spread_of_opposite_replicas_is_finite(size):
     xs, ys = stream(40)
     told = {**SMALL, "learner": "dsg"}
-    models = [learnt(KernelRegressor(**nested(**told)), xs, [sign * size * y for y in ys]) for sign in (-1.0, 1.0)]
+    models = [learn(KernelRegressor(**nested(**told)), xs, [sign * size * y for y in ys]) for sign in (-1.0, 1.0)]
     spread = model_merging.spread_of([model_merging.summarize(model) for model in models])
     assert np.isfinite(spread)
     assert (spread > 0.0) == (size > 0.0)
@@ -792,10 +788,10 @@ def test_scales_of_older_files_merge_with_each_other():
 def test_default_models_continue_from_one():
     xs, ys = stream(3000)
     xs = [{"a": x["a"] + 1.7e9, "b": 1e-3 * x["b"], "c": x["c"]} for x in xs]
-    base = learnt(KernelRegressor(max_features=256), xs[:500], ys[:500])
+    base = learn(KernelRegressor(max_features=256), xs[:500], ys[:500])
     one, other = (pickle.loads(pickle.dumps(base)) for _ in range(2))
-    learnt(one, xs[500:1700], ys[500:1700])
-    learnt(other, xs[1700:], ys[1700:])
+    learn(one, xs[500:1700], ys[500:1700])
+    learn(other, xs[1700:], ys[1700:])
     some = xs[:200]
     errors_of = [np.mean((np.array(m.predict_many(frame(some))) - ys[:200]) ** 2) for m in (one, other)]
     merged = one.merge(other, base=base)
@@ -807,13 +803,13 @@ def test_strings_that_replicas_have_not_seen_in_common_are_merged():
     """The divisor of a name without a scale depends only on the base of the replicas."""
     xs, ys = stream(900)
     xs = [{**x, "id": f"n{i}", f"late{i % 7}": x["a"]} if i >= 300 else x for i, x in enumerate(xs)]
-    base = learnt(KernelRegressor(max_features=64), xs[:300], ys[:300])
+    base = learn(KernelRegressor(max_features=64), xs[:300], ys[:300])
     one, other = (pickle.loads(pickle.dumps(base)) for _ in range(2))
-    learnt(one, xs[300:450], ys[300:450])
-    learnt(other, xs[450:600], ys[450:600])
+    learn(one, xs[300:450], ys[300:450])
+    learn(other, xs[450:600], ys[450:600])
     merged = one.merge(other, base=base)
     assert merged._state.scales.n_names == 3 + 300 + 7
-    learnt(merged, xs[600:], ys[600:])
+    learn(merged, xs[600:], ys[600:])
 
 
 # --- pruning ---------------------------------------------------------------------------------------------------
@@ -822,7 +818,7 @@ def test_strings_that_replicas_have_not_seen_in_common_are_merged():
 def pruned(n=600, order="dsg", seed=0, events=0):
     xs, ys = stream(n, seed)
     told = {**SMALL, "max_features": 256, **({"rule": rules.DSG()} if order == "dsg" else {})}
-    model = learnt(KernelRegressor(**nested(learner=order, **told)), xs, ys)
+    model = learn(KernelRegressor(**nested(learner=order, **told)), xs, ys)
     upkeep.apply(upkeep.Pruning(window=256, keep=0.25), model, list(zip(xs, ys, strict=True))[-256:])
     return model
 
@@ -833,8 +829,8 @@ def test_pruned_models(order):
     base = copy.deepcopy(model)
     xs, ys = stream(200, seed=5)
     one, other = (pickle.loads(pickle.dumps(model)) for _ in range(2))
-    learnt(one, xs[:100], ys[:100])
-    learnt(other, xs[100:], ys[100:])
+    learn(one, xs[:100], ys[:100])
+    learn(other, xs[100:], ys[100:])
     features = model.n_features
     most = model._learner.most_blocks
     f = [m.predict_one(xs[0]) - m._learner.numbers["offset"] for m in (one, other)]
@@ -845,7 +841,7 @@ def test_pruned_models(order):
         assert found == pytest.approx(np.mean(f), abs=1e-9)
     assert features <= merged.n_features <= most * model._learner.block_size
     twin = pickle.loads(pickle.dumps(merged))
-    assert content(learnt(twin, xs, ys)) == content(learnt(merged, xs, ys))
+    assert content(learn(twin, xs, ys)) == content(learn(merged, xs, ys))
     assert merged.n_features <= most * model._learner.block_size
 
 
@@ -861,7 +857,7 @@ def test_models_that_were_pruned_differently():
     model, second = pruned(2500, "newton", seed=1), pruned(2500, "newton", seed=2)
     refused(model, "pruned differently", second)
     xs, ys = stream(2500)
-    plain = learnt(KernelRegressor(**nested(**{**SMALL, "max_features": 256})), xs, ys)
+    plain = learn(KernelRegressor(**nested(**{**SMALL, "max_features": 256})), xs, ys)
     model_merging.summarize(plain)
     refused(model, "pruned differently", model, base=plain)
 
@@ -870,13 +866,13 @@ def test_a_running_job_is_abandoned():
     xs, ys = stream(400)
     told = {**SMALL, "learner": "dsg", "pruning": upkeep.Pruning(every=256, window=128, keep=0.25)}
     one, other = (KernelRegressor(**nested(**told)) for _ in range(2))
-    learnt(one, xs[:300], ys[:300])
-    learnt(other, xs[:20], ys[:20])
+    learn(one, xs[:300], ys[:300])
+    learn(other, xs[:20], ys[:20])
     assert one._state.upkeep.job is not None
     f = one.merge(other).predict_one(xs[0])
     assert one._state.upkeep.job is None
     assert one.predict_one(xs[0]) == f
-    learnt(one, xs, ys)
+    learn(one, xs, ys)
     assert one.n_prunings >= 0
     assert one._state.upkeep.seen == 700
 
@@ -912,14 +908,14 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_parameters_are_refused(name):
     xs, ys = stream(303)
-    model = learnt(KernelRegressor(**nested(**SMALL)), xs, ys)
-    other = learnt(KernelRegressor(**nested(**{**SMALL, **OTHERS[name]})), xs, ys)
+    model = learn(KernelRegressor(**nested(**SMALL)), xs, ys)
+    other = learn(KernelRegressor(**nested(**{**SMALL, **OTHERS[name]})), xs, ys)
     refused(model, f"the same {name.strip()}, got", other)
 
 
 def test_other_classes_are_refused():
     xs, ys = stream(303)
-    model = learnt(KernelRegressor(**nested(**SMALL)), xs, ys)
+    model = learn(KernelRegressor(**nested(**SMALL)), xs, ys)
     refused(
         model,
         "the same class, got 'KernelRegressor' and 'KernelClassifier'",
@@ -936,35 +932,35 @@ def test_other_classes_are_refused():
 def test_pending_bandwidths_are_rejected():
     xs, ys = stream(300)
     for options in ({}, {"learner": "dsg"}, {"learner": "dsg", "batch_size": 200}):
-        young = learnt(KernelRegressor(**nested(max_features=64, **options)), xs[:90], ys[:90])
-        other = learnt(KernelRegressor(**nested(max_features=64, **options)), xs, ys)
+        young = learn(KernelRegressor(**nested(max_features=64, **options)), xs[:90], ys[:90])
+        other = learn(KernelRegressor(**nested(max_features=64, **options)), xs, ys)
         refused(young, "256 examples or more, .* has seen 90", other)
         refused(other, "256 examples or more, .* has seen 90", young)
 
 
 def test_other_bandwidths_and_scales_are_refused():
     xs, ys = stream(600)
-    model = learnt(KernelRegressor(max_features=64), xs[:301], ys[:301])
-    other = learnt(KernelRegressor(max_features=64), xs[301:], ys[301:])
+    model = learn(KernelRegressor(max_features=64), xs[:301], ys[:301])
+    other = learn(KernelRegressor(max_features=64), xs[301:], ys[301:])
     refused(model, "the same kernel", other)
     other = pickle.loads(pickle.dumps(model))
     base = pickle.loads(pickle.dumps(model))
     for one, factor in ((model, 50.0), (other, 500.0)):
-        learnt(one, [{k: factor * v for k, v in x.items()} for x in xs * 2], ys * 2)
+        learn(one, [{k: factor * v for k, v in x.items()} for x in xs * 2], ys * 2)
     refused(model, "equal scales of their inputs, got 3 of 3", other, base=base)
-    given = learnt(KernelRegressor(model.kernel_, max_features=64), xs[:300], ys[:300])
+    given = learn(KernelRegressor(model.kernel_, max_features=64), xs[:300], ys[:300])
     refused(model, "scale their inputs or none", given)
 
 
 def test_a_model_is_merged_with_one_whose_scales_have_changed_since_their_base():
     """A member of a group has learned from the model before the change."""
     xs, ys = stream(1200)
-    base = learnt(KernelRegressor(max_features=64), xs[:300], ys[:300])
+    base = learn(KernelRegressor(max_features=64), xs[:300], ys[:300])
     other, late = (pickle.loads(pickle.dumps(base)) for _ in range(2))
     wide = [{**{name: 50.0 * value for name, value in x.items()}, "new": 7.0 * y} for x, y in zip(xs, ys, strict=True)]
-    learnt(other, wide, ys)
+    learn(other, wide, ys)
     internals.become_replica(late, 0, 1)
-    learnt(late, [{**x, "new": 7.0} for x in xs[:100]], ys[:100])
+    learn(late, [{**x, "new": 7.0} for x in xs[:100]], ys[:100])
     before, changed = (one._state.scales.tensors()["scales.in_use"] for one in (base, other))
     assert set(before.ravel()).isdisjoint(changed.ravel())
     one, two = pickle.loads(pickle.dumps(other)), pickle.loads(pickle.dumps(late))
@@ -979,13 +975,13 @@ def test_a_model_is_merged_with_one_whose_scales_have_changed_since_their_base()
 def test_a_wrong_base_is_rejected():
     xs, ys = stream(400)
     for order in ("newton", "dsg"):
-        one, other = (learnt(KernelRegressor(**nested(learner=order, **SMALL)), xs[:307], ys[:307]) for _ in range(2))
-        later = learnt(KernelRegressor(**nested(learner=order, **SMALL)), xs, ys)
+        one, other = (learn(KernelRegressor(**nested(learner=order, **SMALL)), xs[:307], ys[:307]) for _ in range(2))
+        later = learn(KernelRegressor(**nested(learner=order, **SMALL)), xs, ys)
         refused(one, "continued from one of 400 examples, got one of 307", other, base=later)
         refused(one, "same seed", other, base=KernelRegressor(**nested(learner=order, seed=4, **SMALL)))
-    stranger = learnt(KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL)), xs[:7], ys[:7])
+    stranger = learn(KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL)), xs[:7], ys[:7])
     slow = [
-        learnt(
+        learn(
             KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL)),
             xs[:3],
             ys[:3],
@@ -994,8 +990,8 @@ def test_a_wrong_base_is_rejected():
     ]
     refused(slow[0], "continued from one of 7", slow[1], base=stranger)
     stranger._divide(1, 2)
-    learnt(stranger, xs[:8], ys[:8])
-    long = [learnt(KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL)), xs, ys) for _ in range(2)]
+    learn(stranger, xs[:8], ys[:8])
+    long = [learn(KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL)), xs, ys) for _ in range(2)]
     for one in long:
         one._learner.numbers["blocks"] = min(6, one._learner.numbers["blocks"])
     refused(long[0], "features that they do not have", long[1], base=stranger)
@@ -1005,11 +1001,11 @@ def test_a_wrong_base_is_rejected():
 def test_a_base_of_other_events_is_refused_of_second_order(order):
     told = {**SMALL, "learner": order}
     one, other, stranger = (
-        learnt(KernelRegressor(**nested(**told)), *stream(400, seed, 2.0 * seed)) for seed in range(3)
+        learn(KernelRegressor(**nested(**told)), *stream(400, seed, 2.0 * seed)) for seed in range(3)
     )
     refused(one, "continued from the base, got one whose Gram matrix is smaller", other, base=stranger)
     refused(one, "continued from the base, got one whose Gram matrix is smaller", base=stranger)
-    forgets = [learnt(KernelRegressor(**nested(forgetting=0.99, **told)), *stream(400, seed)) for seed in range(3)]
+    forgets = [learn(KernelRegressor(**nested(forgetting=0.99, **told)), *stream(400, seed)) for seed in range(3)]
     forgets[0].merge(forgets[1], base=forgets[2])  # forgetting may have removed nearly all of the base
 
 
@@ -1032,7 +1028,7 @@ def test_models_that_continued_from_a_base_are_recognised(name):
     xs, ys = stream(3100)
     still = ([xs[0]] * 3100, ys)
     for n in (300, 1003, 2603):  # at 2603 events the model samples rows
-        told = pickle.dumps(learnt(KernelRegressor(**nested(**{**SMALL, **BRANCHES[name]})), xs[:n], ys[:n]))
+        told = pickle.dumps(learn(KernelRegressor(**nested(**{**SMALL, **BRANCHES[name]})), xs[:n], ys[:n]))
         for more, (us, vs), which in (
             (1, still, 0),
             (3, still, 1),
@@ -1042,7 +1038,7 @@ def test_models_that_continued_from_a_base_are_recognised(name):
         ):
             base, one, other, third = (pickle.loads(told) for _ in range(4))
             for i, model in enumerate((one, other, third)):
-                learnt(model, us[i : i + more], vs[i : i + more])
+                learn(model, us[i : i + more], vs[i : i + more])
             for settled in (base, one)[:which]:
                 settled._learner.settle()
             one.merge(other, base=base).merge(third, base=base)
@@ -1065,9 +1061,9 @@ def test_models_over_the_cap_together_are_rejected():
     models = []
     for i in range(2):
         model = KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL))
-        learnt(model, xs[:2], ys[:2])
+        learn(model, xs[:2], ys[:2])
         model._divide(i, 2)
-        learnt(model, xs, ys)
+        learn(model, xs, ys)
         models.append(model)
     models[1]._learner.most_blocks = models[0]._learner.most_blocks = 4
     refused(models[0], "features in all at most", models[1])
