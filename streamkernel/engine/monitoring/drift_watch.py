@@ -198,6 +198,8 @@ class DriftWatch:
         """Return the fields of an event, with the score of the answer if it has one."""
         names = self._scales or self._given or list(x)[: self._most]
         row = {name: x[name] for name in names if name in x}
+        if not self.scores:
+            return row
         prediction, probabilities = answer[0], read_probabilities(answer[1])
         if probabilities and prediction is not None:
             row[SCORE] = probabilities[prediction]

@@ -193,7 +193,7 @@ class Monitoring:
         if not new:
             return
         xs, ys, answers, are_new = zip(*new, strict=True)
-        if all(are_new) and not any(y is None for y in ys):
+        if all(are_new) and None not in ys:
             self._add_all(xs, ys, answers)
             return
         self._skim([x for x, _, _, is_new in new if is_new])

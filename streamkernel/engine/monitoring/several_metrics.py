@@ -264,7 +264,8 @@ def text_of(value: Any) -> str:
     >>> text_of(True), text_of("spam"), text_of(3)
     ('true', 'spam', '3')
     """
-    text = value if type(value) is str else str(value).lower() if isinstance(value, bool) else str(value)
+    kind = type(value)
+    text = value if kind is str else str(value).lower() if kind is bool else str(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
@@ -285,9 +286,9 @@ def _with(
 
 def _by_segment(judged: Sequence[Judged], segments: Mapping[str, Any]) -> dict[str, list[Judged]]:
     found: defaultdict[str, list[Judged]] = defaultdict(list)
+    names = {name: name for name in segments}
     for one in judged:
-        name = one[3]
-        found[name if name in segments and name is not None else OTHER].append(one)
+        found[names.get(one[3], OTHER)].append(one)  # type: ignore[call-overload]
     return found
 
 

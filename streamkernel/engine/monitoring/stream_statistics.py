@@ -99,18 +99,19 @@ class StreamStatistics:
         is_sampled = (self._predicted if is_new else self._labelled) % self._every == 0
         if is_new:
             if is_sampled:
-                self._sampled.append((x, answer))
+                self._sampled.append((x, _read(answer)))
             self._predicted += 1
         if y is not None:
             if is_sampled:
-                self._judged.append((y, answer))
+                self._judged.append((y, _read(answer)))
             self._labelled += 1
 
     def add_all(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> None:
         """Add events with their labels and new answers, as `add` does each; at most until the window is full."""
         every, first = self._every, -self._predicted % self._every
-        self._sampled += zip(xs[first::every], answers[first::every], strict=True)
-        self._judged += zip(ys[first::every], answers[first::every], strict=True)
+        sampled = [_read(answer) for answer in answers[first::every]]
+        self._sampled += zip(xs[first::every], sampled, strict=True)
+        self._judged += zip(ys[first::every], sampled, strict=True)
         self._predicted += len(xs)
         self._labelled += len(xs)
 
@@ -121,8 +122,7 @@ class StreamStatistics:
         self._inputs.add([x for x, _ in sampled])
         self._predictions.add([self._row(answer) for _, answer in sampled])
         if self._classes:
-            answers = [(y, answer[0], read_probabilities(answer[1])) for y, answer in judged]
-            known = [(y, prediction, p) for y, prediction, p in answers if p and prediction is not None]
+            known = [(y, prediction, p) for y, (prediction, p) in judged if p and prediction is not None]
             self._calibration.add([(p[prediction], y == prediction) for y, prediction, p in known])
 
     def complete(self, important: Callable[[], Iterable[str]]) -> None:
@@ -168,7 +168,7 @@ class StreamStatistics:
 
     def _row(self, answer: Answer) -> dict[str, Any]:
         """Return a prediction as a row of fields; of several targets it has none."""
-        prediction, probabilities = answer[0], read_probabilities(answer[1])
+        prediction, probabilities = answer
         if prediction is None or isinstance(prediction, dict):
             return {}
         if not self._classes:
@@ -177,3 +177,8 @@ class StreamStatistics:
             return {"prediction": text_of(prediction)}
         entropy = -sum([p * log(p) for p in probabilities.values() if p > 0.0])
         return {"prediction": text_of(prediction), "confidence": probabilities[prediction], "entropy": entropy}
+
+
+def _read(answer: Answer) -> Answer:
+    """Return an answer whose probabilities are no longer deferred."""
+    return answer[0], read_probabilities(answer[1])

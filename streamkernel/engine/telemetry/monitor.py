@@ -1,6 +1,6 @@
 """The published figures of a run: a snapshot, its history, and copies of the model, for any thread.
 
-The learning thread replaces them about twice per second, so readers need no lock and never see a partial update, and an
+The learning thread replaces them about once per second, so readers need no lock and never see a partial update, and an
 event pays nothing.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streamkernel.engine.cluster_snapshot import ClusterSnapshot
     from streamkernel.engine.record_processor import RecordProcessor
 
-PUBLISH_SECONDS = 0.5
+PUBLISH_SECONDS = 1.0
 """Seconds between two snapshots, at least."""
 
 FOLD_AT = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from river.metrics import ROCAUC
@@ -25,7 +25,7 @@ def update_roc_auc(metric: ROCAUC, pairs: Iterable[tuple[Any, Any]]) -> None:
     """
     thresholds, counts = metric.thresholds, Counter[tuple[bool, int]]()
     for y, answer in pairs:
-        probability = answer.get(True, 0.0) if isinstance(answer, Mapping) else answer
+        probability = answer.get(True, 0.0) if isinstance(answer, dict) else answer
         counts[y == metric.pos_val, bisect_left(thresholds, probability)] += 1
     for place, matrix in enumerate(metric.cms):
         cells: dict[tuple[bool, bool], int] = {}  # in the order in which River would meet them

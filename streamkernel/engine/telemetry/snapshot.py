@@ -1,4 +1,4 @@
-"""The state of an engine at one moment, for any thread; the learning thread replaces it about twice per second.
+"""The state of an engine at one moment, for any thread; the learning thread replaces it about once per second.
 
 So readers need no lock and never see a partial update, and events cost no additional time.
 """
