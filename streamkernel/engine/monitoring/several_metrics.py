@@ -286,9 +286,9 @@ def _with(
 
 def _by_segment(judged: Sequence[Judged], segments: Mapping[str, Any]) -> dict[str, list[Judged]]:
     found: defaultdict[str, list[Judged]] = defaultdict(list)
-    names = {name: name for name in segments}
+    names: dict[str | None, str] = {name: name for name in segments}
     for one in judged:
-        found[names.get(one[3], OTHER)].append(one)  # type: ignore[call-overload]
+        found[names.get(one[3], OTHER)].append(one)
     return found
 
 
