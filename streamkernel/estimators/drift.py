@@ -15,6 +15,7 @@ from streamkernel.errors import is_real
 from streamkernel.estimators import model_file
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.features import example_tensors, numeric_names
+from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Kernel
 from streamkernel.learners.append_log import Log
@@ -151,16 +152,16 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         row = directions.row(x)
         if not directions.plan.usable(row):
             directions.plan.check(x)
-        self._see(row)
+        self._see(row, directions)
 
     @locked
-    def _see(self, row: Rows) -> None:
-        """Process one event."""
+    def _see(self, row: Rows, directions: Directions) -> None:
+        """Process one event, which `directions` have read."""
         self._recover()
         seen = self._seen
-        row = seen.model._learner.directions.adopt_rows(row)
         if seen.drift_detected:
             seen = _Seen(self._new_model(), Log([]))
+        if directions.store is not seen.model._learner.directions.store:
             row = seen.model._learner.directions.adopt_rows(row)
         if seen.waits:
             self._seen = seen._replace(waiting=seen.waiting.plus(row), waits=False)
