@@ -284,6 +284,9 @@ class Sink(Protocol):
 
     Records are written exactly once, because the position is part of a checkpoint. A sink that cannot be truncated has
     an attribute ``guarantee = "at_least_once"``, which ``--check`` reports; its `flush` returns ``None``.
+
+    A sink whose service is unavailable raises `UnavailableError`, `write` after it has buffered the record. The engine
+    then repeats `flush`, with pauses, before it writes the next record.
     """
 
     def open(self) -> None:

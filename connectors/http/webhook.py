@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any, ClassVar
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
-
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from connectors.base import Position, UnavailableError
 from connectors.json_text import RECORD, to_json
@@ -16,10 +15,16 @@ from connectors.json_text import RECORD, to_json
 REQUEST_SECONDS = 10.0
 
 
+class WebhookUnavailableError(UnavailableError):
+    """The address cannot be reached, or its answer is not one of success."""
+
+    service = "the webhook"
+
+
 class WebhookSink:
     """An address that gets lists of records in JSON by POST, each at least once.
 
-    A request that fails is repeated. After a crash, the records since the last checkpoint are sent again.
+    A request that fails is repeated by the engine. After a crash, the records since the last checkpoint are sent again.
 
     Parameters
     ----------
@@ -29,8 +34,8 @@ class WebhookSink:
         Sent as ``Authorization: Bearer TOKEN``.
     batch_size : int, default 100
         The largest number of records in one request.
-    give_up_after : float, default 60.0
-        The number of seconds of failed requests after which the run ends.
+    give_up_after : float or None, default None
+        The number of seconds of failed requests after which the run ends; ``None`` is without end.
 
     Raises
     ------
@@ -40,7 +45,9 @@ class WebhookSink:
 
     guarantee: ClassVar[str] = "at_least_once"
 
-    def __init__(self, url: str, token: str | None = None, batch_size: int = 100, give_up_after: float = 60.0) -> None:
+    def __init__(
+        self, url: str, token: str | None = None, batch_size: int = 100, give_up_after: float | None = None
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             raise ValueError("Expected a url, https://host/path, without a login, got another text")
@@ -50,6 +57,7 @@ class WebhookSink:
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self._url, self._headers, self._batch_size, self._seconds = url, headers, batch_size, give_up_after
         self._buffer: list[bytes] = []
+        self._failing_since: float | None = None
 
     def open(self) -> None:
         """Do nothing: the first request is the first test of the address."""
@@ -73,17 +81,21 @@ class WebhookSink:
 
         Raises
         ------
-        UnavailableError
+        WebhookUnavailableError
+            If there was none; the records are kept.
+        OSError
             If there was none for `give_up_after` seconds.
         """
         if self._buffer:
-            retries = Retrying(
-                retry=retry_if_exception_type(UnavailableError),
-                wait=wait_exponential(0.1, max=5.0),
-                stop=stop_after_delay(self._seconds),
-                reraise=True,
-            )
-            retries(self._post, b"[" + b",".join(self._buffer) + b"]")
+            try:
+                self._post(b"[" + b",".join(self._buffer) + b"]")
+            except WebhookUnavailableError as error:
+                now = monotonic()
+                self._failing_since = self._failing_since or now
+                if self._seconds is not None and now - self._failing_since >= self._seconds:
+                    raise OSError(f"{error}, for {self._seconds:g} s (give_up_after)") from error
+                raise
+            self._failing_since = None
             self._buffer.clear()
         return None
 
@@ -101,6 +113,6 @@ class WebhookSink:
         except HTTPError as error:
             with error:
                 got = f"the status {error.code}"
-            raise UnavailableError(f"Expected an answer of success, got {got} - from {self._where}") from error
+            raise WebhookUnavailableError(f"Expected an answer of success, got {got} - from {self._where}") from error
         except OSError as error:
-            raise UnavailableError(f"Expected an answer, got {error} - from {self._where}") from error
+            raise WebhookUnavailableError(f"Expected an answer, got {error} - from {self._where}") from error

@@ -178,6 +178,7 @@ class Engine:
             committed after it.
         """
         checkpointer, monitor = self.parts.checkpointer, self.parts.monitor
+        self.parts.outputs.stopping = stopping
         try:
             if checkpointer.restored is not None and monitor.publisher.wanted:
                 monitor.publish_model(checkpointer.restored)

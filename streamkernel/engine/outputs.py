@@ -5,13 +5,24 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
-from connectors import DeadLetters, Event, KafkaDeadLetters, KafkaSink, KafkaSource, Refusal, Sink, Source
+from connectors import (
+    DeadLetters,
+    Event,
+    KafkaDeadLetters,
+    KafkaSink,
+    KafkaSource,
+    Refusal,
+    Sink,
+    Source,
+    UnavailableError,
+)
 from connectors.kafka.clients import Headers
 from streamkernel.engine.record_processor import RecordProcessor
+from streamkernel.engine.retrying import Retries, StoppedError
 from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
 
 DEAD_LETTERS, RAW_SHOWN = 8, 300
@@ -25,6 +36,8 @@ FIRST_RECORDS = 100
 
 log = structlog.get_logger("streamkernel")
 
+T = TypeVar("T")
+
 
 class Outputs:
     """The sinks of a run, for predictions and for dead letters, either of which may be absent.
@@ -37,9 +50,13 @@ class Outputs:
         The sinks; ``None`` for no output. Without a sink, dead letters are logged.
     member
         The identity of the state directory, a field of predictions and dead letters.
+    retries
+        Retries calls while the service of a sink is unavailable.
 
     Attributes
     ----------
+    stopping : callable
+        Says whether the run must stop, and so no longer wait for a sink.
     last_dead_letters : deque of dict
         The last few of this process: time, position, reason, and the beginning of the record.
     dead_letter_groups : DeadLetterGroups
@@ -52,13 +69,15 @@ class Outputs:
         predictions: Sink | None,
         dead_letters: DeadLetters | KafkaDeadLetters | None,
         member: str | None,
+        retries: Retries,
     ) -> None:
+        self.stopping: Callable[[], bool] = lambda: False
         self.predictions = predictions
         self.dead_letters = dead_letters
         self.member = member
         self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
         self.dead_letter_groups = DeadLetterGroups()
-        self._processor = processor
+        self._processor, self._retries = processor, retries
         self._source: KafkaSource | None = None
         self._forget()
 
@@ -144,7 +163,10 @@ class Outputs:
                 write_all(lines, keys)
                 return
             for line, key in zip(lines, keys, strict=True):
-                self.predictions.write(line, key)
+                try:
+                    self.predictions.write(line, key)
+                except UnavailableError:  # it has the line
+                    self._wait_for(self.predictions.flush)
 
     def refuse(self, event: Event, refusal: Refusal) -> None:
         """Count, store and write a dead letter, after the buffered predictions."""
@@ -174,8 +196,8 @@ class Outputs:
         """Flush the sinks, and return their end positions for a checkpoint."""
         self.write_gathered()
         return {
-            "sink": self.predictions.flush() if self.predictions else None,
-            "dead_letters": self.dead_letters.flush() if self.dead_letters else None,
+            "sink": self._wait_for(self.predictions.flush) if self.predictions else None,
+            "dead_letters": self._wait_for(self.dead_letters.flush) if self.dead_letters else None,
         }
 
     def seek(self, ends: Mapping[str, Any], *, may_be_lost: bool = False) -> bool:
@@ -217,6 +239,19 @@ class Outputs:
         for sink in (self.predictions, self.dead_letters):
             if sink is not None:
                 sink.close()
+
+    def _wait_for(self, call: Callable[[], T]) -> T:
+        """Return the result of a call to a sink, which is repeated while its service is unavailable.
+
+        Raises
+        ------
+        StoppedError
+            If the run is stopped before that; the restart writes what no checkpoint has.
+        """
+        done = self._retries.ask(lambda: (call(),), self.stopping)
+        if done is None:
+            raise StoppedError("stopped while the sink was unavailable; what was not written is processed again")
+        return done[0]
 
     def _is_there(self, sink: Any, event: Event) -> bool:
         """Return whether a topic has what a run wrote for an event before; a file was cut off."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -76,9 +77,9 @@ class EngineParts:
         """
         processor = RecordProcessor(model, with_probabilities=sink is not None, **options)
         history, health = History(), Health()
-        outputs = Outputs(processor, sink, dead_letters, None if state is None else state.identity)
-        outputs.follow(source)
         retries = Retries(health.count, give_up_after)
+        outputs = Outputs(processor, sink, dead_letters, None if state is None else state.identity, retries)
+        outputs.follow(source)
         shared = None
         if shared_model is not None and state is not None:
             shared = SharedModel(shared_model, state.identity, processor, setup or {})
@@ -99,6 +100,7 @@ class EngineParts:
         return cls(source, processor, outputs, checkpointer, health, retries, monitor)
 
     def close(self) -> None:
-        """Release the source, the sinks, the transactions and the state directory, in this order."""
-        for part in (self.source, self.outputs, self.checkpointer):
-            part.close()
+        """Release the source, the sinks, the transactions and the state directory, in this order, also after errors."""
+        with ExitStack() as stack:
+            for part in (self.checkpointer, self.outputs, self.source):
+                stack.callback(part.close)

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -206,3 +207,26 @@ def test_reading_continues_after_an_outage(server: Server, config: Path) -> None
     publish(server, config, 3, 5)
     assert [event.resume for event in read(found, 2)] == [4, 5]
     found.close()
+
+
+def test_a_run_waits_for_the_server_of_its_predictions(server: Server, config: Path) -> None:
+    events = config.parent / "events.jsonl"
+    events.write_text("".join(f'{{"a": {i % 7}, "y": {i % 2}}}\n' for i in range(1500)))
+    text = re.sub(r"\[source\.nats\].*?\n\n", f'[source]\npath = "{events}"\n\n', config.read_text(), flags=re.DOTALL)
+    config.write_text(text)
+    engine = engine_of(load_config(config))
+    server_is_back = threading.Timer(2.0, server.start)
+    with pytest.MonkeyPatch.context() as patch:
+        flush = NatsSink.flush
+
+        def flush_to_a_server_that_stops(sink: NatsSink) -> None:
+            if engine.outcomes["learned"] and not server_is_back.is_alive() and not server_is_back.finished.is_set():
+                server.stop()
+                server_is_back.start()
+            flush(sink)
+
+        patch.setattr(NatsSink, "flush", flush_to_a_server_that_stops)
+        engine.run()
+    assert engine.outcomes["learned"] == 1500
+    assert server_is_back.finished.is_set()
+    assert predictions(server, config) >= 1500  # at least once

@@ -69,6 +69,14 @@ def hook() -> Iterator[HTTPServer]:
     server.server_close()
 
 
+def with_webhook(folder: Path, hook: HTTPServer, batch_size: str = "batch_size = 100") -> Path:
+    """Return the configuration of the page with the address of the server."""
+    path, address = folder / "webhook.toml", f"http://127.0.0.1:{hook.server_port}"
+    text = path.read_text().replace("https://alerts.example", address)
+    path.write_text(text.replace("batch_size = 100", batch_size))
+    return path
+
+
 def problems(path: Path) -> list[str]:
     with pytest.raises(ConfigError) as error:
         load_config(path).check()
@@ -160,9 +168,7 @@ def test_a_parquet_file_has_one_type_in_each_field(tmp_path: Path) -> None:
 
 
 def test_a_webhook_gets_every_prediction_with_the_token(folder: Path, hook: HTTPServer) -> None:
-    path = folder / "webhook.toml"
-    path.write_text(path.read_text().replace("https://alerts.example", f"http://127.0.0.1:{hook.server_port}"))
-    config = load_config(path)
+    config = load_config(with_webhook(folder, hook))
     assert "s3cret-token" not in str(config.without_secrets())
     engine_of(config).run()
     refused, sent = hook.requests[0], hook.requests[1:]
@@ -171,11 +177,37 @@ def test_a_webhook_gets_every_prediction_with_the_token(folder: Path, hook: HTTP
     assert [len(rows) for _, rows in sent] == [40]
 
 
+def test_a_webhook_that_fails_is_waited_for(folder: Path, hook: HTTPServer) -> None:
+    hook.answers = [204, 503, 500, 204]
+    engine = engine_of(load_config(with_webhook(folder, hook, "batch_size = 10")))
+    engine.run()
+    rows = [[str(row["position"]) for row in rows] for _, rows in hook.requests]
+    assert rows[1] == rows[2] == rows[3]
+    assert len(rows) == 6
+    assert len({place for of in rows for place in of}) == 40
+    assert engine.parts.health.incidents["unreachable"] == 1  # one of them came back at once
+
+
+def test_a_run_can_be_stopped_while_a_webhook_fails_and_continues(folder: Path, hook: HTTPServer) -> None:
+    hook.answers = [204] + [503] * 100
+    path = with_webhook(folder, hook, "batch_size = 10")
+    with pytest.raises(OSError, match="the status 503"):
+        engine_of(load_config(path)).run(stopping=lambda: len(hook.requests) >= 2)
+    hook.answers = []
+    engine = engine_of(load_config(path))
+    engine.run()
+    assert engine.outcomes["learned"] == 40
+    assert len({str(row["position"]) for _, rows in hook.requests for row in rows}) == 40
+
+
 def test_a_webhook_that_fails_ends_with_an_error_without_its_query(hook: HTTPServer) -> None:
     hook.answers = [500] * 100
     sink = WebhookSink(f"http://127.0.0.1:{hook.server_port}/x?key=s3cret", give_up_after=0.0)
     sink.write({"prediction": 1})
-    with pytest.raises(UnavailableError, match=r"got the status 500 - from http://127.0.0.1:\d+/x$"):
+    with pytest.raises(
+        OSError, match=r"got the status 500 - from http://127.0.0.1:\d+/x, for 0 s \(give_up_after\)$"
+    ) as end:
         sink.flush()
+    assert not isinstance(end.value, UnavailableError)  # the engine does not wait for it
     with pytest.raises(ValueError, match="without a login"):
         WebhookSink("https://user:s3cret@host/")
