@@ -249,6 +249,5 @@ def bandwidth(standing: F64, multiples: list[float]) -> int:
     >>> bandwidth(np.array([0.5, 0.41, 0.4, 0.7]), [0.25, 0.5, 1.0, 2.0])
     1
     """
-    least = max(0.0, standing.min())  # after an example of large weight, rounding can leave a negative one
-    good = [k for k in range(len(multiples)) if (1.0 - GAIN) * standing[k] <= least]
+    good = [k for k in range(len(multiples)) if (1.0 - GAIN) * standing[k] <= standing.min()]
     return min(good, key=lambda k: multiples[k])

@@ -179,7 +179,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
         add_gradient(state, scales, kernel, z, f[base:near], embedding, room.metric, room.slopes)
     if options.is_new or bounds[-1] == newton_step.NEVER_EXCEEDED:
         mixer = Mixer(weights, state.mixer, state.signed, state.positive, state.lead, bounds, room.mixing)
-        newton_step.weigh(state.numbers, layout, mixer, f, out, own_targets, w)
+        newton_step.weigh(state.numbers, layout, mixer, f, own_targets, w)
     if not bounded:
         for t in range(several):
             for k in range(base):
@@ -189,9 +189,9 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
         level[c, 0] -= options.follow * steps_of(w, options.follow * h[2 * groups, c]) * g[2 * groups, c]
     since = seen - 1 - numbers.restarted
     place, fresh = numbers.buffered, since + 1 - schedule.compiled_last_due(since)
-    memory = max(w, min(max(1.0, 0.5 * fresh), HORIZON))
+    rate = w / max(w, min(max(1.0, 0.5 * fresh), HORIZON))  # at most 1: no running loss is below 0 by rounding
     own_loss = loss_at(state.numbers, own_targets, room.nothing)
-    own_losses[2 * groups] += w * (own_loss - own_losses[2 * groups]) / memory
+    own_losses[2 * groups] += rate * (own_loss - own_losses[2 * groups])
     for j in range(groups):
         n = layout[j, COUNT]
         if n == 0:
@@ -201,7 +201,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
             most = max(most, h[j, c])
         for k in range(j, 2 * groups, groups):
             own_loss = loss_at(state.numbers, own_targets, f[k])
-            own_losses[k] += w * (own_loss - own_losses[k]) / memory
+            own_losses[k] += rate * (own_loss - own_losses[k])
             if k < groups:
                 recent[k] += w * own_loss
         phi_j = z[layout[j, FIRST] : layout[j, FIRST] + n]
@@ -218,10 +218,10 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
         linear.admit(own_linear, scales, rows, i, used, options.prior, linear_room)
         linear.move(own_linear, own_targets.moved)
     for k in range(near, count):
-        own_losses[k] += w * (loss_at(state.numbers, own_targets, f[k]) - own_losses[k]) / memory
+        own_losses[k] += rate * (loss_at(state.numbers, own_targets, f[k]) - own_losses[k])
     for k in range(base, near):
         own_loss = loss_at(state.numbers, own_targets, f[k])
-        own_losses[k] += w * (own_loss - own_losses[k]) / memory
+        own_losses[k] += rate * (own_loss - own_losses[k])
         most, trust, share = newton_step.FLATTEST, linear.trust(names, linear_room, seen), 0.0
         for c in range(columns):
             most = max(most, h[k, c])
@@ -252,7 +252,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     numbers.weight += w
     numbers.steps += 1
     numbers.buffered += 1
-    numbers.running_loss += w * (loss - numbers.running_loss) / max(w, min(numbers.weight, HORIZON))
+    numbers.running_loss += w / max(w, min(numbers.weight, HORIZON)) * (loss - numbers.running_loss)
     if count > near:
         neighbours.remember(own_linear, state.numbers, y, w, linear_room)
     if options.is_new and len(scales.table) > 0:

@@ -113,7 +113,7 @@ def learning_room(memory, state, kernel, rows, options):  # type: ignore[no-unty
         out=work_array(memory, columns, np.float64),
         said=work_array(memory, columns, np.float64),
         nothing=work_array(memory, columns, np.float64),
-        mixing=work_array(memory, (4, max(columns, count)), np.float64),
+        mixing=work_array(memory, (6, max(columns, count)), np.float64),
         linear=room_for(memory, state.linear, longest),
         embedding=embedding_room(memory, state.numbers, kernel, rows),
         metric=metric_room(memory, longest),

@@ -120,7 +120,7 @@ class MixtureState(NamedTuple):
 
 
 class Mixer(NamedTuple):
-    """The learned weights of the mixture, as :class:`MixtureState` describes, and work arrays of a step: four rows of
+    """The learned weights of the mixture, as :class:`MixtureState` describes, and work arrays of a step: six rows of
     as many numbers as there are columns and functions.
     """
 

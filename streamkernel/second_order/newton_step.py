@@ -14,9 +14,10 @@ from streamkernel.jit import inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order import square_root
+from streamkernel.second_order.evaluation import mix_scores
 from streamkernel.second_order.mixture_state import BORN, COUNT, MIXER, SQUARES_BEFORE, Mixer
 from streamkernel.second_order.positive import LARGEST_LEAD, mix, sweep
-from streamkernel.second_order.targets import TARGETS_ROOM, set_derivatives
+from streamkernel.second_order.targets import TARGETS_ROOM, loss_of, set_derivatives
 from streamkernel.second_order.tiles import EIGHT
 
 FLATTEST = 1e-3
@@ -44,7 +45,7 @@ PULL = 10.0
 NEVER_EXCEEDED = 1e300
 """Largest size of targets for a mixture of 0.1, whose A keeps the λ of its first target, and which forgets as then."""
 
-_MATRIX, _VECTOR = types.float64[:, ::1], types.float64[::1]
+_MATRIX = types.float64[:, ::1]
 
 
 @inlined(allocates=False)
@@ -73,13 +74,13 @@ def _has_settled(numbers, layout, k):  # type: ignore[no-untyped-def]
 
 
 @unit(
-    types.void(NUMBERS_TYPE, types.int64[:, ::1], MIXER, _MATRIX, _VECTOR, TARGETS_ROOM, types.float64),
+    types.void(NUMBERS_TYPE, types.int64[:, ::1], MIXER, _MATRIX, TARGETS_ROOM, types.float64),
     allocates=False,
 )
-def weigh(state, layout, own, f, out, targets, w):  # type: ignore[no-untyped-def]
-    """Take a Newton step of each target's u on wℓ(Σ_k v_k f_k, y) of an example of weight w, with the size s² of y.
+def weigh(state, layout, own, f, targets, w):  # type: ignore[no-untyped-def]
+    """Take a Newton step of each target's u on wℓ(Σ_k u_k f_k, y) of an example of weight w, with the size s² of y.
 
-        A ← A + w Σ_c ℓ''_c f_c f_cᵀ,   u ← u - w A⁻¹ Σ_c (ℓ'_c + ℓ''_c (u - v)ᵀf_c) f_c
+        A ← A + w Σ_c ℓ''_c f_c f_cᵀ,   u ← u - w A⁻¹ Σ_c ℓ'_c f_c
 
     and, once per as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them. Where s² exceeds its
     maximum so far, λI in A grows as much: the first targets are a poor estimate of it. f_k counts as 0 while a group is
@@ -87,19 +88,25 @@ def weigh(state, layout, own, f, out, targets, w):  # type: ignore[no-untyped-de
     """
     count, columns = f.shape
     g, h = own.room[0, :columns], own.room[1, :columns]
-    set_derivatives(state, targets, out, g, h)
+    of_signed, of_positive = own.room[4, :columns], own.room[5, :columns]
+    mix_scores(own.signed, len(state), f, of_signed)
+    mix_scores(own.positive, len(state), f, of_positive)
+    set_derivatives(state, targets, of_signed, g, h)
     for t in range(len(state)):
         if targets.sizes[t] > 0.0:
             first, last = t * count, (t + 1) * count
             bounds = own.bounds[first + 2 * t : last + 2 * t + 2]
             weights, mixer, signed = own.weights[first:last], own.mixer[first:last], own.signed[first:last]
             mine = Mixer(weights, mixer, signed, own.positive[first:last], own.lead[t : t + 1], bounds, own.room)
-            _weigh_target(state[0], layout, mine, f, out, targets, t, w)
+            ahead = loss_of(state, targets, t, of_signed) - loss_of(state, targets, t, of_positive)
+            _weigh_target(state[0], layout, mine, f, targets, t, w, ahead)
 
 
 @inlined(allocates=False)
-def _weigh_target(numbers, layout, own, f, out, targets, t, w):  # type: ignore[no-untyped-def]
-    """Take the step of target t, with the derivatives in the first two rows of the work arrays."""
+def _weigh_target(numbers, layout, own, f, targets, t, w, ahead):  # type: ignore[no-untyped-def]
+    """Take the step of target t, with the derivatives in the first two rows of the work arrays, and with the loss of u
+    less that of p.
+    """
     count, columns = f.shape
     weights, mixer, bounds, room = own.weights, own.mixer, own.bounds, own.room
     size, width = targets.sizes[t], columns // len(targets.sizes)
@@ -110,20 +117,15 @@ def _weigh_target(numbers, layout, own, f, out, targets, t, w):  # type: ignore[
         bounds[count + 1] = max(bounds[count + 1], size)
     if numbers.loss_bound >= LARGEST_GRADIENT:
         bounds[count] = clip(g[t * width : (t + 1) * width], bounds[count], LARGEST_GRADIENT)
-    signed, positive, ahead = own.signed, own.positive, 0.0
+    signed, positive = own.signed, own.positive
     for k in range(count):
         gradient[k] = 0.0
     for c in range(t * width, (t + 1) * width):
-        curvature, of_signed, of_positive = max(h[c], FLATTEST), -out[c], -out[c]
+        root = math.sqrt(w * max(h[c], FLATTEST))
         for k in range(count):
-            row[k] = f[k, c] if _has_settled(numbers, layout, k) else 0.0
-            of_signed += signed[k] * f[k, c]
-            of_positive += positive[k] * f[k, c]
-        ahead += (of_signed - of_positive) * (g[c] + 0.5 * curvature * (of_signed + of_positive))
-        slope, root = g[c] + curvature * of_signed, math.sqrt(w * curvature)
-        for k in range(count):
-            gradient[k] += w * slope * row[k]
-            row[k] *= root
+            score = f[k, c] if _has_settled(numbers, layout, k) else 0.0
+            gradient[k] += w * g[c] * score
+            row[k] = root * score
         square_root.rotate_small(mixer, row)
     if numbers.steps % count == 0:
         kept = MEMORY**count

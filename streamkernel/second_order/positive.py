@@ -2,10 +2,10 @@
 
     v = θu + (1 - θ)p,   p = argmin_{p ≥ 0} (p - u)ᵀA(p - u),   θ = 1/(1 + e^D)
 
-u takes Newton steps, and A is their matrix. Functions that resemble each other get large weights of both signs in u, of
-which a part is noise; p has less of it, because many of its weights are 0. But where functions are wrong in the same
-direction, a negative weight corrects that. D is the loss of u less that of p on about as many examples as v remembers,
-to the second order of both around v and in units of the targets, so θ follows the better one.
+u takes Newton steps on its own loss, and A is their matrix. Functions that resemble each other get large weights of
+both signs in u, of which a part is noise; p has less of it, because many of its weights are 0. But where functions are
+wrong in the same direction, a negative weight corrects that. D is the loss of u less that of p on about as many
+examples as v remembers, in units of the targets, so θ follows the better one.
 """
 
 from __future__ import annotations

@@ -89,15 +89,21 @@ def measure(numbers, seen, room):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
+def loss_of(numbers, room, t, f):  # type: ignore[no-untyped-def]
+    """Return ℓ(f, y) of target t."""
+    width = len(f) // len(numbers)
+    return losses.value(numbers[t].loss, numbers[t].loss_parameter, f[t * width : (t + 1) * width], room.y[t])
+
+
+@inlined(allocates=False)
 def loss_at(numbers, room, f):  # type: ignore[no-untyped-def]
     """Return ℓ(f, y); of several targets the mean of ℓ/s², so that all have equal influence."""
     targets = len(numbers)
     if targets == 1:
-        return losses.value(numbers[0].loss, numbers[0].loss_parameter, f, room.y[0])
+        return loss_of(numbers, room, 0, f)
     total = 0.0
     for t in range(targets):
-        own = losses.value(numbers[t].loss, numbers[t].loss_parameter, f[t : t + 1], room.y[t])
-        total += own / room.sizes[t] if room.sizes[t] > 0.0 else 0.0
+        total += loss_of(numbers, room, t, f) / room.sizes[t] if room.sizes[t] > 0.0 else 0.0
     return total / targets
 
 

@@ -55,6 +55,15 @@ def test_targets_whose_unit_changes():
     assert r2(progressive(KernelRegressor(), xs, y.tolist())[2000:], y[2000:]) > 0.6
 
 
+def test_targets_that_jump_far_do_not_end_a_model():
+    """A model ended 190 events after the jump when u took its steps by the derivatives at v."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(700, 2))
+    y = (np.sin(X[:, 0]) + 0.1 * generator.normal(size=700)) * np.where(np.arange(700) < 350, 1.0, 1e60)
+    found = progressive(KernelRegressor(max_features=256), as_dicts(X), y.tolist())
+    assert np.abs(found).max() < 10.0 * np.abs(y).max()
+
+
 @pytest.mark.parametrize("loss", ["square", "huber"])
 def test_extrapolations_stay_near_the_range_of_targets(loss):
     """With a given kernel the model has no linear part, so the bound always applies."""

@@ -119,14 +119,16 @@ def test_a_weight_is_equivalent_to_repeated_examples(options, most):
     assert once._learner.numbers["weight"] == pytest.approx(both._learner.numbers["weight"], abs=48)
 
 
-@pytest.mark.parametrize(("w", "seed"), [(1e6, 3), (1e8, 4)])
-def test_losses_below_zero_by_rounding_do_not_end_a_model(w, seed):
-    """A running loss after an example of large weight can be -4e-15; the best block is then found nevertheless."""
-    generator, model = random.Random(seed), KernelClassifier(max_features=256)
-    for i in range(300):
+@pytest.mark.parametrize(("w", "seed"), [(1e6, 3), (1e8, 1)])
+def test_examples_of_a_million_times_the_weight_of_others(w, seed):
+    """No running loss is below 0 by rounding, as in -4e-15; with 1e8 and seed 1 the error was 0.83, it is 0.08."""
+    generator, model, wrong = random.Random(seed), KernelClassifier(max_features=256), []
+    for i in range(500):
         a = generator.gauss(0.0, 1.0)
+        wrong.append(model.predict_one({"a": a}) != (a > 0.0))
         model.learn_one({"a": a}, a > 0.0, w if i % 7 == 0 else 1.0)
-    assert sum(model.predict_proba_one({"a": 2.0}).values()) == pytest.approx(1.0)
+        assert model._learner.arrays.losses.min() >= 0.0
+    assert np.mean(wrong[250:]) < 0.3
 
 
 @pytest.mark.parametrize("w", [1e4, LARGEST_WEIGHT])

@@ -396,21 +396,21 @@ class Mixture:
         """Take a Newton step of u, let p follow, and mix both."""
         if self.size == 0.0:
             return
-        count, out = len(f), self.v @ f
+        count = len(f)
         young = [group is not None and group.born > 0 and self.seen - 1 - group.born < 256 for group in self.groups]
         f = np.where(np.r_[young, young, np.zeros(count - 2 * len(young), bool)][:, None], 0.0, f)
         if self.A is None:
             self.A = np.zeros((count, count))
         self.A += PULL * max(self.size - self.largest, 0.0) * np.eye(count)
         self.largest = max(self.size, self.largest)
-        curvature = np.maximum(self.loss.curvature(out, y), FLATTEST)
+        of_u, of_p = self.u @ f, self.p @ f
+        curvature = np.maximum(self.loss.curvature(of_u, y), FLATTEST)
         self.A += w * (curvature * f) @ f.T
         if (self.seen - 1) % count == 0:
             self.A = MEMORY**count * self.A + (1.0 - MEMORY**count) * PULL * self.size * np.eye(count)
-        slope, of_u, of_p = self.bound.clipped(self.loss.gradient(out, y)), self.u @ f - out, self.p @ f - out
-        ahead = slope @ (of_u - of_p) + 0.5 * curvature @ (of_u**2 - of_p**2)
-        self.u = self.u - np.linalg.solve(self.A, w * f @ (slope + curvature * of_u))
+        self.u = self.u - np.linalg.solve(self.A, w * f @ self.bound.clipped(self.loss.gradient(of_u, y)))
         self.sweep()
+        ahead = self.loss.value(of_u, y) - self.loss.value(of_p, y)
         self.lead = np.clip(MEMORY * self.lead + w * ahead / self.size, -10.0, 10.0)
         self.mix()
 
