@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from connectors import Event
@@ -16,13 +17,16 @@ from streamkernel.estimators.together import answers_of, predict_and_learn
 FEWEST, MOST = 8, 512
 """Records in a batch, at first and at most."""
 
+QUICK_SECONDS = 0.25
+"""Batches become larger while they take less: a request to stop waits for the end of one."""
+
 
 class RecordBatches:
-    """Predicts, learns, writes and evaluates the next records in one compiled call, up to one that needs more.
+    """Predicts, learns, writes and evaluates the next records together, up to one that needs more.
 
     Such are dead letters, records with a new label or a new field, and all records of a model that is not learned from
-    in one compiled call; they are processed one by one. Where a batch ends early the next ones are shorter, and where
-    none is possible many records pass before the next attempt, so that attempts cost next to nothing.
+    in compiled calls of several; they are processed one by one. Where a batch ends early the next ones are shorter, and
+    where none is possible many records pass before the next attempt, so that attempts cost next to nothing.
 
     Parameters
     ----------
@@ -43,12 +47,15 @@ class RecordBatches:
         if self._to_pass > 0:
             self._to_pass -= 1
             return 0
-        batch = events[first : first + min(self._size, most)]
+        batch, began = events[first : first + min(self._size, most)], time.perf_counter()
         done = self._process(batch)
-        if done == len(batch):
+        if time.perf_counter() - began >= QUICK_SECONDS:
+            self._size = FEWEST
+        elif done == len(batch):
             self._size = min(max(self._size, 2 * done), MOST)
-        else:  # the next one needs more
+        else:
             self._size = max(FEWEST, done)
+        if done < len(batch):  # the next one needs more
             self._pause = 1 if done >= FEWEST else min(2 * self._pause, MOST)
             self._to_pass = self._pause
         return done

@@ -99,16 +99,17 @@ class LearningModel(model_file.Serializable):
             raise
 
     @locked
-    def _learn_alone(self, row: Rows, y: Any, directions: Directions, numeric: numeric_names.NumericNames) -> bool:
-        """Learn from one row without a journal, if a single compiled call is enough; return whether it was."""
+    def _learn_alone(
+        self, rows: Rows, y: Any, directions: Directions, numeric: numeric_names.NumericNames, *said: F64
+    ) -> int:
+        """Learn from the first rows without a journal, as far as a single compiled call is enough; return how many.
+
+        `said` is an array for f at each before it was learned, if that is asked for.
+        """
         found = self._state
         learner = found.learner
-        return (
-            found.is_plain
-            and found.numeric is numeric
-            and directions.store is learner.directions.store
-            and learner.learn_alone(row, y, found.scales)
-        )
+        is_same = found.numeric is numeric and directions.store is learner.directions.store
+        return learner.learn_alone(rows, y, found.scales, *said) if found.is_plain and is_same else 0
 
     @locked
     def _learn(

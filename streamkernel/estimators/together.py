@@ -12,11 +12,14 @@ from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.targets import LARGEST_TARGET, of_two_labels, probabilities
 from streamkernel.features.rows import F64
 
+AT_ONCE = 16
+"""Examples that a second-order function learns in a compiled call, at most: other threads wait for it."""
+
 
 def predict_and_learn(
     model: KernelModel, xs: list[dict[Any, Any]], ys: Sequence[Any], largest: float
 ) -> tuple[F64, F64]:
-    """Score and learn the first examples, as long as one compiled call is all that it takes.
+    """Score and learn the first examples, as far as compiled calls of several are enough for nearly all of them.
 
     The bits are those of `predict_one` and `learn_one` for one example after the other. An example that needs more, as
     one with a new label, a new name or a string, ends it before it.
@@ -38,7 +41,7 @@ def predict_and_learn(
         The values of its features.
     """
     found, targets = model._state, []
-    if found.is_direct and not (isinstance(model, KernelClassifier) and model._has_class_weights):
+    if found.is_plain and not (isinstance(model, KernelClassifier) and model._has_class_weights):
         if isinstance(model, KernelClassifier):
             for number in map(found.labels.get, ys):
                 if number is None:
@@ -49,7 +52,34 @@ def predict_and_learn(
                 if isinstance(y, str) or not -LARGEST_TARGET <= y <= LARGEST_TARGET:
                     break
                 targets.append(y)
-    return found.learner.learn_events(xs[: len(targets)], np.array(targets, np.float64), largest)
+    xs, y = xs[: len(targets)], np.array(targets, np.float64)
+    if found.learner.order == "first" or not isinstance(model, KernelClassifier):
+        return found.learner.learn_events(xs, y, largest)
+    return _learn_in_calls(model, xs, ys, y, largest)
+
+
+def _learn_in_calls(
+    model: KernelClassifier, xs: list[dict[Any, Any]], ys: Sequence[Any], y: F64, largest: float
+) -> tuple[F64, F64]:
+    """Score and learn examples in one compiled call after the other; one that other changes follow is learned alone."""
+    found = model._state
+    directions = found.learner.directions
+    rows, values = directions.first_rows(xs, largest)
+    scores, done = np.empty((len(values), found.learner.columns)), 0
+    while done < len(values):
+        last = min(done + AT_ONCE, len(values))
+        part, said = rows.part(done, last), scores[done:last]
+        done += model._learn_alone(part, y[done:last], directions, found.numeric, said)
+        if done < last:
+            try:
+                scores[done] = model._score(xs[done])
+                model.learn_one(xs[done], ys[done])
+            except MemoryError:
+                raise
+            except Exception:  # who predicts and learns it alone will see the error
+                break
+            done += 1
+    return scores[:done], values[:done]
 
 
 def answers_of(model: KernelModel, scores: F64, *, with_probabilities: bool) -> list[tuple[Any, Any]]:

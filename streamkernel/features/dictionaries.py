@@ -248,6 +248,23 @@ def sort(record):  # type: ignore[no-untyped-def]
 
 @of_one_signature
 @compiled(allocates=False)
+def read_list(record, xs, largest, values):  # type: ignore[no-untyped-def]
+    """Set the rows of `values`, shape (examples, n), to the values of the dictionaries of the list at address `xs`, as
+    given; return how many there are before one that cannot be read, or has a value beyond ±`largest`.
+    """
+    given = parts_of(record)[0][GIVEN].view(np.float64)
+    for i in range(len(values)):
+        if not read(record, item_of(xs, i)):
+            return i
+        for j in range(len(given)):
+            if not -largest <= given[j] <= largest:
+                return i
+            values[i, j] = given[j]
+    return len(values)
+
+
+@of_one_signature
+@compiled(allocates=False)
 def read_values(record, x, out):  # type: ignore[no-untyped-def]
     """Set `out` to the values of the dictionary at address `x`, sorted by the hashes of its names; return whether it
     could be read.

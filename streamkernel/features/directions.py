@@ -18,7 +18,7 @@ import numpy as np
 from streamkernel.features import numeric_names
 from streamkernel.features.compiled_kernel import CompiledKernel
 from streamkernel.features.counter_rng import hash64
-from streamkernel.features.dictionaries import FAST, NameRecord, read_values
+from streamkernel.features.dictionaries import FAST, NameRecord, read_list, read_values
 from streamkernel.features.direction_store import Store, fill
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, I64, Rows, is_missing
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 LANES = 1024
 """Features handled at once; a panel is the whole number of blocks next to it."""
+
+MOST_VALUES = 1 << 16
+"""Values of examples that are read at once, at most: each takes some 50 bytes."""
 
 _ONE = np.ones(1)
 """The weight of a single example, which nothing writes to."""
@@ -113,6 +116,18 @@ class Directions:
             values = np.array(given)
         weights = _ONE if w == 1.0 else np.array([w])
         return Rows(record.start, record.slots, record.hashes, record.readers, values, weights)
+
+    def first_rows(self, xs: list[dict[Hashable, Any]], largest: float) -> tuple[Rows, F64]:
+        """Return the first examples, and their values as given, shape (examples, names).
+
+        They end before one with other names than the last example that was read, with a value that is not a number or
+        is beyond ±`largest`, and where they have too many values in all.
+        """
+        record, n = self.last, 0
+        values = np.empty((min(len(xs), max(1, MOST_VALUES // max(1, len(record.names)))), len(record.names)))
+        if record.is_numeric and {*map(type, xs)} == {FAST}:
+            n = read_list.call(record.memory, id(xs), largest, values)
+        return self.rows(record.names, values[:n]), values[:n]
 
     def learnable_row(
         self, x: Mapping[Hashable, Any], numeric: NumericNames, w: float = 1.0

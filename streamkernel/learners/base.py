@@ -192,9 +192,12 @@ class Learner:
         """
         raise NotImplementedError
 
-    def learn_alone(self, row: Rows, y: float | F64, scales: Any = None) -> bool:
-        """Learn from one row if that is a single change without consequences; return whether it was learned."""
-        return False
+    def learn_alone(self, rows: Rows, y: Any, scales: Any = None, said: F64 | None = None) -> int:
+        """Learn from the first rows, as far as each is a change without consequences; return how many were learned.
+
+        `said`, shape (rows, columns), is set to f at each before it was learned; no offset is added to it.
+        """
+        return 0
 
     def learn_events(self, xs: list[dict[Hashable, Any]], y: F64, largest: float) -> tuple[F64, F64]:
         """Score and learn as many of the first examples as one compiled call can: here none."""

@@ -80,12 +80,19 @@ _EXAMPLE = types.NamedTuple([types.int64, types.float64[::1], types.float64], Ex
 
 
 class LearningRows(NamedTuple):
-    """Rows, their targets, shape (rows, targets), the step size at each, and an array for the scaled values."""
+    """Rows, their targets, shape (rows, targets), the step size at each, an array for the scaled values, and one for f
+    at each row before it is learned, shape (rows, columns) or empty.
+    """
 
     rows: Rows
     y: F64
     gammas: F64
     scaled: F64
+    said: F64
+
+
+NOTHING_SAID = np.empty((0, 0))
+"""The array where f is not asked for."""
 
 
 @inlined(allocates=False)
@@ -265,33 +272,39 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
 
 
 @inlined(allocates=False)
+def _is_due_after(numbers, targets):  # type: ignore[no-untyped-def]
+    """Return whether a step or a check is due after the next example."""
+    seen = numbers.examples + 1
+    due = newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting, targets)
+    return numbers.buffered + 1 >= due or schedule.compiled_is_due(seen - numbers.restarted)
+
+
+@inlined(allocates=False)
 def _learn_in(memory, state, scales, kernel, examples, first, last, options):  # type: ignore[no-untyped-def]
     """Learn like :func:`_learn`, with work arrays in `memory`, unless that is too small."""
     rows, y, gammas = examples.rows, examples.y, examples.gammas
     given = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled, rows.weights)
-    numbers, room = state.numbers[0], learning_room(memory, state, kernel, rows, options)
+    numbers, said, room = state.numbers[0], examples.said, learning_room(memory, state, kernel, rows, options)
     if memory[0] > len(memory):
         return NO_MEMORY, first
     room.nothing[:], room.targets.sizes[:] = 0.0, 1.0
     for i in range(first, last):
+        if options.is_alone and _is_due_after(numbers, len(state.numbers)):
+            return DUE, i
         status = _learn_row(state, scales, kernel, rows, given, Example(i, y[i], gammas[i]), options, room)
         if status != DONE:
             return status, i + (status == DUE)
+        for c in range(said.shape[1]):
+            said[i, c] = room.said[c] + 0.0  # as in predictions, where 0 is added, and -0 becomes 0
     return DUE if schedule.compiled_is_due(numbers.examples - numbers.restarted) else DONE, last
 
 
 def _learn(state, scales, kernel, examples, first, last, options):  # type: ignore[no-untyped-def]
     """Learn the examples ``first <= i < last`` in order, until a Newton step is due; return (status, the next row).
 
-    The status says whether a step or a check is due. An example that is learned alone is not learned if one would be
-    due after it. Without scaling, `scales` is an empty table.
+    The status says whether a step or a check is due. Examples that are learned alone end before one after which one
+    would be due. Without scaling, `scales` is an empty table.
     """
-    numbers = state.numbers[0]
-    if options.is_alone:
-        seen = numbers.examples + 1
-        due = newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting, len(state.numbers))
-        if numbers.buffered + 1 >= due or schedule.compiled_is_due(seen - numbers.restarted):
-            return DUE, first
     status, done, words = NO_MEMORY, first, ALIGNED
     while status == NO_MEMORY:
         memory = work_memory(words)

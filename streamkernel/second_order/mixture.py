@@ -19,7 +19,7 @@ from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import learning, newton_step, priors, recency, steps
 from streamkernel.second_order.columns import with_column
-from streamkernel.second_order.learning import LearningRows
+from streamkernel.second_order.learning import NOTHING_SAID, LearningRows
 from streamkernel.second_order.learning_room import LearningOptions
 from streamkernel.second_order.mixed_function import NOT_SCALED
 from streamkernel.second_order.mixture_state import OF_MIXTURE, OWNER
@@ -89,20 +89,22 @@ class SecondOrderLearner(StoredMixture):
         """Learn from one row as :meth:`learn` does."""
         self.learn(row, np.array([y], np.float64))
 
-    def learn_alone(self, row: Rows, y: float | F64, scales: Scales | None = None) -> bool:
-        """Learn from one row in one compiled call, if no other change follows; return whether it was learned."""
+    def learn_alone(self, rows: Rows, y: Any, scales: Scales | None = None, said: F64 | None = None) -> int:
+        """Learn from the first rows in one compiled call, up to one that another change follows; return how many.
+
+        `said`, shape (rows, columns), is set to f at each before it was learned; no offset is added to it.
+        """
         if self.is_unfinished or self._is_private:
-            return False
-        live, scaling = self._live, NOT_SCALED if scales is None else scales.state
+            return 0
+        n, live, scaling = len(rows.weights), self._live, NOT_SCALED if scales is None else scales.state
         options = self._options(is_new=True, is_alone=True)
-        learning.load_for(live.state, scaling, 1, options)
-        examples = LearningRows(row, self._of_targets(y, 1), self._gammas(1), np.empty_like(row.values))
-        status, _ = self._learn_directly(live.state, scaling, live.directions.kernel, examples, 0, 1, options)
-        if status != state.DONE:
-            return False
-        if live.groups.is_spread:
+        learning.load_for(live.state, scaling, n, options)
+        said, read = NOTHING_SAID if said is None else said, np.empty_like(rows.values)
+        examples = LearningRows(rows, self._of_targets(y, n), self._gammas(n), read, said)
+        _, learned = self._learn_directly(live.state, scaling, live.directions.kernel, examples, 0, n, options)
+        if learned and live.groups.is_spread:
             self._advance_directly(live.state, False)
-        return True
+        return int(learned)
 
     def learn_again(self, rows: Rows, y: F64, scales: Scales | None = None) -> None:
         """Learn from rows that the scales and v have learned before."""
@@ -133,7 +135,7 @@ class SecondOrderLearner(StoredMixture):
         n, done = len(y), 0
         read = np.empty_like(rows.values) if read is None else read
         options = self._options(is_new, is_alone=False)
-        examples = LearningRows(rows, self._of_targets(y, n), self._gammas(n), read)
+        examples = LearningRows(rows, self._of_targets(y, n), self._gammas(n), read, NOTHING_SAID)
         if self._is_private:
             learn: Any = learning.learn_apart
         else:

@@ -107,7 +107,7 @@ def test_batches_have_the_results_of_single_records(
     assert ranges.n_outside > 0
     assert batches.parts.monitor.n_events == alone.parts.monitor.n_events == N
     assert batches.snapshot.events.buckets[-1] == alone.snapshot.events.buckets[-1]
-    if name != "newton" and FAST is not None:
+    if FAST is not None:
         assert sum(together) > N // 8
         assert max(together) > 8
 
@@ -130,6 +130,18 @@ def test_records_are_processed_one_by_one_beside_a_baseline_and_with_weights(tmp
         running = engine(tmp_path / "run", MODELS["regressor"], 512, **options)
         assert running.parts.processor.learned_alone is None
         running.close()
+
+
+@pytest.mark.skipif(FAST is None, reason="no dictionary is read by compiled code")
+def test_records_that_take_long_come_in_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(record_batches, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(
+        record_batches, "predict_and_learn", lambda *words: sizes.append(len(words[1])) or predict_and_learn(*words)
+    )
+    write_events(tmp_path / "events.jsonl", labels_of("classifier"))
+    engine(tmp_path / "run", MODELS["classifier"], 512).run()
+    assert max(sizes) == record_batches.FEWEST
 
 
 def test_a_field_that_comes_and_goes_costs_few_attempts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ from streamkernel import (
     upkeep,
 )
 from streamkernel.estimators.prediction_copy import prediction_copy
+from streamkernel.estimators.together import predict_and_learn
 from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth
 from streamkernel.upkeep import background_job
@@ -244,6 +245,20 @@ def test_an_interrupted_table_is_learned_up_to_a_row(name, some):
     interrupt(
         lambda: copy.deepcopy(before),
         lambda model: model.learn_many(frame(XS[n : n + rows]), y),
+        lambda model: content(model) in possible,
+        some,
+    )
+
+
+@pytest.mark.parametrize("some", WAYS)
+@pytest.mark.parametrize("name", ["first order, labels", "second order, labels"])
+def test_interrupted_examples_that_are_learned_together_are_learned_up_to_one(name, some):
+    n, m = 260, 20
+    before = at(name, n)
+    possible = {content(at(name, n + i)) for i in range(m + 1)}
+    interrupt(
+        lambda: copy.deepcopy(before),
+        lambda model: predict_and_learn(model, XS[n : n + m], YS[n : n + m], 1e100),
         lambda model: content(model) in possible,
         some,
     )
