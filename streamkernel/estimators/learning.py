@@ -16,7 +16,7 @@ from streamkernel.estimators.first_examples import restart
 from streamkernel.estimators.model_state import Journal, State
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
-from streamkernel.features.rows import F64, Rows
+from streamkernel.features.rows import F64, Rows, check_dictionary
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Kernel, bandwidth
 from streamkernel.learners import schedule
@@ -59,8 +59,7 @@ class LearningModel(model_file.Serializable):
 
     def _check(self, x: Any) -> None:
         """Raise the most specific error for an example that cannot be used."""
-        if not isinstance(x, Mapping):
-            raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
+        check_dictionary(x)
         self._learner.directions.plan.check(x)
 
     def _complete(self) -> State:

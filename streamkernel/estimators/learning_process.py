@@ -40,8 +40,6 @@ class LearningProcess(model_file.Serializable):
 
     def _row(self, x: Any) -> Rows:
         """Return an example as a row."""
-        if not isinstance(x, Mapping):
-            raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
         return self._seen.phis[0].row(x)
 
     @locked

@@ -145,8 +145,6 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
 
     def _row(self, x: Any) -> Rows:
         """Return an example as a row."""
-        if not isinstance(x, Mapping):
-            raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
         return self._map.row(x)
 
     @locked

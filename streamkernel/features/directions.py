@@ -21,7 +21,7 @@ from streamkernel.features.counter_rng import hash64
 from streamkernel.features.dictionaries import FAST, NameRecord, read_list, read_values
 from streamkernel.features.direction_store import Store, fill
 from streamkernel.features.numeric_names import NumericNames
-from streamkernel.features.rows import F32, F64, I64, Rows, is_missing
+from streamkernel.features.rows import F32, F64, I64, Rows, check_dictionary, is_missing
 from streamkernel.jit.arena import aligned_zeros
 from streamkernel.locking import locked
 
@@ -167,6 +167,8 @@ class Directions:
     def _read(self, x: Mapping[Hashable, Any], numeric: NumericNames | None) -> tuple[NameRecord, array[float]]:
         """Return the record of an example's names, and its values sorted by their hashes."""
         given = x
+        if type(x) is not dict:
+            check_dictionary(x)
         if self.plan.transforms:
             x = self.plan.expand(x)
         names = tuple(x)

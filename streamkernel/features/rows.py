@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from array import array
 from collections.abc import Hashable, Mapping, Sequence
@@ -119,6 +120,15 @@ def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
     return found
 
 
+def check_dictionary(x: Any) -> None:
+    """Raise a TypeError for an example that is no dictionary, such as a row of a data frame.
+
+    A Series iterates over its values, which would then be taken for the names of features.
+    """
+    if not isinstance(x, Mapping):
+        raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
+
+
 def is_missing(value: Any) -> bool:
     """Return whether a value is ``None``, NaN or ``pandas.NA``.
 
@@ -145,9 +155,8 @@ def number(value: Any, where: str, expected: str = "a number") -> float:
     except TypeError:
         raise InputError(f"Expected {expected}, got {type(value).__name__} {value!r} - at {where}") from None
     except OverflowError:
-        raise InputError(
-            f"Expected {expected} of usable size, got an integer of {len(str(value))} digits - at {where}"
-        ) from None
+        digits = int(math.log10(abs(int(value)))) + 1  # Python refuses to write the longest integers as text
+        raise InputError(f"Expected {expected} of usable size, got an integer of {digits} digits - at {where}") from None
 
 
 def in_row(error: InputError, i: int) -> InputError:

@@ -135,6 +135,13 @@ def test_a_bad_label_in_a_frame_leaves_the_rows_before_unlearned(label):
         assert content(model) == before
 
 
+def test_an_integer_that_python_does_not_write_as_text_is_named():
+    model = KernelRegressor(max_features=64)
+    for call in (model.predict_one, lambda x: model.learn_one(x, 1.0)):
+        with pytest.raises(InputError, match=r"got an integer of 5001 digits - at x\['a'\]"):
+            call({"a": -(10**5000)})
+
+
 @pytest.mark.parametrize("kernel", [FIXED, Gaussian()], ids=repr)
 @pytest.mark.parametrize("value", NAMED.values(), ids=NAMED)
 def test_random_features_refuse_bad_values(value, kernel):
@@ -145,9 +152,12 @@ def test_random_features_refuse_bad_values(value, kernel):
     assert content(model) == before
 
 
-@pytest.mark.parametrize("x", [[1.0], (1.0, 2.0), np.array([1.0, 2.0]), "ab", 3])
-def test_an_example_that_is_no_dictionary_is_named(x):
-    model = KernelRegressor(max_features=64)
+@pytest.mark.parametrize(
+    "x", [[1.0], (1.0, 2.0), np.array([1.0, 2.0]), "ab", 3, pd.Series({"a": 1.0}), pd.Series([0.0, 1.0])]
+)
+@pytest.mark.parametrize("learner", ["newton", "dsg"])
+def test_an_example_that_is_no_dictionary_is_named(x, learner):
+    model = KernelRegressor(max_features=64, learner=learner)
     model.learn_one({"a": 1.0}, 1.0)
     for call in (model.predict_one, model.explain_one, lambda x: model.learn_one(x, 1.0)):
         with pytest.raises(
