@@ -517,6 +517,49 @@ def test_check_reports_conflicts_with_the_state_directory(tmp_path: Path) -> Non
     assert {path.name: path.read_bytes() for path in (tmp_path / "run" / "state").iterdir()} == content
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ('[{"a": 1, "y": 1}]\n', "source.path: expected a JSON object, got an array - at line 1 of {}/events.jsonl"),
+        ("a,y\n1,2\n", "source.path: expected valid JSON, got unexpected character, "),
+        ('{"a": 1, "y": 1}\n', None),
+        ('[1]\n{"a": 1, "y": 1}\n', None),
+    ],
+)
+def test_check_reports_a_file_of_which_no_record_can_be_read(
+    tmp_path: Path, content: str, problem: str | None
+) -> None:
+    answer = call("run", "--check", once(prepared(tmp_path / "run", content)))
+    assert answer.exit_code == (0 if problem is None else 2)
+    assert (problem or "").format(tmp_path / "run") in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "place", "problem"),
+    [
+        ("predictions", "nowhere/p.jsonl", "expected a file in a directory that exists, got none: {}/nowhere"),
+        ("dead_letters", ".", "expected a file, got a directory: {}"),
+    ],
+)
+def test_check_reports_a_place_where_no_result_can_be(tmp_path: Path, key: str, place: str, problem: str) -> None:
+    config = once(prepared(tmp_path / "run", events(3)))
+    config.write_text(config.read_text().replace('predictions = "predictions.jsonl"', f'{key} = "{place}"'))
+    answer = call("run", "--check", config)
+    assert answer.exit_code == 2
+    assert answer.stderr == f"streamkernel: sink.{key}: {problem.format(tmp_path / 'run')}\n"
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_state_directory_that_is_none_is_named_by_check_and_start(tmp_path: Path, is_link: bool) -> None:
+    config = once(prepared(tmp_path / "run", events(3)))
+    state = tmp_path / "run" / "state"
+    state.symlink_to("nowhere") if is_link else state.write_text("")
+    for words, where in ((["--check"], "state.directory: expected a directory"), ([], "Expected a directory")):
+        answer = call("run", *words, config)
+        assert answer.exit_code == 2
+        assert f"{where}, got a file or a link to nothing" in answer.stderr
+
+
 def test_check_connects_to_brokers(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     with socket.create_server(("127.0.0.1", 0)) as closed:

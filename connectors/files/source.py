@@ -215,7 +215,7 @@ def field_names(path: str | os.PathLike[str], format: str | None = None) -> list
     Raises
     ------
     ValueError
-        If a header does not name every column once.
+        If a header does not name every column once, or no record can be read.
 
     Examples
     --------
@@ -228,10 +228,14 @@ def field_names(path: str | os.PathLike[str], format: str | None = None) -> list
     path = Path(path)
     files = [Path(name) for name in files_of(path)] if is_pattern(path) else [path]
     names: dict[str, None] = {}
+    problems = []
     for file in [file for file in files if file.exists()][:_FILES_LOOKED_AT]:
         with closing(file_reader(file, format, read_to_end, 1 << 20)) as reader:
             events = reader.poll(_LOOK_SECONDS) or ()
             names |= dict.fromkeys(reader.names or [name for event in events for name in event.record or ()])
+            problems += [f"{event.error} of {file}" for event in events if event.record is None]
+    if problems and not names:
+        raise ValueError(problems[0])
     return list(names)
 
 

@@ -56,7 +56,10 @@ class StateDirectory:
     """
 
     def __init__(self, path: Path) -> None:
-        path.mkdir(0o700, parents=True, exist_ok=True)
+        try:
+            path.mkdir(0o700, parents=True, exist_ok=True)
+        except FileExistsError:
+            raise StateDirectoryError(f"Expected a directory, got a file or a link to nothing - at {path}") from None
         if not os.access(path, os.W_OK | os.X_OK):  # found now, not when the first checkpoint is due
             raise StateDirectoryError(
                 f"the state directory cannot be written to; mount or choose another one - at {path}"

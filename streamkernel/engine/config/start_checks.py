@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,7 +32,8 @@ def check_state(config: Config) -> str:
     Raises
     ------
     ConfigError
-        If the source cannot be read from the position of the checkpoint, or a file of results has become shorter.
+        If the source cannot be read from the position of the checkpoint, or a file of results cannot be written or has
+        become shorter.
     StateDirectoryError
         If the state directory belongs to a run with another setup.
     ModelFileError
@@ -41,10 +43,13 @@ def check_state(config: Config) -> str:
     if (shared := config.state.shared_model) is not None and (newest := versions(shared)):
         check_version(newest[-1], config.setup())
     path = config.state.directory
-    if path is None or not path.exists():
+    for key, file in (("predictions", config.sink.predictions), ("dead_letters", config.sink.dead_letters)):
+        if file is not None and file.name != "-" and file.parent != path:  # a start makes the state directory
+            _check_place(f"sink.{key}", file)
+    if path is None or not (path.exists() or path.is_symlink()):
         return ""
     if not path.is_dir():
-        raise ConfigError(f"state.directory: expected a directory, got a file: {path}")
+        raise ConfigError(f"state.directory: expected a directory, got a file or a link to nothing: {path}")
     saved = read_newest(path)
     if saved is not None:
         setup = config.setup()
@@ -155,6 +160,16 @@ def _check_source(config: Config) -> None:
 
 def _check_mirror(address: str) -> None:
     Bucket(address).names()
+
+
+def _check_place(key: str, path: Path) -> None:
+    """Raise a ConfigError if a file of results cannot be written there."""
+    if path.is_dir():
+        raise ConfigError(f"{key}: expected a file, got a directory: {path}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{key}: expected a file in a directory that exists, got none: {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(f"{key}: expected a file that can be written to, got one that cannot: {path}")
 
 
 def _check_length(key: str, path: Path, position: object) -> None:
