@@ -109,6 +109,11 @@ WRAPPED: dict[str, tuple[Any, Any]] = {
         number,
     ),
     "sampled": (lambda: imblearn.RandomUnderSampler(classifier(), {True: 0.5, False: 0.5}, seed=1), positive),
+    "hard examples": (lambda: imblearn.HardSamplingClassifier(classifier(), size=5, p=0.5, seed=1), positive),
+    "leveraging bagging": (
+        lambda: ensemble.LeveragingBaggingClassifier(classifier(), n_models=2, bagging_method="wt", seed=1),
+        positive,
+    ),
     "bagging": (lambda: ensemble.BaggingClassifier(classifier(), n_models=2, seed=1), positive),
     "chain": (lambda: multioutput.RegressorChain(regressor()), lambda x: {"u": x["a"], "v": x["b"]}),
     "filter": (lambda: anomaly.QuantileFilter(KernelNoveltyDetector(), q=0.9), nothing),

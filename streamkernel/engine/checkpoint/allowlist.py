@@ -103,8 +103,10 @@ _OURS: dict[str, type] = {
 }
 _NAMES = {id(found): name for name, found in _LISTED.items()}
 
+_BAGGING = {f"_leveraging_{name}" for name in ("bag", "bag_me", "bag_half", "bag_wt", "subag")}
 _METHODS = frozenset(
     {
+        *(function for name, function in vars(ensemble.LeveragingBaggingClassifier).items() if name in _BAGGING),
         feature_extraction.RBFSampler._random_weights,
         multiclass.OutputCodeClassifier._next_code,
         vars(pa.BasePA)["_calc_tau_0"].__func__,

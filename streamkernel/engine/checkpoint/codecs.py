@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from river import compose
+from river.imblearn.hard_sampling import Triplet
 from river.utils import VectorDict
 
 from streamkernel.engine.checkpoint.allowlist import COMPILED, method, name_of
@@ -185,6 +186,7 @@ _KINDS: list[tuple[type, Codec]] = [
     (functools.partial, Codec("partial", lambda p: (p.func, p.args, p.keywords), _partial)),
     (operator.itemgetter, Codec("itemgetter", lambda get: get.__reduce__()[1], operator.itemgetter)),
     (types.MethodType, Codec("method", _method_parts, method)),
+    (Triplet, Codec("Triplet", list, Triplet)),
     (VectorDict, Codec("VectorDict", lambda v: v.__reduce__()[1][:3], VectorDict)),
     *((kind, Codec("compiled", _compiled_parts, _restore_compiled)) for kind in COMPILED.values()),
 ]
