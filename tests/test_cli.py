@@ -526,9 +526,7 @@ def test_check_reports_conflicts_with_the_state_directory(tmp_path: Path) -> Non
         ('[1]\n{"a": 1, "y": 1}\n', None),
     ],
 )
-def test_check_reports_a_file_of_which_no_record_can_be_read(
-    tmp_path: Path, content: str, problem: str | None
-) -> None:
+def test_check_reports_a_file_of_which_no_record_can_be_read(tmp_path: Path, content: str, problem: str | None) -> None:
     answer = call("run", "--check", once(prepared(tmp_path / "run", content)))
     assert answer.exit_code == (0 if problem is None else 2)
     assert (problem or "").format(tmp_path / "run") in answer.stderr

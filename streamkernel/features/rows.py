@@ -156,7 +156,9 @@ def number(value: Any, where: str, expected: str = "a number") -> float:
         raise InputError(f"Expected {expected}, got {type(value).__name__} {value!r} - at {where}") from None
     except OverflowError:
         digits = int(math.log10(abs(int(value)))) + 1  # Python refuses to write the longest integers as text
-        raise InputError(f"Expected {expected} of usable size, got an integer of {digits} digits - at {where}") from None
+        raise InputError(
+            f"Expected {expected} of usable size, got an integer of {digits} digits - at {where}"
+        ) from None
 
 
 def in_row(error: InputError, i: int) -> InputError:

@@ -17,7 +17,7 @@ OUTCOMES = {
     "learned": "events learned",
     "predicted": "events predicted",
     "dead_letter": "dead letters",
-    "pending": "events pending",
+    "pending": "events predicted before their label",
 }
 """Outcomes of events, as text."""
 
