@@ -16,8 +16,9 @@ from streamkernel.kernels.program import KernelProgram
 from streamkernel.second_order import growth, metric, priors
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
+from streamkernel.second_order.last_row import no_row
 from streamkernel.second_order.linear_state import SATURATION, neighbour_functions, new_linear, with_more_room
-from streamkernel.second_order.mixture_state import BORN, Group, MixtureState
+from streamkernel.second_order.mixture_state import BORN, COUNT, FIRST, Group, MixtureState
 
 BEGINNING = 0.4
 """The initial weight of the first linear function; the functions of groups share the rest."""
@@ -200,5 +201,7 @@ class Arranger:
         directions.reserve(used)
         kept = np.array([*[float(numbers[0]["forgetting"])] * ordinary, *self.forgetting])
         flat: dict[str, Any] = arranged.flat._asdict() | dict(arrays)
-        function = MixtureState(numbers, arranged.layout, **flat, kept=kept)
+        outputs, functions = arranged.layout[:, [FIRST, COUNT]].sum(axis=1).max(), len(flat["weights"]) // len(numbers)
+        last = no_row(int(outputs), functions, columns, len(flat["linear"].weights))
+        function = MixtureState(numbers, arranged.layout, **flat, kept=kept, last=last)
         return Arrangement(function, arranged, directions, table)

@@ -8,18 +8,22 @@ import numpy as np
 from numba import types
 
 from streamkernel import vectors
-from streamkernel.features.rows import F64, Rows
-from streamkernel.features.scale_table import ScalesState, scale_row
+from streamkernel.features.compiled_kernel import KERNEL, CompiledKernel
+from streamkernel.features.evaluate import prepare
+from streamkernel.features.rows import F64, ROWS, Rows
+from streamkernel.features.scale_table import SCALES, ScalesState, scale_row
 from streamkernel.jit import compiled, inlined, unit
-from streamkernel.learners.embedding import embedding_room
+from streamkernel.learners.embedding import EMBEDDING_ROOM, EmbeddingRoom, embedding_room
 from streamkernel.learners.scoring import longest_row
 from streamkernel.learners.state import MEAN
 from streamkernel.second_order import linear, neighbours
 from streamkernel.second_order.gradients import embed_groups
 from streamkernel.second_order.influence import set_influence
+from streamkernel.second_order.last_row import forget_row, is_last, note_row
+from streamkernel.second_order.linear_state import ROOM as LINEAR_ROOM
 from streamkernel.second_order.linear_state import LinearRoom, room_for
-from streamkernel.second_order.metric import metric_room
-from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MixtureState, outputs_of
+from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MIXTURE, MixtureState, with_own_row
 
 _VECTOR = types.float64[::1]
 
@@ -45,59 +49,97 @@ def functions(layout, newton, steady, level, z, f):  # type: ignore[no-untyped-d
         f[2 * groups, c] = level[c, 0]
 
 
-class OthersRoom(NamedTuple):
-    """Work arrays of the functions that belong to no group: their own, the scores of the linear functions, shape
-    (functions, columns), and the offset of each target in predictions.
-    """
+class RowRoom(NamedTuple):
+    """Work arrays of the parts for a row."""
 
     linear: LinearRoom
-    raw: F64
-    added: F64
+    embedding: EmbeddingRoom
+    metric: MetricRoom
+
+
+ROW_ROOM = types.NamedTuple([LINEAR_ROOM, EMBEDDING_ROOM, METRIC_ROOM], RowRoom)
+
+
+@inlined(allocates=None)
+def row_room(memory, state, kernel, rows):  # type: ignore[no-untyped-def]
+    """Return work arrays for rows."""
+    longest = longest_row(rows)
+    return RowRoom(
+        room_for(memory, state.linear, longest),
+        embedding_room(memory, state.numbers, kernel, rows),
+        metric_room(memory, longest),
+    )
+
+
+@unit(
+    types.int64(MIXTURE, SCALES, KERNEL, ROWS, ROWS, types.int64, types.int64, ROW_ROOM),
+    allocates=False,
+    error_model="numpy",
+)
+def read_row(state, scales, kernel, rows, read, i, blocks, room):  # type: ignore[no-untyped-def]
+    """Compute row i, which is read as `read` by the features, of a number of blocks, unless it is the last row.
+
+    The work arrays have the influence of the inputs. Return the number of places of the linear functions with the row,
+    or -1 if it is unusable.
+    """
+    own, last, seen, used = state.linear, state.last, state.numbers[0].examples, 0
+    if len(last.f) > 2 * len(state.layout) + 1:
+        used = linear.read_row(own, scales, rows, i, room.linear)
+        neighbours.set_point(own, read, i, room.linear)
+    if is_last(last, read, i, seen, blocks):
+        prepare(kernel, read, i, room.embedding.row)
+        return used
+    forget_row(last)
+    if not embed_groups(state, kernel, read, i, blocks, last.z, room.embedding, room.metric):
+        return -1
+    functions(state.layout, state.newton, state.steady, state.level, last.z, last.f)
+    neighbours.search(own, room.linear, last)
+    note_row(last, read, i, seen, blocks)
+    return used
 
 
 @inlined
-def _others_room(state, longest):  # type: ignore[no-untyped-def]
-    """Return work arrays for rows of at most `longest` names, with what is the same for all of them."""
-    added = np.empty(len(state.numbers))
+def _offsets(numbers):  # type: ignore[no-untyped-def]
+    """Return the offset of each target in predictions."""
+    added = np.empty(len(numbers))
     for t in range(len(added)):
-        added[t] = state.numbers[t].predicted_offset
-    room = room_for(None, state.linear, longest)
-    set_influence(state.linear, state.metric.sensitivities, room.influence)
-    return OthersRoom(room, np.empty(state.linear.w.shape[:2]), added)
+        added[t] = numbers[t].predicted_offset
+    return added
 
 
 @inlined(allocates=False)
-def _set_others(state, scales, rows, read, i, room, out):  # type: ignore[no-untyped-def]
+def _set_others(state, names, added, room, raw, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours, at
-    row i, which is read as `read` by the features.
+    the row of a number of names that was read.
     """
-    own, numbers, near = state.linear, state.numbers, len(room.raw)
-    if len(out) == 0:
-        return
-    linear.read_row(own, scales, rows, i, room.linear)
-    linear.scores(own, rows.start[i + 1] - rows.start[i], room.linear, room.raw)
-    linear.within_reach(own, numbers, room.raw, out[:near])
-    if len(out) > near:
-        neighbours.set_point(own, read, i, room.linear)
-        neighbours.score(own, numbers, room.added, room.linear, out[near:])
+    near = len(raw)
+    if len(out) > 0:
+        linear.scores(state.linear, names, room, raw)
+        linear.within_reach(state.linear, state.numbers, raw, out[:near])
+        neighbours.score(state.linear, state.numbers, added, state.last, out[near:])
 
 
 def scores_of_others(state: MixtureState, scales: ScalesState, rows: Rows) -> F64:
     """Return the scores of the linear functions, and of the nearest neighbours, shape (rows, functions, columns)."""
     functions = len(state.weights) // len(state.numbers) - 2 * len(state.layout) - 1
     out = np.empty((len(rows.start) - 1, functions, len(state.level)))
-    _set_all_others(state, scales, rows, out)
+    _set_all_others(with_own_row(state), scales, rows, out)
     return out
 
 
 @compiled
 def _set_all_others(state, scales, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (functions, columns), to the scores at row i."""
-    room = _others_room(state, longest_row(rows))
+    own, added = state.linear, _offsets(state.numbers)
+    room, raw = room_for(None, own, longest_row(rows)), np.empty(own.w.shape[:2])
+    set_influence(own, state.metric.sensitivities, room.influence)
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(out)):
         scale_row(scales, rows, i, read.values)
-        _set_others(state, scales, rows, read, i, room, out[i])
+        linear.read_row(own, scales, rows, i, room)
+        neighbours.set_point(own, read, i, room)
+        neighbours.search(own, room, state.last)
+        _set_others(state, rows.start[i + 1] - rows.start[i], added, room, raw, out[i])
 
 
 @inlined(allocates=False)
@@ -130,20 +172,16 @@ def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
 
 def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
-    numbers, room, longest = state.numbers[0], embedding_room(None, state.numbers, kernel, rows), longest_row(rows)
-    layout, weights, span = state.layout, state.weights, state.span
-    newton, steady, level = state.newton, state.steady, state.level
-    changed, others = metric_room(None, longest), _others_room(state, longest)
-    z = np.empty(outputs_of(numbers, layout, max(1, numbers.blocks)), np.float32)
-    targets, added, base = len(state.numbers), others.added, 2 * len(layout) + 1
-    f, width = np.empty((len(weights) // targets, numbers.columns)), numbers.columns // targets
+    numbers, weights, span, f = state.numbers[0], state.weights, state.span, state.last.f
+    targets, base, added = len(state.numbers), 2 * len(state.layout) + 1, _offsets(state.numbers)
+    room, raw, width = row_room(None, state, kernel, rows), np.empty(state.linear.w.shape[:2]), len(out[0]) // targets
+    set_influence(state.linear, state.metric.sensitivities, room.linear.influence)
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(rows.start) - 1):
         scale_row(scales, rows, i, read.values)
-        if not embed_groups(state, kernel, read, i, max(1, numbers.blocks), z, room, changed):
+        if read_row(state, scales, kernel, rows, read, i, max(1, numbers.blocks), room) < 0:
             return i
-        functions(layout, newton, steady, level, z, f)
-        _set_others(state, scales, rows, read, i, others, f[base:])
+        _set_others(state, rows.start[i + 1] - rows.start[i], added, room.linear, raw, f[base:])
         mix_scores(weights, targets, f, out[i])
         bound(state.numbers, span, f, base, added, out[i])
         for c in range(len(out[i])):
@@ -154,8 +192,12 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
 evaluate = compiled(_evaluate)
 """The version for functions that other threads may change: it holds the interpreter's lock."""
 
-evaluate_copy = compiled(nogil=True)(_evaluate)
-"""The version for functions that no other thread changes."""
+_evaluate_copy = compiled(nogil=True)(_evaluate)
+
+
+def evaluate_copy(state: MixtureState, scales: ScalesState, kernel: CompiledKernel, rows: Rows, out: F64) -> int:
+    """Evaluate like :func:`evaluate` a function that no other thread changes, without the interpreter's lock."""
+    return int(_evaluate_copy(with_own_row(state), scales, kernel, rows, out))
 
 
 @compiled

@@ -45,12 +45,8 @@ from streamkernel.learners.state import (
     NO_ROOM,
 )
 from streamkernel.second_order import linear, neighbours, newton_step
-from streamkernel.second_order.evaluation import bound, functions, mix_scores
-from streamkernel.second_order.gradients import (
-    EVERY,
-    add_gradient,
-    embed_groups,
-)
+from streamkernel.second_order.evaluation import bound, mix_scores, read_row
+from streamkernel.second_order.gradients import EVERY, add_gradient
 from streamkernel.second_order.influence import set_influence
 from streamkernel.second_order.learning_room import LEARNING_ROOM, OPTIONS, LearningOptions, learning_room
 from streamkernel.second_order.mixture_state import (
@@ -123,8 +119,8 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     numbers, layout, own_linear = state.numbers[0], state.layout, state.linear
     weights, bounds, own_losses, recent, span = state.weights, state.bounds, state.losses, state.recent, state.span
     level, waiting, sums, steady, priors = state.level, state.rows, state.sums, state.steady, state.priors
-    z, f, g, h, raw, out, said = room.z, room.f, room.g, room.h, room.raw, room.out, room.said
-    linear_room, embedding = room.linear, room.embedding
+    z, f, g, h, raw, out, said = state.last.z, state.last.f, room.g, room.h, room.raw, room.out, room.said
+    linear_room = room.row.linear
     groups, columns, per_block = len(layout), numbers.columns, numbers.components * numbers.block_size
     several, own_targets, width = len(state.numbers), room.targets, columns // len(state.numbers)
     base, count, height = 2 * groups + 1, len(weights) // several, rows_per_group(numbers, state.rows, state.sums)
@@ -133,20 +129,17 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
     if not has_room(scales, scale_row(scales, rows, i, given.values)):
         return NO_ROOM
-    if not embed_groups(state, kernel, given, i, blocks, z, embedding, room.metric):
-        return BAD_VALUE
-    names, used = rows.start[i + 1] - rows.start[i], 0
-    if count > base:
-        used = linear.read_row(own_linear, scales, rows, i, linear_room)
-        if used > own_linear.w.shape[2]:
-            return NO_PLACE
-        neighbours.set_point(own_linear, given, i, linear_room)
+    if count > near:
         set_influence(own_linear, state.metric.sensitivities, linear_room.influence)
+    names, used = rows.start[i + 1] - rows.start[i], read_row(state, scales, kernel, rows, given, i, blocks, room.row)
+    if used < 0:
+        return BAD_VALUE
+    if used > own_linear.w.shape[2]:
+        return NO_PLACE
     if numbers.loss_per_error > 0.0:
         for t in range(several):
             state.numbers[t].loss_parameter = state.numbers[t].gradient_bound or LARGEST_GRADIENT
     # 1. all scores and derivatives; an unusable example is refused before anything changes
-    functions(layout, state.newton, steady, level, z, f)
     if count > base:
         linear.scores(own_linear, names, linear_room, raw)
     center(state.numbers, y, w, own_targets)
@@ -156,7 +149,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
                 raw[k, c] -= own_targets.moved[c // width]
         linear.within_reach(own_linear, state.numbers, raw, f[base:near])
     if count > near:
-        neighbours.score(own_linear, state.numbers, own_targets.added, linear_room, f[near:])
+        neighbours.score(own_linear, state.numbers, own_targets.added, state.last, f[near:])
     mix_scores(weights, several, f, out)
     usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
     for k in range(count):
@@ -183,7 +176,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     # 3. the mixture, then its functions
     loss = loss_at(state.numbers, own_targets, said)
     if options.has_metric and seen % EVERY == 0:
-        add_gradient(state, scales, kernel, z, f[base:near], embedding, room.metric, room.slopes)
+        add_gradient(state, scales, kernel, z, f[base:near], room.row.embedding, room.row.metric, room.slopes)
     if options.is_new or bounds[-1] == newton_step.NEVER_EXCEEDED:
         mixer = Mixer(weights, state.mixer, state.signed, state.positive, state.lead, bounds, room.mixing)
         newton_step.weigh(state.numbers, layout, mixer, f, own_targets, w)
@@ -284,7 +277,7 @@ def _learn_in(memory, state, scales, kernel, examples, first, last, options):  #
     """Learn like :func:`_learn`, with work arrays in `memory`, unless that is too small."""
     rows, y, gammas = examples.rows, examples.y, examples.gammas
     given = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled, rows.weights)
-    numbers, said, room = state.numbers[0], examples.said, learning_room(memory, state, kernel, rows, options)
+    numbers, said, room = state.numbers[0], examples.said, learning_room(memory, state, kernel, rows)
     if memory[0] > len(memory):
         return NO_MEMORY, first
     room.nothing[:], room.targets.sizes[:] = 0.0, 1.0

@@ -7,15 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from streamkernel.features.rows import F32, F64
+from streamkernel.features.rows import F64
 from streamkernel.jit import inlined, work_array
-from streamkernel.learners.embedding import EMBEDDING_ROOM, EmbeddingRoom, embedding_room
 from streamkernel.learners.scoring import longest_row
+from streamkernel.second_order.evaluation import ROW_ROOM, RowRoom, row_room
 from streamkernel.second_order.gradients import GRADIENT_ROOM, GradientRoom, gradient_room
-from streamkernel.second_order.linear_state import ROOM as LINEAR_ROOM
-from streamkernel.second_order.linear_state import LinearRoom, room_for
-from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
-from streamkernel.second_order.mixture_state import outputs_of
 from streamkernel.second_order.targets import TARGETS_ROOM, TargetsRoom, targets_room
 
 
@@ -54,20 +50,16 @@ class LearningRoom(NamedTuple):
 
     Attributes
     ----------
-    z
-        Its features.
-    f, g, h
-        The scores of all functions, and the first and second derivatives of the loss there, shape (functions, columns).
+    g, h
+        The first and second derivatives of the loss at the scores of all functions, shape (functions, columns).
     raw
         The unbounded scores of the linear functions, shape (functions, columns).
     out, said, nothing
         The score of the mixture, the prediction, and zeros, shape (columns,).
-    mixing, linear, embedding, metric, slopes, targets
+    mixing, row, slopes, targets
         Work arrays of the parts.
     """
 
-    z: F32
-    f: F64
     g: F64
     h: F64
     raw: F64
@@ -75,9 +67,7 @@ class LearningRoom(NamedTuple):
     said: F64
     nothing: F64
     mixing: F64
-    linear: LinearRoom
-    embedding: EmbeddingRoom
-    metric: MetricRoom
+    row: RowRoom
     slopes: GradientRoom
     targets: TargetsRoom
 
@@ -85,28 +75,16 @@ class LearningRoom(NamedTuple):
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 OPTIONS = types.NamedTuple([types.int64] + [types.float64] * 2 + [types.boolean] * 4, LearningOptions)
 LEARNING_ROOM = types.NamedTuple(
-    [
-        types.float32[::1], _MATRIX, _MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _MATRIX,
-        LINEAR_ROOM, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM,
-        TARGETS_ROOM,
-    ],
+    [_MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _MATRIX, ROW_ROOM, GRADIENT_ROOM, TARGETS_ROOM],
     LearningRoom,
-)  # fmt: skip
+)
 
 
 @inlined(allocates=False)
-def learning_room(memory, state, kernel, rows, options):  # type: ignore[no-untyped-def]
+def learning_room(memory, state, kernel, rows):  # type: ignore[no-untyped-def]
     """Return work arrays to learn from rows."""
-    numbers, longest, columns, targets = (
-        state.numbers[0],
-        longest_row(rows),
-        state.numbers[0].columns,
-        len(state.numbers),
-    )
-    count = len(state.weights) // targets
+    numbers, targets, (count, columns) = state.numbers[0], len(state.numbers), state.last.f.shape
     return LearningRoom(
-        z=work_array(memory, outputs_of(numbers, state.layout, max(numbers.blocks, options.growing)), np.float32),
-        f=work_array(memory, (count, columns), np.float64),
         g=work_array(memory, (count, columns), np.float64),
         h=work_array(memory, (count, columns), np.float64),
         raw=work_array(memory, state.linear.w.shape[:2], np.float64),
@@ -114,9 +92,7 @@ def learning_room(memory, state, kernel, rows, options):  # type: ignore[no-unty
         said=work_array(memory, columns, np.float64),
         nothing=work_array(memory, columns, np.float64),
         mixing=work_array(memory, (6, max(columns, count)), np.float64),
-        linear=room_for(memory, state.linear, longest),
-        embedding=embedding_room(memory, state.numbers, kernel, rows),
-        metric=metric_room(memory, longest),
-        slopes=gradient_room(memory, longest, numbers.block_size),
+        row=row_room(memory, state, kernel, rows),
+        slopes=gradient_room(memory, longest_row(rows), numbers.block_size),
         targets=targets_room(memory, targets),
     )

@@ -22,7 +22,7 @@ from streamkernel.second_order.columns import with_column
 from streamkernel.second_order.learning import NOTHING_SAID, LearningRows
 from streamkernel.second_order.learning_room import LearningOptions
 from streamkernel.second_order.mixed_function import NOT_SCALED
-from streamkernel.second_order.mixture_state import OF_MIXTURE, OWNER
+from streamkernel.second_order.mixture_state import OF_MIXTURE, OWNER, with_own_row
 from streamkernel.second_order.restructuring import with_new_groups, with_restart
 from streamkernel.second_order.stored_mixture import StoredMixture
 
@@ -285,4 +285,4 @@ class SecondOrderLearner(StoredMixture):
     def adopt_linear(self, other: SecondOrderLearner) -> None:
         """Take over the linear functions of another function, which must not be used afterwards."""
         live = self._live
-        self._live = live._replace(state=live.state._replace(linear=other.arrays.linear))
+        self._live = live._replace(state=with_own_row(live.state._replace(linear=other.arrays.linear)))

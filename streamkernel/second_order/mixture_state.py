@@ -11,6 +11,7 @@ from numba import types
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.jit import inlined
 from streamkernel.learners.state import NUMBERS_TYPE
+from streamkernel.second_order.last_row import LAST_ROW, LastRow, no_row
 from streamkernel.second_order.linear_state import LINEAR, Linear
 from streamkernel.second_order.metric import METRIC, Metric
 from streamkernel.second_order.tiles import WIDE, compiled_panels_of, panels_of
@@ -90,6 +91,8 @@ class MixtureState(NamedTuple):
         R⁻¹ times random signs, shape (8, n) for each group.
     sampled
         When the sketch was computed, the number of rows in the panels, and of examples left out, shape (groups, 3).
+    last
+        The last row that was computed, which is no part of the learned state.
     """
 
     numbers: Any
@@ -117,6 +120,7 @@ class MixtureState(NamedTuple):
     recent: F64
     sketch: F32
     sampled: F64
+    last: LastRow
 
 
 class Mixer(NamedTuple):
@@ -161,7 +165,7 @@ MIXTURE = types.NamedTuple(
     [
         NUMBERS_TYPE, types.int64[:, ::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR, _VECTOR, _VECTOR,
         _VECTOR, _VECTOR, _VECTOR, types.float32[::1], types.float32[::1], _VECTOR, _VECTOR, types.float32[::1],
-        _VECTOR, METRIC, LINEAR, _VECTOR, _VECTOR, types.float32[::1], _MATRIX,
+        _VECTOR, METRIC, LINEAR, _VECTOR, _VECTOR, types.float32[::1], _MATRIX, LAST_ROW,
     ],
     MixtureState,
 )  # fmt: skip
@@ -218,13 +222,10 @@ def per_unit(state, c):  # type: ignore[no-untyped-def]
     return 1.0 / math.sqrt(size) if size > 0.0 else 1.0
 
 
-@inlined(allocates=False)
-def outputs_of(numbers, layout, blocks):  # type: ignore[no-untyped-def]
-    """Return the number of outputs up to the last one of any group, and at least that of a number of blocks."""
-    most = blocks * numbers.components * numbers.block_size
-    for g in range(len(layout)):
-        most = max(most, layout[g, FIRST] + layout[g, COUNT])
-    return most
+def with_own_row(state: MixtureState) -> MixtureState:
+    """Return the same mixture with separate arrays for the last row, for another thread or after another change."""
+    functions, columns = state.last.f.shape
+    return state._replace(last=no_row(len(state.last.z), functions, columns, len(state.linear.weights)))
 
 
 def weights_by_column(state: MixtureState) -> F64:

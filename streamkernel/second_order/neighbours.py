@@ -30,6 +30,7 @@ from streamkernel.features.rows import I64, ROWS
 from streamkernel.jit import inlined, unit
 from streamkernel.learners.state import MEAN, NUMBERS_TYPE
 from streamkernel.losses.compiled import SOFTMAX
+from streamkernel.second_order.last_row import LAST_ROW
 from streamkernel.second_order.linear_state import (
     LARGEST_INPUT,
     LINEAR,
@@ -174,51 +175,65 @@ def _find_by_age(linear, youngest, oldest, found, room):  # type: ignore[no-unty
     return _find_nearest(linear, first, last, found, room)
 
 
-@unit(types.void(LINEAR, NUMBERS_TYPE, _VECTOR, ROOM, _MATRIX), allocates=False, error_model="numpy")
-def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
-    """Set `out`, shape (functions, columns), to the functions at the point, without the offsets of the targets."""
+@unit(types.void(LINEAR, ROOM, LAST_ROW), allocates=False)
+def search(linear, room, last):  # type: ignore[no-untyped-def]
+    """Find the neighbours of the point for each function."""
     before, found = 0, 0
+    for k in range(len(last.found)):
+        end = _compiled_searched(linear, k)
+        if end > before:
+            found = _find_by_age(linear, before, end, found, room)
+        last.found[k] = found if end > before else 0
+        for i in range(found):
+            last.nearest[k, i], last.which[k, i] = room.nearest[i], room.which[i]
+        before = end
+
+
+@unit(types.void(LINEAR, NUMBERS_TYPE, _VECTOR, LAST_ROW, _MATRIX), allocates=False, error_model="numpy")
+def score(linear, numbers, added, last, out):  # type: ignore[no-untyped-def]
+    """Set `out`, shape (functions, columns), to the functions of the neighbours found, without the offsets of the
+    targets.
+    """
     for k in range(len(out)):
-        last = _compiled_searched(linear, k)
+        n = last.found[k]
         for c in range(out.shape[1]):
             out[k, c] = 0.0
-        if last > before:
-            found = _find_by_age(linear, before, last, found, room)
-            _score(linear, numbers, added, found, room, out[k])
-        before = last
+        if n > 0:
+            _score(linear, numbers, added, last.nearest[k, :n], last.which[k, :n], out[k])
 
 
 @inlined(allocates=False)
-def _closeness(linear, room, k):  # type: ignore[no-untyped-def]
-    """Return w/d⁴ of a neighbour found."""
-    square = max(float(room.nearest[k]), LEAST_SQUARE)
-    return linear.weights[room.which[k]] / (square * square)
+def _closeness(linear, square, which):  # type: ignore[no-untyped-def]
+    """Return w/d⁴ of a neighbour."""
+    square = max(float(square), LEAST_SQUARE)
+    return linear.weights[which] / (square * square)
 
 
 @inlined(allocates=False)
-def _score(linear, numbers, added, found, room, out):  # type: ignore[no-untyped-def]
-    """Set `out`, shape (columns,), which is 0, to f of the neighbours found."""
+def _score(linear, numbers, added, nearest, which, out):  # type: ignore[no-untyped-def]
+    """Set `out`, shape (columns,), which is 0, to f of the neighbours."""
     window, total = len(linear.weights), 0.0
-    for k in range(found):
-        total += _closeness(linear, room, k)
+    for k in range(len(which)):
+        total += _closeness(linear, nearest[k], which[k])
     width = len(out) // len(numbers)
     for t in range(len(numbers)):
         answers = linear.answers[t * window : (t + 1) * window]
         if numbers[0].intercept == MEAN:
-            for k in range(found):
-                share = _closeness(linear, room, k) / total
-                out[t] += CAUTION * share * (answers[room.which[k]] - added[t])
+            for k in range(len(which)):
+                share = _closeness(linear, nearest[k], which[k]) / total
+                out[t] += CAUTION * share * (answers[which[k]] - added[t])
         else:
-            _score_classes(linear, numbers[0].loss, answers, found, total, room, out[t * width : (t + 1) * width])
+            own = out[t * width : (t + 1) * width]
+            _score_classes(linear, numbers[0].loss, answers, nearest, which, total, own)
 
 
 @inlined(allocates=False)
-def _score_classes(linear, loss, answers, found, total, room, out):  # type: ignore[no-untyped-def]
-    """Set `out`, which is 0, to the scores of a target's classes among the neighbours found."""
-    columns, positive = len(out), 0.0
+def _score_classes(linear, loss, answers, nearest, which, total, out):  # type: ignore[no-untyped-def]
+    """Set `out`, which is 0, to the scores of a target's classes among the neighbours."""
+    columns, found, positive = len(out), len(which), 0.0
     for k in range(found):
-        share = _closeness(linear, room, k) / total
-        y = int(answers[room.which[k]])
+        share = _closeness(linear, nearest[k], which[k]) / total
+        y = int(answers[which[k]])
         positive += share * (y > 0)
         if 0 <= y < columns and columns > 1:
             out[y] += share

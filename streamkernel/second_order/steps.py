@@ -20,6 +20,7 @@ from streamkernel import vectors
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT
 from streamkernel.second_order import newton_step, recency, sampling, square_root
+from streamkernel.second_order.last_row import forget_row
 from streamkernel.second_order.mixture_state import (
     AT_REST,
     COUNT,
@@ -180,6 +181,7 @@ def _work(group, rows, phase, first, kept, back, room):  # type: ignore[no-untyp
 def apply_step(state):  # type: ignore[no-untyped-def]
     """Apply the step whose units are all computed."""
     numbers, layout = state.numbers[0], state.layout
+    forget_row(state.last)
     for g in range(len(layout)):
         if layout[g, COUNT] > 0:
             group = group_of(state, g)
