@@ -82,6 +82,20 @@ def test_scores_are_watched_without_labels() -> None:
     assert (alarm["moved"][0]["field"], 1000 < alarm["event"] < 1100) == ("(score)", True)
 
 
+def test_values_that_are_not_known_yet_are_missing(tmp_path: Path) -> None:
+    """Until earlier records come, those that wait for their label have lags that are ``None``."""
+    numbers = [{"id": i, "a": row["a"]} for i, row in enumerate(rows("nothing", FIRST + 20))]
+    late = [{"id": i, "y": i % 2 == 0} for i in range(len(numbers))]
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in numbers + late))
+    (tmp_path / "run.toml").write_text(
+        'label = "y"\n[source]\npath = "events.jsonl"\n[[preprocessing]]\ntype = "Lags"\nfields = ["a"]\n[model]\n'
+        'type = "KernelClassifier"\nlearner = "dsg"\nmax_features = 8\n[delayed_labels]\nkey = "id"\n'
+        "[drift]\nevery = 1\n[novelty]\nevery = 1\n"
+    )
+    engine = ran(tmp_path / "run.toml")
+    assert (engine.outcomes["learned"], engine.outcomes["dead_letter"]) == (FIRST + 20, 0)
+
+
 def prepared(folder: Path, more: str = "") -> Path:
     named(folder / "state")
     made = [row | {"y": row["a"] > 0.0} for row in rows("mean", N)]

@@ -27,12 +27,12 @@ def scales_of(rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Scales
 
     Examples
     --------
-    >>> scales_of([{"a": 1.0, "b": "x"}, {"a": 3.0}], ["a", "b", "c"])
+    >>> scales_of([{"a": 1.0, "b": "x"}, {"a": 3.0}, {"a": None}], ["a", "b", "c"])
     {'a': (2.0, 1.0), 'b': None}
     """
     found: Scales = {}
     for name in names:
-        values = [row[name] for row in rows if name in row]
+        values = [value for row in rows if (value := row.get(name)) is not None]
         if any(isinstance(value, str) for value in values):
             found[name] = None
         elif values:
