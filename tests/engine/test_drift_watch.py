@@ -82,6 +82,14 @@ def test_scores_are_watched_without_labels() -> None:
     assert (alarm["moved"][0]["field"], 1000 < alarm["event"] < 1100) == ("(score)", True)
 
 
+def test_several_labels_have_no_score() -> None:
+    watch, answer = DriftWatch(every=1), ({"y": True, "z": False}, {name: {False: 0.5, True: 0.5} for name in "yz"})
+    for i in range(2 * FIRST):
+        watch.add({"a": float(i % 7 if i < FIRST + 50 else 9)}, answer)
+    (alarm,) = watch.snapshot().alarms
+    assert [one["field"] for one in alarm["moved"]] == ["a"]
+
+
 def test_values_that_are_not_known_yet_are_missing(tmp_path: Path) -> None:
     """Until earlier records come, those that wait for their label have lags that are ``None``."""
     numbers = [{"id": i, "a": row["a"]} for i, row in enumerate(rows("nothing", FIRST + 20))]

@@ -198,9 +198,10 @@ class DriftWatch:
         """Return the fields of an event, with the score of the answer if it has one."""
         names = self._scales or self._given or list(x)[: self._most]
         row = {name: x[name] for name in names if name in x}
-        if not self.scores:
+        prediction = answer[0]
+        if not self.scores or isinstance(prediction, dict):  # several targets have no score
             return row
-        prediction, probabilities = answer[0], read_probabilities(answer[1])
+        probabilities = read_probabilities(answer[1])
         if probabilities and prediction is not None:
             row[SCORE] = probabilities[prediction]
         elif isinstance(prediction, float):
