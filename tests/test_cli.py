@@ -532,6 +532,12 @@ def test_check_reports_a_file_of_which_no_record_can_be_read(tmp_path: Path, con
     assert (problem or "").format(tmp_path / "run") in answer.stderr
 
 
+def test_a_followed_file_may_begin_with_half_a_line(tmp_path: Path) -> None:
+    config = prepared(tmp_path / "run", '{"a": 1, "y"')
+    assert "follow = true" in config.read_text()
+    assert call("run", "--check", config).exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("key", "place", "problem"),
     [

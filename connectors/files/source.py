@@ -195,7 +195,7 @@ class FileSource:
         self._reader.close()
 
 
-def field_names(path: str | os.PathLike[str], format: str | None = None) -> list[str]:
+def field_names(path: str | os.PathLike[str], format: str | None = None, *, follow: bool = False) -> list[str]:
     r"""Return the names of the fields in a file, or in the first files that match a pattern.
 
     They are from the header or the schema, or else from the first few hundred records.
@@ -206,6 +206,8 @@ def field_names(path: str | os.PathLike[str], format: str | None = None) -> list
         The file or a pattern, as for :class:`FileSource`.
     format : str or None, default None
         The format, as for :class:`FileSource`.
+    follow : bool, default False
+        Whether more records may come, so that it is no error if none can be read yet.
 
     Returns
     -------
@@ -215,7 +217,7 @@ def field_names(path: str | os.PathLike[str], format: str | None = None) -> list
     Raises
     ------
     ValueError
-        If a header does not name every column once, or no record can be read.
+        If a header does not name every column once, or there are records and none can be read.
 
     Examples
     --------
@@ -234,7 +236,7 @@ def field_names(path: str | os.PathLike[str], format: str | None = None) -> list
             events = reader.poll(_LOOK_SECONDS) or ()
             names |= dict.fromkeys(reader.names or [name for event in events for name in event.record or ()])
             problems += [f"{event.error} of {file}" for event in events if event.record is None]
-    if problems and not names:
+    if problems and not names and not follow:
         raise ValueError(problems[0])
     return list(names)
 

@@ -77,7 +77,7 @@ def check_label(settings: Settings) -> None:
     if path is None or path == Path(STREAM) or settings.delayed_labels is not None:
         return
     try:
-        names = field_names(path, settings.source.format)
+        names = field_names(path, settings.source.format, follow=settings.source.follow)
     except (OSError, ValueError) as error:
         raise ConfigError(of_error("source.path", error)) from error
     for label in settings.labels if names else ():
