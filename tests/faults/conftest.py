@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import brokers
 import pytest
-from faults.kafka_runs import N, Run, RunInBatches, records
+from faults.kafka_runs import FastRunInBatches, N, Run, RunInBatches, records
 from waiting import LIMIT
 
 
@@ -26,12 +26,13 @@ def calm(servers, tmp_path_factory):
     return run
 
 
-@pytest.fixture(scope="session")
-def calm_in_batches(servers, tmp_path_factory):
-    """An undisturbed run that predicts and learns many events in one call, over one partition, "many"."""
-    brokers.make_topics(servers, names=["many"])
-    brokers.produce(servers, "many", records(4 * N))
-    run = RunInBatches(servers, tmp_path_factory.mktemp("calm_in_batches"), "many")
+@pytest.fixture(scope="session", params=[RunInBatches, FastRunInBatches])
+def calm_in_batches(request, servers, tmp_path_factory):
+    """An undisturbed run that predicts and learns events in batches, over one partition."""
+    kind = request.param
+    brokers.make_topics(servers, names=[kind.__name__])
+    brokers.produce(servers, kind.__name__, records(kind.n_records))
+    run = kind(servers, tmp_path_factory.mktemp(kind.__name__), kind.__name__)
     assert run.start().wait(LIMIT) == 0, run.log()
     return run
 

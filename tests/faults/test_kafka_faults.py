@@ -9,7 +9,7 @@ import threading
 import brokers
 import pytest
 from faults import kafka_runs, members
-from faults.kafka_runs import BAD_EVERY, N, Run, RunInBatches, assert_same
+from faults.kafka_runs import BAD_EVERY, N, Run, assert_same
 from waiting import LIMIT
 
 from connectors.kafka.options import CLIENTS
@@ -42,12 +42,12 @@ def test_kill_9_at_any_moment(calm, servers, tmp_path, client):
     assert_same(run, calm)
 
 
-def test_kill_9_while_many_events_are_learned_in_one_call(calm_in_batches, servers, tmp_path):
+def test_kill_9_while_events_are_learned_in_batches(calm_in_batches, servers, tmp_path):
     """By both clients in turn."""
-    run = RunInBatches(servers, tmp_path, "many")
+    run = type(calm_in_batches)(servers, tmp_path, calm_in_batches.topic)
     assert kafka_runs.killed(run, 4, random.Random(0), clients=list(CLIENTS)) > 0
     assert_same(run, calm_in_batches)
-    assert len(run.seen()) == len(kafka_runs.ids(4 * N))
+    assert len(run.seen()) == len(kafka_runs.ids(run.n_records))
 
 
 def test_one_client_continues_where_the_other_was_killed(calm, servers, tmp_path):
