@@ -311,7 +311,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             If the number of labels or weights differs from that of rows.
         """
         rows = n_rows(X)
-        labels = [as_label(label) for label in targets_of(y, rows)]
+        labels = [as_label(label, f"y, row {i}") for i, label in enumerate(targets_of(y, rows))]
         weights = weights_of(w, rows)
         if self._has_class_weights:
             weights = weights * [self._weight_of(label) for label in labels]

@@ -182,7 +182,7 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
         """
         rows = self._seen.phis[0].table(X)
         n = len(rows.start) - 1
-        targets = [as_target(target) for target in targets_of(y, n)]
+        targets = [as_target(target, f"y, row {i}") for i, target in enumerate(targets_of(y, n))]
         rows = rows._replace(weights=weights_of(w, n))
         self._learn(rows, np.array(targets, np.float64))
 

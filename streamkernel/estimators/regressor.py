@@ -271,7 +271,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
             If the number of targets or weights differs from that of rows.
         """
         rows = n_rows(X)
-        targets = np.array([as_target(target) for target in targets_of(y, rows)], np.float64)
+        targets = np.array([as_target(one, f"y, row {i}") for i, one in enumerate(targets_of(y, rows))], np.float64)
         learn_table(self, X, targets, weights_of(w, rows), verbose=verbose)
 
     def predict_many(self, X: IntoDataFrame) -> Any:

@@ -18,8 +18,8 @@ Label = bool | str | int
 LARGEST_TARGET = 1e90
 
 
-def as_label(y: Any) -> Any:
-    """Return a label as a Python value.
+def as_label(y: Any, where: str = "y") -> Any:
+    """Return a label as a Python value; an error says `where` it is.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def as_label(y: Any) -> Any:
     label = y.item() if isinstance(y, np.generic) else y
     if not isinstance(label, (bool, int, float, str)) or (isinstance(label, float) and not math.isfinite(label)):
         raise LabelError(
-            f"Expected a label that is a string, a number or a Boolean, got {type(y).__name__} {y!r} - at y"
+            f"Expected a label that is a string, a number or a Boolean, got {type(y).__name__} {y!r} - at {where}"
         )
     return label
 

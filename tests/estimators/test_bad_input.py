@@ -72,7 +72,8 @@ def test_a_bad_target_is_refused(value):
     for model in models(regressor, [float(i % 7) for i in range(300)]):
         before = content(model)
         refused("at y", model.learn_one, {"x0": 1.0}, value)
-        refused("at y", model.learn_many, pd.DataFrame({"x0": [1.0, 2.0]}), pd.Series([1.0, value], dtype=object))
+        two = pd.DataFrame({"x0": [1.0, 2.0]})
+        refused("at y, row 1", model.learn_many, two, pd.Series([1.0, value], dtype=object))
         assert content(model) == before
 
 
@@ -131,7 +132,7 @@ def test_a_bad_label_in_a_frame_leaves_the_rows_before_unlearned(label):
     xs, _ = examples(4)
     for model in models(classifier, None):
         before = content(model)
-        refused("at y", model.learn_many, frame(xs), pd.Series(["no", "new", label, "yes"], dtype=object))
+        refused("at y, row 2", model.learn_many, frame(xs), pd.Series(["no", "new", label, "yes"], dtype=object))
         assert content(model) == before
 
 
