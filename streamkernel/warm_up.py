@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from river import base
 
+from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.regressor import KernelRegressor
+from streamkernel.estimators.together import predict_and_learn
 from streamkernel.learners.options import resolve_learner
 from streamkernel.second_order import growth
 
@@ -46,6 +48,9 @@ def warm_up(model: Any, *, explains: bool = False) -> None:
             with suppress(ValueError):  # these examples do not suit it, or it diverges: its run will report that
                 model.learn_one(x, _target(model, i, n_classes))
                 model.predict_one(x)
+        with suppress(ValueError):
+            if isinstance(model, KernelModel):  # a run learns several events in one call
+                predict_and_learn(model, [{"a": 0.5, "b": 0.5}] * 2, [_target(model, i, 2) for i in range(2)], np.inf)
         with suppress(ValueError):
             model.predict_many(np.ones((_ROWS, 2)))
             model.learn_many(np.ones((_ROWS, 2)), _targets_of_rows(model))

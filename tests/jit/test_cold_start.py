@@ -18,6 +18,7 @@ solve(np.ones((1, 1)), np.ones(1))
 """
 MODELS = """
 from streamkernel import KernelClassifier, KernelRegressor
+from streamkernel.estimators.together import predict_and_learn
 for learner in ("newton", "dsg"):
     for make, y in ((KernelClassifier, str), (KernelRegressor, float)):
         model = make(learner=learner)
@@ -25,6 +26,11 @@ for learner in ("newton", "dsg"):
             model.learn_one({"x": i % 7, "colour": "red"}, y(i % 3))
         model.predict_one({"x": 2.5, "z": True})
         model.explain_one({"x": 2.5, "z": True})
+        numeric = make(learner=learner)
+        for i in range(300):
+            numeric.learn_one({"x": i % 7}, y(i % 2))
+        scores, values = predict_and_learn(numeric, [{"x": i} for i in range(7)], [y(i % 2) for i in range(7)], 1e9)
+        assert len(scores) == (7 if learner == "dsg" or y is str else 0), len(scores)
 """
 NOTHING_CAN_BE_WRITTEN = """
 from pathlib import Path
