@@ -27,6 +27,7 @@ from connectors.kafka.clients import (
 from connectors.kafka.fences import Fences
 from connectors.kafka.kafka_python.client_mapping import arguments, from_client, to_client, with_note
 from connectors.kafka.kafka_python.connecting import connect
+from connectors.kafka.kafka_python.decoding import decode_together
 from connectors.kafka.timeouts import describe_error, run_within
 
 NO_ID = str(UUID(int=0))
@@ -60,6 +61,7 @@ class PythonConsumer(Consumer):
             isolation_level="read_committed",
             allow_auto_create_topics=False,
         )
+        decode_together(self._kafka)
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
         self._listener = _RebalanceListener(self._kafka, listener)
@@ -87,7 +89,7 @@ class PythonConsumer(Consumer):
             if error.retriable:
                 return {}
             raise OSError(f"Expected records from Kafka, got {describe_error(error)}") from error
-        return {Partition(*one): records for one, records in found.items()}  # which have the names of ours, and more
+        return {Partition(*one): records for one, records in found.items()}  # ours, or with the names of ours and more
 
     def pause(self, partitions: Iterable[Partition]) -> None:
         self._kafka.pause(*to_client(partitions))

@@ -1,0 +1,175 @@
+"""Records of Kafka's batches, decoded together, without the steps of kafka-python for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from kafka.consumer.fetcher import Fetcher
+from kafka.record import MemoryRecords
+from kafka.record.default_records import DefaultRecordBatch
+
+from connectors.kafka.clients import Headers, Record
+
+LARGEST, NONE = 0x7F, 1
+"""The largest integer of one byte, and the length of a key or a value that is none."""
+
+AT_ONCE = 512
+"""Largest number of records that are decoded together."""
+
+
+def decode_together(kafka: Any) -> None:
+    """Have a consumer decode many records at once."""
+    kafka._fetcher.PartitionRecords = _PartitionRecords
+
+
+class _PartitionRecords(getattr(Fetcher, "PartitionRecords", object)):  # type: ignore[misc]
+    """Fetched batches, whose transactions and checksums are left to kafka-python."""
+
+    def _unpack_records(self, tp: Any, records: Any, *deserializers: Any) -> Iterator[Any]:
+        for one in super()._unpack_records(tp, _Batches(records._buffer), *deserializers):
+            if type(one.value) is not list:
+                yield one
+                continue
+            self.records_read += len(one.value) - 1
+            for record in one.value:
+                self.next_fetch_offset = record.offset + 1
+                yield record
+
+
+class _Batches(MemoryRecords):  # type: ignore[misc]
+    """Batches that are decoded by `_Batch`."""
+
+    def next_batch(self, *limits: Any) -> Any:
+        batch = super().next_batch(*limits)
+        return _Batch(batch._buffer) if type(batch) is DefaultRecordBatch else batch  # else from before Kafka 0.11
+
+
+class _Batch(DefaultRecordBatch):  # type: ignore[misc]
+    """A batch that is iterated as records that each stand for many, and from the first unusual one by kafka-python."""
+
+    _pos: int
+
+    def __iter__(self) -> Iterator[Any]:
+        super().__iter__()  # decompresses
+        data = bytes(self._buffer)
+        while self._next_record_index < self._num_records:
+            records, end = self._decode(data)
+            if not records:
+                break
+            size, self._pos = end - self._pos, end
+            self._next_record_index += len(records)
+            yield _Together(records, size)
+        yield from iter(lambda: next(self, None), None)
+
+    def _decode(self, data: bytes) -> tuple[list[Record], int]:
+        latest = self.max_timestamp if self.timestamp_type == self.LOG_APPEND_TIME else None
+        most = min(AT_ONCE, self._num_records - self._next_record_index)
+        return decode(data, self._pos, most, (self.base_offset, self.first_timestamp, latest))
+
+
+class _Together:
+    """Several records, with the attributes of one that kafka-python reads; the value is a list of records."""
+
+    key = checksum = timestamp_type = None
+    headers = ()
+
+    def __init__(self, records: list[Record], size: int) -> None:
+        self.value, self.size_in_bytes = records, size
+        self.offset, self.timestamp = records[-1].offset, records[-1].timestamp
+
+    def validate_crc(self) -> bool:
+        """Return true, because a batch has one checksum for all its records."""
+        return True
+
+
+def decode(data: bytes, at: int, most: int, batch: tuple[int, int, int | None]) -> tuple[list[Record], int]:
+    r"""Decode records up to the first unusual or damaged one.
+
+    Parameters
+    ----------
+    data
+        The records of a batch.
+    at
+        Where to begin.
+    most
+        The largest number of records.
+    batch
+        The first offset and the first timestamp of the batch, and the timestamp of all its records, if they have one.
+
+    Returns
+    -------
+    records : list of Record
+        The records.
+    at : int
+        The end of the last one.
+
+    Examples
+    --------
+    >>> records, end = decode(b'\x18\x00\x00\x08\x02k\x02c\x02\x02h\x021', 0, 9, (100, 5, None))
+    >>> end, *records
+    (13, Record(offset=104, key=b'k', value=b'c', headers=[('h', b'1')], timestamp=5))
+    """
+    first, began, latest = batch
+    found: list[Record] = []
+    new, begin = tuple.__new__, at
+    with suppress(IndexError, ValueError):  # kafka-python reports damage
+        for _ in range(most):
+            size, at = data[at], at + 1  # small integers need one byte
+            if size > LARGEST:
+                size, at = _rest(data, size, at)
+            end, attributes, after, at = at + (size >> 1), data[at], data[at + 1], at + 2
+            if after > LARGEST:
+                after, at = _rest(data, after, at)
+            place, at = data[at], at + 1
+            if place > LARGEST:
+                place, at = _rest(data, place, at)
+            key, at = (None, at + 1) if data[at] == NONE else _content(data, at)
+            value, at = _content(data, at)
+            headers, at = _headers(data, at) if data[at] else ((), at + 1)
+            if at != end or attributes or (size | place) & 1:
+                break
+            timestamp = began + (after >> 1 ^ -(after & 1)) if latest is None else latest
+            found.append(new(Record, (first + (place >> 1), key, value, headers, timestamp)))
+            begin = at
+    return found, begin
+
+
+def _rest(data: bytes, start: int, at: int) -> tuple[int, int]:
+    """Return an integer, with its sign in the last bit, and its end, given its first byte and the place of the next."""
+    found = start & LARGEST
+    for shift in range(7, 64, 7):
+        part, at = data[at], at + 1
+        found |= (part & LARGEST) << shift
+        if part <= LARGEST:
+            return found, at
+    raise ValueError(f"Expected an integer of 64 bits, got {found}")
+
+
+def _content(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """Return the bytes behind their number, and their end."""
+    size, at = data[at], at + 1
+    if size > LARGEST:
+        size, at = _rest(data, size, at)
+    if size & 1:
+        return None, at
+    end = at + (size >> 1)
+    return data[at:end], end
+
+
+def _headers(data: bytes, at: int) -> tuple[Headers, int]:
+    """Return the headers behind their number, and their end."""
+    count, at = data[at], at + 1
+    if count > LARGEST:
+        count, at = _rest(data, count, at)
+    found: list[Any] = []
+    for _ in range(count >> 1):
+        name, at = _content(data, at)
+        value, at = _content(data, at)
+        if name is None:
+            raise ValueError("Expected the name of a header, got none")
+        found.append((name.decode(), value))
+    if count & 1:
+        raise ValueError(f"Expected the number of headers, got {count}")
+    return found, at
