@@ -11,6 +11,7 @@ from streamkernel.errors import InputError
 from streamkernel.estimators.model_state import State
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Kernel, bandwidth
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ def restart(found: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel,
         rows = scales(rows)
     plan = found.learner.directions.plan
     learner = found.learner.start_over(bandwidth.with_medians(wanted, plan, rows), rows)
+    if isinstance(learner, SecondOrderLearner):
+        learner = learner.with_few_values(given, scales)
     for i, (_, target) in enumerate(first):
         try:
             learner.learn_again(given.part(i, i + 1), np.array([target]), scales)

@@ -9,12 +9,16 @@ import numpy as np
 from streamkernel.features.rows import F64, U64
 from streamkernel.learners.state import MEAN
 from streamkernel.second_order.evaluation import BEYOND
+from streamkernel.second_order.few_values import columns_of_values
 from streamkernel.second_order.influence import influence
 from streamkernel.second_order.linear import LARGEST_SCORE, REACH, SMALLEST_SHARE
-from streamkernel.second_order.linear_state import BOUND, PLACES
+from streamkernel.second_order.linear_state import BOUND, NEAR, PLACES, Linear
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, weights_by_column
 from streamkernel.second_order.neighbours import in_order
+
+SAME = 1e-6
+"""Largest distance of an input from a value that it has, in standard deviations."""
 
 
 def coefficients(learner: SecondOrderLearner) -> F64:
@@ -49,6 +53,7 @@ def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
         arrays["linear.unit"] = np.where(has_place, own.scales[places, 1], 1.0)
         arrays["linear.w"] = np.where(has_place[:, None], own.w[:, :, places].transpose(0, 2, 1), 0.0)
         arrays["linear.constant"] = own.w[:, :, 0]
+        arrays |= _of_values(own, hashes, arrays["linear.unit"])
         arrays["linear.share"] = weights[level + 1 : near]
         if own.counts[BOUND]:
             arrays["linear.bound"] = np.array(float(own.counts[BOUND]))
@@ -73,6 +78,26 @@ def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
             low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
         arrays["span"] = np.array([low, high])
     return arrays
+
+
+def _of_values(own: Linear, hashes: U64, units: F64) -> dict[str, Any]:
+    """Return the inputs with few values among these, those values, and the weights of their indicators.
+
+    `units` are the deviations of the inputs. Values are compared with a tolerance, because an affine function before
+    the model may be computed in another way.
+    """
+    n = min(int(own.counts[PLACES]), NEAR)
+    columns = columns_of_values(np.maximum(hashes, np.uint64(1)), own.names[:n], own.scales[:n, 0])
+    at = np.flatnonzero(columns >= 0)
+    if not len(at):
+        return {}
+    weights = (own.w[:, :, at] / own.scales[at, 1]).transpose(0, 2, 1)
+    return {
+        "values.columns": columns[at],
+        "values.values": own.scales[at, 0],
+        "values.tolerance": SAME * units[columns[at]],
+        "values.w": weights,
+    }
 
 
 def _reach(errors: F64, sizes: F64) -> F64:

@@ -138,6 +138,9 @@ def scores(xp: Any, about: Any, a: Any, x: Any, forms: Any) -> Any:
     for k, share in enumerate(a.get("linear.share", ())):
         s = xp.minimum(xp.maximum((x - a["linear.centre"]) / a["linear.unit"], -1e9), 1e9)
         g = xp.where(missing, 0.0, s) @ a["linear.w"][k] + a["linear.constant"][k]
+        if "values.w" in a:
+            is_value = abs(xp.take(x, a["values.columns"], axis=1) - a["values.values"]) <= a["values.tolerance"]
+            g = g + is_value.astype(np.float64) @ a["values.w"][k]
         if "linear.bound" in a:
             others.append(a["linear.bound"] * xp.tanh(2.0 * g / a["linear.bound"]))
         else:

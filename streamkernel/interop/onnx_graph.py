@@ -38,7 +38,7 @@ class Graph:
 
     def add(self, kind: str, *inputs: Any, dtype: str | None = None, **attributes: Any) -> Tensor:
         """Return the result of an operation; numbers and arrays among the inputs get the type of the first tensor."""
-        like = next(one.dtype for one in inputs if isinstance(one, Tensor) and one.dtype != "bool")
+        like = next((one.dtype for one in inputs if isinstance(one, Tensor) and one.dtype != "bool"), "bool")
         names = [one.name if isinstance(one, Tensor) else self.constant(one, like) for one in inputs]
         out = f"{kind.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, names, [out], **attributes))

@@ -20,8 +20,8 @@ from streamkernel.second_order import linear, neighbours
 from streamkernel.second_order.gradients import embed_groups
 from streamkernel.second_order.influence import set_influence
 from streamkernel.second_order.last_row import forget_row, is_last, note_row
+from streamkernel.second_order.linear_state import ENTRIES, LinearRoom, room_for
 from streamkernel.second_order.linear_state import ROOM as LINEAR_ROOM
-from streamkernel.second_order.linear_state import LinearRoom, room_for
 from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MIXTURE, MixtureState, with_own_row
 
@@ -108,13 +108,13 @@ def _offsets(numbers):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def _set_others(state, names, added, room, raw, out):  # type: ignore[no-untyped-def]
+def _set_others(state, rows, i, added, room, raw, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours, at
-    the row of a number of names that was read.
+    row i, which was read.
     """
     near = len(raw)
     if len(out) > 0:
-        linear.scores(state.linear, names, room, raw)
+        linear.scores(state.linear, ENTRIES * (rows.start[i + 1] - rows.start[i]), room, raw)
         linear.within_reach(state.linear, state.numbers, raw, out[:near])
         neighbours.score(state.linear, state.numbers, added, state.last, out[near:])
 
@@ -139,7 +139,7 @@ def _set_all_others(state, scales, rows, out):  # type: ignore[no-untyped-def]
         linear.read_row(own, scales, rows, i, room)
         neighbours.set_point(own, read, i, room)
         neighbours.search(own, room, state.last)
-        _set_others(state, rows.start[i + 1] - rows.start[i], added, room, raw, out[i])
+        _set_others(state, rows, i, added, room, raw, out[i])
 
 
 @inlined(allocates=False)
@@ -181,7 +181,7 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
         scale_row(scales, rows, i, read.values)
         if read_row(state, scales, kernel, rows, read, i, max(1, numbers.blocks), room) < 0:
             return i
-        _set_others(state, rows.start[i + 1] - rows.start[i], added, room.linear, raw, f[base:])
+        _set_others(state, rows, i, added, room.linear, raw, f[base:])
         mix_scores(weights, targets, f, out[i])
         bound(state.numbers, span, f, base, added, out[i])
         for c in range(len(out[i])):

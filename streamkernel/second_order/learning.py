@@ -49,6 +49,7 @@ from streamkernel.second_order.evaluation import bound, mix_scores, read_row
 from streamkernel.second_order.gradients import EVERY, add_gradient
 from streamkernel.second_order.influence import set_influence
 from streamkernel.second_order.learning_room import LEARNING_ROOM, OPTIONS, LearningOptions, learning_room
+from streamkernel.second_order.linear_state import ENTRIES
 from streamkernel.second_order.mixture_state import (
     BEFORE,
     COUNT,
@@ -131,7 +132,8 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
         return NO_ROOM
     if count > near:
         set_influence(own_linear, state.metric.sensitivities, linear_room.influence)
-    names, used = rows.start[i + 1] - rows.start[i], read_row(state, scales, kernel, rows, given, i, blocks, room.row)
+    entries = ENTRIES * (rows.start[i + 1] - rows.start[i])
+    used = read_row(state, scales, kernel, rows, given, i, blocks, room.row)
     if used < 0:
         return BAD_VALUE
     if used > own_linear.w.shape[2]:
@@ -141,7 +143,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
             state.numbers[t].loss_parameter = state.numbers[t].gradient_bound or LARGEST_GRADIENT
     # 1. all scores and derivatives; an unusable example is refused before anything changes
     if count > base:
-        linear.scores(own_linear, names, linear_room, raw)
+        linear.scores(own_linear, entries, linear_room, raw)
     center(state.numbers, y, w, own_targets)
     if count > base:
         for k in range(near - base):
@@ -222,7 +224,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     for k in range(base, near):
         own_loss = loss_at(state.numbers, own_targets, f[k])
         own_losses[k] += rate * (own_loss - own_losses[k])
-        most, trust, share = newton_step.FLATTEST, linear.trust(names, linear_room, seen), 0.0
+        most, trust, share = newton_step.FLATTEST, linear.trust(entries, linear_room, seen), 0.0
         for c in range(columns):
             most = max(most, h[k, c])
         for t in range(several):
@@ -241,7 +243,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
                     counts = min(counts, after / before)
             vectors.multiply(part, counts * w)
             share = max(share, counts * w)
-        linear.step(own_linear, k - base, names, linear_room, g[k], share * most)
+        linear.step(own_linear, k - base, entries, linear_room, g[k], share * most)
         kept = linear.FORGETTING[k - base] * numbers.forgetting
         if seen % linear.TURN == 0 and not (kept == 1.0 and numbers.l2 == 0.0):
             linear.fade(own_linear, k - base, seen, kept, numbers.l2, options.prior, linear_room)

@@ -42,7 +42,7 @@ from streamkernel.second_order.linear_state import (
     ROOM,
     Linear,
 )
-from streamkernel.second_order.name_table import row_of
+from streamkernel.second_order.name_table import row_of, value_key
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 
@@ -70,20 +70,35 @@ def _standardise(value, centre, divisor):  # type: ignore[no-untyped-def]
     return min(max((value - centre) / divisor, -LARGEST_INPUT), LARGEST_INPUT)
 
 
+@inlined(allocates=False)
+def _read_value(linear, key, at, room):  # type: ignore[no-untyped-def]
+    """Set the entry at an index to the indicator of a value with this hash, if it has a place."""
+    row = row_of(linear.keys, key)
+    room.values[at], room.places[at] = 0.0, -1
+    if linear.keys[row] == key:
+        place = linear.at[row]
+        room.values[at], room.places[at] = 1.0 / linear.scales[place, 1], place
+        if place < len(room.inputs):
+            room.inputs[place] = room.values[at]
+
+
 @unit(types.int64(LINEAR, SCALES, ROWS, types.int64, ROOM), allocates=False, error_model="numpy")
 def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
     """Set the work arrays to the inputs of row i and their places; return the number of places, including those that
     its new names would get.
 
+    Each name has two entries: the first ones are the inputs, the last ones the indicators of their values.
+
     Without scaling, inputs are the values.
     """
     used, inputs, first = linear.counts[PLACES], room.inputs, rows.start[i]
-    before, is_scaled = used, len(scales.table) > 0
+    before, is_scaled, n = used, len(scales.table) > 0, rows.start[i + 1] - first
     for k in range(min(used, len(inputs))):
         inputs[k] = 0.0
     inputs[0] = 1.0
-    for j in range(rows.start[i + 1] - first):
+    for j in range(n):
         value, key = rows.values[first + j], max(rows.hashes[first + j], np.uint64(1))
+        _read_value(linear, value_key(key, value), n + j, room)
         row, place = row_of(linear.keys, key), -1
         if linear.keys[row] == key:
             place = linear.at[row]
@@ -117,7 +132,7 @@ def reach(linear, at, size):  # type: ignore[no-untyped-def]
 
 @unit(types.void(LINEAR, types.int64, ROOM, _MATRIX), allocates=False)
 def scores(linear, n, room, f):  # type: ignore[no-untyped-def]
-    """Set `f`, shape (functions, columns), to wᵀs of the row of n names that was read."""
+    """Set `f`, shape (functions, columns), to wᵀs of the row of n entries that was read."""
     used = linear.counts[PLACES]
     dense = min(used, len(room.inputs))
     for k in range(len(f)):
@@ -197,7 +212,7 @@ def move(linear, moved):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def trust(n, room, seen):  # type: ignore[no-untyped-def]
-    """Return α of the row of n names that was read, for example number `seen`."""
+    """Return α of the row of n entries that was read, for example number `seen`."""
     most, furthest = 0.0, max(FURTHEST, math.sqrt(float(seen)))
     for j in range(n):
         most = max(most, abs(room.values[j]))
@@ -206,7 +221,7 @@ def trust(n, room, seen):  # type: ignore[no-untyped-def]
 
 @unit(types.void(LINEAR, types.int64, types.int64, ROOM, _VECTOR, types.float64), allocates=False)
 def step(linear, k, n, room, g, curvature):  # type: ignore[no-untyped-def]
-    """Take the Newton step of function k on a row of n names that was read and admitted, with αℓ' and αℓ'' of f."""
+    """Take the Newton step of function k on a row of n entries that was read and admitted, with αℓ' and αℓ'' of f."""
     used = linear.counts[PLACES]
     dense = min(used, len(room.inputs))
     factor, diagonal, gain, row = linear.factor[k], linear.diagonal[k], room.gain, room.row

@@ -34,6 +34,9 @@ STORED = WINDOWS[-1]
 SEARCHED = 1 << 17
 """Number of inputs that a search for the nearest examples reads at most."""
 
+ENTRIES = 2
+"""Entries of each name of a row: its input, and the indicator of its value."""
+
 LARGEST_INPUT = 1e9
 """Bound on the absolute value of an input."""
 
@@ -93,9 +96,9 @@ class Linear(NamedTuple):
 
 
 class LinearRoom(NamedTuple):
-    """Work arrays for an example: its values and their places, -1 for none; the inputs of the first places; two vectors
-    of the same length; its inputs as a point, how much each counts in d², and d² of all remembered examples; d² of its
-    neighbours, and their positions in the ring.
+    """Work arrays for an example: its entries and their places, -1 for none; the entries by their places, of the first
+    ones; two vectors of the same length; its inputs as a point, how much each counts in d², and d² of all remembered
+    examples; d² of its neighbours, and their positions in the ring.
     """
 
     values: F64
@@ -191,8 +194,8 @@ def room_for(memory, linear, longest):  # type: ignore[no-untyped-def]
     """Return work arrays for examples of at most `longest` names."""
     dense, window = linear.factor.shape[1], len(linear.weights)
     return LinearRoom(
-        values=work_array(memory, longest, np.float64),
-        places=work_array(memory, longest, np.int64),
+        values=work_array(memory, ENTRIES * longest, np.float64),
+        places=work_array(memory, ENTRIES * longest, np.int64),
         inputs=work_array(memory, dense, np.float64),
         gain=work_array(memory, dense, np.float64),
         row=work_array(memory, dense, np.float64),

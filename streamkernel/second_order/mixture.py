@@ -19,6 +19,7 @@ from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import learning, newton_step, priors, recency, steps
 from streamkernel.second_order.columns import with_column
+from streamkernel.second_order.few_values import with_few_values
 from streamkernel.second_order.learning import NOTHING_SAID, LearningRows
 from streamkernel.second_order.learning_room import LearningOptions
 from streamkernel.second_order.mixed_function import NOT_SCALED
@@ -69,6 +70,22 @@ class SecondOrderLearner(StoredMixture):
         live.state.priors[:alone] = priors.of_examples(z.reshape(n, alone, -1))
         owners = live.groups.layout[:, OWNER]
         live.state.priors[:] = live.state.priors[owners]
+        return twin
+
+    def with_few_values(self, rows: Rows, scales: Scales | None = None) -> SecondOrderLearner:
+        """Return an untrained function whose linear functions know the inputs of these first rows with few values.
+
+        Parameters
+        ----------
+        rows
+            The rows, as they were given.
+        scales
+            As for :meth:`learn`.
+        """
+        twin, state = self._twin(), self._live.state
+        scaling = NOT_SCALED if scales is None else scales.state
+        own = with_few_values(state.linear, scaling, rows, self._arranger.linear_prior)
+        twin._live = self._live._replace(state=state._replace(linear=own))
         return twin
 
     @property

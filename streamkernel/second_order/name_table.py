@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from streamkernel.features.counter_rng import mix
 from streamkernel.jit import compiled, inlined
 
 
@@ -18,6 +19,13 @@ def row_of(keys, key):  # type: ignore[no-untyped-def]
     while keys[row] != key and keys[row] != np.uint64(0):
         row = (row + np.uint64(1)) & last
     return row
+
+
+@inlined(forceinline=True)
+def value_key(name, value):  # type: ignore[no-untyped-def]
+    """Return the hash of a value of a name, which is a hash itself."""
+    bits = np.float64(value + 0.0).view(np.uint64)  # -0 becomes 0
+    return max(mix(name ^ mix(bits + np.uint64(1))), np.uint64(1))
 
 
 @compiled

@@ -67,6 +67,17 @@ def several(n: int, limit: float | None = None) -> Examples:
     return found
 
 
+def codes(n: int) -> Examples:
+    """Return labels of two codes and a number, with missing values."""
+    generator = np.random.default_rng(2)
+    found = []
+    for i in range(n):
+        a, b, c = float(i % 5 - 2), float(generator.integers(3)) / 10.0, float(generator.normal())
+        x = {"a": None if i % 17 == 0 else a, "b": b, "c": c}
+        found.append((x, f"label {int((a in (-1.0, 1.0)) + (b == 0.1) + c > 0.8)}"))
+    return found
+
+
 Make = Callable[[], Any]
 
 MODELS: dict[str, tuple[Make, Examples]] = {
@@ -75,6 +86,11 @@ MODELS: dict[str, tuple[Make, Examples]] = {
     "far apart": (lambda: KernelRegressor(max_features=1024), far_apart(900)),
     "strings": (lambda: KernelRegressor(max_features=1024), strings(900)),
     "two classes": (KernelClassifier, classes(1500, 2)),
+    "codes": (lambda: KernelClassifier(max_features=512), codes(600)),
+    "scaled codes": (
+        lambda: preprocessing.MinMaxScaler() | KernelClassifier(max_features=512),
+        [(x, y) for x, y in codes(600) if x["a"] is not None],
+    ),
     "three classes": (lambda: KernelClassifier(max_features=1024), classes(900)),
     "one class": (lambda: KernelClassifier(max_features=512), classes(50, 1)),
     "softmax": (lambda: KernelClassifier(loss="softmax", max_features=1024), classes(900)),
