@@ -1,9 +1,9 @@
 """Inputs with few values, whose values get places of their own among those of the linear functions.
 
 Numbers may be codes: 0, 1 and 2 of three kinds of something. A function linear in them has one slope for all. So an
-input whose first values are few, and each of them frequent, also has an indicator of each value between the smallest
-and the largest; with the input itself and the constant, they give every value a level of its own. A value that comes
-later has no indicator.
+input whose first values are few also has an indicator of each frequent one between the smallest and the largest of
+these; with the input itself and the constant, they give every frequent value a level of its own. A value that is rare,
+or comes later, has no indicator.
 
 An indicator is divided by its deviation √(p(1 - p)), where p is the share of the first examples with the value. Its
 place has a hash of the name and the value as its name, and the value as its centre.
@@ -28,7 +28,7 @@ MOST_VALUES = 10
 """Largest number of values that are few."""
 
 LEAST_COUNT = 8
-"""Examples that each of them must have."""
+"""Examples that have a frequent value, at least."""
 
 
 class FewValues(NamedTuple):
@@ -51,7 +51,7 @@ def columns_of_values(names, keys, values):  # type: ignore[no-untyped-def]
 
 
 def find_few_values(rows: Rows) -> FewValues:
-    """Return the inner values of the inputs that have few values and are in at least half of the first rows.
+    """Return the inner frequent values of the inputs that have few values and are in at least half of the first rows.
 
     Examples
     --------
@@ -72,12 +72,12 @@ def find_few_values(rows: Rows) -> FewValues:
     first = np.flatnonzero(is_first)
     counts, names, values = np.diff(first, append=len(names)), names[first], values[first]
     own, begin, kinds = np.unique(names, return_index=True, return_counts=True)
-    is_few = (kinds > 2) & (kinds <= MOST_VALUES)
-    if len(own):
-        is_few &= np.minimum.reduceat(counts, begin) >= LEAST_COUNT
-        is_few &= 2 * np.add.reduceat(counts, begin) >= n
-    rank, last = np.arange(len(names)) - np.repeat(begin, kinds), np.repeat(kinds, kinds) - 1
-    inner = np.repeat(is_few, kinds) & (rank > 0) & (rank < last)
+    total = np.add.reduceat(counts, begin) if len(own) else kinds
+    is_few = (kinds <= MOST_VALUES) & (2 * total >= n)
+    frequent = np.repeat(is_few, kinds) & (counts >= LEAST_COUNT)
+    names, values, counts = names[frequent], values[frequent], counts[frequent]
+    inner = np.zeros(len(names), bool)
+    inner[1:-1] = (names[1:-1] == names[:-2]) & (names[1:-1] == names[2:])
     p = counts[inner] / n
     return FewValues(names[inner], values[inner], np.sqrt(p * (1.0 - p)))
 

@@ -34,9 +34,9 @@ def inner(xs):
     found = {}
     for name in {name for x in xs for name in x}:
         counts = Counter(x[name] for x in xs if name in x)
-        is_few = 2 < len(counts) <= MOST_VALUES and min(counts.values()) >= LEAST_COUNT
-        if is_few and 2 * sum(counts.values()) >= len(xs):
-            found[name] = {value: counts[value] / len(xs) for value in sorted(counts)[1:-1]}
+        frequent = sorted(value for value, count in counts.items() if count >= LEAST_COUNT)
+        if len(counts) <= MOST_VALUES and 2 * sum(counts.values()) >= len(xs):
+            found[name] = {value: counts[value] / len(xs) for value in frequent[1:-1]}
     return found
 
 
@@ -45,6 +45,8 @@ CASES = {
     "a flag": [{"a": i % 2} for i in range(48)],
     "a rare value": [{"a": i % 4 if i < 60 else 9} for i in range(60 + LEAST_COUNT - 1)],
     "a value that is frequent enough": [{"a": i % 4 if i < 60 else 9} for i in range(60 + LEAST_COUNT)],
+    "a rare value among the others": [{"a": i % 4 if i < 60 else 1.5} for i in range(60 + LEAST_COUNT - 1)],
+    "only two frequent values": [{"a": i % 2 if i < 60 else i} for i in range(66)],
     "as many values as are few": [{"a": i % MOST_VALUES} for i in range(160)],
     "one more": [{"a": i % (MOST_VALUES + 1)} for i in range(160)],
     "in half of the examples": [{"a": i % 3, "b": 0.1 * i} if i % 2 else {"b": 0.1 * i} for i in range(60)],
