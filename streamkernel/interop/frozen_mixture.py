@@ -12,7 +12,7 @@ from streamkernel.second_order.evaluation import BEYOND
 from streamkernel.second_order.few_values import columns_of_values
 from streamkernel.second_order.influence import influence
 from streamkernel.second_order.linear import LARGEST_SCORE, REACH, SMALLEST_SHARE
-from streamkernel.second_order.linear_state import BOUND, NEAR, PLACES, Linear
+from streamkernel.second_order.linear_state import BOUND, PLACES, Linear
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, weights_by_column
 from streamkernel.second_order.neighbours import in_order
@@ -86,16 +86,16 @@ def _of_values(own: Linear, hashes: U64, units: F64) -> dict[str, Any]:
     `units` are the deviations of the inputs. Values are compared with a tolerance, because an affine function before
     the model may be computed in another way.
     """
-    n = min(int(own.counts[PLACES]), NEAR)
-    columns = columns_of_values(np.maximum(hashes, np.uint64(1)), own.names[:n], own.scales[:n, 0])
-    at = np.flatnonzero(columns >= 0)
+    at = np.flatnonzero(own.scales[: own.counts[PLACES], 1] < 0.0)
+    columns = columns_of_values(np.maximum(hashes, np.uint64(1)), own.names[at], own.scales[at, 0])
+    at, columns = at[columns >= 0], columns[columns >= 0]
     if not len(at):
         return {}
-    weights = (own.w[:, :, at] / own.scales[at, 1]).transpose(0, 2, 1)
+    weights = (own.w[:, :, at] / -own.scales[at, 1]).transpose(0, 2, 1)
     return {
-        "values.columns": columns[at],
+        "values.columns": columns,
         "values.values": own.scales[at, 0],
-        "values.tolerance": SAME * units[columns[at]],
+        "values.tolerance": SAME * units[columns],
         "values.w": weights,
     }
 

@@ -3,7 +3,7 @@
 Numbers may be codes: 0, 1 and 2 of three kinds of something. A function linear in them has one slope for all. So an
 input whose first values are few also has an indicator of each frequent one between the smallest and the largest of
 these; with the input itself and the constant, they give every frequent value a level of its own. A value that is rare,
-or comes later, has no indicator.
+or comes later, has no indicator. The function that forgets has no weights of indicators: too few examples have each.
 
 An indicator is divided by its deviation √(p(1 - p)), where p is the share of the first examples with the value. Its
 place has a hash of the name and the value as its name, and the value as its centre.
@@ -21,14 +21,11 @@ from streamkernel.features.scale_table import ScalesState
 from streamkernel.jit import compiled
 from streamkernel.learners.scoring import longest_row
 from streamkernel.second_order.linear import admit, read_row
-from streamkernel.second_order.linear_state import NEAR, PLACES, Linear, room_for, with_more_room
+from streamkernel.second_order.linear_state import NEAR, PLACES, VALUES, Linear, room_for, with_more_room
 from streamkernel.second_order.name_table import row_of, value_key
 
-MOST_VALUES = 10
-"""Largest number of values that are few."""
-
-LEAST_COUNT = 8
-"""Examples that have a frequent value, at least."""
+FREQUENT = 5
+"""Examples that have a frequent value, at least. Values are few if on average so many examples have each."""
 
 
 class FewValues(NamedTuple):
@@ -41,7 +38,7 @@ class FewValues(NamedTuple):
 
 @compiled
 def columns_of_values(names, keys, values):  # type: ignore[no-untyped-def]
-    """Return for each place, by its key and its centre, whose value it is: the index of the name, -1 for none."""
+    """Return for each place of a value, by its key and the value, the index of the name, -1 for none of these."""
     found = np.full(len(keys), -1)
     for place in range(len(keys)):
         for j in range(len(names)):
@@ -73,8 +70,8 @@ def find_few_values(rows: Rows) -> FewValues:
     counts, names, values = np.diff(first, append=len(names)), names[first], values[first]
     own, begin, kinds = np.unique(names, return_index=True, return_counts=True)
     total = np.add.reduceat(counts, begin) if len(own) else kinds
-    is_few = (kinds <= MOST_VALUES) & (2 * total >= n)
-    frequent = np.repeat(is_few, kinds) & (counts >= LEAST_COUNT)
+    is_few = (FREQUENT * kinds <= n) & (2 * total >= n)
+    frequent = np.repeat(is_few, kinds) & (counts >= FREQUENT)
     names, values, counts = names[frequent], values[frequent], counts[frequent]
     inner = np.zeros(len(names), bool)
     inner[1:-1] = (names[1:-1] == names[:-2]) & (names[1:-1] == names[2:])
@@ -115,7 +112,8 @@ def _admit_values(linear, few, least):  # type: ignore[no-untyped-def]
         key, place = value_key(few.names[i], few.values[i]), linear.counts[PLACES]
         row = row_of(linear.keys, key)
         linear.keys[row], linear.at[row], linear.names[place] = key, place, key
-        linear.scales[place, 0], linear.scales[place, 1] = few.values[i], few.divisors[i]
+        linear.scales[place, 0], linear.scales[place, 1] = few.values[i], -few.divisors[i]
         for k in range(len(linear.w)):
             linear.factor[k, place, place] = math.sqrt(least)
         linear.counts[PLACES] = place + 1
+    linear.counts[VALUES] = len(few.names)

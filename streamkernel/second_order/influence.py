@@ -5,7 +5,7 @@ An input on which f does not depend brings no neighbour nearer, and many such in
     d² = Σ_j a_j (x_j - z_j)²,   a_j = max(√m_j, 1/10),   m_j = (n_j s_j/s̄ + 4)/(n_j + 4),
 
 s_j is the mean squared derivative of f along input j over the n_j gradients that have it (`sensitivity_state.py`), and
-s̄ is the mean of s. Before the first gradient all a_j are 1.
+s̄ is the mean of s. Before the first gradient all a_j are 1. Indicators of values count for nothing.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ def set_influence(linear, table, out):  # type: ignore[no-untyped-def]
             known += 1
     for place in range(1, places):
         own = table[place_of(table, linear.names[place])]
+        if linear.scales[place, 1] < 0.0:  # a value
+            out[place] = np.float32(0.0)
+            continue
         share = 1.0
         if own.present > 0.0 and total > 0.0:
             share = (own.squares * known / total + PRIOR) / (own.present + PRIOR)

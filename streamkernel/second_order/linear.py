@@ -77,7 +77,7 @@ def _read_value(linear, key, at, room):  # type: ignore[no-untyped-def]
     room.values[at], room.places[at] = 0.0, -1
     if linear.keys[row] == key:
         place = linear.at[row]
-        room.values[at], room.places[at] = 1.0 / linear.scales[place, 1], place
+        room.values[at], room.places[at] = -1.0 / linear.scales[place, 1], place
         if place < len(room.inputs):
             room.inputs[place] = room.values[at]
 
@@ -221,12 +221,15 @@ def trust(n, room, seen):  # type: ignore[no-untyped-def]
 
 @unit(types.void(LINEAR, types.int64, types.int64, ROOM, _VECTOR, types.float64), allocates=False)
 def step(linear, k, n, room, g, curvature):  # type: ignore[no-untyped-def]
-    """Take the Newton step of function k on a row of n entries that was read and admitted, with αℓ' and αℓ'' of f."""
+    """Take the Newton step of function k on a row of n entries that was read and admitted, with αℓ' and αℓ'' of f.
+
+    Only function 0, which keeps all examples, has weights of values.
+    """
     used = linear.counts[PLACES]
     dense = min(used, len(room.inputs))
     factor, diagonal, gain, row = linear.factor[k], linear.diagonal[k], room.gain, room.row
     for j in range(dense):
-        gain[j] = room.inputs[j]
+        gain[j] = row[j] = room.inputs[j] if k == 0 or linear.scales[j, 1] >= 0.0 else 0.0
     power = _solve(factor, gain[:dense])
     if used > dense:
         for j in range(n):
@@ -246,8 +249,7 @@ def step(linear, k, n, room, g, curvature):  # type: ignore[no-untyped-def]
                 if place >= dense:
                     w[place] -= shrunk * g[c] * room.values[j] / diagonal[place]
     root = math.sqrt(curvature)
-    for j in range(dense):
-        row[j] = root * room.inputs[j]
+    vectors.multiply(row[:dense], root)
     _rotate(factor, row[:dense])
     if used > dense:
         for j in range(n):

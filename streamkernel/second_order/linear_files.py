@@ -20,6 +20,7 @@ from streamkernel.second_order.linear_state import (
     PLACES,
     REMEMBERED,
     STORED,
+    VALUES,
     Linear,
     new_linear,
     with_index,
@@ -136,10 +137,11 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None, target
         (linear.factor[:, own, own] > 0.0).all()
         and (parts["diagonal"] > 0.0).all()
         and (parts["errors"] >= 0.0).all()
-        and (parts["scales"][1:, 1] > 0.0).all()
+        and (parts["scales"][1:, 1] != 0.0).all()
     )
     if not usable:
         raise ValueError("expected factors and scales of linear functions as linear.*, got other numbers")
+    linear.counts[VALUES] = (parts["scales"][:NEAR, 1] < 0.0).sum()
     if len(linear.weights):
         _restore_recent(linear, tensors, classes, targets)
     return with_index(linear)

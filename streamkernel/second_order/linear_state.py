@@ -40,8 +40,9 @@ ENTRIES = 2
 LARGEST_INPUT = 1e9
 """Bound on the absolute value of an input."""
 
-PLACES, REMEMBERED, BOUND = range(3)
-"""Entries of `counts`: places in use, examples remembered so far, and the bound of saturated scores."""
+PLACES, REMEMBERED, BOUND, VALUES = range(4)
+"""Entries of `counts`: places in use, examples remembered so far, the bound of saturated scores, and places of values.
+"""
 
 SATURATION = 4
 """Bound of the score of a class. A column that becomes those of two classes is halved, and so is its bound."""
@@ -59,14 +60,15 @@ class Linear(NamedTuple):
     Attributes
     ----------
     counts
-        The number of places in use, the first of which is the constant's, and of examples remembered so far; and the
-        bound of saturated scores, 0 if they are not saturated.
+        The number of places in use, the first of which is the constant's, and of examples remembered so far; the bound
+        of saturated scores, 0 if they are not saturated; and the number of values among the first `NEAR` places.
     keys, at
         Hashes of names, 0 for none, and their places: a table of twice the capacity.
     names
         The hash of each place's name.
     scales
-        Centre and divisor of the values at each place, shape (room, 2).
+        Centre and divisor of the values at each place, shape (room, 2); of a value's place, the value, and the divisor
+        of its indicator with a minus.
     w
         Shape (functions, columns, room).
     factor
@@ -153,7 +155,7 @@ def new_linear(
     """Return linear functions without names: with λ, capacity for names, a window of examples, a bound of scores."""
     dense = min(room, DENSE)
     found = Linear(
-        counts=np.array([1, 0, bound], np.int64),
+        counts=np.array([1, 0, bound, 0], np.int64),
         keys=np.zeros(2 * room, np.uint64),
         at=np.zeros(2 * room, np.int64),
         names=np.zeros(room, np.uint64),

@@ -38,6 +38,7 @@ from streamkernel.second_order.linear_state import (
     REMEMBERED,
     ROOM,
     SEARCHED,
+    VALUES,
     WINDOWS,
     Linear,
     neighbour_functions,
@@ -114,6 +115,8 @@ def _find_nearest(linear, first, last, found, room):  # type: ignore[no-untyped-
             a, b = linear.points[place, start : start + n], linear.points[place + 1, start : start + n]
             c, d = linear.points[place + 2, start : start + n], linear.points[place + 3, start : start + n]
             four = slice(place, place + FOUR)
+            if _count_below(room.influence[four], np.float32(LEAST_SQUARE)) == FOUR:  # values
+                continue
             _add_four(squares, a, b, c, d, room.point[four], room.influence[four])
         for place in range(last_four, places):
             values = linear.points[place, start : start + n]
@@ -144,7 +147,8 @@ def _insert(squares, first, found, room):  # type: ignore[no-untyped-def]
 def searched(linear: Linear, k: int) -> int:
     """Return the number of the last examples that function k uses; 0 if it is 0."""
     stored: int = min(linear.counts[REMEMBERED], len(linear.weights))
-    last: int = min(stored, WINDOWS[k], SEARCHED // min(linear.counts[PLACES], len(linear.points)))
+    inputs = min(linear.counts[PLACES], len(linear.points)) - linear.counts[VALUES]
+    last: int = min(stored, WINDOWS[k], SEARCHED // inputs)
     return last if k == 0 or last >= 2 * WINDOWS[k - 1] else 0
 
 

@@ -16,7 +16,7 @@ from streams import content, learn, names_in_order
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes
 from streamkernel.features.rows import Rows
 from streamkernel.second_order import linear, linear_state
-from streamkernel.second_order.few_values import LEAST_COUNT, MOST_VALUES, find_few_values
+from streamkernel.second_order.few_values import FREQUENT, find_few_values
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 FIRST, SMALL = 256, {"max_features": 32}
@@ -34,8 +34,8 @@ def inner(xs):
     found = {}
     for name in {name for x in xs for name in x}:
         counts = Counter(x[name] for x in xs if name in x)
-        frequent = sorted(value for value, count in counts.items() if count >= LEAST_COUNT)
-        if len(counts) <= MOST_VALUES and 2 * sum(counts.values()) >= len(xs):
+        frequent = sorted(value for value, count in counts.items() if count >= FREQUENT)
+        if FREQUENT * len(counts) <= len(xs) <= 2 * sum(counts.values()):
             found[name] = {value: counts[value] / len(xs) for value in frequent[1:-1]}
     return found
 
@@ -43,16 +43,16 @@ def inner(xs):
 CASES = {
     "three values": [{"a": i % 3, "b": i / 7} for i in range(48)],
     "a flag": [{"a": i % 2} for i in range(48)],
-    "a rare value": [{"a": i % 4 if i < 60 else 9} for i in range(60 + LEAST_COUNT - 1)],
-    "a value that is frequent enough": [{"a": i % 4 if i < 60 else 9} for i in range(60 + LEAST_COUNT)],
-    "a rare value among the others": [{"a": i % 4 if i < 60 else 1.5} for i in range(60 + LEAST_COUNT - 1)],
+    "a rare value": [{"a": i % 4 if i < 60 else 9} for i in range(60 + FREQUENT - 1)],
+    "a value that is frequent enough": [{"a": i % 4 if i < 60 else 9} for i in range(60 + FREQUENT)],
+    "a rare value among the others": [{"a": i % 4 if i < 60 else 1.5} for i in range(60 + FREQUENT - 1)],
     "only two frequent values": [{"a": i % 2 if i < 60 else i} for i in range(66)],
-    "as many values as are few": [{"a": i % MOST_VALUES} for i in range(160)],
-    "one more": [{"a": i % (MOST_VALUES + 1)} for i in range(160)],
+    "as many values as are few": [{"a": i % 12} for i in range(12 * FREQUENT)],
+    "one more": [{"a": i % 13} for i in range(13 * FREQUENT - 1)],
     "in half of the examples": [{"a": i % 3, "b": 0.1 * i} if i % 2 else {"b": 0.1 * i} for i in range(60)],
     "in less": [{"a": i % 3, "b": 0.1 * i} if i % 20 < 9 else {"b": 0.1 * i} for i in range(100)],
     "two zeros": [{"a": (-1.0, 0.0, -0.0, 1.0)[i % 4], "b": (-1, 5e-324, 2)[i % 3]} for i in range(48)],
-    "few examples": [{"a": i % 3} for i in range(3 * LEAST_COUNT - 1)],
+    "few examples": [{"a": i % 3} for i in range(3 * FREQUENT - 1)],
     "no names": [{} for _ in range(40)],
 }
 
@@ -134,8 +134,8 @@ def test_classes_match_the_reference_on_inputs_and_indicators():
     rows = f.directions.rows(names, X)
     for i in range(len(y)):
         f.learn_one(rows.part(i, i + 1), y[i])
-        for line in lines:
-            line.see(inputs[i], y[i], 0.0, i + 1, 0.0, 0.0, 1.0)
+        for line, x in zip(lines, (inputs[i], np.r_[X[i], 0.0, 0.0, 0.0]), strict=True):
+            line.see(x, y[i], 0.0, i + 1, 0.0, 0.0, 1.0)
             line.step(i + 1)
     for k, line in enumerate(lines):
         assert np.allclose(f.arrays.linear.w[k, :, : len(line.w)], line.w.T, rtol=1e-6)
