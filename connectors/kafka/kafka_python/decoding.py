@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from kafka import __version__
 from kafka.consumer.fetcher import Fetcher
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch
@@ -15,13 +16,17 @@ from connectors.kafka.clients import Headers, Record
 LARGEST, NONE = 0x7F, 1
 """The largest integer of one byte, and the length of a key or a value that is none."""
 
+VERSION = "3.0.12"
+"""The version of kafka-python whose parts these extend."""
+
 AT_ONCE = 512
 """Largest number of records that are decoded together."""
 
 
 def decode_together(kafka: Any) -> None:
-    """Have a consumer decode many records at once."""
-    kafka._fetcher.PartitionRecords = _PartitionRecords
+    """Have a consumer decode many records at once; one of another version of kafka-python decodes them itself."""
+    if __version__ == VERSION:
+        kafka._fetcher.PartitionRecords = _PartitionRecords
 
 
 class _PartitionRecords(getattr(Fetcher, "PartitionRecords", object)):  # type: ignore[misc]
