@@ -19,9 +19,6 @@ from connectors.kafka.timeouts import describe_error, run_within
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
 """Default batching; a flush does not wait for a batch to fill."""
 
-UNTIL_COMMIT = {"linger_ms": 250}
-"""Default batching in transactions, read after the commit: fewer requests take less processor time."""
-
 
 class PythonProducer(Producer):
     """A :class:`~connectors.kafka.clients.Producer`.
@@ -36,8 +33,7 @@ class PythonProducer(Producer):
         own: dict[str, Any] = {"acks": "all", "enable_idempotence": True}
         if name is not None:
             own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
-        defaults = BATCHES if name is None else {**BATCHES, **UNTIL_COMMIT}
-        self._kafka = connect(KafkaProducer, servers, {**defaults, **options}, **own)
+        self._kafka = connect(KafkaProducer, servers, {**BATCHES, **options}, **own)
         self._open = False
         self._is_transactional = name is not None
         self._error: Exception | None = None
