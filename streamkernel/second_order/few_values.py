@@ -11,7 +11,6 @@ place has a hash of the name and the value as its name, and the value as its cen
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -20,12 +19,12 @@ from streamkernel.features.rows import F64, U64, Rows
 from streamkernel.features.scale_table import ScalesState
 from streamkernel.jit import compiled
 from streamkernel.learners.scoring import longest_row
-from streamkernel.second_order.linear import admit, read_row
+from streamkernel.second_order.linear import add_place, admit, read_row
 from streamkernel.second_order.linear_state import NEAR, PLACES, VALUES, Linear, room_for, with_more_room
-from streamkernel.second_order.name_table import row_of, value_key
+from streamkernel.second_order.name_table import value_key
 
 FREQUENT = 5
-"""Examples that have a frequent value, at least. Values are few if on average so many examples have each."""
+"""Smallest number of examples with a frequent value, and smallest mean number of examples per value of an input."""
 
 
 class FewValues(NamedTuple):
@@ -110,10 +109,7 @@ def _admit_values(linear, few, least):  # type: ignore[no-untyped-def]
     """Add places for values, which have room."""
     for i in range(len(few.names)):
         key, place = value_key(few.names[i], few.values[i]), linear.counts[PLACES]
-        row = row_of(linear.keys, key)
-        linear.keys[row], linear.at[row], linear.names[place] = key, place, key
+        add_place(linear, key, place, least)
         linear.scales[place, 0], linear.scales[place, 1] = few.values[i], -few.divisors[i]
-        for k in range(len(linear.w)):
-            linear.factor[k, place, place] = math.sqrt(least)
         linear.counts[PLACES] = place + 1
     linear.counts[VALUES] = len(few.names)

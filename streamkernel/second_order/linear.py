@@ -172,6 +172,18 @@ compiled_slope: Any = inlined(slope, allocates=False)
 """The same for compiled code."""
 
 
+@inlined(allocates=False)
+def add_place(linear, key, place, least):  # type: ignore[no-untyped-def]
+    """Add a name or a value at the next place, with λ."""
+    row = row_of(linear.keys, key)
+    linear.keys[row], linear.at[row], linear.names[place] = key, place, key
+    for k in range(len(linear.w)):
+        if place < linear.factor.shape[1]:
+            linear.factor[k, place, place] = math.sqrt(least)
+        else:
+            linear.diagonal[k, place] = least
+
+
 @unit(
     types.void(LINEAR, SCALES, ROWS, types.int64, types.int64, types.float64, ROOM),
     allocates=False,
@@ -187,17 +199,12 @@ def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untype
         if place < before:
             continue
         key = max(rows.hashes[first + j], np.uint64(1))
-        row = row_of(linear.keys, key)
-        linear.keys[row], linear.at[row], linear.names[place] = key, place, key
+        add_place(linear, key, place, least)
         linear.scales[place, 0], linear.scales[place, 1] = 0.0, 1.0
         if len(scales.table) > 0:
             linear.scales[place, 0], linear.scales[place, 1] = centre_and_unit(scales, key)
-        for k in range(len(linear.w)):
-            if place < len(room.inputs):
-                linear.factor[k, place, place] = math.sqrt(least)
-                room.inputs[place] = room.values[j]
-            else:
-                linear.diagonal[k, place] = least
+        if place < len(room.inputs):
+            room.inputs[place] = room.values[j]
     linear.counts[PLACES] = used
 
 

@@ -137,7 +137,7 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None, target
         (linear.factor[:, own, own] > 0.0).all()
         and (parts["diagonal"] > 0.0).all()
         and (parts["errors"] >= 0.0).all()
-        and (parts["scales"][1:, 1] != 0.0).all()
+        and (np.abs(parts["scales"][1:, 1]) > 0.0).all()
     )
     if not usable:
         raise ValueError("expected factors and scales of linear functions as linear.*, got other numbers")
