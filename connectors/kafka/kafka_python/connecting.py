@@ -22,6 +22,9 @@ LOGGERS = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "conne
 
 DEFAULTS = {"bootstrap_timeout_ms": int(1000 * CONNECT_SECONDS)}
 
+NETWORK = {"slow_task_threshold_secs": 0}
+"""Without it, kafka-python warns that its own steps took long when another process had the processor."""
+
 REJECTED = (
     errors.AuthorizationError,
     errors.IllegalSaslStateError,
@@ -48,7 +51,7 @@ def connect(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> 
     made: list[KafkaNetClient] = []
 
     def client(**words: Any) -> KafkaNetClient:
-        net = NetworkSelector(**words)
+        net = NetworkSelector(**words, **NETWORK)
         made.append(KafkaNetClient(net, _Manager(net, **words), **words))
         return made[-1]
 
