@@ -23,7 +23,7 @@ before; how many examples there were when it began; and the group that it shares
 SKETCHED_AT, TAKEN, RESTED = range(3)
 """Columns of `sampled`: the number of examples when the sketch of a group was computed, 0 if there is none; the number
 of rows in its panels (:mod:`streamkernel.second_order.sampling`), `AT_REST` if it takes no step; and the number of
-examples that it left out at rest (:mod:`streamkernel.second_order.recency`)."""
+examples that it left out at rest (:mod:`streamkernel.second_order.resting`)."""
 
 AT_REST = -1.0
 """In place of the number of rows of a group that takes no step."""

@@ -4,10 +4,6 @@ Such a group takes the Newton steps of the block with A fading, so that it repre
 stationary stream the block, which forgets nothing, has the lower loss. Where a forgetting group has a clearly lower
 loss, the past is misleading: all single blocks are reset, and larger groups with a higher loss end, so that learning
 continues as in a new model.
-
-While the block has a clearly lower loss, a forgetting group rests: it takes one of `RESTS` Newton steps, and
-forgets by the examples of these. It then represents as many examples of a longer time, at a fraction of the cost, and
-its loss still shows when the stream changes.
 """
 
 from __future__ import annotations
@@ -15,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from streamkernel.features.rows import F64, I64
-from streamkernel.jit import compiled, inlined
-from streamkernel.second_order import growth, newton_step
-from streamkernel.second_order.mixture_state import BORN, COUNT, OWNER
+from streamkernel.jit import compiled
+from streamkernel.second_order import growth
 
 KEPT = (0.996, 0.999)
 """The forgetting factor per example of groups that forget."""
@@ -34,10 +29,6 @@ better only because Newton steps overfit while examples are about as many as out
 
 MARGIN = 0.2
 """The minimum by which the loss of a misled group exceeds that of the forgetting group, as a fraction of its own."""
-
-RESTS, LEAST = 4, 0.1
-"""A forgetting group at rest takes a Newton step once in this number of them; and the minimum by which its loss exceeds
-that of its block, as a fraction of its own."""
 
 
 def block_for(own: int, singles: F64, since: int) -> int:
@@ -109,19 +100,6 @@ def misled_groups(seen: int, table: I64, outputs: I64, losses: F64, forgetting: 
     if not is_mature or not is_worse[block]:
         return []
     return np.flatnonzero((is_worse & (outputs[:ordinary] > 0)) | (table[:ordinary, 0] == 1)).tolist()
-
-
-@inlined(allocates=False)
-def is_at_rest(state, g):  # type: ignore[no-untyped-def]
-    """Return whether a group leaves out the step that begins: it forgets, it and its block have learned enough, and the
-    block has a clearly smaller loss.
-    """
-    numbers, layout, recent, block = state.numbers[0], state.layout, state.recent, state.layout[g, OWNER]
-    seen, batch = numbers.worked_at, numbers.working
-    is_mature = seen - layout[block, BORN] >= max(YOUNGEST, MATURE * layout[block, COUNT])
-    is_mature &= (seen - layout[g, BORN]) * (1.0 - state.kept[g]) >= 1.0
-    is_worse = (1.0 - LEAST) * recent[g] > recent[block]
-    return block != g and is_mature and is_worse and not newton_step.is_turn(seen, batch, RESTS * batch)
 
 
 @compiled

@@ -3,11 +3,11 @@
 Once A holds many more examples than a group has outputs, most rows change it little. A row x = √ℓ''φ is added with a
 probability that depends on its ridge leverage (Cohen, Musco and Pachocki, "Online row sampling", 2016),
 
-    p = min(1, max(1/4, 4 xᵀA⁻¹x))
+    p = min(1, max(1/8, 4 xᵀA⁻¹x))
 
 and divided by √p, so that the expected sum Σ ℓ''φφᵀ is that of all rows. A row in a direction without weight in A is
 always added, so that the step does not exceed its target. An added row contributes at most a quarter of what A holds in
-its direction, or four times its own square. The gradient always includes all examples.
+its direction, or eight times its own square. The gradient always includes all examples.
 
 The leverage is estimated by |Sx|². The sketch is Sᵀ = R⁻¹Π, where Π has eight columns of random signs over √8. It is
 computed again when A holds a quarter more examples.
@@ -31,6 +31,7 @@ from streamkernel.second_order.mixture_state import (
     COUNT,
     GROUP,
     MIXTURE,
+    RESTED,
     SKETCHED_AT,
     SKETCHES,
     TAKEN,
@@ -41,7 +42,7 @@ from streamkernel.second_order.tiles import WIDE
 CAUTION = 4.0
 """Ratio of the probability that a row is added to its leverage."""
 
-MOST = 4.0
+MOST = 8.0
 """The inverse of the smallest probability."""
 
 FROM = 1024
@@ -96,7 +97,8 @@ def gather(state, group, g):  # type: ignore[no-untyped-def]
 def begin_sketch(state, group, g):  # type: ignore[no-untyped-def]
     """Set the sketch of a group to random signs if the step computes it again."""
     seen = state.numbers[0].worked_at
-    held = min(float(seen - state.layout[g, BORN]), 1.0 / max(1.0 - state.kept[g], 1e-18))
+    learned = float(seen - state.layout[g, BORN]) - state.sampled[g, RESTED]
+    held = min(learned, 1.0 / max(1.0 - state.kept[g], 1e-18))
     if held < max(FROM, state.layout[g, COUNT]) or seen - state.sampled[g, SKETCHED_AT] < GROWTH * held:
         return
     state.sampled[g, SKETCHED_AT] = seen

@@ -19,7 +19,7 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT
-from streamkernel.second_order import newton_step, recency, sampling, square_root
+from streamkernel.second_order import newton_step, resting, sampling, square_root
 from streamkernel.second_order.last_row import forget_row
 from streamkernel.second_order.mixture_state import (
     AT_REST,
@@ -69,7 +69,7 @@ def begin_step(state):  # type: ignore[no-untyped-def]
     for g in range(len(layout)):
         if layout[g, COUNT] > 0:
             group = group_of(state, g)
-            if recency.is_at_rest(state, g):
+            if resting.is_at_rest(state, g):
                 state.sampled[g, TAKEN] = AT_REST
                 state.sampled[g, RESTED] += numbers.working
                 group.sums[:] = 0.0

@@ -1,0 +1,42 @@
+"""Groups that rest, which take one of `RESTS` Newton steps; compiled.
+
+A group that forgets rests while its block, which forgets nothing, has a clearly smaller loss. It then represents as
+many examples of a longer time, at a fraction of the cost, and its loss still shows when the stream changes.
+
+A group that forgets nothing rests while a larger one has a much smaller loss, because the mixture uses it little then.
+
+A step at rest leaves its examples out. Losses are those of about the last 512 examples
+(:mod:`streamkernel.second_order.recency`).
+"""
+
+from __future__ import annotations
+
+from streamkernel.jit import inlined
+from streamkernel.second_order import newton_step
+from streamkernel.second_order.mixture_state import BORN, COUNT, OWNER
+from streamkernel.second_order.recency import MATURE, YOUNGEST
+
+RESTS = 4
+"""A group at rest takes a Newton step once in this number of them."""
+
+CLEARLY, MUCH = 0.1, 0.2
+"""The minimum by which the loss of a block is smaller than that of a group that forgets, and the loss of a larger group
+than that of another, as a fraction of the loss of the group at rest."""
+
+
+@inlined(allocates=False)
+def is_at_rest(state, g):  # type: ignore[no-untyped-def]
+    """Return whether a group leaves out the step that begins; its block and the better group have learned enough."""
+    layout, recent, block = state.layout, state.recent, state.layout[g, OWNER]
+    seen, batch = state.numbers[0].worked_at, state.numbers[0].working
+    is_mature = seen - layout[block, BORN] >= max(YOUNGEST, MATURE * layout[block, COUNT])
+    if not is_mature or newton_step.is_turn(seen, batch, RESTS * batch):
+        return False
+    if block != g:
+        has_forgotten = (seen - layout[g, BORN]) * (1.0 - state.kept[g]) >= 1.0
+        return has_forgotten and recent[block] < (1.0 - CLEARLY) * recent[g]
+    for k in range(len(layout)):
+        n = layout[k, COUNT]
+        if n > layout[g, COUNT] and seen - layout[k, BORN] >= n and recent[k] < (1.0 - MUCH) * recent[g]:
+            return True
+    return False
