@@ -165,7 +165,7 @@ class Arranger:
             ),
             "span": np.zeros(2 * targets),
             "recent": np.zeros(count),
-            "sampled": np.zeros((count, 3)),
+            "sampled": np.zeros((count, 4)),
         }
         return self.arrange(kernel, directions, numbers, table, {}, arrays)
 

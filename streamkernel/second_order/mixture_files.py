@@ -13,7 +13,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.learners import state
 from streamkernel.second_order import growth, linear_files, metric_files, newton_step, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
-from streamkernel.second_order.mixture_state import NO_SPAN, OWNER, RESTED, SIGNS, SKETCHED_AT
+from streamkernel.second_order.mixture_state import NO_SPAN, OWNER, RESTED, RESTS_FROM, SIGNS, SKETCHED_AT
 from streamkernel.second_order.positive import LARGEST_LEAD, SIGNED_ONLY, positive_weights
 
 RECENCY, TARGETS, LEFT_OUT = "recency", "targets", "rested"
@@ -30,7 +30,7 @@ _NAMES = {
 _ALL_NAMES = _NAMES | {name: name for name in SIGNS}
 """With those that older files do not have, and those of a pruned function."""
 
-_SAMPLED = {"sketched_at": SKETCHED_AT, LEFT_OUT: RESTED}
+_SAMPLED = {"sketched_at": SKETCHED_AT, LEFT_OUT: RESTED, "rests_from": RESTS_FROM}
 """The names of columns of `sampled`."""
 
 
@@ -87,7 +87,7 @@ def pack_targets(numbers: Any) -> dict[str, Any]:
 
 
 def sampling_tensors(mixture: Arrangement) -> dict[str, Any]:
-    """Return when each sketch was computed, and the numbers of examples that groups left out at rest."""
+    """Return when each sketch was computed, how many examples groups left out at rest, and which groups rest."""
     return {name: mixture.state.sampled[:, column].copy() for name, column in _SAMPLED.items()}
 
 
@@ -161,7 +161,7 @@ def restore(
     if not are_possible:
         raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
     own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _ALL_NAMES.items()}
-    own_arrays |= {"recent": arrays["recent"].copy(), "sampled": np.zeros((len(table), 3))}
+    own_arrays |= {"recent": arrays["recent"].copy(), "sampled": np.zeros((len(table), 4))}
     own_arrays["metric"] = metric_files.restore(tensors, table, len(arranger.alone), empty.directions)
     columns = int(empty.state.numbers["columns"][0])
     classes = None if empty.state.numbers["intercept"][0] == state.MEAN else max(columns // targets, 2)

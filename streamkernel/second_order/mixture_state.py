@@ -20,10 +20,11 @@ FIRST, COUNT, BEFORE, SQUARES_BEFORE, PANELS_BEFORE, BORN, OWNER = range(7)
 """Columns of `layout`: the first output of a group, its outputs n; outputs, squares of them, and panels, of the groups
 before; how many examples there were when it began; and the group that it shares its features with, mostly itself."""
 
-SKETCHED_AT, TAKEN, RESTED = range(3)
+SKETCHED_AT, TAKEN, RESTED, RESTS_FROM = range(4)
 """Columns of `sampled`: the number of examples when the sketch of a group was computed, 0 if there is none; the number
-of rows in its panels (:mod:`streamkernel.second_order.sampling`), `AT_REST` if it takes no step; and the number of
-examples that it left out at rest (:mod:`streamkernel.second_order.resting`)."""
+of rows in its panels (:mod:`streamkernel.second_order.sampling`), `AT_REST` if it takes no step; the number of examples
+that it left out at rest (:mod:`streamkernel.second_order.resting`); and that from which on it leaves out the examples
+of the next step, 0 if it takes that step."""
 
 AT_REST = -1.0
 """In place of the number of rows of a group that takes no step."""
@@ -90,7 +91,7 @@ class MixtureState(NamedTuple):
     sketch
         R⁻¹ times random signs, shape (8, n) for each group.
     sampled
-        When the sketch was computed, the number of rows in the panels, and of examples left out, shape (groups, 3).
+        When the sketch was computed, the number of rows in the panels, and what is left out, shape (groups, 4).
     last
         The last row that was computed, which is no part of the learned state.
     """

@@ -5,8 +5,8 @@ many examples of a longer time, at a fraction of the cost, and its loss still sh
 
 A group that forgets nothing rests while a larger one has a much smaller loss, because the mixture uses it little then.
 
-A step at rest leaves its examples out. Losses are those of about the last 512 examples
-(:mod:`streamkernel.second_order.recency`).
+A step at rest leaves its examples out. Losses are those of about the last 512 examples, which only models with groups
+that forget compare (:mod:`streamkernel.second_order.recency`); in others nothing rests.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ than that of another, as a fraction of the loss of the group at rest."""
 
 @inlined(allocates=False)
 def is_at_rest(state, g):  # type: ignore[no-untyped-def]
-    """Return whether a group leaves out the step that begins; its block and the better group have learned enough."""
+    """Return whether a group leaves out the step after the one that begins."""
     layout, recent, block = state.layout, state.recent, state.layout[g, OWNER]
     seen, batch = state.numbers[0].worked_at, state.numbers[0].working
     is_mature = seen - layout[block, BORN] >= max(YOUNGEST, MATURE * layout[block, COUNT])
-    if not is_mature or newton_step.is_turn(seen, batch, RESTS * batch):
+    is_compared = layout[-1, OWNER] != len(layout) - 1
+    if not (is_mature and is_compared) or newton_step.is_turn(seen, batch, RESTS * batch):
         return False
     if block != g:
         has_forgotten = (seen - layout[g, BORN]) * (1.0 - state.kept[g]) >= 1.0

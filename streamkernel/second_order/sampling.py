@@ -32,6 +32,7 @@ from streamkernel.second_order.mixture_state import (
     GROUP,
     MIXTURE,
     RESTED,
+    RESTS_FROM,
     SKETCHED_AT,
     SKETCHES,
     TAKEN,
@@ -113,6 +114,7 @@ def begin_sketch(state, group, g):  # type: ignore[no-untyped-def]
 def waiting_shares(state, g):  # type: ignore[no-untyped-def]
     """Return 1/p for buffered rows that the next step adds to A, and 0 for others."""
     numbers = state.numbers[0]
-    shares = np.empty(numbers.buffered)
-    _set_shares(state, group_of(state, g), g, numbers.buffered, numbers.examples, shares)
+    shares = np.zeros(numbers.buffered)
+    if state.sampled[g, RESTS_FROM] == 0.0:
+        _set_shares(state, group_of(state, g), g, numbers.buffered, numbers.examples, shares)
     return shares

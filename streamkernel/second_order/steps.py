@@ -1,8 +1,9 @@
 """Newton steps of the groups: started on buffered examples, computed in units, and applied; compiled.
 
 A step changes nothing that a prediction reads until it is applied, in one short call. The units of a long step are
-spread over the events that are buffered for the next one: no event waits for a step, and w is always one step behind.
-When a step is applied, w moves by -Δ; of the examples gathered by then, whose derivatives are at the w before,
+spread over every third of the events that are buffered for the next one: no event waits for a step, and w is always one
+step behind. When a step is applied, w moves by -Δ; of the examples gathered by then, whose derivatives are at the w
+before,
 
     Σ ℓ'φ ← Σ ℓ'φ - Σ ℓ''φφᵀΔ
 
@@ -26,6 +27,7 @@ from streamkernel.second_order.mixture_state import (
     COUNT,
     GROUP,
     RESTED,
+    RESTS_FROM,
     SKETCHED_AT,
     SKETCHES,
     TAKEN,
@@ -35,6 +37,10 @@ from streamkernel.second_order.tiles import whole_eights
 
 SPREAD = 1 << 22
 """Steps are spread over events if the squared numbers of outputs add up to more: such a step takes about 8 ms."""
+
+EVERY = 3
+"""Number of events between two that compute units. A unit displaces what an event needs from the processor's caches, so
+that the next event takes longer."""
 
 STRIP = 64
 """Columns of R that a unit works on."""
@@ -61,19 +67,20 @@ def begin_step(state):  # type: ignore[no-untyped-def]
 
         A ← ρˢA,   A ← A + ((1 - ρᵀ)λ + Tl)I,   with the gradient (1 - ρᵀ)λw
 
-    Groups at rest leave the examples out.
+    Groups at rest leave the examples out. Which groups rest in the next step is decided now, so that copies of one
+    model agree on the rows that were buffered when they were copied.
     """
     numbers, layout = state.numbers[0], state.layout
     numbers.working, numbers.worked_at, numbers.worked_k_xx = numbers.buffered, numbers.examples, numbers.step_k_xx
     numbers.unit = numbers.buffered = 0
     for g in range(len(layout)):
         if layout[g, COUNT] > 0:
-            group = group_of(state, g)
-            if resting.is_at_rest(state, g):
+            group, is_left_out = group_of(state, g), state.sampled[g, RESTS_FROM] > 0.0
+            state.sampled[g, RESTS_FROM] = numbers.worked_at if resting.is_at_rest(state, g) else 0
+            if is_left_out:
                 state.sampled[g, TAKEN] = AT_REST
                 state.sampled[g, RESTED] += numbers.working
                 group.sums[:] = 0.0
-                group.rows[: numbers.working] = 0.0
                 continue
             pull = numbers.working * numbers.l2 + _fading(state, g)[1]
             for c in range(len(group.sums)):
@@ -84,7 +91,6 @@ def begin_step(state):  # type: ignore[no-untyped-def]
                     vectors.add(group.change[c], group.newton[c], pull)
             sampling.gather(state, group, g)
             sampling.begin_sketch(state, group, g)
-            group.rows[: numbers.working] = 0.0
 
 
 @inlined
@@ -126,7 +132,7 @@ def _cost(n, phase, first, rows, columns, kept, back, is_sketched):  # type: ign
 def advance(state, is_all):  # type: ignore[no-untyped-def]
     """Compute the remaining units of a step, or those that are due; no prediction reads the changes."""
     numbers, layout = state.numbers[0], state.layout
-    if numbers.working == 0 or numbers.unit == DONE:
+    if numbers.working == 0 or numbers.unit == DONE or not (is_all or numbers.buffered % EVERY == 0):
         return
     done, goal = 0.0, math.inf
     room = square_root.room_for(whole_eights(numbers.working))
