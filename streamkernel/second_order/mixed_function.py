@@ -25,7 +25,7 @@ from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import STORED, prior
-from streamkernel.second_order.mixture_state import MixtureState, weights_by_column
+from streamkernel.second_order.mixture_state import RESTED, MixtureState, weights_by_column
 from streamkernel.second_order.neighbours import CAUTION
 from streamkernel.second_order.tiles import EIGHT
 
@@ -304,7 +304,7 @@ class MixedFunction(Learner):
 
     def memory(self, g: int) -> float:
         """Return the number of examples that the factor of a group represents."""
-        seen = int(self.numbers["examples"] - self.table[g, 2])
+        seen = int(self.numbers["examples"] - self.table[g, 2] - self._live.state.sampled[g, RESTED])
         return max(1.0, min(float(seen), 1.0 / max(1.0 - float(self._live.state.kept[g]), 1e-18)))
 
     def prior(self, g: int) -> float:
