@@ -65,7 +65,7 @@ def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[st
         | pack_targets(function.numbers)
         | arrays
         | linear_files.pack(function.linear)
-        | {"table": mixture.table.copy()}
+        | {"table": mixture.table.copy(), LEFT_OUT: function.sampled[:, RESTED].copy()}
         | _recency(mixture)
         | dict(kept)
         | mixture.groups.functions()
@@ -174,8 +174,9 @@ def restore(
     for group in restored.groups:
         if to_learn and not ((group.factor.diagonal() > 0.0).all() if examples else not group.factor.any()):
             raise ValueError("expected factors with positive diagonals")
-    for name, column in _SAMPLED.items() if to_learn else ():
-        if name in tensors:  # without them all rows are added until the next sketch, and no group has rested
+    for name, column in _SAMPLED.items():
+        # without them all rows are added until the next sketch, and no group has rested
+        if name in tensors and (to_learn or name == LEFT_OUT):
             found = tensor_file.require_tensor(tensors, name, np.float64, (len(table),))
             if not ((found >= 0.0) & (found <= examples)).all():
                 raise ValueError(f"expected numbers of examples as {name}, got {found.tolist()}")

@@ -23,8 +23,8 @@ before; how many examples there were when it began; and the group that it shares
 SKETCHED_AT, TAKEN, RESTED, RESTS_FROM = range(4)
 """Columns of `sampled`: the number of examples when the sketch of a group was computed, 0 if there is none; the number
 of rows in its panels (:mod:`streamkernel.second_order.sampling`), `AT_REST` if it takes no step; the number of examples
-that it left out at rest (:mod:`streamkernel.second_order.resting`); and that from which on it leaves out the examples
-of the next step, 0 if it takes that step."""
+that it left out at rest (:mod:`streamkernel.second_order.resting`); and, if it leaves out the next step, the number of
+examples when that was decided, else 0."""
 
 AT_REST = -1.0
 """In place of the number of rows of a group that takes no step."""

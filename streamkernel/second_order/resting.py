@@ -1,11 +1,12 @@
 """Groups that rest, which take one of `RESTS` Newton steps and leave the examples of the others out; compiled.
 
-A group rests while a larger one has a much smaller loss, because the mixture uses it little then. A group that forgets
-also rests while its block, which forgets nothing, has a clearly smaller loss. It then represents as many examples of a
-longer time, at a fraction of the cost, and its loss still shows when the stream changes.
+A group that has learned enough rests while a larger one has a much smaller loss, because the mixture uses it little
+then. A group that forgets also rests while its block, which forgets nothing, has a clearly smaller loss. It then
+represents as many examples of a longer time, at a fraction of the cost, and its loss still shows when the stream
+changes.
 
-Losses are those of about the last 512 examples, which only models with groups that forget compare
-(:mod:`streamkernel.second_order.recency`); in others nothing rests.
+Nothing rests in models without groups that forget (:mod:`streamkernel.second_order.recency`), which are told what they
+forget.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ than that of another, as a fraction of the loss of the group at rest."""
 @inlined(allocates=False)
 def is_at_rest(state, g):  # type: ignore[no-untyped-def]
     """Return whether a group leaves out the step after the one that begins."""
-    layout, recent, block = state.layout, state.recent, state.layout[g, OWNER]
+    layout, losses, recent, block = state.layout, state.losses, state.recent, state.layout[g, OWNER]
     seen, batch = state.numbers[0].worked_at, state.numbers[0].working
     is_mature = seen - layout[block, BORN] >= max(YOUNGEST, MATURE * layout[block, COUNT])
-    is_compared = layout[-1, OWNER] != len(layout) - 1
-    if not (is_mature and is_compared) or newton_step.is_turn(seen, batch, RESTS * batch):
+    may_rest = layout[-1, OWNER] != len(layout) - 1
+    if not (is_mature and may_rest) or newton_step.is_turn(seen, batch, RESTS * batch):
         return False
     if block != g and (seen - layout[g, BORN]) * (1.0 - state.kept[g]) < 1.0:  # it forgets, and has forgotten nothing
         return False
@@ -38,6 +39,6 @@ def is_at_rest(state, g):  # type: ignore[no-untyped-def]
         return True
     for k in range(len(layout)):
         n = layout[k, COUNT]
-        if n > layout[g, COUNT] and seen - layout[k, BORN] >= n and recent[k] < (1.0 - MUCH) * recent[g]:
+        if n > layout[g, COUNT] and seen - layout[k, BORN] >= n and losses[k] < (1.0 - MUCH) * losses[g]:
             return True
     return False

@@ -98,9 +98,10 @@ def gather(state, group, g):  # type: ignore[no-untyped-def]
 def begin_sketch(state, group, g):  # type: ignore[no-untyped-def]
     """Set the sketch of a group to random signs if the step computes it again."""
     seen = state.numbers[0].worked_at
-    learned = float(seen - state.layout[g, BORN]) - state.sampled[g, RESTED]
-    held = min(learned, 1.0 / max(1.0 - state.kept[g], 1e-18))
-    if held < max(FROM, state.layout[g, COUNT]) or seen - state.sampled[g, SKETCHED_AT] < GROWTH * held:
+    age, memory = float(seen - state.layout[g, BORN]), 1.0 / max(1.0 - state.kept[g], 1e-18)
+    held = min(age - state.sampled[g, RESTED], memory)
+    is_due = seen - state.sampled[g, SKETCHED_AT] >= GROWTH * min(age, memory)  # at rest the age grows as A does
+    if not is_due or held < max(FROM, state.layout[g, COUNT]):
         return
     state.sampled[g, SKETCHED_AT] = seen
     size = np.float32(1.0 / math.sqrt(SKETCHES))

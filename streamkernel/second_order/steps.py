@@ -2,8 +2,7 @@
 
 A step changes nothing that a prediction reads until it is applied, in one short call. The units of a long step are
 spread over every third of the events that are buffered for the next one: no event waits for a step, and w is always one
-step behind. When a step is applied, w moves by -Δ; of the examples gathered by then, whose derivatives are at the w
-before,
+step behind. When a step is applied, w moves by -Δ; of the examples gathered meanwhile, with derivatives at the old w,
 
     Σ ℓ'φ ← Σ ℓ'φ - Σ ℓ''φφᵀΔ
 
@@ -39,8 +38,8 @@ SPREAD = 1 << 22
 """Steps are spread over events if the squared numbers of outputs add up to more: such a step takes about 8 ms."""
 
 EVERY = 3
-"""Number of events between two that compute units. A unit displaces what an event needs from the processor's caches, so
-that the next event takes longer."""
+"""Number of events whose units are computed together. A unit displaces what an event needs from the processor's caches,
+so that the next event takes longer."""
 
 STRIP = 64
 """Columns of R that a unit works on."""
@@ -132,7 +131,7 @@ def _cost(n, phase, first, rows, columns, kept, back, is_sketched):  # type: ign
 def advance(state, is_all):  # type: ignore[no-untyped-def]
     """Compute the remaining units of a step, or those that are due; no prediction reads the changes."""
     numbers, layout = state.numbers[0], state.layout
-    if numbers.working == 0 or numbers.unit == DONE or not (is_all or numbers.buffered % EVERY == 0):
+    if numbers.working == 0 or numbers.unit == DONE:
         return
     done, goal = 0.0, math.inf
     room = square_root.room_for(whole_eights(numbers.working))
@@ -143,7 +142,8 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
         if not is_all and not is_counted:
             targets = len(state.numbers)
             due = newton_step.compiled_due(numbers.examples, numbers.batch_size, numbers.forgetting, targets)
-            goal, done = done * numbers.buffered / max(due - 1, 1), 0.0
+            reached = numbers.buffered // EVERY * EVERY if due > EVERY else numbers.buffered
+            goal, done = done * reached / max(due - 1, 1), 0.0
         for g in range(len(layout)):
             n, (kept, own, more), rows = layout[g, COUNT], _fading(state, g), int(state.sampled[g, TAKEN])
             if rows == AT_REST:

@@ -281,6 +281,7 @@ def test_crafted_states_are_rejected(tmp_path):
         ("recency", np.array([0])),
         ("recent", np.zeros(3)),
         ("rested", np.full(len(good["table"]), -1.0)),
+        ("rests_from", np.full(len(good["table"]), 1e9)),
         ("table", good["table"] + np.array([0, 0, 1000])),
         ("table", np.where(np.arange(len(good["table"]))[:, None] == len(good["table"]) - 1, 9, good["table"])),
     ):

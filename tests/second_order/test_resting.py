@@ -85,3 +85,13 @@ def test_copies_agree_on_the_buffered_rows():
             grew.add((g, bool(np.abs(gram(base, g) - before[g]).max() > 0.0)))
         learn(model, xs[first : first + 25], ys[first : first + 25])
     assert {(NARROW, False), (NARROW, True)} <= grew
+
+
+def test_a_copy_that_only_predicts_knows_how_many_examples_a_group_represents():
+    """Pruning in another thread reads it there."""
+    xs, ys = stream(0)
+    model = learn(regressor(), xs, ys)
+    learner, copied = model._learner, model._learner.to_predict()
+    own = [learner.memory(g) for g in range(len(learner.table))]
+    assert own[NARROW] == len(xs) - left_out(model)[NARROW] < 0.75 * len(xs)
+    assert [copied.memory(g) for g in range(len(copied.table))] == own

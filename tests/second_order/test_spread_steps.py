@@ -90,6 +90,21 @@ def test_no_event_has_to_complete_a_step():
     assert {is_done for waiting, is_done in left if waiting < 12} == {False}
 
 
+def test_calls_of_three_events_compute_units_whatever_number_they_begin_with():
+    xs, ys = stream()
+    model = learned(KernelRegressor(**nested(**SMALL)), xs[:512], ys[:512], [512])
+    learned(model, xs[512:513], ys[512:513], [1])
+    at = {}
+    for first in range(513, N - 3, 3):
+        numbers = model._learner.numbers
+        if numbers["working"]:
+            at.setdefault(int(numbers["buffered"]), set()).add(int(numbers["unit"]))
+        learned(model, xs[first : first + 3], ys[first : first + 3], [3])
+    assert set(at) == set(range(16))
+    assert max(at[0]) < min(at[7]) < min(at[10]) < min(at[13])
+    assert max(at[2]) < min(at[8]) < min(at[11]) < min(at[14])
+
+
 def mixture(batch):
     return SecondOrderLearner(
         kernels.Gaussian(1.0),
