@@ -142,17 +142,21 @@ def merge(
         "span": _span(parts),
         mixture_files.LEFT_OUT: np.array(rested, np.float64),
         **kept,
-        **(_recency(parts) if forgetting else {}),
+        **(_recency(parts, has) if forgetting else {}),
         **metric_files.tensors(metric.merge_metrics([part.metric for part in parts], has)),
         **_linear(fresh, parts, base, weights, of_targets["offset"]),
         **Groups(groups, [0] * count).tensors(0),
     }
 
 
-def _recency(parts: Sequence[SecondOrderSummary]) -> dict[str, Any]:
-    """Return the merged recent losses of forgetting groups, as tensors."""
+def _recency(parts: Sequence[SecondOrderSummary], has: Any) -> dict[str, Any]:
+    """Return the merged recent losses of the groups, as tensors; as if each part had all groups, like the first one."""
     restarted, compared = zip(*[part.numbers[["restarted", "compared_at"]].item() for part in parts], strict=True)
-    return mixture_files.recency_tensors(max(restarted), min(compared), np.sum([part.recent for part in parts], axis=0))
+    recent = np.array([part.recent for part in parts])
+    found, first = recent.sum(axis=0), recent[:, 0]
+    there = np.where(has, first[:, None], 0.0).sum(axis=0)
+    found = np.divide(found * first.sum(), there, out=found, where=there > 0.0)
+    return mixture_files.recency_tensors(max(restarted), min(compared), found)
 
 
 def _span(parts: Sequence[SecondOrderSummary]) -> F64:

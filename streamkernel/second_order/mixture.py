@@ -217,12 +217,11 @@ class SecondOrderLearner(StoredMixture):
             self._begin()
             if not is_spread:
                 self._complete()
-        if self.may_restructure:
-            if not self.numbers["buffered"]:
-                self._restart_if_misled()
-            if schedule.is_due(self._live.since) and self.numbers["looked_at"] != seen:
-                self._complete()
-                self._grow_if_due()
+        if not self.numbers["buffered"]:
+            self._compare_groups(self.may_restructure)
+        if self.may_restructure and schedule.is_due(self._live.since) and self.numbers["looked_at"] != seen:
+            self._complete()
+            self._grow_if_due()
         self.is_unfinished = False
 
     def settle(self) -> None:
@@ -247,13 +246,13 @@ class SecondOrderLearner(StoredMixture):
             steps.advance(self._live.state, True)
             steps.apply_step(self._live.state)
 
-    def _restart_if_misled(self) -> None:
-        """Reset the groups that old examples mislead."""
+    def _compare_groups(self, may_restart: bool) -> None:
+        """Reset the groups that old examples mislead, if that may happen now."""
         live, forgetting = self._live, len(self._arranger.forgetting)
         if not forgetting or self.examples - self.numbers["compared_at"] < recency.EVERY:
             return
         groups = recency.misled_groups(self.examples, live.table, live.groups.counts, live.state.recent, forgetting)
-        if groups:
+        if groups and may_restart:
             self._complete()
             self._live = with_restart(self._live, self._arranger, self._kernel, groups)
         else:
@@ -261,7 +260,7 @@ class SecondOrderLearner(StoredMixture):
 
     def restructure(self, before: int) -> None:
         """Add and end groups, if that became due after the first `before` examples."""
-        self._restart_if_misled()
+        self._compare_groups(may_restart=True)
         if self._last_look > before:
             self._grow_if_due()
 

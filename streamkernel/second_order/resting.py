@@ -5,8 +5,8 @@ then. A group that forgets also rests while its block, which forgets nothing, ha
 represents as many examples of a longer time, at a fraction of the cost, and its loss still shows when the stream
 changes.
 
-Nothing rests in models without groups that forget (:mod:`streamkernel.second_order.recency`), which are told what they
-forget.
+Losses are those of about the last 512 examples, which only models with groups that forget compare
+(:mod:`streamkernel.second_order.recency`); in others nothing rests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ than that of another, as a fraction of the loss of the group at rest."""
 @inlined(allocates=False)
 def is_at_rest(state, g):  # type: ignore[no-untyped-def]
     """Return whether a group leaves out the step after the one that begins."""
-    layout, losses, recent, block = state.layout, state.losses, state.recent, state.layout[g, OWNER]
+    layout, recent, block = state.layout, state.recent, state.layout[g, OWNER]
     seen, batch = state.numbers[0].worked_at, state.numbers[0].working
     is_mature = seen - layout[block, BORN] >= max(YOUNGEST, MATURE * layout[block, COUNT])
     may_rest = layout[-1, OWNER] != len(layout) - 1
@@ -39,6 +39,6 @@ def is_at_rest(state, g):  # type: ignore[no-untyped-def]
         return True
     for k in range(len(layout)):
         n = layout[k, COUNT]
-        if n > layout[g, COUNT] and seen - layout[k, BORN] >= n and losses[k] < (1.0 - MUCH) * losses[g]:
+        if n > layout[g, COUNT] and seen - layout[k, BORN] >= n and recent[k] < (1.0 - MUCH) * recent[g]:
             return True
     return False

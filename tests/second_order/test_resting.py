@@ -10,7 +10,8 @@ import pytest
 from streams import learn, nested
 
 from streamkernel import KernelRegressor
-from streamkernel.second_order import resting
+from streamkernel.merging import second_order
+from streamkernel.second_order import recency, resting
 from streamkernel.second_order.mixture_state import RESTED
 
 CHANGE, NARROW = 4200, 1
@@ -91,7 +92,35 @@ def test_a_copy_that_only_predicts_knows_how_many_examples_a_group_represents():
     """Pruning in another thread reads it there."""
     xs, ys = stream(0)
     model = learn(regressor(), xs, ys)
-    learner, copied = model._learner, model._learner.to_predict()
+    learner = model._learner
+    copied = regressor()._new_learner(learner.kernel, learner.columns)
+    copied.restore(learner.to_predict(), to_learn=False)
     own = [learner.memory(g) for g in range(len(learner.table))]
     assert own[NARROW] == len(xs) - left_out(model)[NARROW] < 0.75 * len(xs)
     assert [copied.memory(g) for g in range(len(copied.table))] == own
+
+
+def test_merged_losses_of_a_group_that_not_all_models_have_compare_with_those_of_others():
+    xs, ys = stream(0)
+    base = learn(regressor(), xs[:900], ys[:900])
+    one, other = copy.deepcopy(base), copy.deepcopy(base)
+    learn(one, xs[900:2500], ys[900:2500])
+    learn(other, xs[2500:2600], ys[2500:2600])
+    larger = [g for g, (blocks, *_) in enumerate(one._learner.table.tolist()) if blocks > 1]
+    assert larger
+    assert not other._learner.table[larger].any()
+    fresh = regressor()._new_learner(base._learner.kernel, base._learner.columns)
+    whole, *parts = (second_order.summarize(model._learner) for model in (base, one, other))
+    after, before = second_order.merge(fresh, parts, whole, np.array([0.9, 0.1]))["recent"], parts[0].recent
+    assert (before[[0, *larger]] > 0.0).all()
+    assert before[0] < after[0]
+    share = parts[0].recent[0] / after[0]
+    assert after[larger] == pytest.approx(before[larger] / share, rel=1e-9)
+
+
+def test_replicas_compare_the_losses_of_their_last_examples():
+    xs, ys = stream(0)
+    model = learn(regressor(), xs[:2000], ys[:2000])
+    model._divide(0, 2)
+    learn(model, xs[2000:], ys[2000:])
+    assert len(xs) - model._learner.numbers["compared_at"] < 2 * recency.EVERY
