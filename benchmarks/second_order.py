@@ -119,6 +119,17 @@ def events(runs: int) -> None:
     show("for orientation, the same stream", ["model", "events/s", "speed of the first over it"], rows)
 
 
+def early(runs: int) -> None:
+    """Print the events a second of new default models after their first thousands of events, before they grow."""
+    data = stream(INPUTS, BEFORE + 512)
+    took = []
+    for _ in range(runs):
+        model = KernelClassifier()
+        rate(model, data[:BEFORE])
+        took.append(rate(model, data[BEFORE:]))
+    print(f"KernelClassifier(), events {BEFORE:,} to {len(data):,}: {1.0 / statistics.median(took):,.0f} events/s")
+
+
 def drift() -> None:
     """Print prequential scores on streams that drift, for what is forgotten."""
     rows = []
@@ -139,6 +150,7 @@ def main() -> None:
     options = arguments(__doc__, runs=9)
     with threadpool_limits(1):
         events(options.runs)
+        early(options.runs)
         drift()
 
 
