@@ -30,8 +30,8 @@ _NAMES = {
 _ALL_NAMES = _NAMES | {name: name for name in SIGNS}
 """With those that older files do not have, and those of a pruned function."""
 
-_SAMPLED = {"sketched_at": SKETCHED_AT, LEFT_OUT: RESTED, "rests_from": RESTS_FROM}
-"""The names of columns of `sampled`."""
+_SAMPLED = {"sketched_at": SKETCHED_AT, "rests_from": RESTS_FROM}
+"""The names of the columns of `sampled` that only learning reads."""
 
 
 def has_forgetting(tensors: Mapping[str, Any]) -> bool:
@@ -87,7 +87,7 @@ def pack_targets(numbers: Any) -> dict[str, Any]:
 
 
 def sampling_tensors(mixture: Arrangement) -> dict[str, Any]:
-    """Return when each sketch was computed, how many examples groups left out at rest, and which groups rest."""
+    """Return when each sketch was computed, and which groups rest."""
     return {name: mixture.state.sampled[:, column].copy() for name, column in _SAMPLED.items()}
 
 
@@ -174,9 +174,9 @@ def restore(
     for group in restored.groups:
         if to_learn and not ((group.factor.diagonal() > 0.0).all() if examples else not group.factor.any()):
             raise ValueError("expected factors with positive diagonals")
-    for name, column in _SAMPLED.items():
-        # without them all rows are added until the next sketch, and no group has rested
-        if name in tensors and (to_learn or name == LEFT_OUT):
+    sampled = {LEFT_OUT: RESTED} | (_SAMPLED if to_learn else {})
+    for name, column in sampled.items():
+        if name in tensors:  # without them all rows are added until the next sketch, and no group has rested
             found = tensor_file.require_tensor(tensors, name, np.float64, (len(table),))
             if not ((found >= 0.0) & (found <= examples)).all():
                 raise ValueError(f"expected numbers of examples as {name}, got {found.tolist()}")

@@ -33,10 +33,11 @@ def is_at_rest(state, g):  # type: ignore[no-untyped-def]
     may_rest = layout[-1, OWNER] != len(layout) - 1
     if not (is_mature and may_rest) or newton_step.is_turn(seen, batch, RESTS * batch):
         return False
-    if block != g and (seen - layout[g, BORN]) * (1.0 - state.kept[g]) < 1.0:  # it forgets, and has forgotten nothing
-        return False
-    if block != g and recent[block] < (1.0 - CLEARLY) * recent[g]:
-        return True
+    if block != g:  # it forgets
+        if (seen - layout[g, BORN]) * (1.0 - state.kept[g]) < 1.0:  # it has forgotten nothing
+            return False
+        if recent[block] < (1.0 - CLEARLY) * recent[g]:
+            return True
     for k in range(len(layout)):
         n = layout[k, COUNT]
         if n > layout[g, COUNT] and seen - layout[k, BORN] >= n and recent[k] < (1.0 - MUCH) * recent[g]:
