@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamkernel.estimators.classifier import KernelClassifier
-from streamkernel.estimators.targets import Label, probabilities_of
+from streamkernel.estimators.targets import Label, of_two_labels, probabilities_of
 from streamkernel.estimators.together import answers_of
 from streamkernel.features.rows import F64
 from streamkernel.losses import Loss
@@ -45,3 +45,12 @@ def read_probabilities(probabilities: Mapping[Label, float] | Deferred | None) -
         loss, names, score = probabilities
         return probabilities_of(loss, names[:-1], score)
     return probabilities
+
+
+def read_several(several: Sequence[Mapping[Label, float] | Deferred | None]) -> list[Mapping[Label, float] | None]:
+    """Return `read_probabilities` of each; faster if all were deferred by one model of two labels."""
+    deferred = [one for one in several if isinstance(one, tuple)]
+    labels = deferred[0][1] if len(deferred) == len(several) > 0 else ()
+    if len(labels) == 3 and all(names is labels and type(score) is float for _, names, score in deferred):
+        return list(of_two_labels(labels[:-1], [score for _, _, score in deferred]))
+    return [read_probabilities(one) for one in several]

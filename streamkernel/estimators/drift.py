@@ -175,15 +175,13 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         model = seen.model
         old, new = model._scores_of(pair)[:, 0].tolist()
         statistic = (seen.statistic + 1.0) * (1.0 + math.tanh(0.5 * (new - old)))
-        after = seen._replace(
-            waiting=seen.waiting.without(1),
-            waits=True,
-            statistic=statistic,
-            drift_detected=statistic >= 0.5 * self.average_run_length,
-        )
+        is_drift = statistic >= 0.5 * self.average_run_length
+        after = _Seen(model, seen.waiting.without(1), True, statistic, is_drift)
         self._seen = seen._replace(journal=(pair, model._learner.n_offered, after))
         try:
-            model._learn(pair, OLD_AND_NEW, model._learner.directions, numeric_names.NONE)
+            given = pair, OLD_AND_NEW, model._learner.directions, model._state.numeric
+            if not model._learn_alone(*given):
+                model._learn(*given)
         finally:
             self._recover()
 

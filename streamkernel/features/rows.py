@@ -7,6 +7,7 @@ import sys
 from array import array
 from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,10 +55,10 @@ class Rows(NamedTuple):
     @classmethod
     def stack(cls, rows: Sequence[Rows]) -> Rows:
         """Return the concatenation of several rows objects."""
-        lengths = np.concatenate([np.diff(row.start) for row in rows])
-        columns: Any = zip(*(row[1:] for row in rows), strict=True)
-        start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        return cls(start, *(np.concatenate(column) for column in columns))
+        starts, *columns = zip(*rows, strict=True)
+        ends = accumulate(len(row.slots) for row in rows)
+        start = np.concatenate([starts[0], *(own[1:] + end for own, end in zip(starts[1:], ends, strict=False))])
+        return cls(start, *map(np.concatenate, columns))
 
     def part(self, first: int, last: int) -> Rows:
         """Return the rows ``first <= i < last``."""

@@ -90,15 +90,26 @@ class FirstOrderLearner(StoredExpansion):
             Its unscaled values.
         """
         directions, memory = self.directions, self._arena.memory
-        record, t, done = directions.last, int(self.numbers["steps"]), 0
+        record, done = directions.last, 0
         scores, values = np.empty((len(xs), self._columns)), np.empty((len(xs), len(record.names)))
         if self._learns_events and record.is_numeric and {*map(type, xs)} == {FAST}:
             steps = np.empty((len(xs), 2))
             steps[:, 0] = y
-            steps[:, 1] = self._gamma or self.step(np.arange(t + 1, t + len(xs) + 1, dtype=np.float64))
+            steps[:, 1] = self._gammas(len(xs))
             learn, table = several_events.score_and_learn.call, directions.store.table
             done = learn(memory, table, record.memory, id(xs), largest, steps, values, scores)
         return scores[:done], values[:done]
+
+    def learn_alone(self, rows: Rows, y: Any, scales: Any = None, said: F64 | None = None) -> int:
+        """Learn from rows as :meth:`learn` does, if their scores are not asked for; return how many were learned."""
+        if said is not None:
+            return 0
+        self.close()
+        try:
+            self.learn(rows, np.array(y, np.float64, ndmin=1))
+        finally:
+            self.open()
+        return len(rows.weights)
 
     def learn_one(self, row: Rows, y: float) -> None:
         """Learn from one row as :meth:`learn` does."""
@@ -106,9 +117,7 @@ class FirstOrderLearner(StoredExpansion):
             self._gather(row, y)
             return
         try:
-            self._steps(
-                row, np.array([y], np.float64), np.array([self.step(int(self.numbers["steps"]) + 1)], np.float64)
-            )
+            self._steps(row, np.array([y], np.float64), self._gammas(1))
         except RefusedError as refused:
             raise refused.error from None
 
@@ -131,7 +140,7 @@ class FirstOrderLearner(StoredExpansion):
             features = max(1, self.n_blocks) * self.block_size
             n = min(max(1, _WORK // (features * batch)), (whole - done) // batch)
             t = int(self.numbers["steps"])
-            gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)))
+            gammas = self._gammas(n)
             try:
                 self._steps(rows.part(done, done + n * batch), y[done : done + n * batch], gammas)
             except RefusedError as refused:
@@ -160,11 +169,18 @@ class FirstOrderLearner(StoredExpansion):
             self._steps(
                 Rows.stack([row for row, _ in batch]),
                 np.array([target for _, target in batch], np.float64),
-                np.array([self.step(int(self.numbers["steps"]) + 1)], np.float64),
+                self._gammas(1),
             )
         except RefusedError as refused:  # without the one that is refused, or it would stop every batch from now on
             self._pending = (self.examples, [one for i, one in enumerate(waiting) if i != refused.row])
             raise refused.error from None
+
+    def _gammas(self, n: int) -> F64:
+        """Return the sizes of the next steps."""
+        if self._gamma is not None:
+            return np.full(n, self._gamma)
+        t = int(self.numbers["steps"])
+        return np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)))
 
     def _steps(self, rows: Rows, y: F64, gammas: F64) -> None:
         """Take a step for each of `gammas`; raise an error that contains the refused row."""

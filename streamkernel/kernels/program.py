@@ -111,9 +111,11 @@ class KernelProgram:
                 part.measure, part.form, part.transform, part.order, key,
                 part.scale, part.shape, shift, part.least, part.unit, table,
             )  # fmt: skip
+        self._limits = [(part.unit, part.least) for part in found]
         self.weights: F64 = np.sqrt([term.weight for term in self.terms])
         self.factors = np.array([[i in term.parts for i in range(len(found))] for term in self.terms], np.uint8)
         self.arrays = self.parts_compiled, self.weights, self.factors  # the first three of a CompiledKernel
+        self.reads_all = len(self.parts) == 1 and not self._spaces and not self.parts[0][1].names  # names of examples
         self.transforms = bool(self._spaces)  # whether examples have to be expanded before they are read
         self._made_of = self.kernel, seed, in_blocks
 
@@ -199,11 +201,10 @@ class KernelProgram:
 
     def usable(self, rows: Rows) -> bool:
         """Return whether all values are finite, of usable size and in the kernel's domain."""
-        for i, (part, _) in enumerate(self.parts):
-            read = (rows.readers >> i) & 1 == 1
-            values = rows.values if read.all() else rows.values[read]
-            low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))  # NaN if one of them is
-            if not (max(-low, high) * part.part.unit <= LARGEST_VALUE and low >= part.part.least):
+        for i, (unit, least) in enumerate(self._limits):
+            values = rows.values if self.reads_all else rows.values[(rows.readers >> i) & 1 == 1]
+            low, high = float(np.minimum.reduce(values, initial=0.0)), float(np.maximum.reduce(values, initial=0.0))
+            if not (max(-low, high) * unit <= LARGEST_VALUE and low >= least):
                 return False
         return True
 

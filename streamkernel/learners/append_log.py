@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -37,13 +37,13 @@ class Log(Generic[T]):
             self.items[self.last] = item
         else:
             self.items.append(item)
-        return replace(self, last=self.last + 1)
+        return Log(self.items, self.first, self.last + 1)
 
     def without(self, n: int) -> Log[T]:
         """Return the log without its first items."""
         first = self.first + n
         if 2 * first <= self.last:
-            return replace(self, first=first)
+            return Log(self.items, first, self.last)
         return Log(self.items[first : self.last], 0, self.last - first)
 
     def __len__(self) -> int:

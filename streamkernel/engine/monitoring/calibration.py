@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -47,18 +48,17 @@ class Calibration:
     """
 
     def __init__(self) -> None:
-        self._recent: npt.NDArray[np.float64] = np.empty((0, 2))
+        self._recent: deque[Sequence[float]] = deque(maxlen=WINDOW)
 
     def add(self, judged: Sequence[tuple[float, bool]]) -> None:
         """Add pairs of the probability of a prediction and whether it was correct."""
-        if judged:
-            self._recent = np.concatenate([self._recent, np.array(judged, np.float64)])[-WINDOW:]
+        self._recent.extend(judged)
 
     def reliability(self) -> Reliability:
         """Return the table of the last labels."""
-        confidence, right = self._recent.T
-        if not len(confidence):
+        if not self._recent:
             return Reliability(None, ())
+        confidence, right = self._array().T
         places = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
         n, sums, hits = (np.bincount(places, weights, BINS) for weights in (None, confidence, right))
         error = float(np.abs(hits - sums).sum() / n.sum())
@@ -67,8 +67,11 @@ class Calibration:
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        return {"recent": self._recent}
+        return {"recent": self._array()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the result of `state`."""
-        self._recent = state["recent"]
+        self._recent = deque(state["recent"].tolist(), maxlen=WINDOW)
+
+    def _array(self) -> npt.NDArray[np.float64]:
+        return np.array(self._recent, np.float64).reshape(-1, 2)

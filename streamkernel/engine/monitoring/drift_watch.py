@@ -73,8 +73,6 @@ class DriftWatch:
     ----------
     scores : bool
         Whether the detectors also receive the model's scores.
-    wants_to_forget : bool
-        Whether there was an alarm after which the model must be reset.
     """
 
     def __init__(
@@ -96,7 +94,7 @@ class DriftWatch:
         self._alarms: deque[dict[str, Any]] = deque(maxlen=ALARMS)
         self._counts = dict.fromkeys(self._detectors, 0)
         self._evaluated = 0
-        self.wants_to_forget = False
+        self._wants_to_forget = False
         self._before: list[Row] = []
         self._recent: deque[Row] = deque(maxlen=FIRST // 2)
         self._scales: Scales = {}
@@ -104,10 +102,15 @@ class DriftWatch:
         self._adwins: dict[str, ADWIN] = {}
 
     @property
-    def until_check(self) -> int:
-        """Number of predicted events until the model is reset, if it must be."""
+    def until_check(self) -> float:
+        """Number of predicted events until the model may be reset."""
         span = self._every * 16
-        return span - self._predicted % span
+        return span - self._predicted % span if self._forget else math.inf
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of sampled events that are not evaluated yet."""
+        return len(self._sampled)
 
     def is_in_sample(self, more: int) -> bool:
         """Return whether the next event is in the sample, after `more` that have yet to be added."""
@@ -138,6 +141,13 @@ class DriftWatch:
             else:
                 self._detect(scaled(row, self._scales))
 
+    def has_to_forget(self) -> bool:
+        """Return whether the model must be reset, after an alarm since the last call."""
+        if self._forget:
+            self.fold()
+        has_to_forget, self._wants_to_forget = self._wants_to_forget, False
+        return has_to_forget
+
     def snapshot(self) -> DriftSnapshot:
         """Return the current figures."""
         self.fold()
@@ -153,7 +163,7 @@ class DriftWatch:
             "evaluated": self._evaluated,
             "alarms": list(self._alarms),
             "counts": self._counts,
-            "wants_to_forget": self.wants_to_forget,
+            "wants_to_forget": self._wants_to_forget,
             "before": self._before,
             "recent": list(self._recent),
             "scales": self._scales,
@@ -168,7 +178,7 @@ class DriftWatch:
         self._sampled = []
         self._predicted, self._evaluated = state["predicted"], state["evaluated"]
         self._alarms, self._counts = deque(state["alarms"], maxlen=ALARMS), state["counts"]
-        self.wants_to_forget, self._before = state["wants_to_forget"], state["before"]
+        self._wants_to_forget, self._before = state["wants_to_forget"], state["before"]
         self._recent, self._scales = deque(state["recent"], maxlen=FIRST // 2), state["scales"]
         self._kernel, self._adwins = state["kernel"], state["adwins"]
 
@@ -228,7 +238,7 @@ class DriftWatch:
         event = (self._evaluated - 1) * self._every + 1
         self._alarms.append({"event": event, "detector": detector, "moved": moved[:MOVED]})
         self._counts[detector] += 1
-        self.wants_to_forget = self._forget
+        self._wants_to_forget = self._forget
         names = [one["field"] for one in moved[:MOVED]]
         log.warning("the stream has changed", event_number=event, detector=detector, fields=names)
         self._start()

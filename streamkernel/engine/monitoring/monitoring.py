@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from streamkernel.engine.explanations import importances
 from streamkernel.engine.monitoring.drift_watch import DriftSnapshot, DriftWatch
+from streamkernel.engine.monitoring.field_windows import MISSING
 from streamkernel.engine.monitoring.novelty_watch import NoveltySnapshot, NoveltyWatch
-from streamkernel.engine.monitoring.several_metrics import Judged, SeveralMetrics, SeveralScores, text_of
+from streamkernel.engine.monitoring.several_metrics import Judged, SeveralMetrics, SeveralScores, text_of, texts_of
 from streamkernel.engine.monitoring.stream_statistics import StatisticsSnapshot, StreamStatistics
 from streamkernel.engine.pipelines import Answer
 
-JUDGED = 4096
+JUDGED = 8192
 """Number of predictions with labels that are passed to the metrics together, unless their values are read before."""
+
+SAMPLED = 128
+"""Number of sampled events that statistics and detectors evaluate together, unless their figures are read before."""
 
 
 class MonitoringSnapshot(NamedTuple):
@@ -115,44 +120,38 @@ class Monitoring:
 
     def _add_all(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> None:
         """Pass records with their labels and new answers to the parts."""
-        self._skim(xs)
+        self._add_to_novelty(xs)
         if self.statistics is not None:
-            self.statistics.add_all(xs, ys, answers)
+            answers = self.statistics.add_all(xs, ys, answers)
         if self.drift is not None:
             self.drift.add_all(xs, answers)
         if self.quality is not None:
-            if self._segment_field is None:
-                self._judged += [(y, answer[0], answer[1], None) for y, answer in zip(ys, answers, strict=True)]
-            else:
-                field = self._segment_field
-                segments = [text_of(x.get(field, "(missing)")) for x in xs]
-                found = zip(ys, answers, segments, strict=True)
-                self._judged += [(y, answer[0], answer[1], segment) for y, answer, segment in found]
+            field = self._segment_field
+            segments = repeat(None) if field is None else texts_of([x.get(field, MISSING) for x in xs])
+            found = zip(ys, answers, segments, strict=False)
+            self._judged += [(y, answer[0], answer[1], segment) for y, answer, segment in found]
 
     def look(self, model: Any) -> bool:
         """Complete what is due after this event; return whether `model`, which has learned it, must be reset."""
-        self.fold()
+        self._distribute()
         if self.statistics is not None and self.statistics.is_full:
             self.statistics.complete(lambda: importances(model))
-        has_to_forget = self.drift is not None and self.drift.wants_to_forget
-        if self.drift is not None:
-            self.drift.wants_to_forget = False
+        has_to_forget = self.drift is not None and self.drift.has_to_forget()
         self.until_due = self._until_due()
         return has_to_forget
 
     def fold(self) -> None:
-        """Evaluate the collected predictions; the grouping into calls does not change the results."""
+        """Evaluate what has accumulated, where that is enough; the grouping into calls does not change the results."""
         self._distribute()
         if len(self._judged) >= JUDGED:
             self._judge()
-        if self.statistics is not None:
-            self.statistics.fold()
-        if self.drift is not None:
-            self.drift.fold()
+        for part in (self.statistics, self.drift, self.novelty):
+            if part is not None and part.n_waiting >= SAMPLED:
+                part.fold()
 
     def snapshot(self) -> MonitoringSnapshot:
         """Return the current figures."""
-        self.fold()
+        self._distribute()
         self._judge()
         return MonitoringSnapshot(
             None if self.quality is None else self.quality.scores(),
@@ -163,7 +162,7 @@ class Monitoring:
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        self.fold()
+        self._distribute()
         self._judge()
         return {
             "quality": None if self.quality is None else self.quality.state(),
@@ -196,7 +195,7 @@ class Monitoring:
         if all(are_new) and None not in ys:
             self._add_all(xs, ys, answers)
             return
-        self._skim([x for x, _, _, is_new in new if is_new])
+        self._add_to_novelty([x for x, _, _, is_new in new if is_new])
         for x, y, answer, is_new in new:
             if self.statistics is not None:
                 self.statistics.add(x, y, answer, is_new)
@@ -205,10 +204,10 @@ class Monitoring:
             if self.quality is not None and y is not None:
                 self._judged.append((y, answer[0], answer[1], self._segment_of(x)))
 
-    def _skim(self, xs: Sequence[dict[str, Any]]) -> None:
+    def _add_to_novelty(self, xs: Sequence[dict[str, Any]]) -> None:
         """Pass new records to the novelty detector, unless it has examined them."""
         if self.novelty is not None and not self._is_observed:
-            self.novelty.skim(xs)
+            self.novelty.add_all(xs)
 
     def _until_due(self) -> float:
         window = math.inf if self.statistics is None else self.statistics.until_window
@@ -216,4 +215,4 @@ class Monitoring:
 
     def _segment_of(self, x: Mapping[str, Any]) -> str | None:
         field = self._segment_field
-        return None if field is None else text_of(x.get(field, "(missing)"))
+        return None if field is None else text_of(x.get(field, MISSING))

@@ -141,6 +141,7 @@ class NoveltyWatch:
         tail = betabinom(WINDOW, self._largest, HELD_OUT + 1 - self._largest)
         self.limit = int(tail.isf(min(1.0, WINDOW / average_run_length)))  # exceeded at most that often
         self._predicted = self._examined = self._novel = self._novel_in_window = self._raised = 0
+        self._sampled: list[tuple[int, Mapping[str, Any]]] = []  # numbers and features of events to be examined
         self._first: list[Row] = []
         self._scales: Scales = {}
         self._learning: KernelNoveltyDetector | None = None
@@ -152,43 +153,35 @@ class NoveltyWatch:
         self._unusual: deque[Row] = deque(maxlen=FIRST)
         self._alarms: deque[dict[str, Any]] = deque(maxlen=ALARMS)
 
-    def observe(self, x: Mapping[str, Any], *, is_score_wanted: bool = True) -> NoveltyScore:
-        """Return the novelty of the next event, and learn or hold it out if it is in the sample.
-
-        Parameters
-        ----------
-        x
-            The features.
-        is_score_wanted
-            Whether the score is needed of an event that is not in the sample, too.
-        """
+    def observe(self, x: Mapping[str, Any]) -> NoveltyScore:
+        """Return the novelty of the next event, and learn or hold it out if it is in the sample."""
+        self.fold()
         is_sampled = self._predicted % self._every == 0
         self._predicted += 1
-        if not self._scales:
-            if is_sampled:
-                self._begin(x)
-            return STARTING
-        if not (is_sampled or (is_score_wanted and self._scoring is not None)):
-            return STARTING
-        row, found = scaled(x, self._scales), STARTING
-        if self._scoring is not None:
-            score = self._scoring.score_one(row)
-            found = NoveltyScore(score, bool(score > self._usual[-self._largest]))
         if is_sampled:
-            self._count(row, found)
-        return found
+            return self._evaluate(x, self._predicted)
+        return STARTING if self._scoring is None else self._score(scaled(x, self._scales))
 
-    def skim(self, xs: Sequence[Mapping[str, Any]]) -> None:
-        """Examine events whose scores are not wanted, as `observe` does each."""
-        done = 0
+    def add_all(self, xs: Sequence[Mapping[str, Any]]) -> None:
+        """Add events whose scores are not wanted; they are examined later, as `observe` does each."""
         for place in range(-self._predicted % self._every, len(xs), self._every):
-            self._predicted += place - done
-            self.observe(xs[place], is_score_wanted=False)
-            done = place + 1
-        self._predicted += len(xs) - done
+            self._sampled.append((self._predicted + place + 1, xs[place]))
+        self._predicted += len(xs)
+
+    def fold(self) -> None:
+        """Examine the events that were added."""
+        sampled, self._sampled = self._sampled, []
+        for number, x in sampled:
+            self._evaluate(x, number)
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of sampled events that are not examined yet."""
+        return len(self._sampled)
 
     def snapshot(self) -> NoveltySnapshot:
         """Return the current figures."""
+        self.fold()
         recent = sum(self._recent) / len(self._recent) if self._recent else None
         quantiles = np.quantile(self._usual, LEVELS).tolist() if len(self._usual) else []
         alarms = tuple(self._alarms)
@@ -196,6 +189,7 @@ class NoveltyWatch:
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
+        self.fold()
         return {
             "setup": self._setup(),
             "counts": [self._predicted, self._examined, self._novel, self._novel_in_window, self._raised],
@@ -215,7 +209,7 @@ class NoveltyWatch:
         """Continue from the result of `state`, unless that was of another configuration."""
         if state["setup"] != self._setup():
             return
-        counts = state["counts"]
+        self._sampled, counts = [], state["counts"]
         self._predicted, self._examined, self._novel, self._novel_in_window, self._raised = counts
         self._first, self._scales, self._usual = state["first"], state["scales"], state["usual"]
         self._learning, self._scoring = state["learning"], state["scoring"]
@@ -226,6 +220,22 @@ class NoveltyWatch:
     def _setup(self) -> list[Any]:
         fields = None if self._given is None else list(self._given)
         return [fields, self._most, self._every, self._rate, self._run_length]
+
+    def _evaluate(self, x: Mapping[str, Any], number: int) -> NoveltyScore:
+        """Return the novelty of a sampled event, and learn it or hold it out."""
+        if not self._scales:
+            self._begin(x)
+            return STARTING
+        row = scaled(x, self._scales)
+        found = self._score(row)
+        self._count(row, found, number)
+        return found
+
+    def _score(self, row: Row) -> NoveltyScore:
+        if self._scoring is None:
+            return STARTING
+        score = self._scoring.score_one(row)
+        return NoveltyScore(score, bool(score > self._usual[-self._largest]))
 
     def _begin(self, x: Mapping[str, Any]) -> None:
         """Collect the first sampled events; when there are enough, the detector learns them."""
@@ -241,8 +251,8 @@ class NoveltyWatch:
         for row in self._first:
             self._learning.learn_one(row)
 
-    def _count(self, row: Row, found: NoveltyScore) -> None:
-        """Learn or hold out a sampled event, and raise an alarm or end a window if it is time."""
+    def _count(self, row: Row, found: NoveltyScore, number: int) -> None:
+        """Learn or hold out a sampled event of this number, and raise an alarm or end a window if it is time."""
         assert self._learning is not None
         if found.is_novel is not None:
             self._examined += 1
@@ -252,7 +262,7 @@ class NoveltyWatch:
             self._novel_in_window += 1
             self._unusual.append(row)
             if self._novel_in_window == self.limit + 1:
-                self._raise()
+                self._raise(number)
         self._in_window += 1
         if self._in_window % 2:
             self._learning.learn_one(row)
@@ -263,11 +273,11 @@ class NoveltyWatch:
             self._usual = np.sort([self._scoring.score_one(one) for one in self._held_out])
             self._held_out, self._in_window, self._novel_in_window = [], 0, 0
 
-    def _raise(self) -> None:
+    def _raise(self, number: int) -> None:
         """Record an alarm, with the fields in which the novel events of this window differ most."""
         self._raised += 1
         unusual = list(self._unusual)[-self._novel_in_window :]
         moved = moved_fields(self._first, unusual)[:MOVED]
-        self._alarms.append({"event": self._predicted, "detector": "novelty", "moved": moved})
+        self._alarms.append({"event": number, "detector": "novelty", "moved": moved})
         names = [one["field"] for one in moved]
-        log.warning("many events are novel", event_number=self._predicted, count=self._novel_in_window, fields=names)
+        log.warning("many events are novel", event_number=number, count=self._novel_in_window, fields=names)

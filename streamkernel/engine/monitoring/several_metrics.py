@@ -7,18 +7,18 @@ start they are evaluated on every eighth label, and over the last `WINDOW` label
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from river.metrics.base import Metric
 
 from streamkernel.engine.delayed_labels import plain
 from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, Pair, counts_pairs, update_metric, value
-from streamkernel.estimators.deferred import read_probabilities
+from streamkernel.estimators.deferred import read_several
 
 MOST_CLASSES = 20
 """Maximum number of classes with values of their own and rows in the confusion matrix, by number of labels."""
@@ -31,6 +31,8 @@ LONGEST = 100
 
 Judged = tuple[Any, Any, Any, str | None]
 """A label, the prediction, the probabilities, which may be deferred, or ``None``, and the segment or ``None``."""
+
+Item = TypeVar("Item")
 
 
 class ClassQuality(NamedTuple):
@@ -74,7 +76,7 @@ class SeveralScores:
     @cached_property
     def recent_by_segment(self) -> dict[str, dict[str, float]]:
         """The metrics over those of the last `WINDOW` labels that are in each segment."""
-        found = _by_segment(self.judged, self.segments)
+        found = _by_segment(self.judged, self.judged, self.segments)
         return {name: _values(_updated(self.metrics, found[name])) for name in self.segments if name in found}
 
     @cached_property
@@ -188,14 +190,14 @@ class SeveralMetrics:
         return [[f"{name}: {metric._get_params()}" for name, metric in self._empty.items()], self._main, self._most]  # noqa: SLF001
 
     def _add(self, judged: Sequence[Judged]) -> None:
-        sampled = judged[-self._count % SAMPLED :: SAMPLED]
+        sampled, pairs = judged[-self._count % SAMPLED :: SAMPLED], _pairs(judged)
         if self.needs_probabilities:
             sampled = _read(sampled)
-        counts = _update(self._metrics, judged, sampled)
+        counts = _update(self._metrics, pairs, sampled)
         if self._classes:
             self._confusions.update({pair: n for pair, n in counts.items() if pair[1] is not None})
         if self._segments:
-            self._segments = _with(self._segments, judged, sampled)
+            self._segments = _with(self._segments, judged, pairs, sampled)
         self._recent.extend(judged)
         self._count += len(judged)
 
@@ -204,7 +206,7 @@ class SeveralMetrics:
         first = list(self._recent)
         names = [name for name, _ in Counter(one[3] or OTHER for one in first).most_common(self._most)]
         empty = {name: (0, _updated(self._empty, ())) for name in dict.fromkeys([*names, OTHER])}
-        return _with(empty, first, _read(first[::SAMPLED]))
+        return _with(empty, first, _pairs(first), _read(first[::SAMPLED]))
 
 
 def by_class(confusions: Mapping[tuple[Any, Any], int]) -> dict[str, ClassQuality]:
@@ -269,41 +271,64 @@ def text_of(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def _read(judged: Iterable[Judged]) -> list[Judged]:
+def texts_of(values: Sequence[Any]) -> list[str]:
+    """Return `text_of` each value, computed once for equal values of types that have one text for them.
+
+    Examples
+    --------
+    >>> texts_of([3, "spam", 3]), texts_of([True, 1, 1.0])
+    (['3', 'spam', '3'], ['true', '1', '1.0'])
+    """
+    types = set(map(type, values))
+    if not (types <= {int, str} or types <= {bool, str}):  # 1, True and 1.0 are equal, and so are 0.0 and -0.0
+        return [text_of(value) for value in values]
+    texts = {value: text_of(value) for value in set(values)}
+    return [texts[value] for value in values]
+
+
+def _read(judged: Sequence[Judged]) -> list[Judged]:
     """Return predictions with labels whose probabilities are no longer deferred."""
-    return [(y, prediction, read_probabilities(p), segment) for y, prediction, p, segment in judged]
+    read = read_several([one[2] for one in judged])
+    return [(y, prediction, p, segment) for (y, prediction, _, segment), p in zip(judged, read, strict=True)]
 
 
 def _with(
-    segments: Mapping[str, tuple[int, dict[str, Metric]]], judged: Sequence[Judged], sampled: Sequence[Judged]
+    segments: Mapping[str, tuple[int, dict[str, Metric]]],
+    judged: Sequence[Judged],
+    pairs: Sequence[Pair],
+    sampled: Sequence[Judged],
 ) -> dict[str, tuple[int, dict[str, Metric]]]:
     """Return the segments after more predictions with labels; their metrics are changed."""
-    all_of, some_of = _by_segment(judged, segments), _by_segment(sampled, segments)
-    for name, ones in all_of.items():
-        _update(segments[name][1], ones, some_of.get(name, []))
+    all_of, some_of = _by_segment(pairs, judged, segments), _by_segment(sampled, sampled, segments)
+    for name, found in all_of.items():
+        _update(segments[name][1], found, some_of.get(name, []))
     return {name: (n + len(all_of.get(name, ())), metrics) for name, (n, metrics) in segments.items()}
 
 
-def _by_segment(judged: Sequence[Judged], segments: Mapping[str, Any]) -> dict[str, list[Judged]]:
-    found: defaultdict[str, list[Judged]] = defaultdict(list)
-    names: dict[str | None, str] = {name: name for name in segments}
-    for one in judged:
-        found[names.get(one[3], OTHER)].append(one)
-    return found
+def _pairs(judged: Sequence[Judged]) -> list[Pair]:
+    return [(one[0], one[1]) for one in judged]
+
+
+def _by_segment(items: Sequence[Item], judged: Sequence[Judged], segments: Mapping[str, Any]) -> dict[str, list[Item]]:
+    """Return items of predictions with labels, by the segments of these."""
+    found: dict[str | None, list[Item]] = {name: [] for name in segments}
+    other = found.get(OTHER, [])
+    for item, one in zip(items, judged, strict=True):
+        found.get(one[3], other).append(item)
+    return {name: found[name] for name in segments if found[name]}
 
 
 def _updated(metrics: Mapping[str, Metric], judged: Sequence[Judged]) -> dict[str, Metric]:
     updated = {name: metric.clone() for name, metric in metrics.items()}
-    _update(updated, judged, _read(judged))
+    _update(updated, _pairs(judged), _read(judged))
     return updated
 
 
-def _update(metrics: Mapping[str, Metric], judged: Sequence[Judged], sampled: Sequence[Judged]) -> Counter[Pair]:
+def _update(metrics: Mapping[str, Metric], pairs: Sequence[Pair], sampled: Sequence[Judged]) -> Counter[Pair]:
     """Update metrics, each with predictions or probabilities as it needs; slow ones with the sample only.
 
     The result counts the pairs of a label and a prediction.
     """
-    pairs = [(one[0], one[1]) for one in judged]
     counts = Counter(pairs)
     for metric in metrics.values():
         if isinstance(metric, KappaT):

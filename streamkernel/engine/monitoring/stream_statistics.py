@@ -13,7 +13,7 @@ from streamkernel.engine.monitoring.calibration import Calibration, Reliability
 from streamkernel.engine.monitoring.field_windows import FieldSummary, FieldWindows
 from streamkernel.engine.monitoring.several_metrics import text_of
 from streamkernel.engine.pipelines import Answer
-from streamkernel.estimators.deferred import read_probabilities
+from streamkernel.estimators.deferred import read_probabilities, read_several
 
 OF_CLASSES, OF_NUMBERS = ("prediction", "confidence", "entropy"), ("prediction",)
 """The fields of predictions."""
@@ -86,6 +86,11 @@ class StreamStatistics:
         return self._span - self._predicted % self._span
 
     @property
+    def n_waiting(self) -> int:
+        """Number of sampled events that are not evaluated yet."""
+        return max(len(self._sampled), len(self._judged))
+
+    @property
     def is_full(self) -> bool:
         """Whether a window is full that is not summarized yet."""
         return self._predicted - self._events >= self._span
@@ -106,14 +111,22 @@ class StreamStatistics:
                 self._judged.append((y, _read(answer)))
             self._labelled += 1
 
-    def add_all(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> None:
-        """Add events with their labels and new answers, as `add` does each; at most until the window is full."""
+    def add_all(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> list[Answer]:
+        """Add events with their labels and new answers, as `add` does each; at most until the window is full.
+
+        Return the answers, in the sample with the probabilities that were deferred: metrics read those of many of them.
+        """
         every, first = self._every, -self._predicted % self._every
-        sampled = [_read(answer) for answer in answers[first::every]]
-        self._sampled += zip(xs[first::every], sampled, strict=True)
-        self._judged += zip(ys[first::every], sampled, strict=True)
+        sampled = answers[first::every]
+        probabilities = read_several([answer[1] for answer in sampled])
+        read = [(answer[0], p) for answer, p in zip(sampled, probabilities, strict=True)]
+        self._sampled += zip(xs[first::every], read, strict=True)
+        self._judged += zip(ys[first::every], read, strict=True)
         self._predicted += len(xs)
         self._labelled += len(xs)
+        found = list(answers)
+        found[first::every] = read
+        return found
 
     def fold(self) -> None:
         """Evaluate the added events; the grouping into calls does not change the results."""

@@ -23,10 +23,9 @@ def update_roc_auc(metric: ROCAUC, pairs: Iterable[tuple[Any, Any]]) -> None:
     >>> metric
     ROCAUC: 87.50%
     """
-    thresholds, counts = metric.thresholds, Counter[tuple[bool, int]]()
-    for y, answer in pairs:
-        probability = answer.get(True, 0.0) if isinstance(answer, dict) else answer
-        counts[y == metric.pos_val, bisect_left(thresholds, probability)] += 1
+    thresholds, pos_val = metric.thresholds, metric.pos_val
+    read = [(y == pos_val, answer.get(True, 0.0) if isinstance(answer, dict) else answer) for y, answer in pairs]
+    counts = Counter([(label, bisect_left(thresholds, probability)) for label, probability in read])
     for place, matrix in enumerate(metric.cms):
         cells: dict[tuple[bool, bool], int] = {}  # in the order in which River would meet them
         for (label, above), n in counts.items():
