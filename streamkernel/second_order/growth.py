@@ -6,8 +6,8 @@ examples since the previous check,
 
 * a group of twice as many blocks starts, if the loss of the largest group is lower than that of all smaller groups by
 the fraction `GAIN`: where more features have helped, even more are likely to help;
-* the larger groups end and the smallest of them starts again, if the loss of a single block is lower than that of the
-largest group by the same fraction and another bandwidth is preferable; or if the stream has changed: after `MATURE`
+* the larger groups end and the smallest of them starts again, if the loss of a single block is lower than those of both
+larger groups by the same fraction and another bandwidth is preferable; or if the stream has changed: after `MATURE`
 examples per output of the largest group, constant steps on a single block are better than all Newton steps by that
 fraction.
 
@@ -156,7 +156,8 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     own, best = newton[largest], newton[others].min()
     if own < (1.0 - GAIN) * best:
         return stage + 1 if stage < last else 0
-    is_misplaced = rung != wanted and (1.0 - GAIN) * own > newton[:ALONE].min()
+    larger = newton[ALONE:][others[ALONE:]].min(initial=own)
+    is_misplaced = rung != wanted and (1.0 - GAIN) * larger > newton[:ALONE].min()
     has_moved = seen - born >= MATURE * outputs[largest] and (1.0 - GAIN) * min(own, best) > steady[:ALONE].min()
     return int(is_misplaced or has_moved)
 

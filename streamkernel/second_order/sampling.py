@@ -3,11 +3,11 @@
 Once A holds many more examples than a group has outputs, most rows change it little. A row x = √ℓ''φ is added with a
 probability that depends on its ridge leverage (Cohen, Musco and Pachocki, "Online row sampling", 2016),
 
-    p = min(1, max(1/8, 4 xᵀA⁻¹x))
+    p = min(1, max(1/8, 2 xᵀA⁻¹x))
 
 and divided by √p, so that the expected sum Σ ℓ''φφᵀ is that of all rows. A row in a direction without weight in A is
-always added, so that the step does not exceed its target. An added row contributes at most a quarter of what A holds in
-its direction, or eight times its own square. The gradient always includes all examples.
+always added, so that the step does not exceed its target. An added row contributes at most half of what A holds in its
+direction, or eight times its own square. The gradient always includes all examples.
 
 The leverage is estimated by |Sx|². The sketch is Sᵀ = R⁻¹Π, where Π has eight columns of random signs over √8. It is
 computed again when A holds a quarter more examples.
@@ -40,7 +40,7 @@ from streamkernel.second_order.mixture_state import (
 )
 from streamkernel.second_order.tiles import WIDE
 
-CAUTION = 4.0
+CAUTION = 2.0
 """Ratio of the probability that a row is added to its leverage."""
 
 MOST = 8.0

@@ -16,7 +16,7 @@ ALONE, GAIN, MATURE, LEAST_UNEXPLAINED, FOLLOW = 4, 0.03, 4, 0.01, 0.075
 GOLDEN = 0x9E3779B97F4A7C15
 FROM = 256
 """A quarter of what the package has: tests set that to this."""
-CAUTION, MOST, SKETCHED_FROM, SKETCHES = 4.0, 8.0, 1024, 8
+CAUTION, MOST, SKETCHED_FROM, SKETCHES = 2.0, 8.0, 1024, 8
 
 
 class Logistic(plain.Logistic):

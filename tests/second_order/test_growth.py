@@ -299,6 +299,13 @@ def test_larger_groups_start_if_useful_and_end_if_not(losses, options, stage):
     assert growth.due(told["seen"], 8 * table[:, 0], table, standing, told["last"], wanted=1) == stage
 
 
+@pytest.mark.parametrize(("loss", "stage"), [(0.35, 0), (0.41, 0), (0.42, 1), (0.5, 1)])
+def test_a_young_group_does_not_end_a_good_one_of_half_its_size(loss: float, stage: int) -> None:
+    table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [4, 2, 2048], [2, 2, 512]])
+    standing = np.array([[0.7, 0.4, 0.8, 0.9, 0.45, loss], [0.9] * 6])
+    assert growth.due(4096, 8 * table[:, 0], table, standing, last=3, wanted=1) == stage
+
+
 @pytest.mark.parametrize("blocks", range(70))
 @pytest.mark.parametrize("numbers", [10**4, 10**5, 10**9])
 def test_larger_groups_fit_in_the_blocks_and_do_not_overlap(blocks, numbers):
