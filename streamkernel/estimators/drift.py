@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -11,17 +11,21 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, rules, tensor_file
-from streamkernel.errors import is_real
+from streamkernel.errors import InputError, is_real
 from streamkernel.estimators import model_file
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.features import example_tensors, numeric_names
 from streamkernel.features.directions import Directions
-from streamkernel.features.rows import Rows
+from streamkernel.features.rows import F64, Rows
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian, Kernel
 from streamkernel.learners.append_log import Log
 from streamkernel.locking import locked
 
 OLD_AND_NEW = np.array([0.0, 1.0])
+
+AT_ONCE = 64
+"""Maximum number of pairs in a compiled call: other threads wait for it, about a millisecond."""
 
 
 class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
@@ -152,51 +156,103 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         row = directions.row(x)
         if not directions.plan.usable(row):
             directions.plan.check(x)
-        self._see(row, directions)
+        self._see([row], directions)
+
+    def update_many(self, xs: Sequence[Mapping[Hashable, Any]]) -> int:
+        """Process the next events in order, up to the first that raises an alarm, with the same bits as by `update`.
+
+        Parameters
+        ----------
+        xs : sequence of dict
+            The features of each, as for :meth:`update`.
+
+        Returns
+        -------
+        int
+            The number of processed events.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a finite number nor a string; names the field. The events before are processed.
+        """
+        directions, rows = self._seen.model._learner.directions, []
+        for x in xs:
+            try:
+                rows.append(directions.row(x))
+            except (InputError, TypeError, AttributeError):
+                break
+            if not directions.plan.usable(rows[-1]):
+                rows.pop()
+                break
+        done = self._see(rows, directions) if rows else 0
+        if done == len(rows) < len(xs) and not (done and self.drift_detected):
+            self.update(xs[done])  # to raise the error
+        return done
 
     @locked
-    def _see(self, row: Rows, directions: Directions) -> None:
-        """Process one event, which `directions` have read."""
+    def _see(self, rows: list[Rows], directions: Directions) -> int:
+        """Process events, which `directions` have read, up to the first alarm; return how many."""
         self._recover()
-        seen = self._seen
-        if seen.drift_detected:
-            seen = _Seen(self._new_model(), Log([]))
-        if directions.store is not seen.model._learner.directions.store:
-            row = seen.model._learner.directions.adopt_rows(row)
-        if seen.waits:
-            self._seen = seen._replace(waiting=seen.waiting.plus(row), waits=False)
-        elif 2 * len(seen.waiting) < self.window:
-            self._seen = seen._replace(waits=True)
-        else:
-            self._compare(seen, Rows.stack([seen.waiting[0], row]))
+        if self._seen.drift_detected:
+            self._seen = _Seen(self._new_model(), Log([]))
+        done = 0
+        while done < len(rows) and not self._seen.drift_detected:
+            seen = self._seen
+            own = seen.model._learner.directions
+            if directions.store is not own.store:
+                rows, directions = [own.adopt_rows(row) for row in rows], own
+            if not seen.waits and 2 * len(seen.waiting) >= self.window:
+                done += self._compare(seen, rows[done:])
+                continue
+            waiting = seen.waiting.plus(rows[done]) if seen.waits else seen.waiting
+            self._seen = seen._replace(waiting=waiting, waits=not seen.waits)
+            done += 1
+        return done
 
-    def _compare(self, seen: _Seen, pair: Rows) -> None:
-        """Bet on which event of a pair is the new one, and learn the answer."""
-        model = seen.model
-        old, new = model._scores_of(pair)[:, 0].tolist()
-        statistic = (seen.statistic + 1.0) * (1.0 + math.tanh(0.5 * (new - old)))
-        is_drift = statistic >= 0.5 * self.average_run_length
-        after = _Seen(model, seen.waiting.without(1), True, statistic, is_drift)
-        self._seen = seen._replace(journal=(pair, model._learner.n_offered, after))
+    def _compare(self, seen: _Seen, rows: list[Rows]) -> int:
+        """Bet on every other one of these events and an old one, and learn them; return the number of processed events.
+
+        The events between them join the window.
+        """
+        model, n = seen.model, min((len(rows) + 1) // 2, len(seen.waiting), AT_ONCE)
+        pairs = Rows.stack([row for i in range(n) for row in (seen.waiting[i], rows[2 * i])])
+        statistics, offered = np.full(n + 1, seen.statistic), model._learner.n_offered
+        self._seen = seen._replace(journal=_Journal(pairs, rows[1 : 2 * n : 2], statistics, offered))
         try:
-            given = pair, OLD_AND_NEW, model._learner.directions, model._state.numeric
-            if not model._learn_alone(*given):
-                model._learn(*given)
+            learner, most = model._learner, 0.5 * self.average_run_length
+            assert isinstance(learner, FirstOrderLearner)
+            if not (model._state.is_plain and learner.bet_on_pairs(pairs, most, statistics)):
+                pair = pairs.part(0, 2)
+                old, new = model._scores_of(pair)[:, 0].tolist()
+                statistics[1] = (seen.statistic + 1.0) * (1.0 + math.tanh(0.5 * (new - old)))
+                model._learn(pair, OLD_AND_NEW, model._learner.directions, numeric_names.NONE)
         finally:
             self._recover()
+        return len(self._seen.waiting) - len(seen.waiting) + model._learner.n_offered - offered
 
     def _recover(self) -> None:
         """Complete the changes that follow from the learned examples; requires the lock."""
-        journal = self._seen.journal
-        if journal is None:
+        seen = self._seen
+        if seen.journal is None:
             return
-        pair, offered, after = journal
-        model = after.model
+        pairs, joining, statistics, offered = seen.journal
+        model, waiting = seen.model, seen.waiting
         model._complete()
-        learned = model._learner.n_offered - offered
-        if learned == 1:
-            model._learn(pair.part(1, 2), OLD_AND_NEW[1:], model._learner.directions, numeric_names.NONE)
-        self._seen = after if learned else self._seen._replace(journal=None)
+        n = model._learner.n_offered - offered
+        if n % 2:
+            model._learn(pairs.part(n, n + 1), OLD_AND_NEW[1:], model._learner.directions, numeric_names.NONE)
+        n = (n + 1) // 2
+        if not n:
+            self._seen = seen._replace(journal=None)
+            return
+        statistic = float(statistics[n])
+        is_drift = statistic >= 0.5 * self.average_run_length
+        joined = joining[: n - is_drift]
+        waiting = waiting.without(n)
+        for row in joined:
+            waiting = waiting.plus(row)
+        self._seen = _Seen(model, waiting, len(joined) < n, statistic, is_drift)
 
     @locked
     def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
@@ -225,6 +281,27 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         self._seen = _Seen(model, rows, bool(description["waits"]), statistic, bool(description["drift_detected"]))
 
 
+class _Journal(NamedTuple):
+    """Pairs that are being learned: after an interruption it decides what to complete.
+
+    Attributes
+    ----------
+    pairs
+        An old and a new event of each.
+    joining
+        The event after each pair, which joins the window; the last one may be missing.
+    statistics
+        The evidence before the first pair and after each.
+    offered
+        The number of examples that the model had been offered before.
+    """
+
+    pairs: Rows
+    joining: list[Rows]
+    statistics: F64
+    offered: int
+
+
 class _Seen(NamedTuple):
     """The state of a detector, which is replaced in one assignment.
 
@@ -241,7 +318,7 @@ class _Seen(NamedTuple):
     drift_detected
         Whether the last event raised an alarm.
     journal
-        A pair that is being learned, examples that the model had been offered before, and the state after it.
+        The pairs that are being learned.
     """
 
     model: KernelClassifier
@@ -249,4 +326,4 @@ class _Seen(NamedTuple):
     waits: bool = True
     statistic: float = 0.0
     drift_detected: bool = False
-    journal: tuple[Rows, int, Any] | None = None
+    journal: _Journal | None = None

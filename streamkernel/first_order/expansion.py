@@ -11,7 +11,7 @@ from streamkernel.features import example_tensors, kept_features
 from streamkernel.features.dictionaries import FAST
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, I64, Rows
-from streamkernel.first_order import coefficients, several_events, sgd_step, single_event
+from streamkernel.first_order import betting, coefficients, several_events, sgd_step, single_event
 from streamkernel.first_order.expanded_function import function_in
 from streamkernel.first_order.stored_expansion import StoredExpansion
 from streamkernel.kernels import Kernel
@@ -100,16 +100,14 @@ class FirstOrderLearner(StoredExpansion):
             done = learn(memory, table, record.memory, id(xs), largest, steps, values, scores)
         return scores[:done], values[:done]
 
-    def learn_alone(self, rows: Rows, y: Any, scales: Any = None, said: F64 | None = None) -> int:
-        """Learn from rows as :meth:`learn` does, if their scores are not asked for; return how many were learned."""
-        if said is not None:
-            return 0
-        self.close()
-        try:
-            self.learn(rows, np.array(y, np.float64, ndmin=1))
-        finally:
-            self.open()
-        return len(rows.weights)
+    def bet_on_pairs(self, rows: Rows, most: float, wealth: F64) -> int:
+        """Learn pairs of rows with the targets 0 and 1, after a bet on each, as `betting.bet_and_learn` does; return
+        how many.
+        """
+        n = 2 * (len(wealth) - 1)
+        self._reserve(min(self.n_blocks + n, self.most_blocks))
+        call = betting.bet_and_learn
+        return int(call(function_in(self._arena), self.directions.kernel, rows, self._gammas(n), most, wealth))
 
     def learn_one(self, row: Rows, y: float) -> None:
         """Learn from one row as :meth:`learn` does."""

@@ -70,9 +70,9 @@ def test_each_event_is_in_at_most_one_pair(monkeypatch):
     """Bets are fair only if the pairs are disjoint."""
     seen, compare = [], KernelDriftDetector._compare
 
-    def counted(detector, found, pair):
-        seen.append(pair.values.tolist())
-        return compare(detector, found, pair)
+    def counted(detector, found, rows):
+        seen.append([float(row.values[0]) for row in (found.waiting[0], rows[0])])
+        return compare(detector, found, rows)
 
     monkeypatch.setattr(KernelDriftDetector, "_compare", counted)
     for window in (2, 20, 21):
@@ -196,6 +196,33 @@ def test_a_copy_continues_with_the_same_bits(n, kernel, way, tmp_path):
         twin.update(x)
         assert (twin.drift_detected, twin.statistic) == (detector.drift_detected, detector.statistic)
     assert content(twin) == content(detector)
+
+
+@pytest.mark.parametrize("sizes", [[1, 2, 3], [7, 50], [400]], ids=repr)
+@pytest.mark.parametrize("options", [{}, {"average_run_length": 60}, {"window": 21, "kernel": None}], ids=repr)
+def test_any_grouping_of_events_has_the_same_bits(options, sizes):
+    xs, _ = examples(400)
+    single, many, alarms, done, step = small(**options), small(**options), 0, 0, 0
+    while done < len(xs):
+        group = xs[done : done + sizes[step % len(sizes)]]
+        n = many.update_many(group)
+        assert n == len(group) or many.drift_detected
+        for i, x in enumerate(group[:n]):
+            single.update(x)
+            assert single.drift_detected == (many.drift_detected and i == n - 1)
+        assert content(single) == content(many)
+        alarms, done, step = alarms + many.drift_detected, done + n, step + 1
+    assert (alarms > 2) == ("average_run_length" in options)
+
+
+def test_events_before_a_bad_one_are_processed():
+    xs, _ = examples(60)
+    for bad in ({"x0": float("inf")}, {"x0": [1.0]}, 3):
+        detector = small()
+        with pytest.raises((InputError, TypeError), match="Expected"):
+            detector.update_many([*xs, bad, *xs])
+        assert content(detector) == content(updated(small(), xs))
+        assert detector.update_many([]) == 0
 
 
 @pytest.mark.parametrize("statistic", [-1.0, float("nan"), float("inf"), None, "x"], ids=repr)

@@ -251,6 +251,23 @@ def test_an_interrupted_table_is_learned_up_to_a_row(name, some):
 
 
 @pytest.mark.parametrize("some", WAYS)
+def test_interrupted_events_of_a_drift_detector_are_processed_up_to_one(some):
+    n, m = 40, 12
+    before = KernelDriftDetector(kernels.Gaussian(1.0), window=20, max_features=16)
+    before.update_many(XS[:n])
+    more, possible = copy.deepcopy(before), {content(before)}
+    for x in XS[n : n + m]:
+        more.update(x)
+        possible.add(content(more))
+    interrupt(
+        lambda: copy.deepcopy(before),
+        lambda detector: detector.update_many(XS[n : n + m]),
+        lambda detector: content(detector) in possible,
+        some,
+    )
+
+
+@pytest.mark.parametrize("some", WAYS)
 @pytest.mark.parametrize("name", ["first order, labels", "second order, labels"])
 def test_interrupted_examples_that_are_learned_together_are_learned_up_to_one(name, some):
     n, m = 260, 20

@@ -131,15 +131,17 @@ class DriftWatch:
     def fold(self) -> None:
         """Pass the events that were added to the detectors."""
         sampled, self._sampled = self._sampled, []
-        for x, answer in sampled:
+        done = 0
+        while done < len(sampled):
+            if len(self._before) == FIRST:
+                rows = [scaled(self._row(x, answer), self._scales) for x, answer in sampled[done:]]
+                done += self._detect(rows)
+                continue
             self._evaluated += 1
-            row = self._row(x, answer)
-            if len(self._before) < FIRST:
-                self._before.append(row)
-                if len(self._before) == FIRST:
-                    self._begin()
-            else:
-                self._detect(scaled(row, self._scales))
+            self._before.append(self._row(*sampled[done]))
+            done += 1
+            if len(self._before) == FIRST:
+                self._begin()
 
     def has_to_forget(self) -> bool:
         """Return whether the model must be reset, after an alarm since the last call."""
@@ -218,18 +220,31 @@ class DriftWatch:
             row[SCORE] = prediction
         return row
 
-    def _detect(self, row: Row) -> None:
-        self._recent.append(row)
-        for name, adwin in self._adwins.items():
-            if name in row:
-                adwin.update(1.0 / (1.0 + math.exp(-row[name])))
-                if adwin.drift_detected:
-                    self._raise("adwin", name)
-                    return
+    def _detect(self, rows: Sequence[Row]) -> int:
+        """Pass rows to the detectors, up to the first alarm; return the number of these rows."""
+        n, field = self._until_adwin(rows)
+        before, detector = rows[:n], "adwin"
+        n += field is not None
         if self._kernel is not None:
-            self._kernel.update({name: value for name, value in row.items() if name != SCORE})
+            inputs = [{name: value for name, value in row.items() if name != SCORE} for row in before]
+            done = self._kernel.update_many(inputs)
             if self._kernel.drift_detected:
-                self._raise("kernel", None)
+                n, field, detector = done, None, "kernel"
+        self._evaluated += n
+        self._recent.extend(rows[:n])
+        if field is not None or detector == "kernel":
+            self._raise(detector, field)
+        return n
+
+    def _until_adwin(self, rows: Sequence[Row]) -> tuple[int, str | None]:
+        """Return the number of rows before the first alarm of ADWIN, and its field, ``None`` if there is no alarm."""
+        for i, row in enumerate(rows):
+            for name, adwin in self._adwins.items():
+                if name in row:
+                    adwin.update(1.0 / (1.0 + math.exp(-row[name])))
+                    if adwin.drift_detected:
+                        return i, name
+        return len(rows), None
 
     def _raise(self, detector: str, field: str | None) -> None:
         """Record an alarm, and restart the detectors."""
