@@ -175,6 +175,12 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         ------
         InputError
             If a value is neither a finite number nor a string; names the field. The events before are processed.
+
+        Examples
+        --------
+        >>> detector = KernelDriftDetector(window=20)
+        >>> detector.update_many([{"a": float(i % 7)} for i in range(100)]), detector.drift_detected
+        (100, False)
         """
         directions, rows = self._seen.model._learner.directions, []
         for x in xs:
