@@ -13,8 +13,10 @@ from river import base
 
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.drift import KernelDriftDetector
 from streamkernel.estimators.regressor import KernelRegressor
 from streamkernel.estimators.together import predict_and_learn
+from streamkernel.kernels import Gaussian
 from streamkernel.learners.options import resolve_learner
 from streamkernel.second_order import growth
 
@@ -57,6 +59,12 @@ def warm_up(model: Any, *, explains: bool = False) -> None:
         with suppress(ValueError, AttributeError):  # not every model can
             if explains:
                 model.explain_one({"a": 0.5, "b": 0.5})
+
+
+def warm_up_detectors() -> None:
+    """Compile what drift detection in a run needs."""
+    with _quiet():
+        KernelDriftDetector(Gaussian(1.0), window=2, max_features=16).update_many([{"a": i / 7.0} for i in range(7)])
 
 
 def _target(model: Any, i: int, n_classes: int) -> Any:

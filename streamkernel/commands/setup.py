@@ -40,7 +40,7 @@ def warm_up(
     """Compile what the default models need, or the model of CONFIG, and store it for later processes."""
     from streamkernel.engine.config.config import load_config
     from streamkernel.jit.cache import folder
-    from streamkernel.warm_up import default_models
+    from streamkernel.warm_up import default_models, warm_up_detectors
     from streamkernel.warm_up import warm_up as compile_for
 
     try:
@@ -54,6 +54,8 @@ def warm_up(
         with Console(stderr=True).status(f"compiling for {name}"):
             compile_for(model, explains=True)
         typer.echo(f"{name}: {time.perf_counter() - began:.1f} s", err=True)
+    with Console(stderr=True).status("compiling for drift detection"):
+        warm_up_detectors()
     typer.echo(f"compiled code is stored in {folder()}", err=True)
 
 

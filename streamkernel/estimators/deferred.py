@@ -48,9 +48,10 @@ def read_probabilities(probabilities: Mapping[Label, float] | Deferred | None) -
 
 
 def read_several(several: Sequence[Mapping[Label, float] | Deferred | None]) -> list[Mapping[Label, float] | None]:
-    """Return `read_probabilities` of each; faster if all were deferred by one model of two labels."""
+    """Return `read_probabilities` of each; faster if those that were deferred are of one model of two labels."""
     deferred = [one for one in several if isinstance(one, tuple)]
-    labels = deferred[0][1] if len(deferred) == len(several) > 0 else ()
-    if len(labels) == 3 and all(names is labels and type(score) is float for _, names, score in deferred):
-        return list(of_two_labels(labels[:-1], [score for _, _, score in deferred]))
-    return [read_probabilities(one) for one in several]
+    labels = deferred[0][1] if deferred else ()
+    if len(labels) != 3 or not all(names is labels and type(score) is float for _, names, score in deferred):
+        return [read_probabilities(one) for one in several]
+    read = iter(of_two_labels(labels[:-1], [score for _, _, score in deferred]))
+    return [next(read) if isinstance(one, tuple) else one for one in several]

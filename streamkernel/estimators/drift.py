@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from river import base
@@ -14,9 +14,10 @@ from streamkernel import learners, rules, tensor_file
 from streamkernel.errors import InputError, is_real
 from streamkernel.estimators import model_file
 from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.drift_state import PairsJournal, SeenEvents
 from streamkernel.features import example_tensors, numeric_names
 from streamkernel.features.directions import Directions
-from streamkernel.features.rows import F64, Rows
+from streamkernel.features.rows import Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian, Kernel
 from streamkernel.learners.append_log import Log
@@ -118,7 +119,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
 
     def _reset(self) -> None:
         super()._reset()
-        self._seen = _Seen(self._new_model(), Log([]))
+        self._seen = SeenEvents(self._new_model(), Log([]))
 
     def _new_model(self) -> KernelClassifier:
         return KernelClassifier(
@@ -182,30 +183,31 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         >>> detector.update_many([{"a": float(i % 7)} for i in range(100)]), detector.drift_detected
         (100, False)
         """
-        directions, rows = self._seen.model._learner.directions, []
-        for x in xs:
-            try:
-                rows.append(directions.row(x))
-            except (InputError, TypeError, AttributeError):
+        done = 0
+        while done < len(xs):
+            directions = self._seen.model._learner.directions
+            rows = _usable_rows(directions, xs[done : done + 2 * AT_ONCE])
+            if rows:
+                done += self._see(rows, directions)
+            else:
+                self.update(xs[done])
+                done += 1
+            if self.drift_detected:
                 break
-            if not directions.plan.usable(rows[-1]):
-                rows.pop()
-                break
-        done = self._see(rows, directions) if rows else 0
-        if done == len(rows) < len(xs) and not (done and self.drift_detected):
-            self.update(xs[done])  # to raise the error
         return done
 
     @locked
     def _see(self, rows: list[Rows], directions: Directions) -> int:
-        """Process events, which `directions` have read, up to the first alarm; return how many."""
+        """Process events, which `directions` have read, up to the first alarm or another bandwidth; return how many."""
         self._recover()
         if self._seen.drift_detected:
-            self._seen = _Seen(self._new_model(), Log([]))
+            self._seen = SeenEvents(self._new_model(), Log([]))
         done = 0
-        while done < len(rows) and not self._seen.drift_detected:
+        while done == 0 or (done < len(rows) and not self._seen.drift_detected):
             seen = self._seen
             own = seen.model._learner.directions
+            if done and own.plan is not directions.plan:
+                break
             if directions.store is not own.store:
                 rows, directions = [own.adopt_rows(row) for row in rows], own
             if not seen.waits and 2 * len(seen.waiting) >= self.window:
@@ -216,19 +218,22 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
             done += 1
         return done
 
-    def _compare(self, seen: _Seen, rows: list[Rows]) -> int:
+    def _compare(self, seen: SeenEvents, rows: list[Rows]) -> int:
         """Bet on every other one of these events and an old one, and learn them; return the number of processed events.
 
         The events between them join the window.
         """
-        model, n = seen.model, min((len(rows) + 1) // 2, len(seen.waiting), AT_ONCE)
+        model, learner, is_plain = seen.model, seen.model._learner, seen.model._state.is_plain
+        assert isinstance(learner, FirstOrderLearner)
+        n = min((len(rows) + 1) // 2, len(seen.waiting), AT_ONCE) if is_plain else 1
+        joining = rows[1 : 2 * n : 2] if is_plain else []  # the bandwidth decides whether an event can be used
         pairs = Rows.stack([row for i in range(n) for row in (seen.waiting[i], rows[2 * i])])
-        statistics, offered = np.full(n + 1, seen.statistic), model._learner.n_offered
-        self._seen = seen._replace(journal=_Journal(pairs, rows[1 : 2 * n : 2], statistics, offered))
+        statistics, offered = np.full(n + 1, seen.statistic), learner.n_offered
+        self._seen = seen._replace(journal=PairsJournal(pairs, joining, statistics, offered))
         try:
-            learner, most = model._learner, 0.5 * self.average_run_length
-            assert isinstance(learner, FirstOrderLearner)
-            if not (model._state.is_plain and learner.bet_on_pairs(pairs, most, statistics)):
+            if is_plain:
+                learner.bet_on_pairs(pairs, 0.5 * self.average_run_length, statistics)
+            if model._learner.n_offered == offered:  # the bandwidth is still unknown, or there is an error to raise
                 pair = pairs.part(0, 2)
                 old, new = model._scores_of(pair)[:, 0].tolist()
                 statistics[1] = (seen.statistic + 1.0) * (1.0 + math.tanh(0.5 * (new - old)))
@@ -238,27 +243,35 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         return len(self._seen.waiting) - len(seen.waiting) + model._learner.n_offered - offered
 
     def _recover(self) -> None:
-        """Complete the changes that follow from the learned examples; requires the lock."""
+        """Complete the changes that follow from the learned examples; requires the lock.
+
+        Raises
+        ------
+        InputError
+            If the new event of the last pair cannot be learned; it and the old one are dropped.
+        """
         seen = self._seen
         if seen.journal is None:
             return
         pairs, joining, statistics, offered = seen.journal
-        model, waiting = seen.model, seen.waiting
+        model, refused = seen.model, None
         model._complete()
-        n = model._learner.n_offered - offered
-        if n % 2:
-            model._learn(pairs.part(n, n + 1), OLD_AND_NEW[1:], model._learner.directions, numeric_names.NONE)
-        n = (n + 1) // 2
-        if not n:
-            self._seen = seen._replace(journal=None)
-            return
+        n, half = divmod(model._learner.n_offered - offered, 2)
+        if half:
+            try:
+                last = pairs.part(2 * n + 1, 2 * n + 2)
+                model._learn(last, OLD_AND_NEW[1:], model._learner.directions, numeric_names.NONE)
+                n += 1
+            except InputError as error:
+                refused = error
         statistic = float(statistics[n])
-        is_drift = statistic >= 0.5 * self.average_run_length
-        joined = joining[: n - is_drift]
-        waiting = waiting.without(n)
+        is_drift = n > 0 and statistic >= 0.5 * self.average_run_length
+        waiting, joined = seen.waiting.without(n + (refused is not None)), joining[: n - is_drift]
         for row in joined:
             waiting = waiting.plus(row)
-        self._seen = _Seen(model, waiting, len(joined) < n, statistic, is_drift)
+        self._seen = SeenEvents(model, waiting, len(joined) < n, statistic, is_drift)
+        if refused is not None:
+            raise refused
 
     @locked
     def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
@@ -284,52 +297,18 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         if not 0.0 <= statistic < math.inf:
             raise ValueError(f"expected a statistic of at least 0, got {statistic!r}")
         rows = Log.of([row for row, _ in waiting])
-        self._seen = _Seen(model, rows, bool(description["waits"]), statistic, bool(description["drift_detected"]))
+        self._seen = SeenEvents(model, rows, bool(description["waits"]), statistic, bool(description["drift_detected"]))
 
 
-class _Journal(NamedTuple):
-    """Pairs that are being learned: after an interruption it decides what to complete.
-
-    Attributes
-    ----------
-    pairs
-        An old and a new event of each.
-    joining
-        The event after each pair, which joins the window; the last one may be missing.
-    statistics
-        The evidence before the first pair and after each.
-    offered
-        The number of examples that the model had been offered before.
-    """
-
-    pairs: Rows
-    joining: list[Rows]
-    statistics: F64
-    offered: int
-
-
-class _Seen(NamedTuple):
-    """The state of a detector, which is replaced in one assignment.
-
-    Attributes
-    ----------
-    model
-        The classifier of old against new events.
-    waiting
-        The events in the window.
-    waits
-        Whether the next event joins them.
-    statistic
-        The evidence M_n.
-    drift_detected
-        Whether the last event raised an alarm.
-    journal
-        The pairs that are being learned.
-    """
-
-    model: KernelClassifier
-    waiting: Log[Rows]
-    waits: bool = True
-    statistic: float = 0.0
-    drift_detected: bool = False
-    journal: _Journal | None = None
+def _usable_rows(directions: Directions, xs: Sequence[Mapping[Hashable, Any]]) -> list[Rows]:
+    """Return the first events, up to one that cannot be used, as `directions` read them."""
+    rows: list[Rows] = []
+    for x in xs:
+        try:
+            row = directions.row(x)
+        except (ValueError, TypeError, AttributeError):  # `update` raises it again
+            break
+        if not directions.plan.usable(row):
+            break
+        rows.append(row)
+    return rows

@@ -13,7 +13,7 @@ from streams import content, examples
 
 from streamkernel import InputError, KernelDriftDetector, ModelFileError, load, tensor_file
 from streamkernel.estimators import model_file
-from streamkernel.kernels import Gaussian
+from streamkernel.kernels import ArcCosine, Gaussian
 
 FIXED = Gaussian(1.0)
 STREAMS = {
@@ -223,6 +223,48 @@ def test_events_before_a_bad_one_are_processed():
             detector.update_many([*xs, bad, *xs])
         assert content(detector) == content(updated(small(), xs))
         assert detector.update_many([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("scale", "value", "at"), [(1e10, 1e35, 500), (1e-10, 1e25, 300), (1e-10, 1e25, 460)], ids=repr
+)
+def test_events_are_checked_by_the_bandwidth_known_before_them(scale, value, at):
+    """A bandwidth that becomes known in a call of several events decides which of the later ones can be used."""
+    xs = [{"a": scale * a} for a in np.random.default_rng(0).normal(size=700)]
+    xs[at] = {"a": value}
+    single, many = (small(window=200, kernel=None) for _ in range(2))
+    refused = []
+    for i, x in enumerate(xs):
+        try:
+            single.update(x)
+        except InputError:
+            refused.append(i)
+    done = 0
+    while done < len(xs):
+        try:
+            done += many.update_many(xs[done : done + 700])
+        except InputError:
+            done = refused[0] + 1
+    assert content(single) == content(many)
+    assert len(refused) == (scale < 1.0)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_pair_whose_new_event_is_refused_is_dropped(together):
+    """Its features are too large for the step, after the old event has been learned."""
+    xs = events(np.random.default_rng(0).normal(size=(61, 1)))
+    detector = updated(KernelDriftDetector(ArcCosine(2), window=20, max_features=2048), xs[:21])
+    halves = 0
+    for value in np.geomspace(4e6, 9e6, 40):
+        one = copy.deepcopy(detector)
+        learned = one._seen.model._learner.n_offered
+        try:
+            one.update_many([{0: value}, xs[21]]) if together else one.update({0: value})
+        except InputError:
+            halves += one._seen.model._learner.n_offered == learned + 1
+            updated(one, xs[22:])
+        assert one._seen.journal is None
+    assert halves > 0
 
 
 @pytest.mark.parametrize("statistic", [-1.0, float("nan"), float("inf"), None, "x"], ids=repr)

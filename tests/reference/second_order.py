@@ -446,13 +446,13 @@ class Mixture:
             return 1
         own, best = largest.standing[0], min(group.standing[0] for group in living if group is not largest)
         single, steady = np.min([group.standing for group in self.groups[:ALONE]], axis=0)
-        newton = min(own, best)
-        self.margins += [abs((1.0 - GAIN) * a / b - 1.0) for a, b in ((best, own), (own, single), (newton, steady))]
+        newton, larger = min(own, best), min(group.standing[0] for group in self.groups[ALONE:] if group)
+        self.margins += [abs((1.0 - GAIN) * a / b - 1.0) for a, b in ((best, own), (larger, single), (newton, steady))]
         if own < (1.0 - GAIN) * best:
             stage = int(math.log2(largest.own)) + 1
             return stage if stage <= self.last else 0
         has_moved = self.seen - largest.born >= MATURE * len(largest.A) and (1.0 - GAIN) * newton > steady
-        return int(((1.0 - GAIN) * own > single and rung != largest.rung) or has_moved)
+        return int(((1.0 - GAIN) * larger > single and rung != largest.rung) or has_moved)
 
     def end_superseded(self):
         """End the other larger group, if the largest possible one is mature and better."""

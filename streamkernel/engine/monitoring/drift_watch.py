@@ -1,6 +1,6 @@
 """Drift detection on the inputs and the model's scores, without labels.
 
-The detectors receive a sample of the events, one by one. The position of an event alone decides whether it is in the
+The detectors receive a sample of the events in order. The position of an event alone decides whether it is in the
 sample, so neither restarts nor batch sizes change it.
 """
 
@@ -119,13 +119,13 @@ class DriftWatch:
     def add(self, x: dict[str, Any], answer: Answer) -> None:
         """Add the features of a new event, and the answer."""
         if self._predicted % self._every == 0:
-            self._sampled.append((x, answer))
+            self._sampled.append((x, self._read(answer)))
         self._predicted += 1
 
     def add_all(self, xs: Sequence[dict[str, Any]], answers: Sequence[Answer]) -> None:
         """Add several events, as `add` does each."""
         every, first = self._every, -self._predicted % self._every
-        self._sampled += zip(xs[first::every], answers[first::every], strict=True)
+        self._sampled += zip(xs[first::every], map(self._read, answers[first::every]), strict=True)
         self._predicted += len(xs)
 
     def fold(self) -> None:
@@ -180,7 +180,7 @@ class DriftWatch:
         self._sampled = []
         self._predicted, self._evaluated = state["predicted"], state["evaluated"]
         self._alarms, self._counts = deque(state["alarms"], maxlen=ALARMS), state["counts"]
-        self._wants_to_forget, self._before = state["wants_to_forget"], state["before"]
+        self._wants_to_forget, self._before = state["wants_to_forget"] and self._forget, state["before"]
         self._recent, self._scales = deque(state["recent"], maxlen=FIRST // 2), state["scales"]
         self._kernel, self._adwins = state["kernel"], state["adwins"]
 
@@ -206,6 +206,10 @@ class DriftWatch:
             numeric = [name for name, scale in self._scales.items() if scale is not None]
             self._adwins = {name: ADWIN(delta=self._delta / len(numeric)) for name in numeric}
 
+    def _read(self, answer: Answer) -> Answer:
+        """Return an answer with its probabilities, if they are needed."""
+        return answer[0], read_probabilities(answer[1]) if self.scores else None
+
     def _row(self, x: Mapping[str, Any], answer: Answer) -> Row:
         """Return the fields of an event, with the score of the answer if it has one."""
         names = self._scales or self._given or list(x)[: self._most]
@@ -213,7 +217,7 @@ class DriftWatch:
         prediction = answer[0]
         if not self.scores or isinstance(prediction, dict):  # several targets have no score
             return row
-        probabilities = read_probabilities(answer[1])
+        probabilities = answer[1]
         if probabilities and prediction is not None:
             row[SCORE] = probabilities[prediction]
         elif isinstance(prediction, float):

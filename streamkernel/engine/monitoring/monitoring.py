@@ -18,7 +18,7 @@ from streamkernel.engine.pipelines import Answer
 JUDGED = 8192
 """Number of predictions with labels that are passed to the metrics together, unless their values are read before."""
 
-SAMPLED = 128
+TOGETHER = 128
 """Number of sampled events that statistics and detectors evaluate together, unless their figures are read before."""
 
 
@@ -127,8 +127,8 @@ class Monitoring:
             self.drift.add_all(xs, answers)
         if self.quality is not None:
             field = self._segment_field
-            segments = repeat(None) if field is None else texts_of([x.get(field, MISSING) for x in xs])
-            found = zip(ys, answers, segments, strict=False)
+            segments = repeat(None, len(xs)) if field is None else texts_of([x.get(field, MISSING) for x in xs])
+            found = zip(ys, answers, segments, strict=True)
             self._judged += [(y, answer[0], answer[1], segment) for y, answer, segment in found]
 
     def look(self, model: Any) -> bool:
@@ -146,7 +146,7 @@ class Monitoring:
         if len(self._judged) >= JUDGED:
             self._judge()
         for part in (self.statistics, self.drift, self.novelty):
-            if part is not None and part.n_waiting >= SAMPLED:
+            if part is not None and part.n_waiting >= TOGETHER:
                 part.fold()
 
     def snapshot(self) -> MonitoringSnapshot:
