@@ -118,7 +118,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
 
     >>> model = KernelClassifier()
     >>> evaluate.progressive_val_score(datasets.Bananas(), model, metrics.Accuracy())
-    Accuracy: 90.0...%
+    Accuracy: 89.9...%
     >>> model.n_features, model.n_reused
     (1536, 5296)
     """
