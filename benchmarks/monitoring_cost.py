@@ -40,17 +40,18 @@ EARLIER = 1600
 """Number of records in the sample of drift detection that the monitoring receives before the engine does."""
 
 QUALITY = {"metrics": ["F1", "CohenKappa", "KappaT", "ROCAUC", "LogLoss"]}
+DRIFT = {"scores": False}  # those of a model that has just begun change, so that the detectors would start again
 SEGMENT = "segment"
 SEGMENTS = {"field": SEGMENT, "most": 10}
 TABLES: dict[str, dict[str, Any]] = {
     "nothing": {},
     "probabilities": {"probabilities": True},
     "monitoring": {"monitoring": {}},
-    "drift": {"drift": {}},
+    "drift": {"drift": DRIFT},
     "quality, five metrics": {"quality": QUALITY},
     "segments": {"segments": SEGMENTS},
     "novelty": {"novelty": {}},
-    "all": {"monitoring": {}, "drift": {}, "novelty": {}, "quality": QUALITY, "segments": SEGMENTS},
+    "all": {"monitoring": {}, "drift": DRIFT, "novelty": {}, "quality": QUALITY, "segments": SEGMENTS},
 }
 
 
