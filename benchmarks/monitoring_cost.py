@@ -1,9 +1,9 @@
 """The cost of monitoring besides the metric, in percent of the processor time per event.
 
 Two engines process the same records in turn, 512 at a time: one without monitoring, and one with a table of the
-configuration. The first half of the records is not timed. Before them, the monitoring alone receives so many records
-that all detectors have started: the kernel detector knows its bandwidth after 1,510 sampled ones. The times are the
-process's own, and the costs are medians over pairs of engines. As two engines without a table differ by some percent,
+configuration. The first half of the records is not timed. Before it, `begin` passes enough records to the monitoring
+to start all detectors: the kernel detector knows its bandwidth after 1,510 sampled ones. The times are the process's
+own, and the costs are medians over pairs of engines. As two engines without a table differ by some percent,
 too, the share of the time that is spent in calls of the monitoring stands beside. The probabilities that tables read
 are computed in these calls; those in the row of probabilities are computed with each prediction, as a sink needs them.
 """

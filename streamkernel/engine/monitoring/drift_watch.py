@@ -226,18 +226,17 @@ class DriftWatch:
 
     def _detect(self, rows: Sequence[Row]) -> int:
         """Pass rows to the detectors, up to the first alarm; return the number of these rows."""
-        n, field = self._until_adwin(rows)
-        before, detector = rows[:n], "adwin"
-        n += field is not None
+        before, field = self._until_adwin(rows)
+        n, alarm = (before, None) if field is None else (before + 1, ("adwin", field))
         if self._kernel is not None:
-            inputs = [{name: value for name, value in row.items() if name != SCORE} for row in before]
+            inputs = [{name: value for name, value in row.items() if name != SCORE} for row in rows[:before]]
             done = self._kernel.update_many(inputs)
             if self._kernel.drift_detected:
-                n, field, detector = done, None, "kernel"
+                n, alarm = done, ("kernel", None)
         self._evaluated += n
         self._recent.extend(rows[:n])
-        if field is not None or detector == "kernel":
-            self._raise(detector, field)
+        if alarm is not None:
+            self._raise(*alarm)
         return n
 
     def _until_adwin(self, rows: Sequence[Row]) -> tuple[int, str | None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,7 +116,7 @@ class FieldWindows:
         if not self._fields and self._given is None:
             self._find(rows)
         for name, column in self._columns.items():
-            column += _column(rows, name)
+            column += [row.get(name) for row in rows]
         self._n += len(rows)
 
     def complete(self, important: Callable[[], Iterable[str]] = tuple) -> None:
@@ -168,14 +167,6 @@ class FieldWindows:
             chosen |= {*[name for name in self.names if name not in chosen][: self._most - len(chosen)]}
             self.names = [name for name in self.names if name in chosen]
         self._fields = {name: _known(self._columns[name]) for name in self.names}
-
-
-def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    """Return the values of a field, ``None`` where it is missing."""
-    try:
-        return list(map(itemgetter(name), rows))
-    except KeyError:
-        return [row.get(name) for row in rows]
 
 
 def _field_of(name: str, fields: Iterable[str]) -> str | None:
