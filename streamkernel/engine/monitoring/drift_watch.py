@@ -227,7 +227,8 @@ class DriftWatch:
     def _detect(self, rows: Sequence[Row]) -> int:
         """Pass rows to the detectors, up to the first alarm; return the number of these rows."""
         before, field = self._until_adwin(rows)
-        n, alarm = (before, None) if field is None else (before + 1, ("adwin", field))
+        n = before + (field is not None)
+        alarm: tuple[str, str | None] | None = None if field is None else ("adwin", field)
         if self._kernel is not None:
             inputs = [{name: value for name, value in row.items() if name != SCORE} for row in rows[:before]]
             done = self._kernel.update_many(inputs)
