@@ -29,7 +29,7 @@ from benchmarks.models import MODELS, OURS, Size
 from benchmarks.prequential import Found, Tick
 from benchmarks.rivals import moa
 from benchmarks.rivals.exact import MACHINES
-from benchmarks.scenarios import CLASSES, GROUPS, SCENARIOS, Event, filled
+from benchmarks.scenarios import CLASSES, GROUPS, SCENARIOS, Event, filled, with_binary_labels
 from benchmarks.store import Result
 
 
@@ -70,7 +70,7 @@ def once(
     """Return the result of a model on the events of a scenario."""
     one = SCENARIOS[scenario]
     if name in MODELS[one.task]:
-        given, limit = (events, np.inf) if name == OURS[one.task] else (filled(events), budget)
+        given, limit = (events, np.inf) if name == OURS[one.task] else (with_binary_labels(filled(events)), budget)
         size = Size(len(given[0][0]), len({y for _, y in given}) if one.task == CLASSES else 0)
         return prequential.stream(lambda: MODELS[one.task][name](size), one, given, limit, tick)
     if name in moa.LEARNERS[one.task]:

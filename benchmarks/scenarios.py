@@ -86,6 +86,14 @@ def filled(events: Sequence[Event]) -> list[Event]:
     return [(zeros | x, y) for x, y in events]
 
 
+def with_binary_labels(events: Sequence[Event]) -> Sequence[Event]:
+    """Return the events with False and True for two labels that are text; River's linear models need this."""
+    labels = sorted({y for _, y in events}, key=str)
+    if len(labels) != 2 or not isinstance(labels[1], str):
+        return events
+    return [(x, y == labels[1]) for x, y in events]
+
+
 def rows(X: np.ndarray, y: np.ndarray) -> Iterator[Event]:
     """Yield the events of a table."""
     names = [f"x{i}" for i in range(X.shape[1])]

@@ -19,7 +19,18 @@ from sklearn.kernel_ridge import KernelRidge
 from benchmarks import accuracy, accuracy_picture, accuracy_tables, compare, prequential, store
 from benchmarks.models import BASELINES, MODELS, OURS, Size
 from benchmarks.rivals import exact, moa, vowpal
-from benchmarks.scenarios import CLASSES, HELD_OUT, NUMBERS, RANKED, SCENARIOS, Event, Scenario, filled, numbers
+from benchmarks.scenarios import (
+    CLASSES,
+    HELD_OUT,
+    NUMBERS,
+    RANKED,
+    SCENARIOS,
+    Event,
+    Scenario,
+    filled,
+    numbers,
+    with_binary_labels,
+)
 from streamkernel import KernelRegressor
 
 NOWHERE = Path("nowhere")
@@ -91,6 +102,13 @@ def test_rivals_get_a_zero_for_absent_indicators() -> None:
         ({"a": 2.0, "c=red": 0.0, "c=blue": 1.0}, 1),
     ]
     assert events[0][0] == {"a": 1.0, "c=red": 1.0}
+
+
+def test_two_labels_that_are_text_are_false_and_true() -> None:
+    events: list[Event] = [({"a": 1.0}, "yes"), ({"a": 2.0}, "no")]
+    assert with_binary_labels(events) == [({"a": 1.0}, True), ({"a": 2.0}, False)]
+    for others in ([*events, ({"a": 3.0}, "maybe")], [({"a": 1.0}, 0), ({"a": 2.0}, 1)]):
+        assert with_binary_labels(others) == others
 
 
 def test_strings_are_indicators() -> None:
