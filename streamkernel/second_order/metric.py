@@ -177,19 +177,23 @@ def with_places(metric: Metric, directions: Directions) -> Metric:
     return metric._replace(slots=slots)
 
 
-def root_of(metric: Metric, unexplained: float) -> F64 | None:
+def root_of(metric: Metric, unexplained: float, probe: int) -> F64 | None:
     """Return M^½, of the trace of the identity; ``None`` without gradients or with too many names.
 
     The part of the targets that f does not explain is noise in f and in its gradients. For an unexplained share s of
-    the loss, M is replaced by (1 - s³) M + s³I, so that noise alone makes no metric.
+    the loss, M is replaced by (1 - d) M + dI with d = s³, so that noise alone makes no metric. If the block `probe` has
+    a metric, d is at most its smallest eigenvalue, which is at least the d of that time: after an abrupt change f
+    explains little, but most of the gradients are from before.
     """
     n = int(metric.counts[NAMES])
     sums = metric.sums[:n, :n]
     total = float(np.trace(sums))
     if not 2 <= n < MOST_NAMES or not np.isfinite(sums).all() or not total > 0.0:
         return None
-    pull = unexplained**3
-    squares, along = np.linalg.eigh((1.0 - pull) * (n / total) * sums + pull * np.eye(n))
+    doubt = unexplained**3
+    if metric.known[probe] == n:
+        doubt = min(doubt, float(np.linalg.eigvalsh(metric.roots[probe, :n, :n])[0]) ** 2)
+    squares, along = np.linalg.eigh((1.0 - doubt) * (n / total) * sums + doubt * np.eye(n))
     return np.asarray((along * np.sqrt(np.maximum(squares, 0.0))) @ along.T)
 
 
@@ -252,11 +256,18 @@ def merge_metrics(parts: Sequence[Metric], has: Any) -> Metric:
     return found._replace(roots=roots, sensitivities=table, totals=totals)
 
 
-def differs(metric: Metric, g: int, root: F64) -> bool:
-    """Return whether M^½ differs from that of a group."""
+def is_replaced(metric: Metric, g: int, root: F64, is_best: bool) -> bool:
+    """Return whether M^½ replaces that of a group, from which it has to differ.
+
+    While the group is the best of its size, only a more decided metric does, whose M^½ has the smaller trace: with few
+    examples since an abrupt change, gradients are mostly noise, which has no direction.
+    """
     known = int(metric.known[g])
     own = metric.roots[g, :known, :known]
-    return known != len(root) or bool(np.linalg.norm(own - root) > CHANGED * np.linalg.norm(root))
+    if known != len(root):
+        return True
+    may_be = not is_best or np.trace(root) < np.trace(own)
+    return bool(may_be and np.linalg.norm(own - root) > CHANGED * np.linalg.norm(root))
 
 
 def with_groups(metric: Metric, begun: list[int], ended: list[int], root: F64 | None) -> Metric:

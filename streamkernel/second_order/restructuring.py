@@ -27,8 +27,8 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     least = losses_of[0, table[:, 0] > 0].min()
     singles, unexplained = losses_of[0, :alone], priors.unexplained_share(least, nothing)
     multiples = np.resize(kernel.multiples if isinstance(kernel, MultiScale) else 1.0, alone).tolist()
-    root = metric.root_of(function.metric, unexplained) if arranger.has_metric else None
     probe = growth.probe(table[:alone], singles)
+    root = metric.root_of(function.metric, unexplained, probe) if arranger.has_metric else None
     known: I64 = table[:ordinary] - np.array([0, 0, seen - since])
     rung = growth.bandwidth_for_group(singles, multiples, known[:alone], since, unexplained)
     outputs = now.groups.counts[:ordinary]
@@ -44,7 +44,8 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
         old = growth.superseded(since, outputs, known, losses_of[:, :ordinary], arranger.stages)
         if old is not None:
             table[old], ended = 0, [old]
-    if root is not None and since >= growth.PROBED and metric.differs(function.metric, probe, root):
+    is_best = bool(singles[probe] == singles.min())
+    if root is not None and since >= growth.PROBED and metric.is_replaced(function.metric, probe, root, is_best):
         others = np.delete(np.arange(alone), probe)
         rung = int(others[growth.bandwidth(singles[others], [multiples[k] for k in others])])
         table[probe] = 1, alone + rung, seen

@@ -83,7 +83,7 @@ def test_features_of_a_group_are_those_of_the_row_in_its_metric():
 def test_the_root_is_that_of_the_mean_outer_product():
     sums, known = np.diag([9.0, 4.0, 3.0]), metric.of_names(np.arange(1, 4, dtype=np.uint64), 6)
     known.sums[:3, :3] = sums
-    root = metric.root_of(known, 0.25)
+    root = metric.root_of(known, 0.25, probe=3)
     np.testing.assert_allclose(root @ root, (1.0 - 0.25**3) * 3.0 * sums / 16.0 + 0.25**3 * np.eye(3))
     assert np.trace(root @ root) == pytest.approx(3.0)
 
@@ -92,7 +92,32 @@ def test_the_root_is_that_of_the_mean_outer_product():
 def test_there_is_no_metric_without_gradients(sums):
     known = metric.of_names(np.arange(1, 4, dtype=np.uint64), 6)
     known.sums[:3, :3] = sums
-    assert metric.root_of(known, 0.5) is None
+    assert metric.root_of(known, 0.5, probe=3) is None
+
+
+def in_metric(squares, gradients):
+    """Return the metric in which block 3 has a root with these squared eigenvalues, and Σ ∇f ∇fᵀ is diagonal."""
+    known = metric.of_names(np.arange(1, 4, dtype=np.uint64), 6)
+    known.sums[:3, :3] = np.diag(gradients)
+    return metric.with_groups(known, [3], [], np.diag(np.sqrt(squares)))
+
+
+def test_a_metric_is_trusted_no_less_when_little_is_explained():
+    known = in_metric([2.6, 0.2, 0.2], gradients=[9.0, 4.0, 3.0])
+    root = metric.root_of(known, 0.9, probe=3)
+    np.testing.assert_allclose(np.diag(root @ root), 0.8 * 3.0 * np.array([9.0, 4.0, 3.0]) / 16.0 + 0.2)
+    np.testing.assert_array_equal(metric.root_of(known, 0.1, probe=3), metric.root_of(known, 0.1, probe=0))
+
+
+@pytest.mark.parametrize(
+    ("squares", "if_best", "if_not"),
+    [([1.4, 0.8, 0.8], False, True), ([0.1, 2.8, 0.1], True, True), ([2.5, 0.3, 0.2], False, False)],
+)
+def test_only_a_more_decided_metric_replaces_that_of_the_best_block(squares, if_best, if_not):
+    known, root = in_metric([2.6, 0.2, 0.2], gradients=[1.0, 1.0, 1.0]), np.diag(np.sqrt(squares))
+    assert metric.is_replaced(known, 3, root, is_best=True) == if_best
+    assert metric.is_replaced(known, 3, root, is_best=False) == if_not
+    assert metric.is_replaced(known, 0, root, is_best=True)  # isotropic until now
 
 
 def test_a_metric_helps_with_few_relevant_inputs(monkeypatch):

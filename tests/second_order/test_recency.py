@@ -47,6 +47,20 @@ def restarted(model):
     return int(model._learner.numbers["restarted"])
 
 
+def test_a_metric_survives_an_abrupt_change():
+    X = np.random.default_rng(1).normal(size=(22_000, 6))
+    sign = np.where(np.arange(len(X)) < 16_000, 1.0, -1.0)  # a check comes 384 examples after the change
+    ys = (sign * np.sin(2.0 * X[:, 0]) * X[:, 1] + 0.3 * X[:, 2] > 0.0).tolist()
+    xs = [dict(zip("abcdef", x, strict=True)) for x in X.tolist()]
+    old, fresh = (
+        learn(KernelClassifier(max_features=1024), xs[:16_000], ys[:16_000]),
+        KernelClassifier(max_features=1024),
+    )
+    scores = [right(model, xs[16_000:], ys[16_000:])[2000:].reshape(2, -1).mean(axis=1) for model in (old, fresh)]
+    assert restarted(old) > 16_000
+    assert (scores[0] > scores[1] - 0.01).all()
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_after_an_abrupt_change_a_model_is_as_good_as_one_that_starts_there(seed):
     xs, ys = stream(seed)
