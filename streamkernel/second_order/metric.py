@@ -266,8 +266,9 @@ def is_replaced(metric: Metric, g: int, root: F64, is_best: bool) -> bool:
     own = metric.roots[g, :known, :known]
     if known != len(root):
         return True
-    may_be = not is_best or np.trace(root) < np.trace(own)
-    return bool(may_be and np.linalg.norm(own - root) > CHANGED * np.linalg.norm(root))
+    if is_best and np.trace(root) >= np.trace(own):
+        return False
+    return bool(np.linalg.norm(own - root) > CHANGED * np.linalg.norm(root))
 
 
 def with_groups(metric: Metric, begun: list[int], ended: list[int], root: F64 | None) -> Metric:
