@@ -71,16 +71,25 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
 def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: Sequence[int]) -> Arrangement:
     """Return the mixture in which these groups are reset: Newton steps of single blocks do, larger groups end.
 
-    From then on, checks are made as in a new model.
+    Constant steps follow the change, so that they are kept. But if f = 0 and another block are better than those of the
+    block in a metric, other directions count now: then all blocks whose constant steps are worse than f = 0 start from
+    nothing, and none is in a metric. From then on, checks are made as in a new model.
     """
     table, alone, seen = now.table.copy(), len(arranger.alone), int(now.state.numbers[0]["examples"])
-    begun, ended = [g for g in groups if g < alone], [g for g in groups if g >= alone]
-    table[ended] = 0
+    begun, larger = [g for g in groups if g < alone], [g for g in groups if g >= alone]
+    steady, (nothing, *_) = np.split(now.state.losses[len(table) :], [len(table)])
+    useless, best = [g for g in begun if steady[g] >= nothing], int(steady[:alone].argmin())
+    have_turned = any(table[g, 1] >= alone and g != best for g in useless)
+    ended = [*larger, *(useless if have_turned else [])]
+    table[larger] = 0
     table[begun, 2] = seen
     kept = {g: group for g, group in enumerate(now.groups) if g not in ended}
     for g in begun:
-        old = kept[g]
-        kept[g] = Group.empty(len(old.factor), len(old.newton), len(old.rows))._replace(steady=old.steady)
+        if g in kept:
+            old = kept[g]
+            kept[g] = Group.empty(len(old.factor), len(old.newton), len(old.rows))._replace(steady=old.steady)
+        else:
+            table[g, 1] = g
     own = metric.with_groups(now.state.metric, [], ended, None)
     lambdas = now.state.priors.copy()
     new = _rearrange(now, arranger, kernel, table, kept=kept, newton=groups, steady=ended, lambdas=lambdas, own=own)

@@ -61,6 +61,27 @@ def test_a_metric_survives_an_abrupt_change():
     assert (scores[0] > scores[1] - 0.01).all()
 
 
+@pytest.mark.parametrize("have_others", [False, True])
+def test_a_restart_keeps_the_metric_unless_f_changes_in_other_directions(have_others):
+    a, b, c, *others = np.random.default_rng(2).normal(size=(6, 9500))
+    before, d = np.sin(2.0 * a) * b + 0.3 * c, others
+    after = np.sin(2.0 * d[0]) * d[1] + 0.3 * d[2] if have_others else 0.3 * c - np.sin(2.0 * a) * b
+    ys = (np.where(np.arange(9500) < 8000, before, after) > 0.0).tolist()
+    xs = [dict(zip("abcdef", x, strict=True)) for x in zip(a, b, c, *others, strict=True)]
+    model = learn(KernelClassifier(max_features=1024), xs[:8000], ys[:8000])
+    in_metric = model._learner._live.table[:4, 1] >= 4
+    assert in_metric.sum() == 1 and restarted(model) == 0
+    at = 8000
+    while restarted(model) == 0:
+        model.learn_one(xs[at], ys[at])
+        at += 1
+    live = model._learner._live
+    assert np.array_equal(live.table[:4, 1] >= 4, in_metric & (not have_others))
+    assert live.state.metric.known.any() == (not have_others)
+    kept = [bool(group.steady.any()) for group in list(live.groups)[:4]]
+    assert not any(kept) if have_others else all(kept)
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_after_an_abrupt_change_a_model_is_as_good_as_one_that_starts_there(seed):
     xs, ys = stream(seed)
