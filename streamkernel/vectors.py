@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba.extending import intrinsic
 
 from streamkernel.jit import inlined
@@ -67,6 +68,15 @@ def within(values, scale, bound):  # type: ignore[no-untyped-def]
 def dot(a, b):  # type: ignore[no-untyped-def]
     """Return Σ ab, in the order that suits the vectors of the machine: machines of another kind may round otherwise."""
     total = 0.0
+    for j in range(len(a)):
+        total += a[j] * b[j]
+    return total
+
+
+@inlined(allocates=False, fastmath={"reassoc", "nsz", "contract"})
+def rough_dot(a, b):  # type: ignore[no-untyped-def]
+    """Return Σ ab of two float32 vectors, summed in float32."""
+    total = np.float32(0.0)
     for j in range(len(a)):
         total += a[j] * b[j]
     return total

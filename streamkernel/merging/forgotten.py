@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from streamkernel.jit import compiled
 from streamkernel.merging.summaries import SecondOrderSummary
 from streamkernel.second_order import newton_step
@@ -23,18 +25,24 @@ def left_in(part: SecondOrderSummary, g: int, first: int, batch: int) -> tuple[f
     kept, targets = float(part.forgetting[g]), len(part.of_targets)
     if kept == 1.0:
         return 1.0, 0.0
-    forgetting, n = float(part.numbers["forgetting"]), part.newton[g].shape[1]
-    left, returned = _follow(first, part.clock(g), batch, forgetting, kept, n, part.bounds[-1], targets)
+    forgetting, n, last = float(part.numbers["forgetting"]), part.newton[g].shape[1], part.clock(g)
+    outputs = np.array([w.shape[1] for w in part.newton])
+    of_many = int(part.table[outputs >= newton_step.MANY, 2].min(initial=last))
+    left, returned = _follow(first, last, of_many, batch, forgetting, kept, n, part.bounds[-1], targets)
     return float(left), float(returned)
 
 
 @compiled
-def _follow(first, last, batch, forgetting, kept, n, bounds, targets):  # type: ignore[no-untyped-def]
-    """Return the share that the steps from `first` to `last` have left of A, and the multiple of λI that they added."""
+def _follow(first, last, of_many, batch, forgetting, kept, n, bounds, targets):  # type: ignore[no-untyped-def]
+    """Return the share that the steps from `first` to `last` have left of A, and the multiple of λI that they added.
+
+    After `of_many` examples the steps are those of a large group.
+    """
     left, returned, waiting = 1.0, 0.0, 0
     for seen in range(first + 1, last + 1):
         waiting += 1
-        if waiting >= newton_step.compiled_due(seen, batch, forgetting, targets) or seen == last:
+        most = newton_step.LONGEST_OF_MANY if seen > of_many else newton_step.LONGEST_BATCH
+        if waiting >= newton_step.compiled_due(seen, batch, forgetting, targets, most) or seen == last:
             fading, returning = newton_step.turns(n, waiting, kept, bounds)
             if newton_step.is_turn(seen, waiting, fading):
                 left, returned = left * kept**fading, returned * kept**fading

@@ -13,12 +13,13 @@ from streamkernel.features.rows import F32, I64
 from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.second_order import growth, metric, priors
+from streamkernel.second_order import growth, metric, newton_step, priors
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.last_row import no_row
 from streamkernel.second_order.linear_state import SATURATION, neighbour_functions, new_linear, with_more_room
 from streamkernel.second_order.mixture_state import BORN, COUNT, FIRST, Group, MixtureState
+from streamkernel.second_order.tiles import EIGHT
 
 BEGINNING = 0.4
 """The initial weight of the first linear function; the functions of groups share the rest."""
@@ -99,8 +100,8 @@ class Arranger:
         Sizes that a larger group can have, 0 if there is none.
     outputs
         Outputs of a block.
-    room
-        Capacity of the buffer of examples for a Newton step.
+    batch_size
+        Examples in a Newton step at least.
     most_blocks
         Cap on the blocks.
     seed
@@ -120,7 +121,7 @@ class Arranger:
     alone: tuple[int, ...]
     stages: int
     outputs: int
-    room: int
+    batch_size: int
     most_blocks: int
     seed: int
     has_metric: bool
@@ -184,7 +185,12 @@ class Arranger:
         own_blocks = [*range(alone), *(growth.first_block(slot, self.stages) for slot in range(ordinary - alone))]
         firsts, blocks, owners = np.array(own_blocks + shared), table[:, 0], [*range(ordinary), *shared]
         sizes, columns = (blocks * self.outputs).tolist(), int(numbers[0]["columns"])
-        all_groups = [groups.get(g) or Group.empty(n, columns, self.room) for g, n in enumerate(sizes)]
+        waiting, working = numbers[0][["buffered", "working"]].tolist()
+        longest = max(self.batch_size, newton_step.longest(np.array(sizes)), waiting + 1, working)
+        room = -(-longest // EIGHT) * EIGHT
+        all_groups = [
+            groups[g].with_room(room) if g in groups else Group.empty(n, columns, room) for g, n in enumerate(sizes)
+        ]
         arranged = Groups(all_groups, (firsts * self.outputs).tolist(), owners)
         are_changed = blocks[alone:ordinary].any() or (table[:alone, 1] != np.arange(alone)).any()
         if isinstance(kernel, MultiScale) and are_changed:

@@ -261,16 +261,18 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
         observe_row(scales, rows, i)
         if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
             use_moments(scales)
-    if numbers.buffered >= newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting, several):
+    most = newton_step.compiled_longest(layout[:, COUNT])
+    if numbers.buffered >= newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting, several, most):
         return DUE
     return DONE
 
 
 @inlined(allocates=False)
-def _is_due_after(numbers, targets):  # type: ignore[no-untyped-def]
+def _is_due_after(state):  # type: ignore[no-untyped-def]
     """Return whether a step or a check is due after the next example."""
+    numbers, most = state.numbers[0], newton_step.compiled_longest(state.layout[:, COUNT])
     seen = numbers.examples + 1
-    due = newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting, targets)
+    due = newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting, len(state.numbers), most)
     return numbers.buffered + 1 >= due or schedule.compiled_is_due(seen - numbers.restarted)
 
 
@@ -284,7 +286,7 @@ def _learn_in(memory, state, scales, kernel, examples, first, last, options):  #
         return NO_MEMORY, first
     room.nothing[:], room.targets.sizes[:] = 0.0, 1.0
     for i in range(first, last):
-        if options.is_alone and _is_due_after(numbers, len(state.numbers)):
+        if options.is_alone and _is_due_after(state):
             return DUE, i
         status = _learn_row(state, scales, kernel, rows, given, Example(i, y[i], gammas[i]), options, room)
         if status != DONE:

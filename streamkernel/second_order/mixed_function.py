@@ -18,7 +18,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import state
 from streamkernel.learners.base import Learner
-from streamkernel.second_order import evaluation, growth, learning, newton_step, recency, steps
+from streamkernel.second_order import evaluation, growth, learning, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.derivatives import derivatives
 from streamkernel.second_order.gradients import embed_rows
@@ -27,7 +27,6 @@ from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import STORED, prior
 from streamkernel.second_order.mixture_state import RESTED, MixtureState, weights_by_column
 from streamkernel.second_order.neighbours import CAUTION
-from streamkernel.second_order.tiles import EIGHT
 
 LARGEST = 1 << 29
 """Numbers in all factors at most: 2 GB."""
@@ -100,7 +99,7 @@ class MixedFunction(Learner):
             alone=(blocks,) if joint else (1,) * min(growth.ALONE, blocks),
             stages=0 if joint else growth.stages(blocks, outputs, LARGEST),
             outputs=outputs,
-            room=-(-max(batch_size, newton_step.LONGEST_BATCH) // EIGHT) * EIGHT,
+            batch_size=batch_size,
             most_blocks=blocks,
             seed=seed,
             has_metric=has_metric and not joint and blocks >= growth.ALONE and directions.plan.is_plain,
@@ -290,7 +289,7 @@ class MixedFunction(Learner):
     @property
     def room(self) -> int:
         """Capacity of the buffer of examples for a Newton step."""
-        return self._arranger.room
+        return len(self._live.groups[0].rows)
 
     @property
     def is_joint(self) -> bool:

@@ -209,7 +209,8 @@ class SecondOrderLearner(StoredMixture):
             return
         numbers = self.numbers
         batch, seen = int(numbers["buffered"]), int(numbers["examples"])
-        due = newton_step.due(seen, self.batch_size, self._forgetting, self.n_targets)
+        most = newton_step.longest(self._live.groups.counts)
+        due = newton_step.due(seen, self.batch_size, self._forgetting, self.n_targets, most)
         is_due, is_spread = batch >= max(due, 1), self._live.groups.is_spread
         if is_due or not is_spread:
             self._complete()

@@ -166,7 +166,9 @@ def restore(
     columns = int(empty.state.numbers["columns"][0])
     classes = None if empty.state.numbers["intercept"][0] == state.MEAN else max(columns // targets, 2)
     own_arrays["linear"] = linear_files.unpack(tensors, columns, classes, targets)
-    restored = arranger.arrange(kernel, empty.directions, empty.state.numbers, table.copy(), {}, own_arrays)
+    numbers = empty.state.numbers.copy()
+    numbers["buffered"] = waiting
+    restored = arranger.arrange(kernel, empty.directions, numbers, table.copy(), {}, own_arrays)
     used = max(int(restored.state.numbers["blocks"][0]), min(examples, sum(arranger.alone)))
     if learned["blocks"] != used:
         raise ValueError(f"expected {used} blocks, got {learned['blocks']}")

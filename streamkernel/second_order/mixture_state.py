@@ -152,6 +152,15 @@ class Group(NamedTuple):
     panels: F32
     sketch: F32
 
+    def with_room(self, room: int) -> Group:
+        """Return the group with another capacity for examples."""
+        same, n = min(room, len(self.rows)), len(self.factor)
+        if same == max(room, len(self.rows)):
+            return self
+        rows, panels = np.zeros((room, n), np.float32), np.zeros((len(self.panels), room, WIDE), np.float32)
+        rows[:same], panels[:, :same] = self.rows[:same], self.panels[:, :same]
+        return self._replace(rows=rows, panels=panels)
+
     @classmethod
     def empty(cls, n: int, columns: int, room: int) -> Group:
         """Return a group before its first example."""

@@ -29,7 +29,11 @@ MEMORY = 0.9995
 FEW = 200.0
 """Number of examples that the mixture remembers after a new class."""
 
-LONGEST_BATCH = 64
+LONGEST_BATCH, LONGEST_OF_MANY = 64, 128
+MANY = 4096
+"""Examples in a Newton step at most, and where a group has at least so many outputs: its step takes as long to read R
+as to add examples to it."""
+
 GROWING = 256
 """Number of examples after which Newton steps take eight more each."""
 
@@ -206,22 +210,38 @@ def is_turn(seen, batch, every):  # type: ignore[no-untyped-def]
     return seen // every > (seen - batch) // every
 
 
-def due(seen: int, batch: int, kept: float, targets: int) -> int:
+def longest(outputs: I64) -> int:
+    """Return the largest number of examples of a Newton step of groups with so many outputs.
+
+    Examples
+    --------
+    >>> longest(np.array([512, 2048])), longest(np.array([512, 4096]))
+    (64, 128)
+    """
+    most = LONGEST_BATCH
+    for n in outputs:
+        if n >= MANY:
+            most = LONGEST_OF_MANY
+    return most
+
+
+def due(seen: int, batch: int, kept: float, targets: int, most: int) -> int:
     """Return the number of examples of a Newton step: B, or if B is 1 a number that grows with the model's examples.
 
     Examples
     --------
-    >>> [due(seen, 1, 1.0, targets=1) for seen in (1, 1000, 100_000)]
+    >>> [due(seen, 1, 1.0, targets=1, most=64) for seen in (1, 1000, 100_000)]
     [8, 24, 64]
-    >>> [due(seen, 1, 1.0, targets=8) for seen in (1, 1000, 100_000)]
-    [32, 32, 64]
+    >>> [due(seen, 1, 1.0, targets=8, most=128) for seen in (1, 1000, 100_000)]
+    [32, 32, 128]
     """
     if batch > 1:
         return batch
-    memory = 0.1 / max(1.0 - kept, 0.1 / LONGEST_BATCH)
+    memory = 0.1 / max(1.0 - kept, 0.1 / most)
     eights = max(seen // GROWING, min(targets, SEVERAL))
-    return max(min(eights * EIGHT, LONGEST_BATCH, int(memory)) // EIGHT, 1) * EIGHT
+    return max(min(eights * EIGHT, most, int(memory)) // EIGHT, 1) * EIGHT
 
 
+compiled_longest: Any = inlined(longest)
 compiled_due: Any = inlined(due)
 """The same for compiled code."""

@@ -70,7 +70,7 @@ def _set_shares(state, group, g, count, last, shares):  # type: ignore[no-untype
         if state.sampled[g, SKETCHED_AT] == 0.0:
             continue
         for k in range(SKETCHES):
-            leverage += float(vectors.dot(group.sketch[k], group.rows[i])) ** 2
+            leverage += float(vectors.rough_dot(group.sketch[k], group.rows[i])) ** 2
         p = max(CAUTION * leverage, 1.0 / MOST)
         if p < 1.0:
             shares[i] = 1.0 / p if _draw(g, last - count + i + 1) < p else 0.0

@@ -141,7 +141,8 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
             continue
         if not is_all and not is_counted:
             targets = len(state.numbers)
-            due = newton_step.compiled_due(numbers.examples, numbers.batch_size, numbers.forgetting, targets)
+            most = newton_step.compiled_longest(layout[:, COUNT])
+            due = newton_step.compiled_due(numbers.examples, numbers.batch_size, numbers.forgetting, targets, most)
             reached = numbers.buffered // EVERY * EVERY if due > EVERY else numbers.buffered
             goal, done = done * reached / max(due - 1, 1), 0.0
         for g in range(len(layout)):

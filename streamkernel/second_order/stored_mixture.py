@@ -72,6 +72,6 @@ class StoredMixture(MixedFunction):
             self._first(directions, self._live.state.numbers),
             self._arranger,
             self._kernel,
-            longest_batch=max(self.batch_size, newton_step.LONGEST_BATCH),
+            longest_batch=max(self.batch_size, newton_step.LONGEST_OF_MANY),
             to_learn=to_learn,
         )

@@ -329,7 +329,7 @@ def faded(function, xs, ys, gram, moment, first, kept, l2, lam):
 
     for i, y in enumerate(ys):
         seen, waiting = seen + 1, waiting + 1
-        if waiting < newton_step.due(seen, 1, kept, 1) and i + 1 < len(ys):
+        if waiting < newton_step.due(seen, 1, kept, 1, newton_step.LONGEST_BATCH) and i + 1 < len(ys):
             continue
         gone = max(1.0 - kept, 1e-9)
         fading, returning = (max(waiting, min(n, int(part / gone))) for part in (0.1, 1.0))
