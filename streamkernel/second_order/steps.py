@@ -143,8 +143,8 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
             targets = len(state.numbers)
             most = newton_step.compiled_longest(layout[:, COUNT])
             due = newton_step.compiled_due(numbers.examples, numbers.batch_size, numbers.forgetting, targets, most)
-            reached = numbers.buffered // EVERY * EVERY if due > EVERY else numbers.buffered
-            goal, done = done * reached / max(due - 1, 1), 0.0
+            every = EVERY if due > EVERY else 1
+            goal, done = done * (numbers.buffered // every * every) / max((due - 1) // every * every, 1), 0.0
         for g in range(len(layout)):
             n, (kept, own, more), rows = layout[g, COUNT], _fading(state, g), int(state.sampled[g, TAKEN])
             if rows == AT_REST:
