@@ -261,19 +261,23 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
         observe_row(scales, rows, i)
         if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
             use_moments(scales)
-    most = newton_step.compiled_longest(layout[:, COUNT])
-    if numbers.buffered >= newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting, several, most):
-        return DUE
-    return DONE
+    return DUE if _is_step_due(state, numbers.buffered, seen) else DONE
+
+
+@inlined(allocates=False)
+def _is_step_due(state, buffered, seen):  # type: ignore[no-untyped-def]
+    """Return whether a step is to begin, or one that is in progress to be applied, with so many buffered examples."""
+    numbers, most = state.numbers[0], newton_step.compiled_longest(state.layout[:, COUNT])
+    due = newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting, len(state.numbers), most)
+    return buffered >= due or (numbers.working > 0 and buffered == newton_step.compiled_applied_after(due))
 
 
 @inlined(allocates=False)
 def _is_due_after(state):  # type: ignore[no-untyped-def]
     """Return whether a step or a check is due after the next example."""
-    numbers, most = state.numbers[0], newton_step.compiled_longest(state.layout[:, COUNT])
+    numbers = state.numbers[0]
     seen = numbers.examples + 1
-    due = newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting, len(state.numbers), most)
-    return numbers.buffered + 1 >= due or schedule.compiled_is_due(seen - numbers.restarted)
+    return _is_step_due(state, numbers.buffered + 1, seen) or schedule.compiled_is_due(seen - numbers.restarted)
 
 
 @inlined(allocates=False)

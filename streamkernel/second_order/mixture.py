@@ -204,7 +204,7 @@ class SecondOrderLearner(StoredMixture):
         )
 
     def finish(self) -> None:
-        """Take the Newton step that is due, and start a larger group if one is due."""
+        """Take or apply the Newton step that is due, and start a larger group if one is due."""
         if not self.is_unfinished:
             return
         numbers = self.numbers
@@ -212,7 +212,7 @@ class SecondOrderLearner(StoredMixture):
         most = newton_step.longest(self._live.groups.counts)
         due = newton_step.due(seen, self.batch_size, self._forgetting, self.n_targets, most)
         is_due, is_spread = batch >= max(due, 1), self._live.groups.is_spread
-        if is_due or not is_spread:
+        if is_due or not is_spread or batch == newton_step.applied_after(due):
             self._complete()
         if is_due:
             self._begin()

@@ -242,6 +242,20 @@ def due(seen: int, batch: int, kept: float, targets: int, most: int) -> int:
     return max(min(eights * EIGHT, most, int(memory)) // EIGHT, 1) * EIGHT
 
 
+def applied_after(due: int) -> int:
+    """Return how many of the next `due` examples are buffered when a spread step is applied.
+
+    It is applied before the next step is due, so that no event waits for both.
+
+    Examples
+    --------
+    >>> applied_after(64)
+    62
+    """
+    return max(due - 2, 1)
+
+
 compiled_longest: Any = inlined(longest)
 compiled_due: Any = inlined(due)
+compiled_applied_after: Any = inlined(applied_after)
 """The same for compiled code."""

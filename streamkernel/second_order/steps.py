@@ -143,8 +143,9 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
             targets = len(state.numbers)
             most = newton_step.compiled_longest(layout[:, COUNT])
             due = newton_step.compiled_due(numbers.examples, numbers.batch_size, numbers.forgetting, targets, most)
-            every = EVERY if due > EVERY else 1
-            goal, done = done * (numbers.buffered // every * every) / max((due - 1) // every * every, 1), 0.0
+            last = newton_step.compiled_applied_after(due) - 1
+            every = EVERY if last >= EVERY else 1
+            goal, done = done * (numbers.buffered // every * every) / max(last // every * every, 1), 0.0
         for g in range(len(layout)):
             n, (kept, own, more), rows = layout[g, COUNT], _fading(state, g), int(state.sampled[g, TAKEN])
             if rows == AT_REST:
