@@ -28,16 +28,17 @@ def left_in(part: SecondOrderSummary, g: int, first: int, batch: int) -> tuple[f
     forgetting, n, last = float(part.numbers["forgetting"]), part.newton[g].shape[1], part.clock(g)
     outputs = np.array([w.shape[1] for w in part.newton])
     of_many = int(part.table[outputs >= newton_step.MANY, 2].min(initial=last))
-    left, returned = _follow(first, last, of_many, batch, forgetting, kept, n, part.bounds[-1], targets)
+    left, returned = _follow((first, of_many, last), batch, forgetting, kept, n, part.bounds[-1], targets)
     return float(left), float(returned)
 
 
 @compiled
-def _follow(first, last, of_many, batch, forgetting, kept, n, bounds, targets):  # type: ignore[no-untyped-def]
-    """Return the share that the steps from `first` to `last` have left of A, and the multiple of λI that they added.
+def _follow(times, batch, forgetting, kept, n, bounds, targets):  # type: ignore[no-untyped-def]
+    """Return the share that the steps of a time have left of A, and the multiple of λI that they added.
 
-    After `of_many` examples the steps are those of a large group.
+    `times` are the first example, the one after which steps are those of a large group, and the last example.
     """
+    first, of_many, last = times
     left, returned, waiting = 1.0, 0.0, 0
     for seen in range(first + 1, last + 1):
         waiting += 1
