@@ -2,8 +2,9 @@
 
 A feature of ours is a pair of outputs, a cosine and a sine. The peer is :class:`LeastSquares`, the loop that one writes
 in a notebook: the covariance form with rank-one updates, NumPy, float64, as many outputs in as many groups. It learns
-each example at once, where ours takes Newton steps of up to 64 examples, and it neither scales inputs nor mixes. Models
-are timed after thousands of examples, when ours has its longest steps. ARF and neighbours are there for orientation.
+each example at once, where ours takes Newton steps of up to 128 examples, and it neither scales inputs nor mixes.
+Models are timed after thousands of examples, when ours has its longest steps. ARF and neighbours are there for
+orientation.
 
 The drifting streams are those of ``benchmarks.accuracy``, predicted and then learned. It takes about three minutes.
 """

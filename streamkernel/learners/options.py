@@ -27,7 +27,7 @@ class Newton:
         examples, 1.0 all. ``"auto"`` is 1.0 for most groups, with two additional groups that forget; where these
         have a lower loss, groups misled by the past are reset. With ``joint``, ``"auto"`` is 1.0.
     batch_size : int or None, default None
-        Number of examples in a Newton step, at least 2. ``None`` increases it from 8 to 64 with the number of
+        Number of examples in a Newton step, at least 2. ``None`` increases it from 8 to 64 or 128 with the number of
         examples.
     features_per_seed : int or "auto", default "auto"
         Number of random features in a block. ``"auto"`` is 256, or a quarter of the estimator's `max_features` if

@@ -9,7 +9,7 @@ from streamkernel.merging.summaries import SecondOrderSummary
 from streamkernel.second_order import newton_step
 
 
-def left_in(part: SecondOrderSummary, g: int, first: int, batch: int) -> tuple[float, float]:
+def left_in(part: SecondOrderSummary, g: int, first: int, batch: int, rested: int) -> tuple[float, float]:
     """Return the fraction that is left in a group of an earlier Gram matrix of it, and the multiple of λI that has been
     added since then.
 
@@ -21,13 +21,15 @@ def left_in(part: SecondOrderSummary, g: int, first: int, batch: int) -> tuple[f
         The time, by the clock of the group.
     batch
         Examples of a Newton step.
+    rested
+        Examples that the group had left out by then.
     """
     kept, targets = float(part.forgetting[g]), len(part.of_targets)
     if kept == 1.0:
         return 1.0, 0.0
     forgetting, n, last = float(part.numbers["forgetting"]), part.newton[g].shape[1], part.clock(g)
     outputs = np.array([w.shape[1] for w in part.newton])
-    of_many = int(part.table[outputs >= newton_step.MANY, 2].min(initial=last))
+    of_many = int(part.table[outputs >= newton_step.MANY, 2].min(initial=1 << 62)) - rested
     left, returned = _follow((first, of_many, last), batch, forgetting, kept, n, part.bounds[-1], targets)
     return float(left), float(returned)
 

@@ -61,8 +61,8 @@ def _left_in(part: SecondOrderSummary, base: SecondOrderSummary, g: int, batch: 
     it.
     """
     if is_of_base(part, base, g):
-        return left_in(part, g, base.clock(g), batch)
-    return 0.0, sum(left_in(part, g, int(part.table[g, 2]), batch))
+        return left_in(part, g, base.clock(g), batch, int(base.rested[g]))
+    return 0.0, sum(left_in(part, g, int(part.table[g, 2]), batch, int(part.rested[g])))
 
 
 def rested_together(parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, g: int) -> int:

@@ -179,7 +179,7 @@ def add_gradient(state, scales, kernel, z, said, room, changed, own):  # type: i
     """
     metric, row, seen = state.metric, room.row, state.numbers[0].examples + 1
     since = seen - EVERY - state.numbers[0].restarted
-    if schedule.compiled_is_due(since):  # the first one after a check
+    if schedule.compiled_last_due(since) > schedule.compiled_last_due(since - EVERY):  # the first one after a check
         metric.sums[:] = 0.0
         metric.counts[GRADIENTS] = 0
     c, count = seen // EVERY % state.numbers[0].columns, row.counts[0]

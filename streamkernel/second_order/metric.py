@@ -256,6 +256,13 @@ def merge_metrics(parts: Sequence[Metric], has: Any) -> Metric:
     return found._replace(roots=roots, sensitivities=table, totals=totals)
 
 
+def without_gradients(metric: Metric) -> Metric:
+    """Return the metric without the gradients since the last check."""
+    counts = metric.counts.copy()
+    counts[GRADIENTS] = 0
+    return metric._replace(counts=counts, sums=np.zeros_like(metric.sums))
+
+
 def is_replaced(metric: Metric, g: int, root: F64, is_best: bool) -> bool:
     """Return whether M^½ replaces that of a group, from which it has to differ.
 

@@ -53,7 +53,7 @@ class MixedFunction(Learner):
     block_size, max_features
         Features in a block, F, and in all blocks at most.
     batch_size
-        Examples in a Newton step, B; 1 for a number that grows from 8 to 64.
+        Examples in a Newton step, B; 1 for a number that grows from 8 to 64 or 128.
     forgetting
         The factor of the past in the Newton steps at each example; 1 forgets nothing. ``None`` is 1 with additional
         groups that forget, which detect a misleading past (`streamkernel.second_order.recency`).

@@ -207,23 +207,27 @@ class SecondOrderLearner(StoredMixture):
         """Take or apply the Newton step that is due, and start a larger group if one is due."""
         if not self.is_unfinished:
             return
-        numbers = self.numbers
-        batch, seen = int(numbers["buffered"]), int(numbers["examples"])
+        self._step_if_due()
+        if not self.numbers["buffered"]:
+            self._compare_groups(self.may_restructure)
+        if self.may_restructure and schedule.is_due(self._live.since) and self.numbers["looked_at"] != self.examples:
+            self._complete()
+            self._grow_if_due()
+            self._step_if_due()  # steps may be shorter from now on
+        self.is_unfinished = False
+
+    def _step_if_due(self) -> None:
+        """Apply the step in progress, and begin one for the buffered examples, if that is due."""
+        batch, is_spread = int(self.numbers["buffered"]), self._live.groups.is_spread
         most = newton_step.longest(self._live.groups.counts)
-        due = newton_step.due(seen, self.batch_size, self._forgetting, self.n_targets, most)
-        is_due, is_spread = batch >= max(due, 1), self._live.groups.is_spread
+        due = newton_step.due(self.examples, self.batch_size, self._forgetting, self.n_targets, most)
+        is_due = batch >= max(due, 1)
         if is_due or not is_spread or batch == newton_step.applied_after(due):
             self._complete()
         if is_due:
             self._begin()
             if not is_spread:
                 self._complete()
-        if not self.numbers["buffered"]:
-            self._compare_groups(self.may_restructure)
-        if self.may_restructure and schedule.is_due(self._live.since) and self.numbers["looked_at"] != seen:
-            self._complete()
-            self._grow_if_due()
-        self.is_unfinished = False
 
     def settle(self) -> None:
         """Complete the step in progress, and take the step for the buffered examples."""

@@ -73,26 +73,34 @@ def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: S
 
     Constant steps follow the change, so that they are kept. But if f = 0 and another block are better than those of the
     block in a metric, other directions count now: then all blocks whose constant steps are worse than f = 0 start from
-    nothing, and none is in a metric. From then on, checks are made as in a new model.
+    nothing and in no metric, and so do the constant steps of groups that forget on these blocks. From then on, checks
+    are made as in a new model.
     """
     table, alone, seen = now.table.copy(), len(arranger.alone), int(now.state.numbers[0]["examples"])
     begun, larger = [g for g in groups if g < alone], [g for g in groups if g >= alone]
     steady, (nothing, *_) = np.split(now.state.losses[len(table) :], [len(table)])
     useless, best = [g for g in begun if steady[g] >= nothing], int(steady[:alone].argmin())
     have_turned = any(table[g, 1] >= alone and g != best for g in useless)
-    ended = [*larger, *(useless if have_turned else [])]
+    isotropic = useless if have_turned else []
+    ended, own, lambdas = [*larger, *isotropic], now.state.metric, now.state.priors.copy()
+    kept = {g: group for g, group in enumerate(now.groups) if g not in ended}
+    for g in set(begun) - set(isotropic):
+        old = kept[g]
+        kept[g] = Group.empty(len(old.factor), len(old.newton), len(old.rows))._replace(steady=old.steady)
+    ordinary = len(table) - len(arranger.forgetting)
+    sharing = [g for g in range(ordinary, len(table)) if table[g, 1] in isotropic]
+    for g in sharing:
+        kept[g] = kept[g]._replace(steady=np.zeros_like(kept[g].steady))
+    for g in isotropic:
+        if table[g, 1] >= alone:  # its λ was that of a block that began later
+            lambdas[g], own = lambdas[abs(g - 1)], metric.without_gradients(own)
+        table[g, 1] = g
     table[larger] = 0
     table[begun, 2] = seen
-    kept = {g: group for g, group in enumerate(now.groups) if g not in ended}
-    for g in begun:
-        if g in kept:
-            old = kept[g]
-            kept[g] = Group.empty(len(old.factor), len(old.newton), len(old.rows))._replace(steady=old.steady)
-        else:
-            table[g, 1] = g
-    own = metric.with_groups(now.state.metric, [], ended, None)
-    lambdas = now.state.priors.copy()
-    new = _rearrange(now, arranger, kernel, table, kept=kept, newton=groups, steady=ended, lambdas=lambdas, own=own)
+    own, steady_ones = metric.with_groups(own, [], ended, None), [*ended, *sharing]
+    new = _rearrange(
+        now, arranger, kernel, table, kept=kept, newton=groups, steady=steady_ones, lambdas=lambdas, own=own
+    )
     new.state.numbers["restarted"] = new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
     _begin(new, begun)
     return new

@@ -1,8 +1,9 @@
 """Newton steps of the groups: started on buffered examples, computed in units, and applied; compiled.
 
-A step changes nothing that a prediction reads until it is applied, in one short call. The units of a long step are
-spread over every third of the events that are buffered for the next one: no event waits for a step, and w is always one
-step behind. When a step is applied, w moves by -Δ; of the examples gathered meanwhile, with derivatives at the old w,
+A step changes nothing that a prediction reads until it is applied, in one short call, two examples before the next one
+begins. The units of a long step are spread over every third of the events until then: no event waits for a step, and w
+is one step behind. When a step is applied, w moves by -Δ; of the examples gathered meanwhile, with derivatives at the
+old w,
 
     Σ ℓ'φ ← Σ ℓ'φ - Σ ℓ''φφᵀΔ
 

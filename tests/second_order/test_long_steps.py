@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from streams import WAYS, content, examples, learn
 
-from streamkernel import KernelClassifier
-from streamkernel.second_order import metric, newton_step, restructuring
+from streamkernel import InputError, KernelClassifier
+from streamkernel.merging import second_order
+from streamkernel.merging.forgotten import left_in
+from streamkernel.second_order import metric, mixture, newton_step, restructuring
 from streamkernel.second_order.mixture_state import Group
 
 SINCE = newton_step.LONGEST_OF_MANY // 8 * newton_step.GROWING
@@ -82,22 +84,49 @@ def test_a_copy_amid_a_long_step_continues_with_the_same_bits(large, way, tmp_pa
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_after_the_large_group_has_ended_the_waiting_examples_are_one_step(large, way, tmp_path):
+def test_after_the_large_group_has_ended_the_waiting_examples_are_one_step(large, way, tmp_path, monkeypatch):
     model = copy.deepcopy(large)
-    learner = model._learner
-    waiting = int(learner.numbers["buffered"])
-    learner._complete()
-    rows = learner._live.groups[0].rows[:waiting].copy()
-    learner._live = restructuring.with_restart(learner._live, learner._arranger, learner._kernel, [OF_MANY])
-    learner.is_unfinished = False
-    assert learner.room < newton_step.LONGEST_OF_MANY
-    assert np.array_equal(learner._live.groups[0].rows[:waiting], rows)
+    model._learner.numbers["restarted"] = AMID + 1 - SINCE  # a check is due after the next example
     twin = WAYS[way](model, tmp_path)
-    found = steps_of(model, AMID, AMID + 400)
-    assert found[0] == AMID + 1
-    assert np.diff(found).max() <= newton_step.LONGEST_BATCH
-    learn(twin, XS[AMID : AMID + 400], YS[AMID : AMID + 400])
+
+    def ended(now, arranger, kernel):
+        return restructuring.with_restart(now, arranger, kernel, [OF_MANY])
+
+    monkeypatch.setattr(mixture, "with_new_groups", ended)
+    for one in (model, twin):
+        one.learn_one(XS[AMID], YS[AMID])
+        assert one._learner._live.groups.counts.max() < newton_step.MANY
+        assert one._learner.numbers["buffered"] == 0
+    monkeypatch.undo()
+    before = content(model)
+    with pytest.raises(InputError):
+        model.learn_one({**XS[0], "x0": 1e300}, YS[0])
+    assert content(model) == before
+    learn(twin, XS[AMID + 1 : AMID + 400], YS[AMID + 1 : AMID + 400])
+    assert np.diff(steps_of(model, AMID + 1, AMID + 400)).max() <= newton_step.LONGEST_BATCH
     assert content(twin) == content(model)
+
+
+def gram_of(model):
+    """Return A of the group that forgets less."""
+    factor = list(model._learner._live.groups)[-1].factor.astype(np.float64)
+    return factor.T @ factor
+
+
+@pytest.mark.parametrize("more", [300, 500])
+def test_merging_knows_what_long_steps_have_left_of_a_group(large, more):
+    """Examples of nearly no weight only make a group forget."""
+    base = copy.deepcopy(large)
+    base._learner.settle()
+    part = copy.deepcopy(base)
+    for x, y in zip(XS[AMID : AMID + more], YS[AMID : AMID + more], strict=True):
+        part.learn_one(x, y, w=1e-12)
+    part._learner.settle()
+    before, after = (second_order.summarize(model._learner) for model in (base, part))
+    parts = np.stack([gram_of(base).ravel(), np.eye(len(gram_of(base))).ravel()], axis=1)
+    share = np.linalg.lstsq(parts, gram_of(part).ravel(), rcond=None)[0][0]
+    found, _ = left_in(after, len(after.table) - 1, before.clock(-1), 1, int(before.rested[-1]))
+    assert found == pytest.approx(share, rel=1e-3)
 
 
 def test_a_group_with_another_capacity_has_the_same_rows():

@@ -10,7 +10,7 @@ import pytest
 from streams import WAYS, content, in_calls, learn, nested, predictions
 
 from streamkernel import KernelClassifier, KernelRegressor, learners
-from streamkernel.second_order import growth, mixture, recency, resting
+from streamkernel.second_order import growth, mixture, recency, resting, restructuring
 from streamkernel.second_order.mixture_state import RESTED, SIGNS
 
 CHANGE, AFTER = 2400, 2400
@@ -61,13 +61,18 @@ def test_a_metric_survives_an_abrupt_change():
     assert (scores[0] > scores[1] - 0.01).all()
 
 
-@pytest.mark.parametrize("have_others", [False, True])
-def test_a_restart_keeps_the_metric_unless_f_changes_in_other_directions(have_others):
-    a, b, c, *others = np.random.default_rng(2).normal(size=(6, 9500))
+def changing(have_others, n=9500, change=8000):
+    """Return inputs and classes that depend on other inputs after the change, or on the same with another sign."""
+    a, b, c, *others = np.random.default_rng(2).normal(size=(6, n))
     before, d = np.sin(2.0 * a) * b + 0.3 * c, others
     after = np.sin(2.0 * d[0]) * d[1] + 0.3 * d[2] if have_others else 0.3 * c - np.sin(2.0 * a) * b
-    ys = (np.where(np.arange(9500) < 8000, before, after) > 0.0).tolist()
-    xs = [dict(zip("abcdef", x, strict=True)) for x in zip(a, b, c, *others, strict=True)]
+    ys = (np.where(np.arange(n) < change, before, after) > 0.0).tolist()
+    return [dict(zip("abcdef", x, strict=True)) for x in zip(a, b, c, *others, strict=True)], ys
+
+
+@pytest.mark.parametrize("have_others", [False, True])
+def test_a_restart_keeps_the_metric_unless_f_changes_in_other_directions(have_others):
+    xs, ys = changing(have_others)
     model = learn(KernelClassifier(max_features=1024), xs[:8000], ys[:8000])
     in_metric = model._learner._live.table[:4, 1] >= 4
     assert in_metric.sum() == 1
@@ -79,8 +84,51 @@ def test_a_restart_keeps_the_metric_unless_f_changes_in_other_directions(have_ot
     live = model._learner._live
     assert np.array_equal(live.table[:4, 1] >= 4, in_metric & (not have_others))
     assert live.state.metric.known.any() == (not have_others)
+    assert live.state.metric.sums.any() == (not have_others)
     kept = [bool(group.steady.any()) for group in list(live.groups)[:4]]
     assert not any(kept) if have_others else all(kept)
+
+
+@pytest.fixture(scope="module")
+def in_metric():
+    """Return a learner whose last single block is in a metric."""
+    learner = learn(KernelClassifier(max_features=1024), *changing(False, 3000))._learner
+    learner._complete()
+    assert learner._live.table[:, 1].tolist() == [0, 1, 2, 4, 1, 1]
+    return learner
+
+
+def restart(learner, steady, nothing=0.5):
+    """Return the groups of a restart where the constant steps of the single blocks have these losses."""
+    live = learner._live
+    losses = live.state.losses.copy()
+    losses[6:10], losses[12] = steady, nothing
+    now = live._replace(state=live.state._replace(losses=losses))
+    return restructuring.with_restart(now, learner._arranger, learner._kernel, [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("steady", [[0.6, 0.4, 0.6, 0.45], [0.6, 0.7, 0.6, 0.55]], ids=["explains", "is best"])
+def test_a_restart_keeps_a_metric_whose_block_explains_something_or_is_the_best(in_metric, steady):
+    found = restart(in_metric, steady)
+    assert found.table[:4, 1].tolist() == [0, 1, 2, 4]
+    assert all(group.steady.any() for group in found.groups)
+    assert not any(group.newton.any() for group in list(found.groups)[:4])
+    assert found.state.metric.sums.any()
+
+
+@pytest.mark.parametrize("steady", [[0.6, 0.4, 0.6, 0.6], [0.6, 0.55, 0.6, 0.6]])
+def test_a_restart_drops_what_is_worse_than_nothing_with_the_metric(in_metric, steady):
+    found, priors = restart(in_metric, steady), in_metric._live.state.priors
+    useless = [loss > 0.5 for loss in steady]
+    useless += [useless[1]] * 2  # groups that forget share the second block
+    assert found.table[:, 1].tolist() == [0, 1, 2, 3, 1, 1]
+    assert found.table[:4, 2].tolist() == [3000] * 4
+    assert [not group.steady.any() for group in found.groups] == useless
+    assert all(group.newton.any() for group in list(found.groups)[4:])
+    assert not found.state.metric.known.any()
+    assert not found.state.metric.sums.any()
+    assert found.state.priors[3] == priors[2] != priors[3]
+    assert (found.state.losses[6:12] == 0.0).tolist() == useless
 
 
 @pytest.mark.parametrize("seed", [0, 1])
