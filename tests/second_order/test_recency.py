@@ -11,6 +11,7 @@ from streams import WAYS, content, in_calls, learn, nested, predictions
 
 from streamkernel import KernelClassifier, KernelRegressor, learners
 from streamkernel.second_order import growth, mixture, recency, resting, restructuring
+from streamkernel.second_order.metric import GRADIENTS
 from streamkernel.second_order.mixture_state import RESTED, SIGNS
 
 CHANGE, AFTER = 2400, 2400
@@ -450,3 +451,12 @@ def test_models_with_and_without_forgetting_groups_merge():
         merged = copy.deepcopy(first).merge(copy.deepcopy(second))
         assert len(merged._learner.table) == len(older._learner.table)
         assert np.mean([merged.predict_one(x) == y for x, y in zip(xs, ys, strict=True)]) > 0.85
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+def test_after_any_restart_the_gradients_are_those_since_the_last_check(after):
+    xs, ys = changing(False, 540)
+    model = learn(KernelClassifier(max_features=1024), xs[:300], ys[:300])
+    model._learner.numbers["restarted"] = after
+    learn(model, xs[300 : 532 + after], ys[300 : 532 + after])
+    assert 4 <= model._learner._live.state.metric.counts[GRADIENTS] <= 6  # 20 examples, every fourth
