@@ -266,10 +266,9 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
 
 @inlined(allocates=False)
 def _is_step_due(state, buffered, seen):  # type: ignore[no-untyped-def]
-    """Return whether a step is to begin, or one that is in progress to be applied, with so many buffered examples."""
-    numbers, most = state.numbers[0], newton_step.compiled_longest(state.layout[:, COUNT])
-    due = newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting, len(state.numbers), most)
-    return buffered >= due or (numbers.working > 0 and buffered == newton_step.compiled_applied_after(due))
+    """Return whether a step begins, or the step in progress is applied, after a number of examples."""
+    due, is_working = newton_step.due_after(state, seen), state.numbers[0].working > 0
+    return buffered >= due or (is_working and buffered == newton_step.compiled_applied_after(due))
 
 
 @inlined(allocates=False)

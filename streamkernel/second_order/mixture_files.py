@@ -98,7 +98,6 @@ def restore(
     arranger: Arranger,
     kernel: Kernel,
     *,
-    longest_batch: int,
     to_learn: bool,
 ) -> Arrangement:
     """Return the mixture in `tensors`.
@@ -113,8 +112,6 @@ def restore(
         The mixture before its first example.
     arranger, kernel
         The arranger of its groups, and the kernel of single blocks.
-    longest_batch
-        Examples in a Newton step at most.
     to_learn
         Whether it will learn, or only predict.
 
@@ -131,7 +128,8 @@ def restore(
         tensors = {**tensors, "span": np.array([-NO_SPAN, NO_SPAN])}
     arrays = {name: tensor_file.require_tensor(tensors, name, np.float64, shape) for name, shape in shapes.items()}
     examples, waiting = int(learned["examples"]), int(learned["buffered"])
-    if not waiting < longest_batch or not waiting <= examples == learned["steps"] < 1 << 62:
+    longest = max(arranger.batch_size, newton_step.LONGEST_OF_MANY)
+    if not waiting < longest or not waiting <= examples == learned["steps"] < 1 << 62:
         raise ValueError(f"expected counters of examples as ints, got {state.pack_learned(learned)['ints'].tolist()}")
     if not ((arrays["priors"] > 0.0) & (arrays["priors"] <= 1.0)).all():
         raise ValueError(f"expected priors from 0 to 1, got {arrays['priors'].tolist()}")

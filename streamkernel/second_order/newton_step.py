@@ -31,8 +31,8 @@ FEW = 200.0
 
 LONGEST_BATCH, LONGEST_OF_MANY = 64, 128
 MANY = 4096
-"""Examples in a Newton step at most, and where a group has at least so many outputs: its step takes as long to read R
-as to add examples to it."""
+"""A Newton step has at most `LONGEST_BATCH` examples; while a group has `MANY` outputs, `LONGEST_OF_MANY`, because
+reading R takes most of the time of such a step."""
 
 GROWING = 256
 """Number of examples after which Newton steps take eight more each."""
@@ -211,7 +211,7 @@ def is_turn(seen, batch, every):  # type: ignore[no-untyped-def]
 
 
 def longest(outputs: I64) -> int:
-    """Return the largest number of examples of a Newton step of groups with so many outputs.
+    """Return the largest number of examples of a Newton step, from the outputs of each group.
 
     Examples
     --------
@@ -255,7 +255,14 @@ def applied_after(due: int) -> int:
     return max(due - 2, 1)
 
 
-compiled_longest: Any = inlined(longest)
+_longest: Any = inlined(longest)
 compiled_due: Any = inlined(due)
 compiled_applied_after: Any = inlined(applied_after)
 """The same for compiled code."""
+
+
+@inlined(allocates=False)
+def due_after(state, seen):  # type: ignore[no-untyped-def]
+    """Return the number of examples of the next Newton step of a model that has seen a number of examples."""
+    numbers, most = state.numbers[0], _longest(state.layout[:, COUNT])
+    return compiled_due(seen, numbers.batch_size, numbers.forgetting, len(state.numbers), most)

@@ -71,39 +71,45 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
 def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: Sequence[int]) -> Arrangement:
     """Return the mixture in which these groups are reset: Newton steps of single blocks do, larger groups end.
 
-    Constant steps follow the change, so that they are kept. But if f = 0 and another block are better than those of the
-    block in a metric, other directions count now: then all blocks whose constant steps are worse than f = 0 start from
-    nothing and in no metric, and so do the constant steps of groups that forget on these blocks. From then on, checks
-    are made as in a new model.
+    Constant steps follow the change, so that they are kept, except those of :func:`_blocks_of_the_past`. From then on,
+    checks are made as in a new model.
     """
     table, alone, seen = now.table.copy(), len(arranger.alone), int(now.state.numbers[0]["examples"])
     begun, larger = [g for g in groups if g < alone], [g for g in groups if g >= alone]
-    steady, (nothing, *_) = np.split(now.state.losses[len(table) :], [len(table)])
-    useless, best = [g for g in begun if steady[g] >= nothing], int(steady[:alone].argmin())
-    have_turned = any(table[g, 1] >= alone and g != best for g in useless)
-    isotropic = useless if have_turned else []
-    ended, own, lambdas = [*larger, *isotropic], now.state.metric, now.state.priors.copy()
+    past, own, lambdas = _blocks_of_the_past(now, alone, begun), now.state.metric, now.state.priors.copy()
+    ended = [*larger, *past]
     kept = {g: group for g, group in enumerate(now.groups) if g not in ended}
-    for g in set(begun) - set(isotropic):
-        old = kept[g]
-        kept[g] = Group.empty(len(old.factor), len(old.newton), len(old.rows))._replace(steady=old.steady)
+    for g in begun:
+        if g not in past:
+            old = kept[g]
+            kept[g] = Group.empty(len(old.factor), len(old.newton), len(old.rows))._replace(steady=old.steady)
     ordinary = len(table) - len(arranger.forgetting)
-    sharing = [g for g in range(ordinary, len(table)) if table[g, 1] in isotropic]
+    sharing = [g for g in range(ordinary, len(table)) if table[g, 1] in past]  # with the same constant steps
     for g in sharing:
         kept[g] = kept[g]._replace(steady=np.zeros_like(kept[g].steady))
-    for g in isotropic:
+    for g in past:
         if table[g, 1] >= alone:  # its λ was that of a block that began later
             lambdas[g], own = lambdas[abs(g - 1)], metric.without_gradients(own)
         table[g, 1] = g
     table[larger] = 0
     table[begun, 2] = seen
-    own, steady_ones = metric.with_groups(own, [], ended, None), [*ended, *sharing]
-    new = _rearrange(
-        now, arranger, kernel, table, kept=kept, newton=groups, steady=steady_ones, lambdas=lambdas, own=own
-    )
+    own, steady = metric.with_groups(own, [], ended, None), [*ended, *sharing]
+    new = _rearrange(now, arranger, kernel, table, kept=kept, newton=groups, steady=steady, lambdas=lambdas, own=own)
     new.state.numbers["restarted"] = new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
     _begin(new, begun)
     return new
+
+
+def _blocks_of_the_past(now: Arrangement, alone: int, begun: Sequence[int]) -> list[int]:
+    """Return the single blocks that start from nothing and in no metric at a restart, usually none.
+
+    If f = 0 and another block are better than the constant steps of the block in a metric, f changes in other
+    directions now. Then all blocks whose constant steps are worse than f = 0 start from nothing.
+    """
+    steady, (nothing, *_) = np.split(now.state.losses[len(now.table) :], [len(now.table)])
+    useless, best = [g for g in begun if steady[g] >= nothing], int(steady[:alone].argmin())
+    have_turned = any(now.table[g, 1] >= alone and g != best for g in useless)
+    return useless if have_turned else []
 
 
 def _rearrange(

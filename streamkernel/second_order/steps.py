@@ -141,10 +141,7 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
         if is_counted and is_all:
             continue
         if not is_all and not is_counted:
-            targets = len(state.numbers)
-            most = newton_step.compiled_longest(layout[:, COUNT])
-            due = newton_step.compiled_due(numbers.examples, numbers.batch_size, numbers.forgetting, targets, most)
-            last = newton_step.compiled_applied_after(due) - 1
+            last = newton_step.compiled_applied_after(newton_step.due_after(state, numbers.examples)) - 1
             every = EVERY if last >= EVERY else 1
             goal, done = done * (numbers.buffered // every * every) / max(last // every * every, 1), 0.0
         for g in range(len(layout)):

@@ -10,7 +10,7 @@ from streamkernel.features import kept_features
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import I64
 from streamkernel.learners import state
-from streamkernel.second_order import linear_files, mixture_files, newton_step, steps
+from streamkernel.second_order import linear_files, mixture_files, steps
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.mixed_function import MixedFunction
 from streamkernel.second_order.mixture_state import Group
@@ -72,6 +72,5 @@ class StoredMixture(MixedFunction):
             self._first(directions, self._live.state.numbers),
             self._arranger,
             self._kernel,
-            longest_batch=max(self.batch_size, newton_step.LONGEST_OF_MANY),
             to_learn=to_learn,
         )
