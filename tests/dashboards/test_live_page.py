@@ -86,6 +86,7 @@ def page(request: pytest.FixtureRequest, driver: webdriver.Chrome, address: str)
     driver.get(address)
     wait_for(lambda: len(driver.find_elements(By.CSS_SELECTOR, ".plot canvas")) == len(TITLES))
     wait_for(lambda: driver.find_elements(By.CSS_SELECTOR, "#dead li"))
+    wait_for(lambda: learned(driver) > 1000)  # a snapshot is a second old, and may be that of the start
     return driver
 
 

@@ -162,3 +162,14 @@ def test_a_regressor_continues_with_the_same_bits(tmp_path: Path) -> None:
     assert (whole.ours, whole.theirs, whole.recent()) == (parts.ours, parts.theirs, parts.recent())
     ours, theirs = (tensor_file.read(checkpoints(tmp_path / f)[-1], "checkpoint")[0] for f in ("whole", "parts"))
     assert ours == theirs
+
+
+@pytest.mark.parametrize("baseline", [None, "LogisticRegression"])
+def test_quality_is_unknown_before_the_first_event(baseline: str | None) -> None:
+    quality = Quality(metrics.Accuracy(), baseline)
+    scores = quality.scores()
+    assert all(math.isnan(number) for number in (scores.ours, scores.theirs, *scores.recent()))
+    quality.pairs.append((True, None))  # a model that has learned nothing predicts nothing, which is wrong
+    quality.baseline_pairs.append((True, False))
+    scores = quality.scores()
+    assert (scores.ours, scores.recent()[0]) == (0.0, 0.0)

@@ -43,7 +43,7 @@ class Scores:
     baseline
         The name of the baseline, or ``None``.
     ours, theirs
-        The metric since the start: of the model, and of the baseline.
+        The metric since the start, NaN before the first evaluated event: of the model, and of the baseline.
     pairs
         The last `WINDOW` pairs, and the one before them.
     baseline_pairs
@@ -71,8 +71,10 @@ class Scores:
         return bool(self.metric.bigger_is_better)
 
     def recent(self) -> tuple[float, float]:
-        """Return the metric over the last `WINDOW` events, of the model and of the baseline."""
+        """Return the metric over the last `WINDOW` events, of the model and of the baseline; NaN if there are none."""
         metric, pairs = self.metric, self.pairs
+        if not pairs:
+            return math.nan, math.nan
         last = pairs[-WINDOW:]
         if self.baseline_pairs is not None:
             theirs = value(update_metric(metric.clone(), self.baseline_pairs))
@@ -162,6 +164,8 @@ class Quality:
     def scores(self) -> Scores:
         """Return the current scores."""
         self.fold()
+        if not self._count:
+            return Scores(self._empty, self.baseline, math.nan, math.nan)
         is_judged = self._is_model or self._is_of_last
         theirs = value(self.baseline_metric) if is_judged else of_majority(self._empty, self._labels)
         baseline_pairs = tuple(self._baseline_recent) if self._is_model else None
