@@ -19,8 +19,10 @@ from connectors import FileSource
 from streamkernel import KernelRegressor, learners, tensor_file
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import river_state
-from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
+from streamkernel.engine.telemetry.description import checkpoint_rows
 from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, Quality
+from streamkernel.engine.telemetry.report import run_of
 from streamkernel.engine.telemetry.roc_auc import update_roc_auc
 
 LABELS = [metrics.Accuracy, metrics.F1, metrics.MacroF1, metrics.CohenKappa, metrics.MCC, metrics.BalancedAccuracy]
@@ -173,3 +175,14 @@ def test_quality_is_unknown_before_the_first_event(baseline: str | None) -> None
     quality.baseline_pairs.append((True, False))
     scores = quality.scores()
     assert (scores.ours, scores.recent()[0]) == (0.0, 0.0)
+
+
+def test_a_checkpoint_without_events_has_no_quality(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").touch()
+    state = StateDirectory(tmp_path / "state")
+    source = FileSource(tmp_path / "events.jsonl")
+    Engine(KernelRegressor(), source, label="y", metric=metrics.MAE(), state=state).run()
+    saved = read_newest(tmp_path / "state")
+    assert saved is not None
+    assert dict(checkpoint_rows(saved))["MAE"] == "–"
+    assert run_of(saved, tmp_path / "state")["quality"] == {"since start": None}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from streamkernel.engine.telemetry.quality import WINDOW, Quality, Scores
+from streamkernel.engine.telemetry.quality import WINDOW, Scores, stored_scores
 
 if TYPE_CHECKING:
     from streamkernel.engine.challengers.challengers import ChallengersSnapshot
@@ -62,10 +62,10 @@ def checkpoint_table(state: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = state.get("challengers") or {}
     if not found.get("models"):
         return []
-    rows = [_row(found["champion"], "champion", _scores(state), state["outcomes"]["learned"], 0, "")]
+    rows = [_row(found["champion"], "champion", stored_scores(state), state["outcomes"]["learned"], 0, "")]
     for one in found["models"]:
         counts = one["quality"]["count"], one["errors"], one["reason"]
-        rows.append(_row(one["name"], _role(one["is_suspended"]), _scores(one), *counts))
+        rows.append(_row(one["name"], _role(one["is_suspended"]), stored_scores(one), *counts))
     return rows
 
 
@@ -108,12 +108,6 @@ def _row(name: str, role: str, scores: Scores, judged: int, errors: int, reason:
 
 def _role(is_suspended: bool) -> str:
     return "suspended" if is_suspended else "challenger"
-
-
-def _scores(part: Mapping[str, Any]) -> Scores:
-    quality = Quality(part["metric"].clone())
-    quality.restore(part["metric"], part["baseline_metric"], part["quality"])
-    return quality.scores()
 
 
 def _shown(value: float | None) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from river import compose
 
 from streamkernel.engine.telemetry.challengers import checkpoint_table, promotion_rows, texts
-from streamkernel.engine.telemetry.quality import name_of_metric, values_by_target
+from streamkernel.engine.telemetry.quality import stored_scores
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import parameters_of
 from streamkernel.estimators.several_targets import SeveralTargetsModel
@@ -42,9 +43,9 @@ def model_rows(model: Any) -> list[tuple[str, str]]:
 
 def checkpoint_rows(state: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the description of a checkpoint, as pairs of a name and a text."""
-    rows = model_rows(state["model"])
-    rows += [(name_of_metric(state["metric"]), f"{state['metric'].get():.6g}")]
-    rows += [(f"of {target}", f"{score:.6g}") for target, score in values_by_target(state["metric"]).items()]
+    rows, scores = model_rows(state["model"]), stored_scores(state)
+    rows += [(scores.name, "–" if math.isnan(scores.ours) else f"{scores.ours:.6g}")]
+    rows += [(f"of {target}", f"{score:.6g}") for target, score in scores.by_target.items()]
     rows += [*texts(checkpoint_table(state)), *promotion_rows(state)]
     rows += [(OUTCOMES.get(outcome, outcome), f"{count:,}") for outcome, count in state["outcomes"].items()]
     if state.get("labels") is not None:

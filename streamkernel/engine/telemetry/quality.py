@@ -207,6 +207,13 @@ class Quality:
         self._baseline_recent = deque(_pairs(state["baseline_recent"]), maxlen=WINDOW)
 
 
+def stored_scores(state: Mapping[str, Any]) -> Scores:
+    """Return the scores in a part of a checkpoint."""
+    quality = Quality(state["metric"].clone())
+    quality.restore(state["metric"], state.get("baseline_metric"), state.get("quality"))
+    return quality.scores()
+
+
 def update_metric(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metric:
     """Update a metric with pairs and return it; a metric that only counts pairs gets the counts.
 

@@ -18,7 +18,7 @@ from streamkernel.engine.telemetry.challengers import checkpoint_table
 from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
 from streamkernel.engine.telemetry.description import checkpoint_rows
 from streamkernel.engine.telemetry.marks import marks_of
-from streamkernel.engine.telemetry.quality import name_of_metric, value, values_by_target
+from streamkernel.engine.telemetry.quality import stored_scores
 from streamkernel.engine.telemetry.status import finite, is_mean
 
 _TAGS = re.compile(r'<link rel="stylesheet" href="(?P<css>[^"]+)">|<script src="(?P<js>[^"]+)"></script>')
@@ -66,23 +66,23 @@ def _module(name: str) -> str:
 def run_of(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """Return the data of the live page that a checkpoint has."""
     history = state.get("history") or {"events": 0, "columns": {}}
-    metric, outcomes, monitoring = state["metric"], state["outcomes"], state.get("monitoring") or {}
+    scores, outcomes, monitoring = stored_scores(state), state["outcomes"], state.get("monitoring") or {}
     alarms = [one for name in ("drift", "novelty") for one in (monitoring.get(name) or {}).get("alarms", ())]
     promotions = list((state.get("challengers") or {}).get("promotions", ()))
     return {
         "clock": 0.0,
         "events": history["events"],
-        "metric": {"name": name_of_metric(metric), "bigger_is_better": bool(metric.bigger_is_better)},
-        "quality": {"since start": finite(value(metric))},
+        "metric": {"name": scores.name, "bigger_is_better": scores.bigger_is_better},
+        "quality": {"since start": finite(scores.ours)},
         "now": {
-            name_of_metric(metric): finite(value(metric)),
+            scores.name: finite(scores.ours),
             "learned": outcomes["learned"],
             "dead letters": outcomes["dead_letter"],
         },
         "history": history["columns"],
         "marks": marks_of([], alarms, promotions, history["columns"]),
-        "is_mean": is_mean(metric),
-        "targets": {name: {"since start": finite(of)} for name, of in values_by_target(metric).items()},
+        "is_mean": is_mean(scores.metric),
+        "targets": {name: {"since start": finite(of)} for name, of in scores.by_target.items()},
         "models": checkpoint_table(state),
         "dead_letter_groups": _dead_letters(directory / "dead_letters.jsonl"),
         "refused": {kind: count for kind, count in (state.get("refused") or {}).items() if count},
