@@ -12,7 +12,13 @@ from uuid import UUID
 
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer
 from kafka.admin import MemberToRemove
-from kafka.errors import FencedInstanceIdError, KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kafka.errors import (
+    FencedInstanceIdError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    UnknownBrokerIdError,
+    UnknownTopicOrPartitionError,
+)
 
 from connectors.base import CommitRefusedError, UnavailableError
 from connectors.kafka.clients import (
@@ -86,7 +92,7 @@ class PythonConsumer(Consumer):
             self._join_again()
             return {}
         except KafkaError as error:
-            if error.retriable:
+            if self._may_be_retried(error):
                 return {}
             raise OSError(f"Expected records from Kafka, got {describe_error(error)}") from error
         return {Partition(*one): records for one, records in found.items()}  # ours, or with the names of ours and more
@@ -224,13 +230,22 @@ class PythonConsumer(Consumer):
         coordinator._async_commit_fenced = False
         coordinator.reset_generation()
 
-    @staticmethod
-    def _ask(call: Callable[..., Any], what: Any, seconds: float = COMMIT_SECONDS) -> Any:
+    def _may_be_retried(self, error: KafkaError) -> bool:
+        """Return whether a request may succeed later.
+
+        To kafka-python 3.0.12 it may not if the leader has left the cluster and no other is known; we ask for it.
+        """
+        if isinstance(error, UnknownBrokerIdError):
+            self._kafka._cluster.request_update()
+            return True
+        return bool(error.retriable)
+
+    def _ask(self, call: Callable[..., Any], what: Any, seconds: float = COMMIT_SECONDS) -> Any:
         """Return a response of the brokers, or raise an `OSError`: `UnavailableError` if the request may be retried."""
         try:
             return call(what, timeout_ms=int(1000 * seconds))
         except KafkaError as error:
-            kind = UnavailableError if error.retriable else OSError
+            kind = UnavailableError if self._may_be_retried(error) else OSError
             raise kind(f"Expected a response from Kafka, got {describe_error(error)}") from error
 
 
