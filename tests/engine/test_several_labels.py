@@ -26,7 +26,7 @@ from streamkernel.engine.http.openapi import ANSWER
 from streamkernel.engine.serving import checkpoint_model
 from streamkernel.engine.telemetry.description import checkpoint_rows
 from streamkernel.engine.telemetry.prometheus import EngineCollector
-from streamkernel.engine.telemetry.quality import values_by_target
+from streamkernel.engine.telemetry.river_metrics import values_by_target
 from streamkernel.engine.telemetry.status import status_of
 from streamkernel.engine.telemetry.terminal import View
 

@@ -231,9 +231,9 @@ class PythonConsumer(Consumer):
         coordinator.reset_generation()
 
     def _may_be_retried(self, error: KafkaError) -> bool:
-        """Return whether a request may succeed later.
+        """Return whether a request may succeed later; if its broker has left the cluster, ask for newer metadata.
 
-        To kafka-python 3.0.12 it may not if the leader has left the cluster and no other is known; we ask for it.
+        kafka-python 3.0.12 does neither: to it the error is final, and metadata is renewed every five minutes.
         """
         if isinstance(error, UnknownBrokerIdError):
             self._kafka._cluster.request_update()
