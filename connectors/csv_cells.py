@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from math import inf
 
 import orjson
 
@@ -18,11 +20,16 @@ _OF_NUMBERS, _DIGITS_AS_0 = b"0123456789+-.eE,", bytes.maketrans(b"123456789", b
 _TOO_LONG = b"," + b"0" * INTEGER_DIGITS, b"-" + b"0" * INTEGER_DIGITS
 """The beginnings of cells, with all digits as 0, that may be integers beyond `_FITS`."""
 
-_NUMBER_STARTS = frozenset("0123456789+-.iInN \t")
+_PLAIN_STARTS = frozenset("0123456789-")
+_NUMBER_STARTS, _INFINITE = frozenset("0123456789+-.nN \t"), (inf, -inf)
+
+_OF_THOUSANDS = re.compile(r"\s*[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]*)?\s*")
 
 
 def number(text: str) -> int | float | str:
     """Return a text as a number if it is one, and unchanged otherwise.
+
+    Codes stay texts: a number would lose the zero of ``01234`` and all of ``12e4567``.
 
     Parameters
     ----------
@@ -32,28 +39,51 @@ def number(text: str) -> int | float | str:
     Returns
     -------
     int or float or str
-        An integer, or else a float (``nan`` and ``inf`` are floats), or else the text.
+        An integer, or else a finite float or ``nan``, or else the text.
 
     Examples
     --------
-    >>> number("12"), number("-3"), number("1e3"), number("nan"), number("1_000"), number("3 km")
-    (12, -3, 1000.0, nan, '1_000', '3 km')
+    >>> number("12"), number("-3"), number("1e3"), number("nan"), number("0.5")
+    (12, -3, 1000.0, nan, 0.5)
+    >>> number("01234"), number("12e4567"), number("inf"), number("1_000"), number("3 km")
+    ('01234', '12e4567', 'inf', '1_000', '3 km')
     """
-    if text[0] not in _NUMBER_STARTS:
+    first = text[0]
+    if first not in _NUMBER_STARTS:
         return text
     if text.isdecimal() and text.isascii() and len(text) <= INTEGER_DIGITS:
-        return int(text)
+        return int(text) if first != "0" or text == "0" else text
     try:
         value = float(text)
     except ValueError:
         return text
-    if "_" in text or not text.isascii():
+    if "_" in text or value in _INFINITE or not text.isascii():
         return text
+    if first < "1":
+        digits = text.lstrip("+- \t")
+        if digits[0] == "0" and digits[1:2].isdecimal():
+            return text
     if value.is_integer():
         digits = text.strip().lstrip("+-")
         if digits.isdecimal() and len(digits) <= INTEGER_DIGITS:
             return int(text)
     return value
+
+
+def comma_number(text: str) -> int | float | str:
+    """Return a text as a number if it is one with a decimal comma, and unchanged otherwise.
+
+    Points may separate thousands. Other texts with points, such as dates, are no numbers.
+
+    Examples
+    --------
+    >>> comma_number("0,5"), comma_number("-1.234.567,8"), comma_number("1.234"), comma_number("31.12.2025")
+    (0.5, -1234567.8, 1234, '31.12.2025')
+    """
+    if "." in text and _OF_THOUSANDS.fullmatch(text) is None:
+        return text
+    value = number(text.replace(".", "").replace(",", "."))
+    return text if isinstance(value, str) else value
 
 
 def numbers(texts: Sequence[str]) -> list[int | float | str]:
@@ -74,14 +104,24 @@ def numbers(texts: Sequence[str]) -> list[int | float | str]:
     >>> numbers(["12", "1e3", "0.5"]), numbers(["yes", "no", "yes", "1"])
     ([12, 1000.0, 0.5], ['yes', 'no', 'yes', 1])
     """
+    if (found := _plain_numbers(texts)) is not None:
+        return found
+    cells = {*texts}
+    plain = [text for text in cells if text[:1] in _PLAIN_STARTS]
+    known: dict[str, int | float | str] = {text: number(text) if text else text for text in cells.difference(plain)}
+    known.update(zip(plain, _plain_numbers(plain) or map(number, plain), strict=True))
+    return [known[text] for text in texts]
+
+
+def _plain_numbers(texts: Sequence[str]) -> list[int | float | str] | None:
+    """Return the numbers if all cells are numbers of JSON, and `number` reads each of them so."""
     try:
         found = orjson.loads(f"[{','.join(texts)}]")
     except orjson.JSONDecodeError:
-        found = []
-    if len(found) == len(texts) and {*map(type, found)} <= _NUMBERS and min(found) > -_FITS and max(found) < _FITS:
+        return None
+    if 0 < len(found) == len(texts) and {*map(type, found)} <= _NUMBERS and min(found) > -_FITS and max(found) < _FITS:
         return found  # type: ignore[no-any-return]
-    known = {text: number(text) if text else text for text in set(texts)}
-    return [known[text] for text in texts]
+    return None
 
 
 def rows_of_numbers(rows: Sequence[bytes], joined: bytes) -> list[list[int | float]] | None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
-import orjson
-
 from connectors.checks import unknown_name
 from connectors.csv_cells import check_names, number, numbers, rows_of_numbers
+from connectors.json_values import all_json_fields, json_fields, json_object
 from connectors.nested import flatten
 from connectors.record_splitters import LineCutter, QuotedCutter
 
@@ -45,10 +43,17 @@ class TextFormat(Protocol):
 class JsonLines:
     """JSON objects, one per line; the fields of a nested object have the path to them as names.
 
+    Parameters
+    ----------
+    max_list_length
+        The largest length of a list whose items become fields, as for :func:`~connectors.nested.flatten`.
+
     Examples
     --------
     >>> JsonLines().parse(b'{"x": 1.5, "y": true, "z": {"a": 2}}')
     {'x': 1.5, 'y': True, 'z.a': 2}
+    >>> JsonLines(max_list_length=4).parse(b'{"x": NaN, "sizes": [3, 5]}')
+    {'x': nan, 'sizes.0': 3, 'sizes.1': 5}
     >>> JsonLines().parse(b'[1.5, true]')
     Traceback (most recent call last):
     ValueError: Expected a JSON object, got an array
@@ -57,63 +62,17 @@ class JsonLines:
     cutter: ClassVar[type[LineCutter]] = LineCutter
     ready = True
 
+    def __init__(self, max_list_length: int = 0) -> None:
+        self._max_list_length = max_list_length
+
     def parse(self, raw: bytes) -> Fields:
         """Return the fields of one line."""
-        return json_fields(raw)
+        longest = self._max_list_length
+        return flatten(json_object(raw), longest) if longest else json_fields(raw)
 
     def parse_all(self, rows: Sequence[bytes]) -> list[Fields] | None:
         """Return the fields of lines as :meth:`parse` does for each, faster; ``None`` if one must be parsed alone."""
-        return all_json_fields(rows)
-
-
-def json_fields(raw: bytes) -> Fields:
-    """Return the fields of a JSON object, or raise a `ValueError` with the reason."""
-    record = json_object(raw)
-    return flatten(record) if raw.count(b"{") > 1 else record
-
-
-def all_json_fields(values: Sequence[bytes]) -> list[Fields] | None:
-    """Return the fields of values as `json_fields` does for each, parsed as one; ``None`` if one must be parsed alone.
-
-    Each has to begin with a brace and to have no other. As many objects as there are values, and nothing else, are then
-    one object for each.
-
-    Examples
-    --------
-    >>> all_json_fields([b'{"a": 1}', b'{"a": 2}']), all_json_fields([b'{"a": 1},{"a": 2}', b' '])
-    ([{'a': 1}, {'a': 2}], None)
-    """
-    joined = b",".join(values)
-    if joined.count(b"{") == len(values) and all(map(bytes.startswith, values, repeat(b"{"))):
-        try:
-            found = orjson.loads(b"[%b]" % joined)
-        except orjson.JSONDecodeError:
-            return None
-        if len(found) == len(values) and {*map(type, found)} <= {dict}:
-            return found  # type: ignore[no-any-return]
-    return None
-
-
-def json_object(raw: bytes) -> Fields:
-    """Return a JSON object unchanged, or raise a `ValueError` with the reason."""
-    try:
-        record = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raw.decode()  # If it is not even text, say that.
-        raise ValueError(f"Expected valid JSON, got {error.msg} in column {error.colno}") from None
-    if type(record) is not dict:
-        raise ValueError(f"Expected a JSON object, got {JSON_NAMES[type(record)]}")
-    return record
-
-
-JSON_NAMES = {
-    list: "an array",
-    str: "a string",
-    int: "a number",
-    float: "a number",
-    bool: "a boolean",
-    type(None): "null",
-}
+        return None if self._max_list_length else all_json_fields(rows)
 
 
 class Csv:

@@ -32,7 +32,7 @@ class ValueDecoder:
 
     Examples
     --------
-    >>> from connectors.formats import json_object
+    >>> from connectors.json_values import json_object
     >>> decode = ValueDecoder(json_object, envelope="debezium")
     >>> decode(b'{"op": "u", "before": null, "after": {"id": 7, "size": {"x": 2.5}}}')
     {'id': 7, 'size.x': 2.5}

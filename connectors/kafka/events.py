@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from connectors.base import DecoderUnavailableError, Event, Position, Trouble, UnavailableError
-from connectors.formats import all_json_fields, json_fields
+from connectors.json_values import all_json_fields, json_fields
 from connectors.kafka.buffers import Run
 from connectors.kafka.clients import Partition, Record
 from connectors.values import PassedOverError

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from connectors.base import Event, Position
 from connectors.checks import is_count, position_of
-from connectors.formats import json_fields
+from connectors.json_values import json_fields
 from connectors.nats.connection import NatsConnection
 
 BATCH = 512

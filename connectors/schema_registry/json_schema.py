@@ -12,7 +12,7 @@ from referencing import Registry as Resources
 from referencing import Resource
 from referencing.jsonschema import DRAFT7
 
-from connectors.formats import json_object
+from connectors.json_values import json_object
 from connectors.schema_registry.registry import Registry
 
 

@@ -12,7 +12,7 @@ from reading import check_every_resume, chunks_of, errors, read_file, records, w
 
 from connectors import FileSource
 from connectors.csv_cells import number
-from connectors.formats import all_json_fields, json_fields
+from connectors.json_values import all_json_fields, json_fields
 
 CSV = b'id,name,price\n1,Ann,2.5\n2,"Smith, ""Bob""",\n3,"two\nlines",-1e3\n'
 CSV_RECORDS = [
@@ -101,8 +101,12 @@ def test_a_file_without_records_ends(tmp_path: Path, name: str, data: bytes) -> 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
+        ("007", "007"),
+        ("-01.5", "-01.5"),
+        ("00", "00"),
         ("0", 0),
-        ("007", 7),
+        ("-0.5", -0.5),
+        ("0e3", 0.0),
         ("-12", -12),
         ("+12", 12),
         (" 3 ", 3),
@@ -125,9 +129,9 @@ def test_a_file_without_records_ends(tmp_path: Path, name: str, data: bytes) -> 
         ("True", "True"),
         ("none", "none"),
         (" ", " "),
-        ("inf", math.inf),
-        ("-Infinity", -math.inf),
-        ("1e999", math.inf),
+        ("inf", "inf"),
+        ("-Infinity", "-Infinity"),
+        ("12e4567", "12e4567"),
     ],
 )
 def test_a_cell_is_an_integer_or_a_float_or_a_text(text: str, value: float | str) -> None:
@@ -211,3 +215,34 @@ def test_json_values_that_are_parsed_as_one_have_the_fields_of_each() -> None:
             assert found == list(map(json_fields, some))
             together += 1
     assert together > 200
+
+
+@pytest.mark.parametrize(
+    ("raw", "fields"),
+    [
+        (b'{"a": NaN, "b": "NaN", "c": {"d": -Infinity}}', {"a": math.nan, "b": "NaN", "c.d": -math.inf}),
+        (b'\xef\xbb\xbf{"a": 1}', {"a": 1}),
+        (b'\xef\xbb\xbf{"a": NaN, "b": "\\"NaN\\\\"}', {"a": math.nan, "b": '"NaN\\'}),
+        (b'{"a": NaN, "b": 18446744073709551616}', {"a": math.nan, "b": 2.0**64}),
+    ],
+)
+def test_json_as_python_writes_it_is_read(raw: bytes, fields: dict[str, object]) -> None:
+    assert repr(json_fields(raw)) == repr(fields)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b'{"a": -NaN}', "Expected valid JSON"),
+        (b'{"a": 1NaN}', "Expected valid JSON"),
+        (b'{"a": NaN, b}', "a string key in column 12"),
+        (b'{"a": NaN, "b": "\\ud83d"}', "surrogate"),
+        (b'{"a": "NaN"', "unexpected end of data"),
+        (b'{"a": NaN, "b": ' + b"[" * 2000 + b"]" * 2000 + b"}", "Expected valid JSON"),
+        (b'{"a": "NaN' + b'\\"' * 100_000, "unexpected end of data"),
+        (b"NaN", "got a number"),
+    ],
+)
+def test_other_json_stays_refused(raw: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        json_fields(raw)

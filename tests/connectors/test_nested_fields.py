@@ -9,7 +9,8 @@ from decimal import Decimal
 import pytest
 
 from connectors.debezium import row_after
-from connectors.formats import JsonLines, json_object
+from connectors.formats import JsonLines
+from connectors.json_values import json_object
 from connectors.kafka.clients import Partition, Record
 from connectors.kafka.events import Events
 from connectors.nested import DEEPEST, flatten

@@ -61,7 +61,7 @@ def value_decoder(settings: Settings) -> ValueDecoder | None:
     ConfigError
         If the schema that is read into is none, or the registry's options are wrong.
     """
-    from connectors.formats import json_object
+    from connectors.json_values import json_object
     from connectors.values import CsvRow, ValueDecoder
 
     source = settings.source

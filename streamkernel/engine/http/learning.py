@@ -13,9 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from connectors import HttpSource
-from connectors.formats import JSON_NAMES, json_object
 from connectors.http.request_log import KeyConflictError, Request
 from connectors.http.source import BacklogError, NotReadyError
+from connectors.json_values import JSON_NAMES, json_object
 from connectors.nested import flatten
 from streamkernel.engine.http.answers import json_answer
 from streamkernel.engine.http.bodies import json_body

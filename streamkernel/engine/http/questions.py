@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from connectors.formats import JSON_NAMES, json_object
+from connectors.json_values import JSON_NAMES, json_object
 from connectors.nested import flatten
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.pipelines import last_step, name_of
