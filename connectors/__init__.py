@@ -20,6 +20,7 @@ from connectors.base import (
     UnavailableError,
     WorkAssignment,
 )
+from connectors.csv_table import CsvOptions
 from connectors.datasets import DatasetSource
 from connectors.dead_letters import DeadLetters
 from connectors.files.partitioned import PartitionedFiles
@@ -30,6 +31,7 @@ from connectors.kafka import KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTran
 
 __all__ = [
     "CommitRefusedError",
+    "CsvOptions",
     "DatasetSource",
     "DeadLetters",
     "DecoderUnavailableError",

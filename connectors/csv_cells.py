@@ -124,6 +124,12 @@ def _plain_numbers(texts: Sequence[str]) -> list[int | float | str] | None:
     return None
 
 
+def comma_numbers(texts: Sequence[str]) -> list[int | float | str]:
+    """Read a column of cells, each as `comma_number` does; an empty one does not change."""
+    known = {text: comma_number(text) if text else text for text in {*texts}}
+    return [known[text] for text in texts]
+
+
 def rows_of_numbers(rows: Sequence[bytes], joined: bytes) -> list[list[int | float]] | None:
     """Read rows whose cells are plain numbers, each as `number` does; ``None`` if one may be something else.
 
@@ -150,13 +156,15 @@ def rows_of_numbers(rows: Sequence[bytes], joined: bytes) -> list[list[int | flo
         return None
 
 
-def check_names(names: Sequence[str]) -> Sequence[str]:
+def check_names(names: Sequence[str], first: int = 1) -> Sequence[str]:
     """Return the names of a table's columns, or raise an error if they are empty or repeated.
 
     Parameters
     ----------
     names
         The names in order.
+    first
+        The number of the first column.
 
     Returns
     -------
@@ -175,7 +183,7 @@ def check_names(names: Sequence[str]) -> Sequence[str]:
     ValueError: Expected distinct names of columns, got none for column 2 and "x" for columns 1, 4
     """
     columns: dict[str, list[int]] = {}
-    for column, name in enumerate(names, start=1):
+    for column, name in enumerate(names, start=first):
         columns.setdefault(name, []).append(column)
     faults = [_fault(name, numbers) for name, numbers in columns.items() if not name or len(numbers) > 1]
     if faults:

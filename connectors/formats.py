@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from connectors.checks import unknown_name
-from connectors.csv_cells import check_names, number, numbers, rows_of_numbers
+from connectors.csv_cells import number
+from connectors.csv_table import Csv
 from connectors.json_values import all_json_fields, json_fields, json_object
 from connectors.nested import flatten
-from connectors.record_splitters import LineCutter, QuotedCutter
+from connectors.record_splitters import LineCutter
 
 Fields: TypeAlias = dict[str, Any]
 
 SUFFIXES = {
     ".csv": "csv",
+    ".tsv": "csv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".svmlight": "svmlight",
@@ -29,8 +30,9 @@ SUFFIXES = {
 class TextFormat(Protocol):
     """A parser of single records."""
 
-    cutter: ClassVar[type[LineCutter]]
-    """The splitter of bytes into records of this format."""
+    @property
+    def cutter(self) -> Callable[[int], LineCutter]:
+        """The splitter of bytes into records of this format, which takes the longest record's size."""
 
     @property
     def ready(self) -> bool:
@@ -73,73 +75,6 @@ class JsonLines:
     def parse_all(self, rows: Sequence[bytes]) -> list[Fields] | None:
         """Return the fields of lines as :meth:`parse` does for each, faster; ``None`` if one must be parsed alone."""
         return None if self._max_list_length else all_json_fields(rows)
-
-
-class Csv:
-    """Comma-separated values under a header line, quoted as spreadsheets do.
-
-    A cell is an integer, a float or a string, the first that fits; an empty cell is a missing field.
-
-    Parameters
-    ----------
-    names
-        The names of the columns, where no header has them.
-
-    Examples
-    --------
-    >>> table = Csv()
-    >>> table.parse(b'age,name,city')
-    >>> table.parse(b'31,"Smith, Ann",')
-    {'age': 31, 'name': 'Smith, Ann'}
-    >>> table.parse(b'31,Ann')
-    Traceback (most recent call last):
-    ValueError: Expected 3 fields, got 2
-    """
-
-    cutter: ClassVar[type[LineCutter]] = QuotedCutter
-
-    def __init__(self, names: Sequence[str] = ()) -> None:
-        self._names: Sequence[str] = check_names(names)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the header has been read."""
-        return bool(self._names)
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names in the header."""
-        return self._names
-
-    def parse_all(self, rows: Sequence[bytes]) -> list[Fields] | None:
-        """Return the fields of rows as :meth:`parse` does for each, faster; ``None`` if one must be parsed alone."""
-        names, joined = self._names, b",".join(rows)
-        if not names or b'"' in joined or b"\r" in joined or {row.count(b",") for row in rows} != {len(names) - 1}:
-            return None
-        if (found := rows_of_numbers(rows, joined)) is not None:
-            return [dict(zip(names, row, strict=False)) for row in found]  # each has as many
-        try:
-            cells = joined.decode().split(",")
-        except UnicodeDecodeError:
-            return None
-        columns = [numbers(cells[i :: len(names)]) for i in range(len(names))]
-        if "" not in cells:
-            return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-        return [
-            {name: cell for name, cell in zip(names, row, strict=True) if cell != ""}
-            for row in zip(*columns, strict=True)
-        ]
-
-    def parse(self, raw: bytes) -> Fields | None:
-        """Return the fields of one row, or ``None`` for the header, which is the first row."""
-        cells = _split(raw.decode())
-        names = self._names
-        if not names:
-            self._names = check_names(cells)
-            return None
-        if len(cells) != len(names):
-            raise ValueError(f"Expected {len(names)} fields, got {len(cells)}")
-        return {name: number(cell) for name, cell in zip(names, cells, strict=True) if cell}
 
 
 class SvmLight:
@@ -231,28 +166,22 @@ def format_of(path: Path) -> str:
     ('csv', 'jsonl')
     >>> format_of(Path("a.jsonk"))
     Traceback (most recent call last):
-    ValueError: Expected a file name that ends in .csv, .jsonl, .ndjson, .svmlight, .svm, .libsvm, .parquet,
+    ValueError: Expected a file name that ends in .csv, .tsv, .jsonl, .ndjson, .svmlight, .svm, .libsvm, .parquet,
     got ".jsonk" - did you mean ".jsonl"?
     """
-    compressed = path.suffix.lower() == ".gz"
-    suffix = (Path(path.stem) if compressed else path).suffix.lower()
+    suffix = suffix_of(path)
     if suffix not in SUFFIXES:
         raise unknown_name("a file name that ends in", suffix or path.name, SUFFIXES)
     return SUFFIXES[suffix]
 
 
-def _split(text: str) -> list[str]:
-    """Split a row into its cells."""
-    text = text.removesuffix("\r")
-    if '"' not in text and "\r" not in text:
-        return text.split(",")
-    if len(text) > csv.field_size_limit():  # How long a record may be is not for the csv module to say.
-        csv.field_size_limit(len(text))
-    try:
-        return next(csv.reader([text], strict=True))
-    except csv.Error as error:
-        if "unexpected end of data" in str(error):
-            raise ValueError("Expected closing quotes, got the end of the file") from None
-        if "new-line" in str(error):
-            raise ValueError(r'Expected "\n" or "\r\n" between rows, got "\r" alone') from None
-        raise ValueError(f"Expected a row of CSV, got an error: {error}") from None
+def suffix_of(path: Path) -> str:
+    """Return the suffix that tells the format, in small letters.
+
+    Examples
+    --------
+    >>> suffix_of(Path("a.TSV.gz"))
+    '.tsv'
+    """
+    compressed = path.suffix.lower() == ".gz"
+    return (Path(path.stem) if compressed else path).suffix.lower()

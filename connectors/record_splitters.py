@@ -91,6 +91,8 @@ class QuotedCutter(LineCutter):
     ----------
     limit
         Longest record, in bytes, that is kept whole.
+    delimiter
+        The byte between two cells.
 
     Examples
     --------
@@ -99,8 +101,9 @@ class QuotedCutter(LineCutter):
     [b'1,"two\nlines"', b'2,one']
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, delimiter: bytes = b",") -> None:
         super().__init__(limit)
+        self._delimiter = delimiter
         self._held: list[Raw] = []  # The lines of a record whose quotes are still open,
         self._size = 0  # and their bytes, with newlines.
 
@@ -112,7 +115,7 @@ class QuotedCutter(LineCutter):
             return lines
         for line in lines:
             if self._held or (type(line) is bytes and b'"' in line):
-                open_quotes = type(line) is bytes and ends_quoted(line, quoted=bool(self._held))
+                open_quotes = type(line) is bytes and ends_quoted(line, bool(self._held), self._delimiter)
                 self._hold(line)
                 if not open_quotes or self._size > self._limit:
                     records.append(self._release())
@@ -144,7 +147,7 @@ class QuotedCutter(LineCutter):
         return joined if size <= self._limit else OversizedRecord(joined[:KEPT_BYTES], size, len(held) - 1)
 
 
-def ends_quoted(line: bytes, quoted: bool) -> bool:
+def ends_quoted(line: bytes, quoted: bool, delimiter: bytes = b",") -> bool:
     r"""Return whether quotes are open at the end of a CSV line.
 
     Parameters
@@ -153,6 +156,8 @@ def ends_quoted(line: bytes, quoted: bool) -> bool:
         The line, without its newline.
     quoted
         Whether they were open at its start.
+    delimiter
+        The byte between two cells.
 
     Returns
     -------
@@ -177,12 +182,12 @@ def ends_quoted(line: bytes, quoted: bool) -> bool:
             after = line[at + 1 : at + 2]
             if after == b'"':
                 at += 2
-            elif after == b",":
+            elif after == delimiter:
                 quoted, at = False, at + 1
             else:
                 return False
         else:
-            at = line.find(b',"', at)
+            at = line.find(delimiter + b'"', at)
             if at < 0:
                 return False
             quoted, at = True, at + 2

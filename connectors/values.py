@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from connectors.csv_table import PLAIN, Csv, CsvOptions
 from connectors.debezium import row_after
-from connectors.formats import Csv
 from connectors.nested import flatten
-from connectors.record_splitters import QuotedCutter
 
 VALUE_FORMATS = ("json", "csv", "avro", "protobuf", "json-schema")
 """Formats of values; those after the first two have their schemas in a registry."""
@@ -61,6 +62,8 @@ class CsvRow:
     ----------
     columns : sequence of str
         The names of the columns.
+    options : CsvOptions
+        How the row is written.
 
     Examples
     --------
@@ -68,14 +71,17 @@ class CsvRow:
     {'age': 31, 'town': 'Ulm, old town'}
     """
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._table = Csv(columns)
+    def __init__(self, columns: Sequence[str], options: CsvOptions = PLAIN) -> None:
+        options = replace(options, columns=tuple(columns))
+        self._encoding = options.encoding if options.is_rewritten else None
+        self._table = Csv(options, is_rewritten=options.is_rewritten)
 
     def __call__(self, value: bytes) -> dict[str, Any]:
         """Return the fields of a row."""
-        row = value.removesuffix(b"\n").removesuffix(b"\r")
+        text = value if self._encoding is None else value.decode(self._encoding).encode()
+        row = text.removeprefix(BOM_UTF8).removesuffix(b"\n").removesuffix(b"\r")
         if b"\n" in row:
-            cutter = QuotedCutter(len(row))
+            cutter = self._table.cutter(len(row))
             rows = len(cutter.feed(row)) + len(cutter.end())
             if rows != 1:
                 raise ValueError(f"Expected one row of CSV, got {rows}")

@@ -10,9 +10,10 @@ from pathlib import Path
 from connectors.base import Event, Position
 from connectors.checks import is_broken, is_count
 from connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes
+from connectors.files.layout import Layout
 from connectors.files.rotation import HEAD_BYTES, Fingerprint, find, newer, rotated_files
 from connectors.files.text import HeaderError, TextReader
-from connectors.formats import TEXT_FORMATS, TextFormat
+from connectors.formats import TextFormat
 
 LOOK_SECONDS = 0.2
 """Seconds to wait at the end of a file before looking for its successor."""
@@ -92,17 +93,14 @@ class FollowReader:
     ----------
     path
         The file; it may be missing if there is a rotated one.
-    format
-        How its records are read.
-    limit
-        Longest record, in bytes, that is read.
+    layout
+        How its records are written.
     """
 
-    def __init__(self, path: Path, format: str, limit: int) -> None:
+    def __init__(self, path: Path, layout: Layout) -> None:
         self._path = path
         self._name = str(path)
-        self._form = TEXT_FORMATS[format]
-        self._limit = limit
+        self._layout = layout
         self._reader: WatchedReader | None = None
         self._rotated = False  # Whether a newer file has bytes: then the writer has left this one.
         self._last: list[int] = [0, 0]
@@ -216,7 +214,7 @@ class FollowReader:
 
     def _use(self, stream: WatchedBytes) -> None:
         self.close()
-        self._reader = WatchedReader(self._name, stream, self._form(), self._limit)
+        self._reader = WatchedReader(self._name, stream, self._layout.parser(self._path), self._layout.limit)
         self._rotated = False
 
     def _go_on(self) -> None:

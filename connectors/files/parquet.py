@@ -36,6 +36,8 @@ class ParquetReader:
         Name of the stream, for its events.
     path
         The file.
+    max_list_length
+        The largest length of a list whose items become fields.
 
     Raises
     ------
@@ -45,7 +47,7 @@ class ParquetReader:
         If it is not a Parquet file, or names of columns are empty or repeated.
     """
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(self, name: str, path: Path, max_list_length: int = 0) -> None:
         self._arrow_error, open_file = arrow()
         self._name = name
         try:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from connectors.base import Event, Position, WorkAssignment
 from connectors.checks import is_broken, position_of
+from connectors.csv_table import PLAIN, CsvOptions
+from connectors.files.layout import Layout
 from connectors.files.many_files import (
     DONE,
     LATE,
@@ -23,7 +25,6 @@ from connectors.files.many_files import (
 )
 from connectors.files.readers import STDIN_PATH, file_reader, is_compressed
 from connectors.files.source import FileSource
-from connectors.formats import format_of
 
 
 class PartitionedFiles:
@@ -50,6 +51,10 @@ class PartitionedFiles:
         ``"csv"``, ``"jsonl"``, ``"svmlight"`` or ``"parquet"``; by default from the suffix of the files.
     max_record_bytes : int, default 2**20
         The largest size of a text record, in bytes.
+    csv : CsvOptions
+        How tables are written.
+    max_list_length : int, default 0
+        The largest length of a list whose items become fields.
 
     Raises
     ------
@@ -85,14 +90,21 @@ class PartitionedFiles:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], format: str | None = None, max_record_bytes: int = 1 << 20
+        self,
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        max_record_bytes: int = 1 << 20,
+        csv: CsvOptions = PLAIN,
+        max_list_length: int = 0,
     ) -> None:
         if str(path) == STDIN_PATH:
             raise ValueError("Expected a file or a pattern to divide, got standard input")
-        FileSource(path, format, max_record_bytes=max_record_bytes).close()  # checks the arguments
+        self._layout = Layout(format, csv, max_list_length, max_record_bytes)
+        FileSource(  # checks the arguments
+            path, format, max_record_bytes=max_record_bytes, csv=csv, max_list_length=max_list_length
+        ).close()
         self._name = str(Path(path))
         self._pattern = Path(path) if is_pattern(Path(path)) else Path(glob.escape(self._name))
-        self._format, self._limit = format, max_record_bytes
         self._sizes: dict[str, int] = {}  # of the files that were not finished at the last plan
         self._growing = ""  # the last one of all
         self._reading: _Reading | None = None
@@ -157,13 +169,23 @@ class PartitionedFiles:
             Bytes as ``(path, "0")`` for each file that was unfinished when the last round was planned. A compressed
             file or Parquet file counts completely until it is finished.
         """
-        return {(name, "0"): _bytes_left(name, size, positions.get(name)) for name, size in dict(self._sizes).items()}
+        return {
+            (name, "0"): self._bytes_left(name, size, positions.get(name)) for name, size in dict(self._sizes).items()
+        }
 
     def close(self) -> None:
         """Close the file that is being read."""
         if self._reading is not None:
             self._reading.close()
             self._reading = None
+
+    def _counts_bytes(self, name: str) -> bool:
+        """Return whether positions in a file are those of its bytes."""
+        return not (is_compressed(Path(name)) or self._layout.is_rewritten(Path(name)))
+
+    def _bytes_left(self, name: str, size: int, position: Position) -> int:
+        known = has(position, DONE) or self._counts_bytes(name)
+        return max(0, size - _bytes_read(position)) if known else size
 
     def _is_ours(self, name: str) -> bool:
         return matches(Path(name), self._pattern)
@@ -181,10 +203,13 @@ class PartitionedFiles:
 
         It is the size of a file whose records are not lines, as with quotes in CSV.
         """
-        size, read, kind = self._sizes[name], _bytes_read(positions.get(name)), self._format or format_of(Path(name))
-        if is_compressed(Path(name)) or kind == "parquet" or read >= size:
+        size, kind = self._sizes[name], self._layout.format_of(Path(name))
+        if kind == "parquet" or not self._counts_bytes(name):
             return size
-        first = max(read, size - self._limit)
+        read = _bytes_read(positions.get(name))
+        if read >= size:
+            return size
+        first = max(read, size - self._layout.limit)
         with suppress(OSError), Path(name).open("rb") as file:
             file.seek(first)
             text = file.read(size - first)
@@ -204,9 +229,7 @@ class PartitionedFiles:
 
     def _open(self, name: str, size: int) -> PatternReader:
         pattern = Path(glob.escape(name))  # of one file; so a file that cannot be read is an event
-        return PatternReader(
-            pattern, lambda path, grows: file_reader(path, self._format, grows, self._limit, size), follow=False
-        )
+        return PatternReader(pattern, lambda path, grows: file_reader(path, self._layout, grows, size), follow=False)
 
 
 class _Reading:
@@ -239,10 +262,6 @@ def _is_over(position: Position, size: int, is_last: bool) -> bool:
     if has(position, DONE):
         return not is_last or size <= position[SIZE]
     return not (is_last or has(position, LATE))
-
-
-def _bytes_left(name: str, size: int, position: Position) -> int:
-    return size if is_compressed(Path(name)) and not has(position, DONE) else max(0, size - _bytes_read(position))
 
 
 def _bytes_read(position: Position) -> int:

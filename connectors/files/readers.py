@@ -10,7 +10,9 @@ from pathlib import Path
 
 from connectors.checks import unknown_name
 from connectors.files.bytestreams import ByteStream, FileBytes, GzipBytes, StdinBytes
+from connectors.files.encodings import RewrittenBytes
 from connectors.files.following import FollowReader
+from connectors.files.layout import Layout
 from connectors.files.many_files import PatternReader, files_of
 from connectors.files.parquet import ParquetReader, arrow
 from connectors.files.text import TextReader
@@ -19,15 +21,16 @@ from connectors.formats import TEXT_FORMATS, format_of
 STDIN_PATH = "-"
 
 
-def stdin_reader(format: str | None, follow: bool, limit: int) -> TextReader:
+def stdin_reader(layout: Layout, follow: bool) -> TextReader:
     """Return a reader of standard input."""
+    format = layout.format
     if format is None:
         raise unknown_name("a format for standard input, one of", "None", TEXT_FORMATS)
     if format not in TEXT_FORMATS:
         raise ValueError("Expected a file, got standard input - Parquet is read from its end")
     if follow:
         raise ValueError("Expected a file to follow, got standard input - it is always followed")
-    return TextReader(STDIN_PATH, StdinBytes(), TEXT_FORMATS[format](), limit)
+    return TextReader(STDIN_PATH, _as_utf8(StdinBytes(), Path(STDIN_PATH), layout), layout.parser(Path()), layout.limit)
 
 
 def read_to_end() -> bool:
@@ -36,40 +39,47 @@ def read_to_end() -> bool:
 
 
 def file_reader(
-    path: Path, format: str | None, grows: Callable[[], bool], limit: int, end: int = sys.maxsize
+    path: Path, layout: Layout, grows: Callable[[], bool], end: int = sys.maxsize
 ) -> TextReader | ParquetReader:
     """Open a file that is not followed, or whose end is final unless `grows` returns true; plain text up to `end`."""
     _check_file(path)
-    format = format or format_of(path)
-    if format == "parquet":
-        return ParquetReader(str(path), path)
+    if layout.format_of(path) == "parquet":
+        return ParquetReader(str(path), path, layout.max_list_length)
     stream: ByteStream = GzipBytes(path) if is_compressed(path) else FileBytes(path, grows, end)
-    return TextReader(str(path), stream, TEXT_FORMATS[format](), limit)
+    return TextReader(str(path), _as_utf8(stream, path, layout), layout.parser(path), layout.limit)
 
 
-def follow_reader(path: Path, format: str | None, limit: int) -> FollowReader:
+def follow_reader(path: Path, layout: Layout) -> FollowReader:
     """Open one file that is followed through its rotations."""
     if path.exists():
         _check_file(path)
-    format = format or format_of(path)
-    if is_compressed(path) or format == "parquet":
+    is_parquet = layout.format_of(path) == "parquet"
+    if is_parquet or is_compressed(path):
         kind = "a compressed one" if is_compressed(path) else "Parquet"
         raise ValueError(f"Expected a plain text file to follow, got {kind} - at {path}")
-    return FollowReader(path, format, limit)
+    if layout.is_rewritten(path):
+        raise ValueError(
+            f"Expected an encoding with the line ends of ASCII to follow a file, got {layout.csv.encoding}"
+        )
+    return FollowReader(path, layout)
 
 
-def pattern_reader(pattern: Path, format: str | None, follow: bool, limit: int) -> PatternReader:
+def pattern_reader(pattern: Path, layout: Layout, follow: bool) -> PatternReader:
     """Open all files that match a pattern."""
-    reader = PatternReader(pattern, lambda path, grows: file_reader(path, format, grows, limit), follow)
+    reader = PatternReader(pattern, lambda path, grows: file_reader(path, layout, grows), follow)
     paths = [Path(name) for name in files_of(pattern)]
     if not paths and not follow:
         raise FileNotFoundError(errno.ENOENT, "Expected files that match, found none", str(pattern))
-    formats = {format or _format_or_none(path) for path in paths}
+    formats = {layout.format or _format_or_none(path) for path in paths}
     if formats == {None}:
         format_of(paths[0])
     if "parquet" in formats:
         arrow()
     return reader
+
+
+def _as_utf8(stream: ByteStream, path: Path, layout: Layout) -> ByteStream:
+    return RewrittenBytes(stream, layout.csv.encoding) if layout.is_rewritten(path) else stream
 
 
 def _check_file(path: Path) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from connectors.base import Event, Position
 from connectors.checks import is_broken, position_of, unknown_name
+from connectors.csv_table import PLAIN, CsvOptions
 from connectors.files.following import FollowReader
+from connectors.files.layout import Layout
 from connectors.files.many_files import PatternReader, files_of, inner_position, is_pattern
 from connectors.files.parquet import ParquetReader
 from connectors.files.readers import STDIN_PATH, file_reader, follow_reader, pattern_reader, read_to_end, stdin_reader
@@ -27,9 +29,9 @@ class FileSource:
     ========  ====================================  ===================================================
     format    suffixes                              a record is
     ========  ====================================  ===================================================
-    csv       ``.csv``                              a row; the header line gives the names; a cell is
+    csv       ``.csv``, ``.tsv``                    a row; the header line gives the names; a cell is
                                                     an integer, else a float, else a string; an empty
-                                                    cell is a missing field
+                                                    cell is a missing field, codes as ``007`` are strings
     jsonl     ``.jsonl``, ``.ndjson``               an object
     svmlight  ``.svmlight``, ``.svm``, ``.libsvm``  the label as ``"label"``, and indices as strings
     parquet   ``.parquet``                          a row; a null is a missing field
@@ -68,6 +70,10 @@ class FileSource:
     max_record_bytes : int, default 2**20
         The largest size of a text record, in bytes. A longer record is never loaded into memory; its event has the
         first 1024 bytes. A CSV quote that stays open for longer ends there, with the line.
+    csv : CsvOptions
+        How tables are written: delimiter, decimal sign, encoding, and names of columns if there is no header.
+    max_list_length : int, default 0
+        The largest length of a list, in jsonl and Parquet, whose items become fields.
 
     Raises
     ------
@@ -112,21 +118,24 @@ class FileSource:
         format: str | None = None,
         follow: bool = False,
         max_record_bytes: int = 1 << 20,
+        csv: CsvOptions = PLAIN,
+        max_list_length: int = 0,
     ) -> None:
         if max_record_bytes < 1:
             raise ValueError(f"Expected max_record_bytes of at least 1, got {max_record_bytes}")
         if format is not None and format not in FORMATS:
             raise unknown_name("a format of", format, FORMATS)
+        layout = Layout(format, csv, max_list_length, max_record_bytes)
         self._name = str(Path(path))
         self._reader: TextReader | ParquetReader | FollowReader | PatternReader
         if self._name == STDIN_PATH:
-            self._reader = stdin_reader(format, follow, max_record_bytes)
+            self._reader = stdin_reader(layout, follow)
         elif is_pattern(Path(path)):
-            self._reader = pattern_reader(Path(path), format, follow, max_record_bytes)
+            self._reader = pattern_reader(Path(path), layout, follow)
         elif follow:
-            self._reader = follow_reader(Path(path), format, max_record_bytes)
+            self._reader = follow_reader(Path(path), layout)
         else:
-            self._reader = file_reader(Path(path), format, read_to_end, max_record_bytes)
+            self._reader = file_reader(Path(path), layout, read_to_end)
 
     def seek(self, positions: Mapping[str, Position]) -> None:
         """Continue after the given position of the file, or of each file.
@@ -195,7 +204,14 @@ class FileSource:
         self._reader.close()
 
 
-def field_names(path: str | os.PathLike[str], format: str | None = None, *, follow: bool = False) -> list[str]:
+def field_names(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    follow: bool = False,
+    csv: CsvOptions = PLAIN,
+    max_list_length: int = 0,
+) -> list[str]:
     r"""Return the names of the fields in a file, or in the first files that match a pattern.
 
     They are from the header or the schema, or else from the first few hundred records.
@@ -208,6 +224,10 @@ def field_names(path: str | os.PathLike[str], format: str | None = None, *, foll
         The format, as for :class:`FileSource`.
     follow : bool, default False
         Whether more records may come, so that it is no error if none can be read yet.
+    csv : CsvOptions
+        How tables are written.
+    max_list_length : int, default 0
+        The largest length of a list whose items become fields.
 
     Returns
     -------
@@ -227,12 +247,12 @@ def field_names(path: str | os.PathLike[str], format: str | None = None, *, foll
     ...     path.write_text("name,age\nAnn,\n") and field_names(path)
     ['name', 'age']
     """
-    path = Path(path)
+    path, layout = Path(path), Layout(format, csv, max_list_length)
     files = [Path(name) for name in files_of(path)] if is_pattern(path) else [path]
     names: dict[str, None] = {}
     problems = []
     for file in [file for file in files if file.exists()][:_FILES_LOOKED_AT]:
-        with closing(file_reader(file, format, read_to_end, 1 << 20)) as reader:
+        with closing(file_reader(file, layout, read_to_end)) as reader:
             events = reader.poll(_LOOK_SECONDS) or ()
             names |= dict.fromkeys(reader.names or [name for event in events for name in event.record or ()])
             problems += [f"{event.error} of {file}" for event in events if event.record is None]

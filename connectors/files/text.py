@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice, repeat
 from typing import cast
 
 from connectors.base import Event, Position
 from connectors.checks import BROKEN, is_count
+from connectors.csv_table import Csv
 from connectors.files.bytestreams import BrokenStreamError, ByteStream
-from connectors.formats import Csv, Headless, JsonLines, TextFormat
+from connectors.formats import Headless, JsonLines, TextFormat
 from connectors.record_splitters import OversizedRecord, Raw
 
 BATCH_EVENTS = 512
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 HEADER_SECONDS = 1.0
 
 _ABSENT = None, None, (), None
@@ -123,13 +124,13 @@ class TextReader:
     def _after_mark(self, chunk: bytes) -> bytes:
         """Return the bytes after the byte order mark, if the file begins with one."""
         begin = self._start + chunk
-        if len(begin) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(begin):
+        if len(begin) < len(BOM_UTF8) and BOM_UTF8.startswith(begin):
             self._start = begin  # More bytes are needed to decide.
             return b""
         self._start, self._at_start = b"", False
-        if begin.startswith(BYTE_ORDER_MARK):
-            self._offset += len(BYTE_ORDER_MARK)
-        return begin.removeprefix(BYTE_ORDER_MARK)
+        if begin.startswith(BOM_UTF8):
+            self._offset += len(BOM_UTF8)
+        return begin.removeprefix(BOM_UTF8)
 
     def _events(self) -> list[Event]:
         """Return the next events of the available records."""
@@ -198,5 +199,6 @@ class TextReader:
 def _reason(error: ValueError) -> str:
     if isinstance(error, UnicodeDecodeError):
         byte = error.object[error.start]
-        return f"Expected UTF-8, got byte 0x{byte:02x} as byte {error.start + 1} of the record"
+        hint = ' - did you mean encoding = "utf-16"?' if error.object[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else ""
+        return f"Expected UTF-8, got byte 0x{byte:02x} as byte {error.start + 1} of the record{hint}"
     return str(error)

@@ -145,7 +145,7 @@ class FileTarget:
 
     def hindrance(self, letter: Letter) -> str:
         """Return why a letter cannot be driven here, or nothing."""
-        if not letter.hindrance and b"\n" in letter.value and self._path.suffix != ".csv":
+        if not letter.hindrance and b"\n" in letter.value and self._path.suffix not in (".csv", ".tsv"):
             return "it has several lines"
         return letter.hindrance
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reading import check_every_resume, errors, records, write
 
+from connectors import PartitionedFiles
 from connectors.csv_cells import number, numbers
-from connectors.formats import Csv
+from connectors.csv_table import Csv, CsvOptions
+from connectors.values import CsvRow
 
 CELLS = [
     "1", "0", "-0", "-0.0", "007", "-01", "+1", "1.", ".5", "1e3", "1E+3", "-1e-400", "1e400", "1_000", " 12", "12 ",
@@ -69,3 +72,45 @@ def test_positions_of_rows_are_those_of_one_after_the_other(tmp_path: Path) -> N
     assert [error for error in errors(events) if error] == ["Expected 2 fields, got 3 - at line 9"]
     assert records(events)[-2:] == [{"a": 1, "b": 2}, {"a": 3}]
     assert events[-1].resume == [len(data), 743]
+
+
+TABLES = {
+    "row numbers": (",a,b\n0,1,x\n1,,\n2,3,0\nUlm,1,2\n", CsvOptions()),
+    "an empty end": ("a,b,\n1,x,\n1,,\n2,3,0\n,,\n", CsvOptions()),
+    "both": (",a,b,\n0,1,x,\n1,,,\n2,3,0,\n,,,\n", CsvOptions()),
+    "decimal commas": ("a;b\n1;0,5\n-3;1.234,5\n1e3;x.y\n1,2;3,4\n1.2;", CsvOptions(";", ",")),
+    "semicolons": ("a;b\n1;0.5\n-3;1,5\n1e3;x,y\n007;3\n;\n", CsvOptions(";")),
+    "commas between and in numbers": ('a,b\n1,"0,5"\n-3,1.234\n1,2\n1.2,3', CsvOptions(",", ",")),
+    "no header": ("1,x\n2,3\n", CsvOptions(columns=("a", "b"))),
+    "latin-1": ("\xe4,b\n1,\xf6\n2,3\n", CsvOptions(encoding="latin-1")),
+    "UTF-16": ('\xe4,b\n1,"\xf6\n\u0a0a"\n2,\U0001f600\n', CsvOptions(encoding="utf-16")),
+    "GB18030": ("a|b\n1|\xe4\u4e2d\n2|3\n", CsvOptions("|", encoding="gb18030")),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_tables_of_other_programs_are_read_alone_together_and_after_any_row(tmp_path: Path, table: str) -> None:
+    text, options = TABLES[table]
+    path = write(tmp_path / "rows.csv", text.encode(options.encoding))
+    events = check_every_resume(path, csv=options)
+    header, *rows = [b""] if options.is_rewritten else text.encode(options.encoding).split(b"\n")
+    if not options.columns and header:
+        one, other = Csv(options), Csv(options)
+        assert one.parse(header) is other.parse(header) is None
+        for row in filter(None, rows):
+            together = other.parse_all([row, row])
+            assert together is None or repr(together) == repr([one.parse(row)] * 2)
+    source = PartitionedFiles(path, csv=options)
+    positions: dict[str, Any] = {}
+    found = []
+    while (assignments := source.plan(positions, workers=1, events=1)) is not None:
+        for some in source.read(assignments[0]):
+            positions |= {event.stream: event.resume for event in some}
+            found += [event for event in some if not event.is_position_only]
+    source.close()
+    assert repr(records(found)) == repr(records(events))
+
+
+def test_rows_of_topics_have_the_same_options() -> None:
+    assert CsvRow(["a", "b"], CsvOptions(";", ","))("\ufeff0,5;ä".encode()) == {"a": 0.5, "b": "ä"}
+    assert CsvRow(["a", "b"], CsvOptions(encoding="utf-16"))("1,ä\n".encode("utf-16")) == {"a": 1, "b": "ä"}

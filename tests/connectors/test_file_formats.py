@@ -172,7 +172,7 @@ def test_lag_is_the_amount_after_the_last_event(tmp_path: Path, name: str) -> No
 
 def test_an_unknown_suffix_names_the_known_ones_and_the_nearest(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsnl", b"")
-    with pytest.raises(ValueError, match=r'\.csv, \.jsonl, .*\.parquet, got "\.jsnl" - did you mean "\.jsonl"\?'):
+    with pytest.raises(ValueError, match=r'\.csv, \.tsv, .*\.parquet, got "\.jsnl" - did you mean "\.jsonl"\?'):
         FileSource(path)
     with pytest.raises(ValueError, match=r'got "\.json" - did you mean "\.jsonl"'):
         FileSource(write(tmp_path / "a.json.gz", b""))

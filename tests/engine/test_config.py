@@ -710,16 +710,16 @@ CHECKED: dict[str, tuple[str, list[str]]] = {
     "a match without a format": (
         with_source('path = "numbers.*"'),
         [
-            "source.path: expected a file name that ends in .csv, .jsonl, .ndjson, .svmlight, .svm, .libsvm, .parquet,"
-            ' got ".9"'
+            "source.path: expected a file name that ends in .csv, .tsv, .jsonl, .ndjson, .svmlight, .svm, .libsvm, "
+            '.parquet, got ".9"'
         ],
     ),
     "a folder": (with_source('path = "data"'), ["source.path: is a directory: {folder}/data"]),
     "a suffix": (
         with_source('path = "numbers.9"'),
         [
-            "source.path: expected a file name that ends in .csv, .jsonl, .ndjson, .svmlight, .svm, .libsvm, .parquet,"
-            ' got ".9"'
+            "source.path: expected a file name that ends in .csv, .tsv, .jsonl, .ndjson, .svmlight, .svm, .libsvm, "
+            '.parquet, got ".9"'
         ],
     ),
     "no data set": (

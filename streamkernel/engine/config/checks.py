@@ -73,11 +73,14 @@ def check_label(settings: Settings) -> None:
     """
     from connectors import field_names
 
-    path = settings.source.path
+    source = settings.source
+    path = source.path
     if path is None or path == Path(STREAM) or settings.delayed_labels is not None:
         return
     try:
-        names = field_names(path, settings.source.format, follow=settings.source.follow)
+        names = field_names(
+            path, source.format, follow=source.follow, csv=source.csv, max_list_length=source.max_list_length
+        )
     except (OSError, ValueError) as error:
         raise ConfigError(of_error("source.path", error)) from error
     for label in settings.labels if names else ():

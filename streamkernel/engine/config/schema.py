@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -23,7 +24,9 @@ from pydantic import (
     model_validator,
 )
 
+from connectors.csv_table import CsvOptions, check_encoding
 from connectors.files.many_files import is_pattern, matches
+from connectors.formats import SUFFIXES, suffix_of
 from connectors.registry import SINKS, SOURCES
 from connectors.values import VALUE_FORMATS
 from streamkernel.engine.config.messages import ConfigError
@@ -59,15 +62,16 @@ Names = Annotated[tuple[Name, ...], Field(min_length=1, max_length=100, strict=F
 Moment = str | int | dt.datetime
 _MOMENT = '"earliest", "latest", an offset or a time with its zone'
 _TOKEN_TEXT = "text of 8 or more printable ASCII characters"
+_CSV_KEYS = ("delimiter", "decimal", "encoding", "columns")
 _GO_WITH: dict[str, tuple[str, ...]] = {
-    "path": ("follow",),
+    "path": ("follow", *_CSV_KEYS, "max_list_length"),
     "dataset": ("params", "limit"),
     "topics": (
         "partitions", "start", "until", "order", "decoder", "key_as_field",
-        "columns", "reader_schema", "envelope", "max_list_length",
+        "reader_schema", "envelope", *_CSV_KEYS, "max_list_length",
     ),
 }  # fmt: skip
-"""The keys that are valid for only one kind of source."""
+"""The keys that are valid for a kind of source, and for no kind that does not have them."""
 
 FILE_FORMATS = ("csv", "jsonl", "parquet", "svmlight")
 REGISTRY_FORMATS = VALUE_FORMATS[2:]
@@ -125,6 +129,11 @@ class SourceTable(ConfigTable):
     columns: tuple[Name, ...] | None = Field(
         default=None, strict=False, min_length=1, description="a list of the names of columns"
     )
+    delimiter: Literal[",", ";", "\t", "|"] | None = Field(default=None, description='",", ";", "\\t" or "|"')
+    decimal: Literal[".", ","] = Field(default=".", description='"." or ","')
+    encoding: Annotated[str, AfterValidator(check_encoding)] = Field(
+        default="utf-8", description='one of Python\'s text encodings, such as "latin-1"'
+    )
     reader_schema: LocalPath | None = Field(default=None, description="the path of a schema of Avro")
     envelope: Literal["debezium"] | None = Field(default=None, description='"debezium"')
     max_list_length: int = Field(default=0, ge=0, le=10_000, description="an integer from 0 to 10,000")
@@ -163,11 +172,11 @@ class SourceTable(ConfigTable):
             got = " and ".join(given) or "none of them"
             others = "".join(f", {key}" for key in SOURCES if key not in _GO_WITH)
             raise ConfigError(f"source: expected a path, a dataset{others} or topics, got {got}")
+        usable = _GO_WITH[given[0]]
         lines = [
-            f"source.{key}: only goes with {'topics' if other == 'topics' else f'a {other}'}"
-            for other, keys in _GO_WITH.items()
-            for key in keys
-            if other not in given and key in self.model_fields_set
+            f"source.{key}: only goes with {_kinds_with(key)}"
+            for key in dict.fromkeys(key for keys in _GO_WITH.values() for key in keys)
+            if key not in usable and key in self.model_fields_set
         ]
         lines += self._problems_of_format()
         if self.path == Path(STREAM) and self.format is None:
@@ -187,8 +196,13 @@ class SourceTable(ConfigTable):
         elif self.format is not None and self.format not in known:
             names = ", ".join(f'"{name}"' for name in known)
             yield f'source.format: expected one of {names}, got "{self.format}"'
+        if self.path is not None:
+            yield from self._problems_of_file(given)
         if self.topics is None:
             return
+        for key in _CSV_KEYS[:3]:
+            if key in given and self.format != "csv":
+                yield f'source.{key}: only goes with format = "csv", got "{self.format or "json"}"'
         if (self.format == "csv") != (self.columns is not None):
             got = "none" if self.columns is None else f'format = "{self.format or "json"}"'
             yield f'source.columns: expected a list of names with format = "csv", and only there, got {got}'
@@ -201,9 +215,31 @@ class SourceTable(ConfigTable):
                 if key in given:
                     yield f"source.{key}: does not go with a decoder, which returns the fields itself"
 
+    def _problems_of_file(self, given: set[str]) -> Iterator[str]:
+        """Yield the keys that do not go with the format of a file, if it is known already."""
+        form = self.format or SUFFIXES.get(suffix_of(self.path or Path()))
+        if form is None:
+            return
+        for keys, forms in ((_CSV_KEYS, ("csv",)), (("max_list_length",), ("jsonl", "parquet"))):
+            if form not in forms:
+                names = " or ".join(f'"{name}"' for name in forms)
+                yield from (
+                    f'source.{key}: only goes with the format {names}, got "{form}"' for key in keys if key in given
+                )
+
+    @property
+    def csv(self) -> CsvOptions:
+        """How tables are written."""
+        return CsvOptions(self.delimiter, self.decimal, self.encoding, self.columns or ())
+
     def reads(self, path: Path) -> bool:
         """Return whether the pattern matches a file, existing or not."""
         return self.path is not None and is_pattern(self.path) and matches(path, self.path)
+
+
+def _kinds_with(key: str) -> str:
+    kinds = [kind for kind, keys in _GO_WITH.items() if key in keys]
+    return " or ".join("topics" if kind == "topics" else f"a {kind}" for kind in kinds)
 
 
 class SinkTable(ConfigTable):

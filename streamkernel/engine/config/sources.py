@@ -35,6 +35,8 @@ def build_source(settings: Settings, member: str | None = None) -> Source:
         dataset = build.build({**source.params, "type": source.dataset}, known, "source.params")
         return DatasetSource(dataset, label=settings.labels[0], limit=source.limit)
     try:
-        return FileSource(source.path, format=source.format, follow=source.follow)
+        return FileSource(
+            source.path, source.format, source.follow, csv=source.csv, max_list_length=source.max_list_length
+        )
     except (ImportError, OSError, ValueError) as error:
         raise ConfigError(of_error("source.path", error)) from error

@@ -67,7 +67,7 @@ def value_decoder(settings: Settings) -> ValueDecoder | None:
     source = settings.source
     form = source.format or "json"
     if form == "csv":
-        return ValueDecoder(CsvRow(source.columns or ()))
+        return ValueDecoder(CsvRow(source.csv.columns, source.csv))
     if form in REGISTRY_FORMATS:
         from connectors.schema_registry import registry_reader
 

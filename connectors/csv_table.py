@@ -1,0 +1,246 @@
+"""Tables as text: how they are written, and a parser of their rows."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+from connectors.csv_cells import check_names, comma_number, comma_numbers, number, numbers, rows_of_numbers
+from connectors.record_splitters import LineCutter, QuotedCutter
+
+log = logging.getLogger(__name__)
+
+DELIMITERS = (",", ";", "\t", "|")
+DECIMALS = (".", ",")
+
+
+@dataclass(frozen=True, slots=True)
+class CsvOptions:
+    r"""How a table is written.
+
+    Parameters
+    ----------
+    delimiter : "," or ";" or "\t" or "|" or None, default None
+        The character between two cells; by default a tab in files that end in ``.tsv``, and a comma in others.
+    decimal : "." or ",", default "."
+        The decimal sign. If it is a comma, points may separate thousands.
+    encoding : str, default "utf-8"
+        The encoding, one of Python's for text.
+    columns : tuple of str, default ()
+        The names of the columns, where no header has them.
+
+    Raises
+    ------
+    ValueError
+        If one of them is another value.
+
+    Examples
+    --------
+    >>> CsvOptions(delimiter=";", decimal=",", encoding="latin-1").delimiter
+    ';'
+    """
+
+    delimiter: str | None = None
+    decimal: str = "."
+    encoding: str = "utf-8"
+    columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value, values in (
+            ("delimiter", self.delimiter or ",", DELIMITERS),
+            ("decimal", self.decimal, DECIMALS),
+        ):
+            if value not in values:
+                raise ValueError(f"Expected a {name} of {', '.join(map(json.dumps, values))}, got {json.dumps(value)}")
+        check_encoding(self.encoding)
+        check_names(self.columns)
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether the bytes have to be rewritten as UTF-8 before they can be split into rows."""
+        return not _has_plain_signs(self.encoding, "".join(DELIMITERS))
+
+
+def check_encoding(encoding: str) -> str:
+    """Return the name of an encoding, or raise a `ValueError` if it is not one of Python's for text.
+
+    Examples
+    --------
+    >>> check_encoding("utf-9")
+    Traceback (most recent call last):
+    ValueError: Expected a text encoding of Python, such as "latin-1", got "utf-9"
+    """
+    try:
+        "a".encode(encoding)
+        return encoding
+    except (LookupError, ValueError):
+        raise ValueError(f'Expected a text encoding of Python, such as "latin-1", got "{encoding}"') from None
+
+
+@cache
+def _has_plain_signs(encoding: str, delimiters: str) -> bool:
+    """Return whether delimiters, quotes and line ends are their ASCII bytes, which no other character contains."""
+    signs = f'{delimiters}"\r\n'
+    others = "".join(map(chr, (*range(128, 0xD800), *range(0xE000, 0x10000)))).encode(encoding, "ignore")
+    return signs.encode(encoding) == signs.encode() and not {*signs.encode()} & {*others}
+
+
+PLAIN = CsvOptions()
+"""Commas, decimal points, UTF-8 and a header."""
+
+
+class Csv:
+    """Rows of cells under a header line, quoted as spreadsheets do.
+
+    A cell is an integer, a float or a string, the first that fits; an empty cell is a missing field. A first column
+    without a name has the row numbers of pandas, and is left out; so is a last one without a name and with no values.
+
+    Parameters
+    ----------
+    options
+        How the table is written.
+    is_rewritten
+        Whether its bytes have been rewritten as UTF-8.
+
+    Examples
+    --------
+    >>> table = Csv()
+    >>> table.parse(b'age,name,city')
+    >>> table.parse(b'31,"Smith, Ann",')
+    {'age': 31, 'name': 'Smith, Ann'}
+    >>> table.parse(b'31,Ann')
+    Traceback (most recent call last):
+    ValueError: Expected 3 fields, got 2
+    """
+
+    def __init__(self, options: CsvOptions = PLAIN, *, is_rewritten: bool = False) -> None:
+        self._delimiter, self._decimal, self._encoding = options.delimiter or ",", options.decimal, options.encoding
+        self._codec = "utf-8" if is_rewritten else codecs.lookup(options.encoding).name
+        self._names: Sequence[str] = options.columns
+        self._has_index = self._has_end = False
+        point = {",": "."} if self._decimal == "," != self._delimiter else {}
+        signs = {self._delimiter: ",", **point}
+        self._plain_signs = bytes.maketrans("".join(signs).encode(), "".join(signs.values()).encode())
+        self._no_sign = "." if self._decimal == "," else "," if self._delimiter != "," else '"'
+
+    @property
+    def cutter(self) -> Callable[[int], LineCutter]:
+        """The splitter of bytes into rows."""
+        return partial(QuotedCutter, delimiter=self._delimiter.encode())
+
+    @property
+    def ready(self) -> bool:
+        """Whether the header has been read."""
+        return bool(self._names)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names in the header."""
+        return self._names
+
+    @property
+    def _width(self) -> int:
+        return len(self._names) + self._has_index + self._has_end
+
+    def parse_all(self, rows: Sequence[bytes]) -> list[dict[str, Any]] | None:
+        """Return the fields of rows as :meth:`parse` does for each, faster; ``None`` if one must be parsed alone."""
+        names, width, delimiter = self._names, self._width, self._delimiter.encode()
+        joined = delimiter.join(rows)
+        if not names or b'"' in joined or b"\r" in joined or {row.count(delimiter) for row in rows} != {width - 1}:
+            return None
+        if (found := self._rows_of_numbers(rows, joined)) is not None:
+            return [dict(zip(names, row, strict=False)) for row in found]  # each has as many
+        try:
+            cells = joined.decode(self._codec).split(self._delimiter)
+        except UnicodeDecodeError:
+            return None
+        if self._has_index and not all(map(_counts_rows, cells[::width])):
+            return None
+        if self._has_end and any(cells[width - 1 :: width]):
+            return None
+        read = numbers if self._decimal == "." else comma_numbers
+        columns = [read(cells[i::width]) for i in range(self._has_index, self._has_index + len(names))]
+        if "" not in cells:
+            return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        return [
+            {name: cell for name, cell in zip(names, row, strict=True) if cell != ""}
+            for row in zip(*columns, strict=True)
+        ]
+
+    def _rows_of_numbers(self, rows: Sequence[bytes], joined: bytes) -> list[list[int | float]] | None:
+        """Return rows if all their cells are plain numbers."""
+        if self._has_index or self._has_end or self._no_sign.encode() in joined:
+            return None
+        if self._delimiter != ",":
+            rows = b"\n".join(rows).translate(self._plain_signs).split(b"\n")
+            joined = b",".join(rows)
+        return rows_of_numbers(rows, joined)
+
+    def parse(self, raw: bytes) -> dict[str, Any] | None:
+        """Return the fields of one row, or ``None`` for the header, which is the first row."""
+        cells = _split(self._decode(raw), self._delimiter)
+        names, width = self._names, self._width
+        if not names:
+            self._read_header(cells, is_quoted=b'"' in raw)
+            return None
+        if len(cells) != width:
+            raise ValueError(f"Expected {width} fields, got {len(cells)}")
+        if self._has_index and not _counts_rows(cells[0]):
+            raise ValueError(f'Expected a row number in column 1, which has no name, got "{cells[0]}"')
+        if self._has_end and cells[-1]:
+            raise ValueError(f'Expected nothing in column {width}, which has no name, got "{cells[-1]}"')
+        read = number if self._decimal == "." else comma_number
+        values = cells[self._has_index : width - self._has_end]
+        return {name: read(cell) for name, cell in zip(names, values, strict=True) if cell}
+
+    def _decode(self, raw: bytes) -> str:
+        try:
+            return raw.decode(self._codec)
+        except UnicodeDecodeError as error:
+            if self._codec == self._encoding == "utf-8":
+                raise
+            byte = f"byte 0x{raw[error.start]:02x} as byte {error.start + 1} of the record"
+            got = byte if self._codec != "utf-8" else "bytes that are none"
+            raise ValueError(f"Expected {self._encoding}, got {got}") from None
+
+    def _read_header(self, cells: list[str], *, is_quoted: bool) -> None:
+        others = [sign for sign in DELIMITERS if len(cells) == 1 and not is_quoted and sign in cells[0]]
+        if others:
+            raise ValueError(
+                f"Expected columns between {json.dumps(self._delimiter)}, got one column {json.dumps(cells[0])} - did "
+                f"you mean delimiter = {json.dumps(others[0])}?"
+            )
+        has_index = len(cells) > 1 and not cells[0]
+        has_end = len(cells) > 1 + has_index and not cells[-1]
+        self._names = check_names(cells[has_index : len(cells) - has_end], first=1 + has_index)
+        self._has_index, self._has_end = has_index, has_end
+        for what, has in (("first column, which has row numbers", has_index), ("last column, which is empty", has_end)):
+            if has:
+                log.info("the %s and no name, is left out", what)
+
+
+def _counts_rows(cell: str) -> bool:
+    return cell.isdecimal() and cell.isascii()
+
+
+def _split(text: str, delimiter: str) -> list[str]:
+    """Split a row into its cells."""
+    text = text.removesuffix("\r")
+    if '"' not in text and "\r" not in text:
+        return text.split(delimiter)
+    if len(text) > csv.field_size_limit():  # How long a record may be is not for the csv module to say.
+        csv.field_size_limit(len(text))
+    try:
+        return next(csv.reader([text], delimiter=delimiter, strict=True))
+    except csv.Error as error:
+        if "unexpected end of data" in str(error):
+            raise ValueError("Expected closing quotes, got the end of the file") from None
+        if "new-line" in str(error):
+            raise ValueError(r'Expected "\n" or "\r\n" between rows, got "\r" alone') from None
+        raise ValueError(f"Expected a row of CSV, got an error: {error}") from None
