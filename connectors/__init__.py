@@ -25,7 +25,7 @@ from connectors.datasets import DatasetSource
 from connectors.dead_letters import DeadLetters
 from connectors.files.partitioned import PartitionedFiles
 from connectors.files.sinks import FileSink, OutputClosedError
-from connectors.files.source import FileSource, field_names
+from connectors.files.source import FileSource, field_names, first_records
 from connectors.http.source import HttpSource
 from connectors.kafka import KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions, PartitionedTopics
 
@@ -58,4 +58,5 @@ __all__ = [
     "UnavailableError",
     "WorkAssignment",
     "field_names",
+    "first_records",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import orjson
 from connectors.base import Event, Position
 from connectors.checks import is_count
 from connectors.csv_cells import check_names
+from connectors.files.arrow_values import values_of
 from connectors.json_text import RECORD
+from connectors.nested import flatten
 
 BATCH_ROWS = 512
 
@@ -59,6 +62,9 @@ class ParquetReader:
         except ValueError as error:
             self.close()
             raise ValueError(f"{error} - at the schema of {path}") from None
+        self._columns: list[str] = self._file.schema_arrow.names
+        self._is_nested = any(map(_may_be_nested, self._file.schema_arrow.types))
+        self._max_list_length = max_list_length
         self._rows: int = self._file.metadata.num_rows
         self._row = 0
         self._batches = self._batches_from(0)
@@ -85,12 +91,12 @@ class ParquetReader:
             self._row = batch.end
             reason = f"Expected Parquet data, got an error: {batch.error} - at {rows}"
             return [Event(self._name, self._row, b"", error=reason)]
-        return [self._event(row) for row in _rows(batch)]
+        return list(map(self._event, zip(*map(values_of, batch.columns), strict=True)))
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the columns."""
-        return list(self._file.schema_arrow.names)
+        """The names of the fields as far as the schema has them."""
+        return list(_paths(self._file.schema_arrow))
 
     def lag(self) -> int:
         """Return the number of rows after the last event."""
@@ -115,13 +121,41 @@ class ParquetReader:
             except (self._arrow_error, OSError) as error:
                 yield _Damage(error, end)
 
-    def _event(self, row: dict[str, Any] | Exception) -> Event:
+    def _event(self, row: tuple[Any, ...]) -> Event:
         self._row += 1
-        if isinstance(row, Exception):
-            reason = f"Expected values that Python can hold, got an error: {row} - at row {self._row}"
-            return Event(self._name, self._row, b"", error=reason)
-        record = {name: value for name, value in row.items() if value is not None}
-        return Event(self._name, self._row, orjson.dumps(record, default=repr, option=RECORD), record)
+        named = {name: value for name, value in zip(self._columns, row, strict=True) if value is not None}
+        try:
+            record = flatten(named, self._max_list_length) if self._is_nested else named
+        except ValueError as error:
+            return Event(self._name, self._row, _as_json(named), error=f"{error} - at row {self._row}")
+        if self._is_nested:
+            record = {name: value for name, value in record.items() if value is not None}
+        return Event(self._name, self._row, _as_json(record), record)
+
+
+def _may_be_nested(kind: Any) -> bool:
+    from pyarrow import BaseExtensionType
+    from pyarrow.types import is_nested
+
+    return is_nested(kind.storage_type if isinstance(kind, BaseExtensionType) else kind)  # type: ignore[no-any-return]
+
+
+def _as_json(record: dict[str, Any]) -> bytes:
+    """Return a record as JSON, with infinity as Python's json module writes it."""
+    found = orjson.dumps(record, default=repr, option=RECORD)
+    return json.dumps(record, default=repr, ensure_ascii=False).encode() if b"null" in found else found
+
+
+def _paths(fields: Iterable[Any], prefix: str = "") -> Iterator[str]:
+    """Yield the names of columns, and the paths to those in structs; lists and maps have names in each row only."""
+    from pyarrow.types import is_nested, is_struct
+
+    for field in fields:
+        kind = field.type
+        if is_struct(kind):
+            yield from _paths((kind.field(i) for i in range(kind.num_fields)), f"{prefix}{field.name}.")
+        elif not is_nested(kind):
+            yield f"{prefix}{field.name}"
 
 
 @dataclass(frozen=True)
@@ -130,14 +164,3 @@ class _Damage:
 
     error: Exception
     end: int
-
-
-def _rows(batch: Any) -> list[dict[str, Any] | Exception]:
-    """Return the rows of a batch, read one by one if one of them is damaged."""
-    try:
-        rows: list[dict[str, Any] | Exception] = batch.to_pylist()
-    except (ValueError, OverflowError) as error:
-        if batch.num_rows == 1:
-            return [error]
-        rows = [row for at in range(batch.num_rows) for row in _rows(batch.slice(at, 1))]
-    return rows

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from connectors.base import Event, Position
 from connectors.checks import is_broken, position_of, unknown_name
@@ -247,18 +248,45 @@ def field_names(
     ...     path.write_text("name,age\nAnn,\n") and field_names(path)
     ['name', 'age']
     """
-    path, layout = Path(path), Layout(format, csv, max_list_length)
-    files = [Path(name) for name in files_of(path)] if is_pattern(path) else [path]
     names: dict[str, None] = {}
     problems = []
-    for file in [file for file in files if file.exists()][:_FILES_LOOKED_AT]:
-        with closing(file_reader(file, layout, read_to_end)) as reader:
-            events = reader.poll(_LOOK_SECONDS) or ()
-            names |= dict.fromkeys(reader.names or [name for event in events for name in event.record or ()])
-            problems += [f"{event.error} of {file}" for event in events if event.record is None]
+    for file, columns, events in _first_events(Path(path), Layout(format, csv, max_list_length)):
+        names |= dict.fromkeys([*columns, *(name for event in events for name in event.record or ())])
+        problems += [f"{event.error} of {file}" for event in events if event.record is None]
     if problems and not names and not follow:
         raise ValueError(problems[0])
     return list(names)
+
+
+def first_records(
+    path: str | os.PathLike[str], format: str | None = None, *, csv: CsvOptions = PLAIN, max_list_length: int = 0
+) -> list[dict[str, Any]]:
+    r"""Return the first few hundred records of a file, or of the first files that match a pattern.
+
+    Parameters
+    ----------
+    path, format, csv, max_list_length
+        As for :func:`field_names`.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as directory:
+    ...     path = Path(directory, "ages.csv")
+    ...     path.write_text("name,age\nAnn,31\n") and first_records(path)
+    [{'name': 'Ann', 'age': 31}]
+    """
+    found = _first_events(Path(path), Layout(format, csv, max_list_length))
+    return [event.record for *_, events in found for event in events if event.record is not None]
+
+
+def _first_events(path: Path, layout: Layout) -> Iterator[tuple[Path, Sequence[str], list[Event]]]:
+    """Yield the first files, the names that their headers or schemas have, and their first events."""
+    files = [Path(name) for name in files_of(path)] if is_pattern(path) else [path]
+    for file in [file for file in files if file.exists()][:_FILES_LOOKED_AT]:
+        with closing(file_reader(file, layout, read_to_end)) as reader:
+            events = reader.poll(_LOOK_SECONDS) or []
+            yield file, reader.names, events
 
 
 def _check_fingerprint(path: Path, position: Position) -> None:

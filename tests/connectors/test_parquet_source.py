@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
+import datetime as dt
 import json
+import math
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from reading import check_every_resume, errors, read_file, records
 
 from connectors import FileSource
+from connectors.files.arrow_values import values_of
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]], **options: Any) -> Path:
@@ -56,30 +60,59 @@ def test_lag_counts_rows(tmp_path: Path) -> None:
     source.close()
 
 
-def test_values_that_json_does_not_have_are_kept_and_shown(tmp_path: Path) -> None:
-    row = {
-        "when": datetime.datetime(2024, 1, 31),
-        "price": decimal.Decimal("1.50"),
-        "bytes": b"\xff",
-        "list": [1, None],
-        "nested": {"a": 1},
-        "nan": float("nan"),
-    }
-    (event,) = read_file(write_rows(tmp_path / "a.parquet", [row]))
-    assert event.record is not None
-    assert {name: event.record[name] for name in row if name != "nan"} == {
-        name: value for name, value in row.items() if name != "nan"
-    }
-    assert json.loads(event.raw)["price"] == "Decimal('1.50')"
+def test_values_that_json_does_not_have_are_shown(tmp_path: Path) -> None:
+    row = {"x": float("inf"), "bytes": b"\xff", "list": [1, None], "nan": float("nan")}
+    (event,) = check_every_resume(write_rows(tmp_path / "a.parquet", [row]))
+    assert event.record == {"x": math.inf, "bytes": b"\xff", "list": [1, None]}
+    assert event.raw == b"""{"x": Infinity, "bytes": "b'\\\\xff'", "list": [1, null]}"""
 
 
-def test_one_unrepresentable_row_does_not_affect_others(tmp_path: Path) -> None:
+def test_a_value_that_python_cannot_hold_is_bytes_and_does_not_affect_others(tmp_path: Path) -> None:
     text = pa.array([b"good", b"\xff\xfe", b"fine"]).view(pa.string())
     pq.write_table(pa.table({"text": text, "x": [1, 2, 3]}), tmp_path / "a.parquet")
     events = check_every_resume(tmp_path / "a.parquet")
-    assert records(events) == [{"text": "good", "x": 1}, None, {"text": "fine", "x": 3}]
-    assert "codec can't decode byte 0xff" in str(events[1].error)
-    assert str(events[1].error).endswith(" - at row 2")
+    assert records(events) == [{"text": "good", "x": 1}, {"text": b"\xff\xfe", "x": 2}, {"text": "fine", "x": 3}]
+
+
+AT = dt.datetime(2024, 1, 31, 12, tzinfo=dt.UTC)
+TYPES: dict[str, tuple[list[Any], Any, list[Any]]] = {
+    "decimal": ([Decimal("1.50"), None], pa.decimal128(10, 2), [1.5, None]),
+    "large decimal": ([Decimal("-1.5"), None], pa.decimal256(40, 1), [-1.5, None]),
+    "seconds": ([AT.replace(tzinfo=None), None], pa.timestamp("s"), [AT.timestamp(), None]),
+    "microseconds": ([AT, None], pa.timestamp("us", "Europe/Berlin"), [AT.timestamp(), None]),
+    "nanoseconds": ([10**18 + 1, None], pa.timestamp("ns"), [(10**18 + 1) / 10**9, None]),
+    "far years": ([10**12, -(10**12)], pa.timestamp("s"), [1e12, -1e12]),
+    "date": ([dt.date(1970, 1, 3), None], pa.date32(), [172_800.0, None]),
+    "date of milliseconds": ([dt.date(1970, 1, 3), None], pa.date64(), [172_800.0, None]),
+    "time": ([dt.time(1, 0, 1, 500_000), None], pa.time64("us"), [3601.5, None]),
+    "short time": ([dt.time(1, 0, 1), None], pa.time32("s"), [3601.0, None]),
+    "duration": ([dt.timedelta(minutes=2), None], pa.duration("ns"), [120.0, None]),
+    "dictionary": (["x", None], pa.dictionary(pa.int8(), pa.string()), ["x", None]),
+    "uuid": ([UUID(int=7).bytes, None], pa.uuid(), [str(UUID(int=7)), None]),
+    "half": ([np.float16(0.5), np.float16("nan")], pa.float16(), [0.5, None]),
+    "nan": ([math.nan, 1.5], pa.float32(), [None, 1.5]),
+    "null": ([None, None], pa.null(), [None, None]),
+    "boolean": ([True, None], pa.bool_(), [True, None]),
+    "view": (["x", None], pa.string_view(), ["x", None]),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_column_has_the_values_that_other_formats_have_also_inside_of_others(name: str) -> None:
+    values, kind, expected = TYPES[name]
+    column = pa.array(values, kind)
+    assert repr(values_of(column)) == repr(expected)
+    lists = pa.ListArray.from_arrays(pa.array([0, 0, 2, 2]), column)
+    structs = pa.StructArray.from_arrays([column], ["a"])
+    maps = pa.MapArray.from_arrays(pa.array([0, 1, 2]), pa.array(["k", "l"]), column)
+    for slice_of, rows in (
+        (lists, [[], expected, []]),
+        (structs, [{"a": value} for value in expected]),
+        (maps, [{"k": expected[0]}, {"l": expected[1]}]),
+        (pa.array([[{"a": 1}], None]), [[{"a": 1}], None]),
+    ):
+        assert repr(values_of(slice_of)) == repr(rows)
+        assert repr(values_of(slice_of[1:])) == repr(rows[1:])
 
 
 def test_a_damaged_row_group_is_reported_once_and_the_next_one_is_read(tmp_path: Path) -> None:
