@@ -77,13 +77,19 @@ class JsonLines:
         return None if self._max_list_length else all_json_fields(rows)
 
 
+class AllZeros(dict[str, Any]):
+    """A record of a sparse format that has no features because each is 0, which is an example like any other."""
+
+
 class SvmLight:
-    """``label index:value ... # comment``, as svmlight and libsvm write it.
+    """``label index:value ... # comment``, as svmlight and libsvm write it; ``qid:value`` is the field ``"qid"``.
 
     Examples
     --------
     >>> SvmLight().parse(b'-1 1:0.5 7:2 # from the east')
     {'label': -1, '1': 0.5, '7': 2}
+    >>> SvmLight().parse(b'-1 qid:3 1:0.5')
+    {'label': -1, 'qid': 3, '1': 0.5}
     >>> SvmLight().parse(b'-1 1:0.5 7=2')
     Traceback (most recent call last):
     ValueError: Expected index:value, got "7=2"
@@ -104,12 +110,12 @@ class SvmLight:
         for token in tokens[1:]:
             index, _, text = token.partition(":")
             value = number(text) if text else text
-            if type(value) is str or not (index.isdecimal() and index.isascii()):
+            if type(value) is str or not (index == "qid" or (index.isdecimal() and index.isascii())):
                 raise ValueError(f'Expected index:value, got "{token}"')
             if index in record:
                 raise ValueError(f'Expected every index once, got "{token}" after "{index}:{record[index]}"')
             record[index] = value
-        return record
+        return record if record.keys() - {"label", "qid"} else AllZeros(record)
 
 
 class Headless:

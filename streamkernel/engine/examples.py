@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from math import inf
 from typing import Any
 
+from connectors.formats import AllZeros
 from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators.weighting import as_weight
@@ -81,7 +82,7 @@ class Examples:
             label = self._labels[0]
             found = "null" if label in record else "no such field"
             raise LabelError(f'Expected a label, got {found} - at field "{label}"')
-        if not x:
+        if not x and not isinstance(record, AllZeros):
             raise InputError("Expected at least one feature besides the label, got none")
         return x, y
 
