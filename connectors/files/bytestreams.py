@@ -11,13 +11,14 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 CHUNK_BYTES = 1 << 18
 FOLLOW_SECONDS = 0.02
 """Seconds between two checks for the end of a followed file."""
 
 STDIN = 0
+_COMPARED_BYTES = 1 << 16
 DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
@@ -76,6 +77,7 @@ class FileBytes:
             if not self._grows():
                 return None
             _check_long_enough(self._path, self._file.tell(), self._size())
+            self._look_at_name()
             left = deadline - time.monotonic()
             if left <= 0:
                 return b""
@@ -94,6 +96,36 @@ class FileBytes:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def is_continued_in(self, other: BinaryIO, offset: int) -> bool:
+        """Return whether a file that has taken this one's place begins with its first bytes up to `offset`.
+
+        The first and the last of these are compared. An exporter that writes a file again and renames it leaves no name
+        to the old one; a program that rotates logs does.
+        """
+        if os.fstat(self._file.fileno()).st_nlink or not 0 < offset <= os.fstat(other.fileno()).st_size:
+            return False
+        size = min(offset, _COMPARED_BYTES)
+        return all(
+            os.pread(self._file.fileno(), size, at) == os.pread(other.fileno(), size, at) for at in (0, offset - size)
+        )
+
+    def _look_at_name(self) -> None:
+        """Go on in the file that has taken this one's place; raise a `CutError` if it has other contents."""
+        try:
+            other = self._path.open("rb", buffering=0)
+        except OSError:  # It was renamed: the rest of it is read.
+            return
+        offset = self._file.tell()
+        if os.path.sameopenfile(self._file.fileno(), other.fileno()):
+            other.close()
+        elif self.is_continued_in(other, offset):
+            self._file.close()
+            self._file = other
+            self._file.seek(offset)
+        else:
+            other.close()
+            raise CutError(f"Expected the file that was read up to byte {offset}, got another one - at {self._path}")
 
     def _size(self) -> int:
         return min(self._end, os.fstat(self._file.fileno()).st_size)

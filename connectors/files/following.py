@@ -53,6 +53,9 @@ class WatchedBytes(FileBytes):
         """Return the fingerprint that identifies this file after `offset` bytes of it."""
         return Fingerprint.of(self.status.st_ino, self._head[:offset])
 
+    def _look_at_name(self) -> None:
+        """Do nothing: the reader looks for successors."""
+
     def _know(self) -> None:
         known = min(HEAD_BYTES, self._file.tell())
         if len(self._head) < known:
@@ -192,10 +195,23 @@ class FollowReader:
             self._lose()
             return True
         for file, status in newer(self._path, self._reader.stream.status):
-            begun = self._begin(file, status)
-            self._last = [0, 0] if begun else self._last
-            return begun
+            goes_on = self._is_continued_in(file)
+            if not self._begin(file, status):
+                return False
+            if goes_on:
+                self._go_on()
+            else:
+                self._last = [0, 0]
+            return True
         return False
+
+    def _is_continued_in(self, file: Path) -> bool:
+        """Return whether a file has taken the place of the current one and has more of the same."""
+        try:
+            with file.open("rb", buffering=0) as other:
+                return self._reader is not None and self._reader.stream.is_continued_in(other, self._last[0])
+        except OSError:
+            return False
 
     def _begin(self, file: Path, expected: os.stat_result | None = None) -> bool:
         """Open a file; return ``False`` if it is missing, unexpected or unreadable."""

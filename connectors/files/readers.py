@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from connectors.checks import unknown_name
@@ -15,6 +15,7 @@ from connectors.files.following import FollowReader
 from connectors.files.layout import Layout
 from connectors.files.many_files import PatternReader, files_of
 from connectors.files.parquet import ParquetReader, arrow
+from connectors.files.rotation import rotated_files
 from connectors.files.text import TextReader
 from connectors.formats import TEXT_FORMATS, format_of
 
@@ -70,12 +71,25 @@ def pattern_reader(pattern: Path, layout: Layout, follow: bool) -> PatternReader
     paths = [Path(name) for name in files_of(pattern)]
     if not paths and not follow:
         raise FileNotFoundError(errno.ENOENT, "Expected files that match, found none", str(pattern))
+    if follow:
+        _check_not_rotated(paths)
     formats = {layout.format or _format_or_none(path) for path in paths}
     if formats == {None}:
         format_of(paths[0])
     if "parquet" in formats:
         arrow()
     return reader
+
+
+def _check_not_rotated(paths: Sequence[Path]) -> None:
+    """Raise an error if a followed pattern also matches the rotated files of one that it matches."""
+    for path in paths:
+        rotated = {*rotated_files(path)}.intersection(paths)
+        if rotated:
+            raise ValueError(
+                f"Expected a pattern without rotated files, got {min(rotated).name} beside {path.name} - follow {path} "
+                "alone, whose rotated files are read too"
+            )
 
 
 def _as_utf8(stream: ByteStream, path: Path, layout: Layout) -> ByteStream:

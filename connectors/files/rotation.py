@@ -1,6 +1,7 @@
 """Log rotation: the file of a position, its current path, and its successor.
 
-The name of a rotated file begins with that of the current file: ``app.log.1``, or ``app.log-20260131``.
+The name of a rotated file begins with that of the current file: ``app.log.1``, or ``app.log-20260131``. The file ``.1``
+may be the newest one, as logrotate numbers them, or the oldest one, as some libraries do.
 """
 
 from __future__ import annotations
@@ -8,15 +9,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 HEAD_BYTES = 1024
 """Number of bytes at the start of a file that identify it."""
 
 _NUMBER = re.compile(r"[-_.]?(\d{1,3})")
-_DATE = re.compile(r"[-_.]?\d{4}[-_.:\dT]*")
+_DATE = re.compile(r"[-_.]?(\d{4})[-_.]?(\d\d)?[-_.]?(\d\d)?([-_.:\dT]*)")
+_DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +124,29 @@ def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_re
 
 
 def rotated_files(path: Path) -> list[Path]:
-    """Return the rotated files beside `path`, the oldest first: ``.2`` before ``.1``, and dates in ascending order.
+    """Return the rotated files beside `path`, the oldest first: by their numbers, then those with dates.
 
     Parameters
     ----------
     path
         The file that is written to.
     """
-    files = []
+    numbered, dated = [], []
     for other in _beside(path):
         suffix = other.name.removeprefix(path.name)
         if number := _NUMBER.fullmatch(suffix):
-            files.append((-int(number[1]), "", other))
-        elif _DATE.fullmatch(suffix):
-            files.append((0, suffix, other))
-    return [file for *_, file in sorted(files)]
+            numbered.append((int(number[1]), other))
+        elif date := _DATE.fullmatch(suffix):
+            dated.append(([int(part) for group in date.groups("") for part in _DIGITS.findall(group)], other))
+    files = [file for _, file in sorted(numbered)]
+    return [*(files if _ages_fall(files) else reversed(files)), *(file for _, file in sorted(dated))]
+
+
+def _ages_fall(files: Sequence[Path]) -> bool:
+    """Return whether most files were written to, or renamed, later than the one before them."""
+    times = [(status.st_mtime_ns, status.st_ctime_ns) for file in files if (status := _status(file)) is not None]
+    pairs = list(pairwise(times))
+    return sum(one < other for one, other in pairs) > sum(one > other for one, other in pairs)
 
 
 def _beside(path: Path) -> list[Path]:

@@ -52,6 +52,14 @@ class Log:
         os.truncate(self.path, 0)
         self.generations.append(b"")
 
+    def rename_upwards(self) -> None:
+        """Rotate as libraries do whose first file is the oldest."""
+        self.path.rename(self.path.with_name(f"{self.path.name}.{len(self.generations)}"))
+        self.path.touch()
+        self.generations.append(b"")
+        for age, file in enumerate([self.path, *sorted(self.path.parent.glob("*.[0-9]"), reverse=True)]):
+            os.utime(file, ns=(0, 10**18 - age * 10**9))  # the clock of a file system may be too coarse
+
     def poll(self) -> list[Event]:
         events = self.source.poll(timeout=0)
         assert events is not None
@@ -319,6 +327,7 @@ def test_an_invalid_position_is_rejected(tmp_path: Path, position: Any) -> None:
 
 def test_rotated_files_are_distinguished_from_others_and_ordered(tmp_path: Path) -> None:
     names = ["a.log.10", "a.log.9", "a.log.1", "a.log-20260101", "a.log-20260102-17", "a.log.2026-02-03"]
+    names += ["a.log.2026-02-03.2", "a.log.2026-02-03.10", "a.log.2026-03"]
     for name in [*names, "a.log", "a.log.1.gz", "a.log.bak", "b.log.1", "a.log.1x"]:
         write(tmp_path / name, b"")
     assert [file.name for file in rotated_files(tmp_path / "a.log")] == names
@@ -336,3 +345,77 @@ def test_a_fingerprint_finds_only_its_file_under_another_name(tmp_path: Path) ->
     write(tmp_path / "a.log.old", b"x" * len(data))  # The same inode with other bytes is another file.
     write(tmp_path / "a.log.copy", data)
     assert find(path, marks[7], 5) == find(path, marks[HEAD_BYTES], 2000) == tmp_path / "a.log.copy"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_rotated_files_may_be_numbered_upwards(tmp_path: Path, restarts: bool) -> None:
+    log = Log(tmp_path)
+    for number in range(7):
+        log.write(b'{"n": %d}\n{"n": %d}\n' % (2 * number, 2 * number + 1))
+        if number % 3 == 0:  # So several files are rotated between two looks, and none between others.
+            log.drain()
+            if restarts:
+                log.start_again()
+        log.rename_upwards()
+    log.write(b'{"n": 14}\n')
+    log.drain()
+    assert records(log.events) == [{"n": n} for n in range(15)]
+    log.source.close()
+
+
+def exported(path: Path, rows: int, first: int = 0) -> None:
+    """Write a file as exporters do that replace the old one with a complete one."""
+    draft = path.with_suffix(".draft")
+    draft.write_text("n,x\n" + "".join(f"{n},{first}\n" for n in range(rows)))
+    draft.replace(path)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("name", ["export.csv", "*.csv"])
+def test_a_file_that_is_replaced_by_a_longer_one_goes_on(tmp_path: Path, name: str, restarts: bool) -> None:
+    path = tmp_path / "export.csv"
+    found: list[Any] = []
+    position: Any = None
+    exported(path, 0)
+    source = FileSource(tmp_path / name, follow=True)
+    for rows in (50, 50, 51, 20_000, 20_050):
+        exported(path, rows)
+        if restarts and position is not None:
+            source.close()
+            source = FileSource(tmp_path / name, follow=True)
+            source.seek({str(path): json.loads(json.dumps(position))})
+        for _ in range(100):
+            events = source.poll(timeout=0.02)
+            assert events is not None
+            found += records(events)
+            position = events[-1].resume if events else position
+            if len(found) >= rows:
+                break
+    assert source.poll(timeout=0.05) == []
+    assert found == [{"n": n, "x": 0} for n in range(20_050)]
+    source.close()
+
+
+def test_a_file_that_is_replaced_by_another_one_is_read_from_its_start_alone_and_reported_in_a_pattern(
+    tmp_path: Path,
+) -> None:
+    for name in ("export.csv", "*.csv"):
+        path = tmp_path / "export.csv"
+        exported(path, 3)
+        source = FileSource(tmp_path / name, follow=True)
+        assert len(source.poll(timeout=1) or ()) == 3
+        exported(path, 4, first=1)
+        events = [event for _ in range(8) for event in source.poll(timeout=0.05) or ()]
+        if name == "*.csv":
+            assert ["got another one" in str(error) for error in errors(events)] == [True]
+        else:
+            assert records(events) == [{"n": n, "x": 1} for n in range(4)]
+        source.close()
+
+
+def test_a_followed_pattern_must_not_match_rotated_files(tmp_path: Path) -> None:
+    for name in ("app.jsonl", "app.jsonl.1"):
+        write(tmp_path / name, b'{"a": 1}\n')
+    with pytest.raises(ValueError, match=r"got app\.jsonl\.1 beside app\.jsonl - follow .*app\.jsonl alone"):
+        FileSource(tmp_path / "app*", format="jsonl", follow=True)
+    FileSource(tmp_path / "app*", format="jsonl").close()
