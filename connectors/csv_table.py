@@ -220,9 +220,10 @@ class Csv:
         has_end = len(cells) > 1 + has_index and not cells[-1]
         self._names = check_names(cells[has_index : len(cells) - has_end], first=1 + has_index)
         self._has_index, self._has_end = has_index, has_end
-        for what, has in (("first column, which has row numbers", has_index), ("last column, which is empty", has_end)):
-            if has:
-                log.info("the %s and no name, is left out", what)
+        if has_index:
+            log.info("the first column, which has row numbers and no name, is left out")
+        if has_end:
+            log.info("the last column, which has neither a name nor values, is left out")
 
 
 def _counts_rows(cell: str) -> bool:

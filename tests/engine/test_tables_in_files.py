@@ -89,6 +89,13 @@ def test_a_table_is_the_same_however_it_is_written(tmp_path: Path, plain: list[A
     assert command("run", "--check", tmp_path / "run.toml").exit_code == 0
 
 
+def test_columns_that_are_left_out_are_logged(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text(",a,y,\n0,1,n,\n1,2,p,\n")
+    output = command("run", config_of(tmp_path, "e.csv")).output
+    assert "the first column, which has row numbers and no name, is left out" in output
+    assert "the last column, which has neither a name nor values, is left out" in output
+
+
 def test_a_wrong_delimiter_is_named(tmp_path: Path) -> None:
     for sign in (";", "\t", "|"):
         (tmp_path / "e.csv").write_text(table(sign))
@@ -110,6 +117,8 @@ def test_bytes_that_are_no_text_cost_one_record(tmp_path: Path) -> None:
             f"Expected {encoding}, got byte"
         ]
         assert len(lines_of(tmp_path / "predictions.jsonl")) == len(ROWS) - 1
+        redriven = command("redrive", tmp_path / "run.toml")
+        assert (redriven.exit_code == 0) == (encoding == "cp1252"), redriven.output
         for file in ("dead.jsonl", "predictions.jsonl"):
             (tmp_path / file).unlink()
 

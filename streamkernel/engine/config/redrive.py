@@ -80,6 +80,9 @@ class Redrive:
         self.target: FileTarget | TopicTarget
         if to_file is not None:
             check_file(to_file)
+            if to_file == source.path and source.csv.is_rewritten:
+                got = f"{source.encoding}; name a file with --to-file"
+                raise ConfigError(f"source.encoding: expected UTF-8 to add lines, got {got}")
             self.target = FileTarget(to_file)
         else:
             self.target = self._topic_target(to_topic)
