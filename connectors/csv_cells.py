@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import inf
+from math import isinf
 
 import orjson
 
@@ -21,7 +21,8 @@ _TOO_LONG = b"," + b"0" * INTEGER_DIGITS, b"-" + b"0" * INTEGER_DIGITS
 """The beginnings of cells, with all digits as 0, that may be integers beyond `_FITS`."""
 
 _PLAIN_STARTS = frozenset("0123456789-")
-_NUMBER_STARTS, _INFINITE = frozenset("0123456789+-.nN \t"), (inf, -inf)
+_DIGITS = frozenset("0123456789")
+_NUMBER_STARTS = _DIGITS | frozenset("+-.nN \t")
 
 _OF_THOUSANDS = re.compile(r"\s*[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]*)?\s*")
 
@@ -57,11 +58,11 @@ def number(text: str) -> int | float | str:
         value = float(text)
     except ValueError:
         return text
-    if "_" in text or value in _INFINITE or not text.isascii():
+    if "_" in text or isinf(value) or not text.isascii():
         return text
     if first < "1":
-        digits = text.lstrip("+- \t")
-        if digits[0] == "0" and digits[1:2].isdecimal():
+        digits = text if first == "0" else text.lstrip("+- \t")
+        if digits[0] == "0" and digits[1:2] in _DIGITS:
             return text
     if value.is_integer():
         digits = text.strip().lstrip("+-")
