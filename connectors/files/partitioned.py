@@ -51,7 +51,7 @@ class PartitionedFiles:
         ``"csv"``, ``"jsonl"``, ``"svmlight"`` or ``"parquet"``; by default from the suffix of the files.
     max_record_bytes : int, default 2**20
         The largest size of a text record, in bytes.
-    csv : CsvOptions
+    csv : CsvOptions, default CsvOptions()
         How tables are written.
     max_list_length : int, default 0
         The largest length of a list whose items become fields.

@@ -71,7 +71,7 @@ class FileSource:
     max_record_bytes : int, default 2**20
         The largest size of a text record, in bytes. A longer record is never loaded into memory; its event has the
         first 1024 bytes. A CSV quote that stays open for longer ends there, with the line.
-    csv : CsvOptions
+    csv : CsvOptions, default CsvOptions()
         How tables are written: delimiter, decimal sign, encoding, and names of columns if there is no header.
     max_list_length : int, default 0
         The largest length of a list, in jsonl and Parquet, whose items become fields.
@@ -225,7 +225,7 @@ def field_names(
         The format, as for :class:`FileSource`.
     follow : bool, default False
         Whether more records may come, so that it is no error if none can be read yet.
-    csv : CsvOptions
+    csv : CsvOptions, default CsvOptions()
         How tables are written.
     max_list_length : int, default 0
         The largest length of a list whose items become fields.
@@ -265,8 +265,24 @@ def first_records(
 
     Parameters
     ----------
-    path, format, csv, max_list_length
-        As for :func:`field_names`.
+    path : str or PathLike
+        The file or a pattern, as for :class:`FileSource`.
+    format : str or None, default None
+        The format, as for :class:`FileSource`.
+    csv : CsvOptions, default CsvOptions()
+        How tables are written.
+    max_list_length : int, default 0
+        The largest length of a list whose items become fields.
+
+    Returns
+    -------
+    list of dict
+        The records, without those that cannot be read.
+
+    Raises
+    ------
+    ValueError
+        If a header does not name every column once.
 
     Examples
     --------
