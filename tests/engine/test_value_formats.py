@@ -174,7 +174,9 @@ REFUSED = [
         "",
         'source.format: expected one of "csv", "jsonl", "parquet", "svmlight"',
     ),
-    ('[source]\npath = "a.csv"\ncolumns = ["a"]\n', "", "source.columns: only goes with topics"),
+    ('[source]\npath = "a.csv"\nkey_as_field = "a"\n', "", "source.key_as_field: only goes with topics"),
+    ('[source]\ndataset = "Phishing"\ncolumns = ["a"]\n', "", "source.columns: only goes with a path or topics"),
+    (TOPICS + 'decimal = ","', REGISTRY, 'source.decimal: only goes with format = "csv", got "avro"'),
 ]
 
 
