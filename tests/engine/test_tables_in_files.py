@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import uuid
 from pathlib import Path
 from typing import Any
 
+import brokers
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -53,9 +55,12 @@ def answers(folder: Path, name: str, data: bytes, source: str = "", code: int = 
     result = command("run", config_of(folder, name, source))
     assert lines_of(folder / "dead.jsonl") == []
     assert result.exit_code == code, result.output
-    return [
-        (line["label"], line["prediction"], line["probabilities"]) for line in lines_of(folder / "predictions.jsonl")
-    ]
+    return answers_in(folder)
+
+
+def answers_in(folder: Path) -> list[Any]:
+    lines = lines_of(folder / "predictions.jsonl")
+    return [(line["label"], line["prediction"], line["probabilities"]) for line in lines]
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +152,50 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path, name: str, 
     result = command("run", "--check", config_of(tmp_path, name, source))
     assert problem.lower() in " ".join(result.output.split()).lower()
     assert result.exit_code != 0
+
+
+TOPIC = """
+label = "y"
+[kafka]
+servers = "{servers}"
+group = "{name}"
+[source]
+topics = ["{name}"]
+until = "latest"
+{source}
+[model]
+type = "KernelClassifier"
+max_features = 32
+[sink]
+predictions = "predictions.jsonl"
+dead_letters = "dead.jsonl"
+[state]
+directory = "state"
+"""
+IN_TOPICS: dict[str, tuple[str, list[bytes]]] = {
+    "tables": (
+        'format = "csv"\ncolumns = ["a", "code", "town", "y"]\ndelimiter = ";"\ndecimal = ","\nencoding = "latin-1"',
+        table(";", ",.2f", header="").encode("latin-1").splitlines(),
+    ),
+    "JSON with byte order marks": (
+        "",
+        [
+            json.dumps({"a": round(a, 2), "code": code, "town": town, "y": "np"[a > 0]}).encode("utf-8-sig")
+            for a, code, town in ROWS
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", IN_TOPICS)
+def test_values_of_topics_are_read_as_those_of_files(tmp_path: Path, plain: list[Any], kind: str) -> None:
+    source, values = IN_TOPICS[kind]
+    with brokers.noida(tmp_path / "broker") as broker:
+        servers, name = f"127.0.0.1:{broker.port}", uuid.uuid4().hex
+        brokers.make_topics(servers, names=[name])
+        brokers.produce(servers, name, values)
+        config = tmp_path / "run.toml"
+        config.write_text(TOPIC.format(servers=servers, name=name, source=source))
+        assert command("run", config).exit_code == 0
+    assert lines_of(tmp_path / "dead.jsonl") == []
+    assert answers_in(tmp_path) == plain
