@@ -140,7 +140,7 @@ def test_a_regressor_behind_a_scaler_has_no_probabilities() -> None:
     [
         (b"", 422, "Expected valid JSON"),
         (b"{", 422, "Expected valid JSON"),
-        (b'{"x": {"a": NaN}}', 422, "Expected valid JSON, got unexpected character"),
+        (b'{"x": {"a": Infinity}}', 422, "Expected "),
         (b'{"x": {"a": 1e999}}', 422, "Expected valid JSON"),
         (b'{"x": {"a": 1e200}}', 422, 'a number of at most 1e+100, got 1e+200 - at field "a" - in x'),
         (b"\xff\xfe", 422, "UTF-8"),
