@@ -41,7 +41,7 @@ directory = "state"
 """
 N = 40
 JSON = [json.dumps({"a": i % 7 / 7, "y": i % 7 > 3}).encode() for i in range(N)]
-CSV = [b"%g,%d" % (i % 7 / 7, i % 7 > 3) for i in range(N)]
+CSV = [b"\xef\xbb\xbf" * (i == 3) + b"%g,%d" % (i % 7 / 7, i % 7 > 3) for i in range(N)]
 
 
 @pytest.fixture(scope="module", params=["noida", pytest.param("apache", marks=pytest.mark.java)])
