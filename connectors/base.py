@@ -54,6 +54,11 @@ class Event(NamedTuple):
         """Whether there is neither a record nor an error, but only a new position of the stream."""
         return self.record is None and self.error is None
 
+    @property
+    def is_passed_over(self) -> bool:
+        """Whether there was a record with nothing to learn from, such as a tombstone: only its position is left."""
+        return self.is_position_only and self.origin is not None
+
 
 class Refusal(NamedTuple):
     """The reason why a record became a dead letter.

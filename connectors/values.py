@@ -16,7 +16,7 @@ VALUE_FORMATS = ("json", "csv", "avro", "protobuf", "json-schema")
 
 
 class PassedOverError(Exception):
-    """A record has nothing to learn from and is no error either: reading continues after it."""
+    """A record has nothing to learn from and is no error: a tombstone or a deletion, after which reading continues."""
 
 
 class ValueDecoder:
@@ -41,17 +41,17 @@ class ValueDecoder:
 
     def __init__(self, read: Callable[[bytes], Any], *, envelope: str | None = None, max_list_length: int = 0) -> None:
         self._read, self._max_list_length = read, max_list_length
-        self.skips_deletes = envelope is not None
+        self._has_envelope = envelope is not None
 
     def __call__(self, value: bytes) -> dict[str, Any]:
         """Return the fields of a value."""
         found = self._read(value)
         if not isinstance(found, dict):
             raise ValueError(f"Expected a record with fields, got {type(found).__name__}")
-        if self.skips_deletes:
+        if self._has_envelope:
             found = row_after(found)
             if found is None:
-                raise PassedOverError
+                raise PassedOverError("a change without a row afterwards")
         return flatten(found, self._max_list_length)
 
 

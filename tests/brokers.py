@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -217,7 +217,13 @@ def delete_topic(servers: str, name: str) -> None:
 
 
 def produce(
-    servers: str, topic: str, records: Iterable[Any], partitions: int = 1, first: int = 0, **options: Any
+    servers: str,
+    topic: str,
+    records: Iterable[Any],
+    partitions: int = 1,
+    first: int = 0,
+    key_of: Callable[[int], bytes] = lambda n: b"%d" % n,
+    **options: Any,
 ) -> None:
     """Write records, objects as JSON and bytes as they are, under their numbers as keys, to the partitions in turn."""
     from kafka import KafkaProducer
@@ -225,7 +231,7 @@ def produce(
     producer = KafkaProducer(bootstrap_servers=servers, linger_ms=20, **options)
     for n, record in enumerate(records, first):
         value = record if record is None or isinstance(record, bytes) else json.dumps(record).encode()
-        producer.send(topic, value, key=b"%d" % n, partition=n % partitions)
+        producer.send(topic, value, key=key_of(n), partition=n % partitions)
     producer.flush()
     producer.close()
 

@@ -58,7 +58,8 @@ class ServerProcess:
         """Return status, headers and body of a response over a connection of its own."""
         connection = self.connect()
         sent = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, path, None if body is None else json.dumps(body).encode(), sent)
+        raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        connection.request(method, path, raw, sent)
         answer = connection.getresponse()
         text = answer.read()
         connection.close()

@@ -46,12 +46,15 @@ class Stored(NamedTuple):
 
     Parameters
     ----------
+    begin
+        The byte that it begins with.
     position
         The byte after it.
     is_repeated
         Whether it had been stored before.
     """
 
+    begin: int
     position: int
     is_repeated: bool
 
@@ -86,7 +89,7 @@ class RequestLog:
     ...     lines = list(log.read(0))
     ...     log.close()
     >>> stored
-    [Stored(position=31, is_repeated=False), Stored(position=31, is_repeated=True)]
+    [Stored(begin=0, position=31, is_repeated=False), Stored(begin=0, position=31, is_repeated=True)]
     >>> lines
     [b'{"key":"a","events":[{"x":1}]}']
     """
@@ -148,13 +151,13 @@ class RequestLog:
             if known is not None and known[1] != _digest(events):
                 results.append(KeyConflictError("Expected a new Idempotency-Key for other events, got a known one"))
                 continue
-            if known is not None:
-                results.append(Stored(known[0], True))
-                continue
             line = b'{"key":%b,"events":%b}\n' % (orjson.dumps(key), events)
+            if known is not None:  # the same line
+                results.append(Stored(known[0] - len(line), known[0], True))
+                continue
+            results.append(Stored(end, end + len(line), False))
             end += len(line)
             lines.append(line)
-            results.append(Stored(end, False))
             if key is not None:
                 self._keys[key] = end, _digest(events)
                 new.append(key)

@@ -61,7 +61,7 @@ class HttpSource:
     >>> source.poll(timeout=0.01)
     []
     >>> source.submit(Request(None, b'[{"x":1},{"x":2}]')).result()
-    Stored(position=40, is_repeated=False)
+    Stored(begin=0, position=40, is_repeated=False)
     >>> [(event.record, event.resume) for event in source.poll(timeout=1)]
     [({'x': 1}, [0, 1]), ({'x': 2}, [40, 0])]
     >>> source.close()
@@ -214,11 +214,8 @@ class HttpSource:
             events = orjson.loads(line)["events"]
         except (ValueError, KeyError, TypeError) as error:
             return [Event(STREAM, [end, 0], line, error=f"Expected a request, got an error: {error} - at byte {begin}")]
-        last = len(events) - 1
-        return [
-            _event(event, [end, 0] if i == last else [begin, i + 1])
-            for i, event in enumerate(events[done:], start=done)
-        ]
+        places = positions_of(begin, end, len(events))
+        return [_event(event, place) for event, place in zip(events[done:], places[done:], strict=True)]
 
     def _write(self) -> None:
         """Append requests in order of arrival, all queued ones at once."""
@@ -240,6 +237,17 @@ class HttpSource:
                     future.set_exception(result)
                 else:
                     future.set_result(result)
+
+
+def positions_of(begin: int, end: int, n_events: int) -> list[Position]:
+    """Return the position after each event of a request, which lies between two bytes of the log.
+
+    Examples
+    --------
+    >>> positions_of(40, 90, 3)
+    [[40, 1], [40, 2], [90, 0]]
+    """
+    return [*([begin, i] for i in range(1, n_events)), [end, 0]]
 
 
 def _event(event: dict[str, Any], position: Position) -> Event:

@@ -11,6 +11,8 @@ from connectors.base import DecoderUnavailableError, Event, Position, Trouble, U
 from connectors.json_values import all_json_fields, json_fields
 from connectors.kafka.buffers import Run
 from connectors.kafka.clients import Partition, Record
+from connectors.keys import key_reader
+from connectors.nested import flatten
 from connectors.values import PassedOverError
 
 Decoder = Callable[..., dict[str, Any]]
@@ -28,7 +30,10 @@ class Events:
         Decodes a value to fields, or raises an error with the reason; JSON by default. Of the parameters
         ``topic``, ``key`` and ``headers``, it is called with those that it has.
     key
-        A field to put the record's key into, as text.
+        A field to put the record's key into.
+    key_format
+        How it is read, one of :data:`~connectors.keys.KEY_FORMATS`; the fields of a key that is an object of JSON come
+        under the path to them.
 
     Examples
     --------
@@ -39,12 +44,11 @@ class Events:
     {'topic': 't', 'partition': 0, 'offset': 7}
     """
 
-    def __init__(self, decoder: Decoder | None = None, key: str | None = None) -> None:
+    def __init__(self, decoder: Decoder | None = None, key: str | None = None, key_format: str = "string") -> None:
         self._decode = decoder or json_fields
         self._is_plain = decoder is None and key is None
         self._more = _parameters_of(decoder)
-        self._skips_deletes = getattr(decoder, "skips_deletes", False)
-        self._key = key
+        self._key, self._read_key = key, key_reader(key_format)
 
     def of(self, partition: Partition, record: Record, position: Position) -> Event:
         """Return the event of a record, with the position after it.
@@ -58,9 +62,7 @@ class Events:
         value, fields, reason = record.value, None, None
         try:
             if value is None:
-                if self._skips_deletes:
-                    raise PassedOverError
-                raise ValueError("Expected a value, got a tombstone")
+                raise PassedOverError("a tombstone")
             if self._more:
                 given = {"topic": partition.topic, "key": record.key, "headers": headers}
                 fields = self._decode(value, **{name: given[name] for name in self._more})
@@ -70,11 +72,12 @@ class Events:
                 fields, got = None, type(fields).__name__
                 raise ValueError(f"Expected a dict from the decoder, got {got}")
             if self._key is not None:
-                fields = {self._key: None if record.key is None else record.key.decode(), **fields}
+                found = None if record.key is None else self._read_key(record.key)
+                fields = {**(flatten({self._key: found}) if type(found) is dict else {self._key: found}), **fields}
         except MemoryError:
             raise
         except PassedOverError:
-            return Event(stream, position, b"")
+            return Event(stream, position, b"", origin=_origin(partition, record.offset))
         except UnavailableError as error:
             raise DecoderUnavailableError(f"{error} - at {stream}, offset {record.offset}") from error
         except Exception as error:  # whatever a decoder raises, the stream goes on

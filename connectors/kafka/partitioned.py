@@ -51,7 +51,9 @@ class PartitionedTopics:
     decoder : callable or None, default None
         The decoder of values, as for :class:`~connectors.kafka.source.KafkaSource`.
     key : str or None, default None
-        A field for the record's key, as text.
+        A field for the record's key.
+    key_format : {"string", "long", "integer", "json"}, default "string"
+        How the bytes of a key are read, for that field.
 
     Raises
     ------
@@ -70,12 +72,13 @@ class PartitionedTopics:
         until: Start | None = None,
         decoder: Decoder | None = None,
         key: str | None = None,
+        key_format: str = "string",
     ) -> None:
         self._options, self._numbers = options, partitions
         self._topics = [topics] if isinstance(topics, str) else list(topics)
         self._topic_ids = TopicIds(self._topics)
         self._start, self._until = parse_start(start), None if until is None else parse_start(until)
-        self._event = Events(decoder, key).of
+        self._event = Events(decoder, key, key_format).of
         self._planner: Consumer | None = None
         self._reader: Consumer | None = None  # a second consumer, because a request waits for the fetch of the first
         self._partitions: list[Partition] = []

@@ -26,10 +26,10 @@ class KafkaSource:
     """The records of topics.
 
     The value of a record is a JSON object, or is decoded by `decoder`. A record that cannot be decoded is an event with
-    an ``error``, and so is a tombstone, which has no value. The stream of an event is ``topic:partition``, and the
-    position after it is the next offset. An event without a record (`Event.is_position_only`) has the new position of a
-    partition whose last offsets have no records (markers of transactions, aborted records), and the start position of
-    a partition that is read from the latest record.
+    an ``error``. The stream of an event is ``topic:partition``, and the position after it is the next offset. An event
+    without a record (`Event.is_position_only`) has the position after a tombstone, which has no value, the new position
+    of a partition whose last offsets have no records (markers of transactions, aborted records), and the start position
+    of a partition that is read from the latest record.
 
     New partitions of a topic are read from their first record, within a minute, unless `partitions` is given.
 
@@ -60,7 +60,9 @@ class KafkaSource:
         JSON by default. Its parameters may include ``topic``, ``key`` and ``headers``. If it raises `UnavailableError`,
         it is called again later, and no further record is read until then.
     key : str or None, default None
-        A field for the record's key, as text.
+        A field for the record's key.
+    key_format : {"string", "long", "integer", "json"}, default "string"
+        How the bytes of a key are read, for that field.
     copartitioned : bool, default False
         Whether all topics must have the same number of partitions, as a join by key requires.
     **options : object
@@ -86,6 +88,7 @@ class KafkaSource:
         order: str = "arrival",
         decoder: Decoder | None = None,
         key: str | None = None,
+        key_format: str = "string",
         copartitioned: bool = False,
         **options: Any,
     ) -> None:
@@ -103,7 +106,7 @@ class KafkaSource:
         self._start_offsets = StartOffsets(parse_start(start), in_group=group is not None)
         self._reader = PartitionReader(
             self._start_offsets,
-            Events(decoder, key),
+            Events(decoder, key, key_format),
             until=None if until is None else parse_start(until),
             in_turn=order == "deterministic",
         )

@@ -109,6 +109,7 @@ def partitioned_source(config: Config) -> PartitionedSource:
             until=source.until,
             decoder=decoder,
             key=source.key_as_field,
+            key_format=source.key_format,
         )
     except (ImportError, OSError, ValueError) as error:
         raise ConfigError(of_error("source", error)) from error

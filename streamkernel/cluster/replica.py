@@ -165,6 +165,7 @@ class Replica:
         for event in chain.from_iterable(self._source.read(task.assignment)):
             positions[event.stream] = event.resume
             if event.is_position_only:
+                processor.outcomes["passed_over"] += event.is_passed_over
                 continue
             start = clock()
             try:

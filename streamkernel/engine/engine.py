@@ -240,7 +240,7 @@ class Engine:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """Numbers of events by outcome: learned, predicted, dead_letter, pending (waited for a label)."""
+        """Numbers of events by outcome: learned, predicted, dead_letter, pending (waited for a label), passed_over."""
         return self.parts.processor.outcomes
 
     @property

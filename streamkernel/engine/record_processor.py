@@ -131,7 +131,7 @@ class RecordProcessor:
         self.quality = Quality(metric, None if baseline is None else name_of(baseline))
         self._pairs, self._kind = self.quality.pairs, self.quality.kind
         self.refused = dict.fromkeys(KINDS, 0)
-        self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
+        self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0, "passed_over": 0}
         needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
         reads_probabilities = monitoring is not None and monitoring.reads_probabilities
         if labels is not None:  # predictions that wait for labels are stored with their probabilities
@@ -333,7 +333,7 @@ class RecordProcessor:
         """Restore the state of a checkpoint."""
         self.model, self.baseline = saved["model"], saved["baseline"]
         self.quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
-        self.outcomes, self.refused = saved["outcomes"], self.refused | saved.get("refused", {})
+        self.outcomes, self.refused = self.outcomes | saved["outcomes"], self.refused | saved.get("refused", {})
         self.examples.restore(saved["numbers"])
         self._classes = set(saved.get("classes", ()))
         self.challengers.restore(saved)

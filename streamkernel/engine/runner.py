@@ -86,6 +86,8 @@ class StreamRunner:
                 return  # it is read again
             event, n = events[done], 1
             if event.is_position_only:
+                self._processor.outcomes["passed_over"] += event.is_passed_over
+                self._outputs.advance(event)
                 checkpointer.advance(event.stream, event.resume)
                 done += 1
                 continue

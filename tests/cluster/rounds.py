@@ -180,6 +180,6 @@ def assert_each_once(folder: Path, sizes: Sequence[int]) -> None:
     assert len(set(places)) == len(places)
     state = read_newest(folder / "state")
     assert state is not None
-    assert state["outcomes"] == {"learned": good, "predicted": good, "dead_letter": bad, "pending": 0}
+    assert state["outcomes"] == {"learned": good, "predicted": good, "dead_letter": bad, "pending": 0, "passed_over": 0}
     learner = learner_of(kernel_of(state["model"]))
     assert learner.numbers["examples"] + len(getattr(learner, "pending", [])) == good

@@ -240,7 +240,13 @@ def test_rounds_in_which_all_events_are_bad(tmp_path):
     one = engine(data, tmp_path / "run", events_per_round=50)
     one.run()
     broken = 2 * sum("half" in line for line in good) + 2 * len(bad)
-    assert one.outcomes == {"learned": 1240 - broken, "predicted": 1240 - broken, "dead_letter": broken, "pending": 0}
+    assert one.outcomes == {
+        "learned": 1240 - broken,
+        "predicted": 1240 - broken,
+        "dead_letter": broken,
+        "pending": 0,
+        "passed_over": 0,
+    }
     assert len(lines(tmp_path / "run", "dead_letters.jsonl")) == broken
     assert one.refused["unreadable"] == broken - 140
 
@@ -248,7 +254,7 @@ def test_rounds_in_which_all_events_are_bad(tmp_path):
 def test_only_bad_events(tmp_path):
     one = engine(write(tmp_path / "data", ["{"] * 700, ["["] * 700), tmp_path / "run")
     one.run()
-    assert one.outcomes == {"learned": 0, "predicted": 0, "dead_letter": 1400, "pending": 0}
+    assert one.outcomes == {"learned": 0, "predicted": 0, "dead_letter": 1400, "pending": 0, "passed_over": 0}
 
 
 def test_empty_files_and_fewer_streams_than_workers(tmp_path):
@@ -356,7 +362,13 @@ def test_an_assignment_ends_early_with_too_many_unusable_records(tmp_path, monke
     sizes = [sum(len(event.raw) for event, *_ in letters) for letters in one.runner.pool.letters]
     assert 1000 < max(sizes) <= 1000 + 301
     broken = 2 * sum("half" in line for line in good) + 2 * len(bad)
-    assert one.outcomes == {"learned": 680 - broken, "predicted": 680 - broken, "dead_letter": broken, "pending": 0}
+    assert one.outcomes == {
+        "learned": 680 - broken,
+        "predicted": 680 - broken,
+        "dead_letter": broken,
+        "pending": 0,
+        "passed_over": 0,
+    }
     assert len(lines(tmp_path / "run", "dead_letters.jsonl")) == broken
 
 

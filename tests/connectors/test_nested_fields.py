@@ -84,16 +84,17 @@ def test_deletes_and_their_tombstones_only_move_the_position():
     values = [json.dumps(changed("c", {"n": {"x": 1}})).encode(), json.dumps(changed("d", None)).encode(), None, b"{}"]
     found = [events.of(Partition("t", 0), Record(n, b"k", value, ()), n + 1) for n, value in enumerate(values)]
     assert [event.record for event in found] == [{"n.x": 1}, None, None, None]
-    assert [event.is_position_only for event in found] == [False, True, True, False]
+    assert [event.is_passed_over for event in found] == [False, True, True, False]
     assert [event.resume for event in found] == [1, 2, 3, 4]
     assert "Expected an envelope of Debezium" in found[3].error
     tombstone = Events().of(Partition("t", 0), Record(0, b"k", None, ()), 1)
-    assert tombstone.error == "Expected a value, got a tombstone - at t:0, offset 0"
+    assert (tombstone.is_passed_over, tombstone.resume) == (True, 1)
 
 
 def test_rows_of_csv():
     decode = ValueDecoder(CsvRow(["a", "b", "c"]))
     assert decode(b"1,,x") == {"a": 1, "c": "x"}
+    assert decode(b"\xef\xbb\xbf1,2,x") == decode(b"1,2,x")
     assert decode(b'1.5,"two\nlines","say ""hi"""\r\n') == {"a": 1.5, "b": "two\nlines", "c": 'say "hi"'}
     for value, message in (
         (b"1,2", "Expected 3 fields, got 2"),

@@ -224,7 +224,7 @@ def test_any_order_is_joined_like_the_reference(
     assert engine.labels == {outcome: plain.events.count(outcome) for outcome in engine.labels}
     refused = sum(map(plain.events.count, ("duplicate", "late", "repeated")))
     counts = {outcome: plain.events.count(outcome) for outcome in ("learned", "predicted", "pending")}
-    assert engine.outcomes == counts | {"dead_letter": refused}
+    assert engine.outcomes == counts | {"dead_letter": refused, "passed_over": 0}
     assert len(reasons(sink)) == refused
     assert engine.pending_labels == len(plain.waiting)
     assert engine.metric.get() == plain.metric.get()
@@ -416,7 +416,7 @@ def test_invalid_keys_and_times(record: Record, reason: str) -> None:
     labels = DelayedLabels("id", time="t")
     engine, sink = ran([{"t": 5.0} | record], labels)
     assert reasons(sink) == [reason]
-    assert engine.outcomes == {"learned": 0, "predicted": 0, "dead_letter": 1, "pending": 0}
+    assert engine.outcomes == {"learned": 0, "predicted": 0, "dead_letter": 1, "pending": 0, "passed_over": 0}
     assert (engine.pending_labels, set(engine.labels.values())) == (0, {0})
 
 
@@ -447,7 +447,7 @@ def test_an_invalid_label_leaves_the_features_pending() -> None:
     records = [{"id": 7, "a": 1.0}, {"id": 7, "y": "much"}, {"id": 7, "y": 2.5}]
     engine, sink = ran(records, DelayedLabels("id"), KernelRegressor(), metric=metrics.MAE())
     assert reasons(sink) == ["Expected a number as label, got the string 'much' - at field \"y\""]
-    assert engine.outcomes == {"learned": 1, "predicted": 1, "dead_letter": 1, "pending": 1}
+    assert engine.outcomes == {"learned": 1, "predicted": 1, "dead_letter": 1, "pending": 1, "passed_over": 0}
 
 
 def test_a_string_in_a_field_learned_as_a_number_since() -> None:

@@ -136,7 +136,7 @@ def test_a_label_by_its_key_comes_later(run: ServerProcess) -> None:
         ({"event": 5}, "", 400, "Expected an object, got a number - at event"),
         ({"event": {}}, "", 400, "Expected 1 to 4,096 fields, got 0 - at event"),
         ({"events": []}, "", 400, "Expected 1 to 1,000 events, got 0"),
-        ({"events": [{"a": 1}, []]}, "", 400, "Expected an object, got an array - at events[1]"),
+        ({"events": [{}, []]}, "", 400, "Expected an event that can be stored, got none of 2"),
         ({"event": {"a.b": 1, "a": {"b": 2}}}, "", 400, 'got two - at field "a.b" - in event'),
         ([1], "", 400, "Expected a JSON object, got an array"),
         ({"event": {"a": 1}}, "k" * 256, 400, "Expected one Idempotency-Key of 1 to 255"),
@@ -172,10 +172,10 @@ def test_half_a_line_is_cut_off_and_keys_are_remembered(tmp_path: Path, monkeypa
     log = RequestLog(tmp_path)
     log.open()
     assert log.end == stored[-1].position
-    assert log.append(requests) == [Stored(position, True) for position, _ in stored]
+    assert log.append(requests) == [one._replace(is_repeated=True) for one in stored]
     conflict, new = log.append([Request("key 3", b"[{}]"), Request(None, b"[{}]")])
     assert isinstance(conflict, KeyConflictError)
-    assert new == Stored(log.end, False)
+    assert (new.position, new.is_repeated) == (log.end, False)
     assert [orjson.loads(line)["key"] for line in log.read(stored[4].position)] == [
         *(request.key for request in requests[5:]), None,
     ]  # fmt: skip
@@ -203,7 +203,7 @@ def test_events_that_cannot_be_stored_are_not_confirmed(tmp_path: Path, monkeypa
         log.append([Request("b", b"[{}]")])
     monkeypatch.undo()
     assert log.bounds() == (0, end)
-    assert log.append([Request("b", b"[{}]")]) == [Stored(2 * end, False)]
+    assert log.append([Request("b", b"[{}]")]) == [Stored(end, 2 * end, False)]
     log.close()
 
 
@@ -269,6 +269,10 @@ def test_the_example_of_the_page_has_the_response_shown(tmp_path: Path) -> None:
     body, response = re.search(r"-d '(.*?)'.*?202 Accepted\n(.*?)\n", page, re.DOTALL).groups()
     log = RequestLog(tmp_path / "requests")
     log.open()
-    (stored,) = log.append([Request("order-1207", orjson.dumps(events_in(body.encode())))])
+    (stored,) = log.append([Request("order-1207", b"[%b]" % b",".join(events_in(body.encode())))])
     log.close()
-    assert json.loads(response) == {"events": 1, **stored._asdict()}
+    begin, position, is_repeated = stored
+    assert json.loads(response) == {
+        "events": 1, "position": position, "is_repeated": is_repeated, "results": [{"position": [position, 0]}],
+    }  # fmt: skip
+    assert begin == 0

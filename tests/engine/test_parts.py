@@ -104,7 +104,11 @@ def test_a_processor_that_was_restored_continues_with_the_same_bits() -> None:
     second.restore(copy.deepcopy(first.state()) | {"setup": {}})
     rest = [{"id": i, "y": i % 5} for i in range(8, 20)] + [{"id": i, "a": i % 7} for i in range(20, 30)]
     assert lines(second, rest) == lines(first, rest)
-    assert second.outcomes == first.outcomes == {"learned": 20, "predicted": 30, "dead_letter": 0, "pending": 30}
+    assert (
+        second.outcomes
+        == first.outcomes
+        == {"learned": 20, "predicted": 30, "dead_letter": 0, "pending": 30, "passed_over": 0}
+    )
 
 
 def test_a_source_that_returns_nothing_despite_lag_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

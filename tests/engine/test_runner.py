@@ -169,7 +169,7 @@ def test_every_record_is_learned_or_becomes_a_dead_letter_with_a_reason(tmp_path
     (tmp_path / "events.jsonl").write_text("\n".join(lines) + "\n")
     running = engine(tmp_path / "run", KernelClassifier())
     running.run()
-    assert running.outcomes == {"learned": 10, "predicted": 10, "dead_letter": len(bad), "pending": 0}
+    assert running.outcomes == {"learned": 10, "predicted": 10, "dead_letter": len(bad), "pending": 0, "passed_over": 0}
     letters = [orjson.loads(line) for line in (tmp_path / "run" / "dead_letters.jsonl").read_bytes().splitlines()]
     for letter, (raw, reason) in zip(letters, bad.items(), strict=True):
         assert letter["reason"].startswith(reason)

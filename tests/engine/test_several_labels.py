@@ -100,7 +100,7 @@ def test_a_run_learns_and_predicts_all_labels(tmp_path: Path, name: str) -> None
         written(tmp_path, [{"id": i} | x | y for i, (x, y) in enumerate(zip(XS[:n], ys, strict=False))])
         engine = engine_of(load_config(config))
         engine.run()
-    assert engine.outcomes == {"learned": N, "predicted": N, "dead_letter": 0, "pending": 0}
+    assert engine.outcomes == {"learned": N, "predicted": N, "dead_letter": 0, "pending": 0, "passed_over": 0}
     state = state_in(tmp_path)
     assert content(state["model"]) == content(model)
     assert values_by_target(state["metric"]) == pytest.approx({name: metric.get() for name, metric in each.items()})
@@ -146,7 +146,7 @@ def test_all_targets_of_a_delayed_label_are_learned_together(tmp_path: Path) -> 
         written(tmp_path, records[:n])
         engine = engine_of(load_config(path))
         engine.run()
-    assert engine.outcomes == {"learned": N - 5, "predicted": N, "dead_letter": 1, "pending": N}
+    assert engine.outcomes == {"learned": N - 5, "predicted": N, "dead_letter": 1, "pending": N, "passed_over": 0}
     assert content(state_in(tmp_path)["model"]) == content(model)
     found = lines(tmp_path / "predictions.jsonl")[: N - 5]
     for target, own in state_in(tmp_path)["coverage"]["by_target"].items():

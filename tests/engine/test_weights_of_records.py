@@ -63,7 +63,7 @@ def test_a_run_learns_with_the_weights_of_a_field(tmp_path: Path) -> None:
     written(tmp_path, [{"id": i} | x | {"y": y, "w": w} for i, (x, y, w) in enumerate(rows)])
     engine = engine_of(load_config(config_in(tmp_path)))
     engine.run()
-    assert engine.outcomes == {"learned": N, "predicted": N, "dead_letter": 0, "pending": 0}
+    assert engine.outcomes == {"learned": N, "predicted": N, "dead_letter": 0, "pending": 0, "passed_over": 0}
     assert content(model_in(tmp_path)) == content(learned(rows))
 
 

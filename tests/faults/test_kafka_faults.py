@@ -30,7 +30,13 @@ def client(request):
 
 def test_a_run_without_faults(calm):
     bad = len(range(5, N, BAD_EVERY))
-    assert calm.state()["outcomes"] == {"learned": N - bad, "predicted": N - bad, "dead_letter": bad, "pending": 0}
+    assert calm.state()["outcomes"] == {
+        "learned": N - bad,
+        "predicted": N - bad,
+        "dead_letter": bad,
+        "pending": 0,
+        "passed_over": 0,
+    }
     keys = [key for key, _ in calm.seen()]
     assert keys == [b"%d" % n for n in range(N) if n % BAD_EVERY != 5]
     assert calm.dead() == [b"%d" % n for n in range(5, N, BAD_EVERY)]

@@ -78,6 +78,7 @@ def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
             order=source.order,
             decoder=decoder,
             key=source.key_as_field,
+            key_format=source.key_format,
             copartitioned=settings.delayed_labels is not None,
         )
     except ValueError as error:

@@ -67,7 +67,7 @@ _GO_WITH: dict[str, tuple[str, ...]] = {
     "path": ("follow", *_CSV_KEYS, "max_list_length"),
     "dataset": ("params", "limit"),
     "topics": (
-        "partitions", "start", "until", "order", "decoder", "key_as_field",
+        "partitions", "start", "until", "order", "decoder", "key_as_field", "key_format",
         "reader_schema", "envelope", *_CSV_KEYS, "max_list_length",
     ),
 }  # fmt: skip
@@ -126,6 +126,9 @@ class SourceTable(ConfigTable):
     order: Literal["arrival", "deterministic"] = Field(default="arrival", description='"arrival" or "deterministic"')
     decoder: Name | None = Field(default=None, description='a function from bytes to a dict, "package.module:name"')
     key_as_field: Name | None = Field(default=None, description="the name of a field for the key of a record")
+    key_format: Literal["string", "long", "integer", "json"] = Field(
+        default="string", description='"string", "long", "integer" or "json"'
+    )
     columns: tuple[Name, ...] | None = Field(
         default=None, strict=False, min_length=1, description="a list of the names of columns"
     )
@@ -203,6 +206,8 @@ class SourceTable(ConfigTable):
         for key in _CSV_KEYS[:3]:
             if key in given and self.format != "csv":
                 yield f'source.{key}: only goes with format = "csv", got "{self.format or "json"}"'
+        if "key_format" in given and self.key_as_field is None:
+            yield "source.key_format: only goes with key_as_field, the name of a field for the key"
         if (self.format == "csv") != (self.columns is not None):
             got = "none" if self.columns is None else f'format = "{self.format or "json"}"'
             yield f'source.columns: expected a list of names with format = "csv", and only there, got {got}'

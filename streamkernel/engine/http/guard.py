@@ -26,7 +26,8 @@ class Guard:
     """Access control by token, or without a token by origin: this machine, addressed by a local name.
 
     The name is checked because a page on the Internet could have a name that resolves to this machine. A request
-    through a proxy comes from elsewhere, and without a token is refused.
+    through a proxy comes from elsewhere, and without a token is refused. So is one that a browser sends for a page of
+    another origin.
     """
 
     def __init__(self, app: Any, token: str | None) -> None:
@@ -58,6 +59,8 @@ class Guard:
         host = _HOST.fullmatch(hosts[0].decode("latin-1"))
         if host is None or not is_loopback(host["name"].strip("[]").lower()):
             return _refusal(403, "Expected a request to this machine by its name, as localhost, got another Host")
+        if any(origin.partition(b"://")[2] != hosts[0] for origin in _values(scope["headers"], b"origin")):
+            return _refusal(403, "Expected a request of a page of this server, got one of another Origin")
         return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from typing import Any
 
@@ -13,8 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from connectors import HttpSource
+from connectors.base import Position
 from connectors.http.request_log import KeyConflictError, Request
-from connectors.http.source import BacklogError, NotReadyError
+from connectors.http.source import BacklogError, NotReadyError, positions_of
 from connectors.json_values import JSON_NAMES, json_object
 from connectors.nested import flatten
 from streamkernel.engine.http.answers import json_answer
@@ -31,11 +33,15 @@ def learning_route(source: HttpSource) -> Route:
     async def learn(request: HttpRequest) -> Response:
         body = await json_body(request)
         try:
-            key, events = key_of(request.headers.getlist("idempotency-key")), events_in(body)
+            key, found = key_of(request.headers.getlist("idempotency-key")), events_in(body)
         except ValueError as error:
             raise HTTPException(400, str(error)) from None
+        events = [event for event in found if isinstance(event, bytes)]
+        if not events:
+            text = f"Expected an event that can be stored, got none of {len(found):,}"
+            return json_answer({"error": text, "results": _results(found, [])}, 400)
         try:
-            stored = await asyncio.wrap_future(source.submit(Request(key, orjson.dumps(events))))
+            stored = await asyncio.wrap_future(source.submit(Request(key, b"[%b]" % b",".join(events))))
         except KeyConflictError as error:
             raise HTTPException(422, str(error)) from None
         except BacklogError as error:
@@ -45,27 +51,27 @@ def learning_route(source: HttpSource) -> Route:
         except OSError as error:
             text = f"The events could not be stored: {error.strerror or error}; retry later"
             raise HTTPException(503, text, _LATER) from None
-        found = {"events": len(events), "position": stored.position, "is_repeated": stored.is_repeated}
-        return json_answer(found, 202)
+        positions = positions_of(stored.begin, stored.position, len(events))
+        answer = {"events": len(events), "position": stored.position, "is_repeated": stored.is_repeated}
+        return json_answer(answer | {"results": _results(found, positions)}, 202)
 
     return Route("/learn", learn, methods=["POST"])
 
 
-def events_in(body: bytes) -> list[dict[str, Any]]:
-    """Return the events of a request.
+def events_in(body: bytes) -> list[bytes | ValueError]:
+    """Return the events of a request as JSON, and in the place of one of several that cannot be stored its error.
 
     Raises
     ------
     ValueError
-        If the body has none.
+        If the body has none, or its only event cannot be stored.
 
     Examples
     --------
     >>> events_in(b'{"event": {"age": 31, "bought": true}}')
-    [{'age': 31, 'bought': True}]
+    [b'{"age":31,"bought":true}']
     >>> events_in(b'{"events": [{"age": 31}, 5]}')
-    Traceback (most recent call last):
-    ValueError: Expected an object, got a number - at events[1]
+    [b'{"age":31}', ValueError('Expected an object, got a number - at events[1]')]
     """
     try:
         found = json_object(body)
@@ -79,7 +85,7 @@ def events_in(body: bytes) -> list[dict[str, Any]]:
         raise ValueError(f'Expected a field "event" with an object, or "events" with an array of objects, got {got}')
     if not 1 <= len(events) <= MOST_ROWS:
         raise ValueError(f"Expected 1 to {MOST_ROWS:,} events, got {len(events):,} - at events")
-    return [_event(event, f"events[{i}]") for i, event in enumerate(events)]
+    return [_in_place(event, f"events[{i}]") for i, event in enumerate(events)]
 
 
 def key_of(given: list[str]) -> str | None:
@@ -97,13 +103,30 @@ def key_of(given: list[str]) -> str | None:
     return given[0]
 
 
-def _event(event: Any, where: str) -> dict[str, Any]:
+def _results(found: list[bytes | ValueError], positions: list[Position]) -> list[dict[str, Any]]:
+    """Return the position of each event that was stored, and the error of each other one, in their places."""
+    places = iter(positions)
+    return [{"error": str(one)} if isinstance(one, ValueError) else {"position": next(places)} for one in found]
+
+
+def _in_place(event: Any, where: str) -> bytes | ValueError:
+    try:
+        return _event(event, where)
+    except ValueError as error:
+        return error
+
+
+def _event(event: Any, where: str) -> bytes:
+    """Return an event as JSON, in which NaN is null, or raise an error."""
     if not isinstance(event, dict):
         raise ValueError(f"Expected an object, got {JSON_NAMES[type(event)]} - at {where}")
     try:
-        n_fields = len(flatten(event))
-    except ValueError as error:
+        fields, text = flatten(event), orjson.dumps(event)
+    except (TypeError, ValueError) as error:  # also what JSON cannot hold, as numbers beyond 64 bits
         raise ValueError(f"{error} - in {where}") from None
-    if not 1 <= n_fields <= MOST_NAMES:
-        raise ValueError(f"Expected 1 to {MOST_NAMES:,} fields, got {n_fields:,} - at {where}")
-    return event
+    if not 1 <= len(fields) <= MOST_NAMES:
+        raise ValueError(f"Expected 1 to {MOST_NAMES:,} fields, got {len(fields):,} - at {where}")
+    for name, value in fields.items():
+        if isinstance(value, float) and math.isinf(value):
+            raise ValueError(f'Expected a finite number, got {value} - at field "{name}" - in {where}')
+    return text

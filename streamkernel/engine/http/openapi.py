@@ -66,10 +66,10 @@ EXPLAIN = {
 ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 STATUS = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
 BODIES = {
-    400: "an incomplete body",
+    400: "an incomplete or damaged body",
     408: "a body that took too long",
-    413: "a body that is too large",
-    415: "a body that is not JSON",
+    413: "a body that is too large, as it is sent or decompressed",
+    415: "a body that is not JSON, or not compressed by gzip or deflate",
 }
 EARLY = {503: "no model yet, or too many requests are waiting; retry later"}
 VERSIONS = {
@@ -136,7 +136,13 @@ def _predict(refused: dict[int, str]) -> dict[str, Any]:
     many = {
         "type": "object",
         "required": ["predictions"],
-        "properties": {"predictions": {"type": "array", "items": ANSWER}},
+        "properties": {
+            "predictions": {
+                "type": "array",
+                "items": {"oneOf": [ANSWER, ERROR]},
+                "description": "in the order of the records; an error is that of the record at its place",
+            }
+        },
     }
     predict = {
         "summary": "Predict one record, or many",
@@ -160,17 +166,24 @@ def _learn(refused: dict[int, str]) -> dict[str, Any]:
         "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
         "description": "a name of the request, with which it can be repeated and is learned once",
     }
+    place = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
+    result = {"type": "object", "required": ["position"], "properties": {"position": place}}
     stored = {
         "type": "object",
-        "required": ["events", "position", "is_repeated"],
+        "required": ["events", "position", "is_repeated", "results"],
         "properties": {
-            "events": {"type": "integer"},
+            "events": {"type": "integer", "description": "how many were stored"},
             "position": {"type": "integer", "description": "the byte of the log after the request"},
             "is_repeated": {"type": "boolean", "description": "whether it was stored before"},
+            "results": {
+                "type": "array",
+                "items": {"oneOf": [result, ERROR]},
+                "description": "in the order of the events: the position of one that was stored, the error of another",
+            },
         },
     }
     statuses = {
-        400: "an incomplete body, or no event",
+        400: "an incomplete or damaged body, or no event that can be stored",
         422: "a known Idempotency-Key with other events",
         429: "too many events wait to be learned; retry later",
         503: "the events could not be stored, or too many requests are waiting; retry later",

@@ -19,7 +19,7 @@ async def answer_prediction(request: Request, found: PublishedModel, worker: Wor
     Parameters
     ----------
     request
-        The request; its state gets the number of `records`.
+        The request; its state gets the number of predicted `records`.
     found
         The model.
     worker
@@ -33,11 +33,14 @@ async def answer_prediction(request: Request, found: PublishedModel, worker: Wor
     try:
         body = await json_body(request)
         question, explained = question_in(body), is_explanation_wanted(request.query_params)
-        request.state.records = 1 if isinstance(question, dict) else len(question)
-        return await worker.run(
-            lambda: json_answer(answer_to(question, found, explained=explained), headers=version_headers(found)),
-            is_short=isinstance(question, dict) and len(body) <= SHORT_BYTES and not explained,
-        )
+
+        def answered() -> Response:
+            answer = answer_to(question, found, explained=explained)
+            request.state.records = sum("error" not in one for one in answer.get("predictions", (answer,)))
+            return json_answer(answer, headers=version_headers(found))
+
+        is_short = not isinstance(question, list) and len(body) <= SHORT_BYTES and not explained
+        return await worker.run(answered, is_short=is_short)
     except ValueError as error:
         raise HTTPException(422, str(error)) from None
     except BusyError:

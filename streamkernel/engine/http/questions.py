@@ -1,4 +1,4 @@
-"""A request for predictions, and its response."""
+"""A request for predictions, and its response, in which each of several records is answered or refused alone."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SHORT_BYTES = 2048
 """Largest size in bytes of a short request for one record."""
 
 
-def question_in(body: bytes) -> list[dict[str, Any]] | dict[str, Any]:
-    """Return the record or the records of a request for predictions.
+def question_in(body: bytes) -> Any:
+    """Return the list of records that a request asks to predict, or its only record; none is checked yet.
 
     Raises
     ------
@@ -51,11 +51,9 @@ def question_in(body: bytes) -> list[dict[str, Any]] | dict[str, Any]:
         got = ", ".join(orjson.dumps(name[:60]).decode() for name in list(found)[:5]) or "nothing"
         raise ValueError(f'Expected a field "x" and no other, got {got}')
     x = found["x"]
-    if not isinstance(x, list):
-        return _record(x, "x")
-    if not 1 <= len(x) <= MOST_ROWS:
+    if isinstance(x, list) and not 1 <= len(x) <= MOST_ROWS:
         raise ValueError(f"Expected 1 to {MOST_ROWS:,} records, got {len(x):,} - at x")
-    return [_record(record, f"x[{i}]") for i, record in enumerate(x)]
+    return x
 
 
 def is_explanation_wanted(query: Mapping[str, str]) -> bool:
@@ -77,15 +75,13 @@ def is_explanation_wanted(query: Mapping[str, str]) -> bool:
     return given == "true"
 
 
-def answer_to(
-    question: list[dict[str, Any]] | dict[str, Any], published: PublishedModel, *, explained: bool = False
-) -> dict[str, Any]:
-    """Return the prediction for a record, or for each of several.
+def answer_to(question: Any, published: PublishedModel, *, explained: bool = False) -> dict[str, Any]:
+    """Return the prediction for a record, or for each of several a prediction or the reason why there is none.
 
     Parameters
     ----------
     question
-        A record, or several.
+        The result of `question_in`.
     published
         The model.
     explained
@@ -94,15 +90,23 @@ def answer_to(
     Raises
     ------
     ValueError
-        If a record cannot be used, or cannot be explained.
+        If the only record cannot be used or explained, or none can.
     """
     if explained and not is_explainable(type(last_step(published.model))):
         raise ValueError(f"Expected a model with explain_one to explain, got {name_of(published.model)}")
-    if isinstance(question, dict):
+    if not isinstance(question, list):
         return _answer(question, published, "x", explained)
     if explained and len(question) > MOST_EXPLAINED:
         raise ValueError(f"Expected at most {MOST_EXPLAINED} records to explain, got {len(question):,} - at x")
-    return {"predictions": [_answer(record, published, f"x[{i}]", explained) for i, record in enumerate(question)]}
+    return {"predictions": [_in_place(record, published, f"x[{i}]", explained) for i, record in enumerate(question)]}
+
+
+def _in_place(record: Any, published: PublishedModel, where: str, explained: bool) -> dict[str, Any]:
+    """Return the prediction for one of several records, or an object with the error."""
+    try:
+        return _answer(record, published, where, explained)
+    except ValueError as error:
+        return {"error": str(error)}
 
 
 def _record(record: Any, where: str) -> dict[str, Any]:
@@ -118,9 +122,10 @@ def _record(record: Any, where: str) -> dict[str, Any]:
     return fields
 
 
-def _answer(record: dict[str, Any], published: PublishedModel, where: str, explained: bool) -> dict[str, Any]:
+def _answer(record: Any, published: PublishedModel, where: str, explained: bool) -> dict[str, Any]:
+    fields = _record(record, where)
     try:
-        return published.answer(record, explained=explained)
+        return published.answer(fields, explained=explained)
     except InputError as error:
         raise ValueError(f"{error} - in {where}") from None
     except Exception as error:  # whatever a step of the pipeline raises about this record

@@ -19,6 +19,7 @@ OUTCOMES = {
     "predicted": "events predicted",
     "dead_letter": "dead letters",
     "pending": "events predicted before their label",
+    "passed_over": "records with nothing to learn from",
 }
 """Outcomes of events, as text."""
 
