@@ -10,6 +10,10 @@ class InputError(ValueError):
     """An example that cannot be learned from or predicted for; the message names the field and the value."""
 
 
+class DataWarning(UserWarning):
+    """Examples that can be learned and are probably not meant as they are; the message names the field."""
+
+
 class LabelError(InputError):
     """An example whose label is missing or unusable."""
 

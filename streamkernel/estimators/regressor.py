@@ -174,7 +174,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
     def _target(self, y: Any) -> float:
         return as_target(y)
 
-    def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> float:
+    def predict_one(self, x: Mapping[Hashable, Any]) -> float:
         """Return the prediction for one example.
 
         Parameters
