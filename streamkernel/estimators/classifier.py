@@ -161,9 +161,9 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         Parameters
         ----------
         x : dict
-            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
-            or NaN, counts as 0; where no `kernel` is given, a number that most examples have counts as its mean. A
-            string where a number was learned is refused.
+            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``,
+            NaN, NaT or ``pandas.NA``, counts as 0; where no `kernel` is given, a number that most examples have counts
+            as its mean. A string is refused under a name that has had 16 numbers or more, and almost no strings.
         y : bool or int or str
             The label.
         w : float, default 1.0

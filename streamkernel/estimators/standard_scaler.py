@@ -20,7 +20,7 @@ class StandardScaler(preprocessing.StandardScaler):
 
     It subtracts each number's running mean, and divides by its running deviation. A missing value stays missing, which
     the model behind it reads as 0, the mean. River's own fails at ``None`` and at strings, and after one NaN or
-    infinity it returns NaN for this field for ever.
+    infinity it returns only NaN for this field.
 
     Put it in front of models with ``learner="dsg"`` or with a `kernel`. Others scale their inputs themselves.
 
@@ -55,8 +55,9 @@ class StandardScaler(preprocessing.StandardScaler):
         InputError
             If a value is neither a finite number, a string nor missing. Nothing is learned then.
         """
-        numbers = {name: _number(name, value) for name, value in x.items() if not _passes(value)}
-        super().learn_one(numbers)  # type: ignore[no-untyped-call]
+        if not _has_only_numbers(x):
+            x = {name: _number(name, value) for name, value in x.items() if not _passes(value)}
+        super().learn_one(x)  # type: ignore[no-untyped-call]
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """Return an example with scaled numbers; one under a name that has not varied is 0.
@@ -71,6 +72,9 @@ class StandardScaler(preprocessing.StandardScaler):
         InputError
             If a value is neither a finite number, a string nor missing.
         """
+        if _has_only_numbers(x) and x.keys() <= self.means.keys():
+            scaled: dict[Hashable, Any] = super().transform_one(x)  # type: ignore[no-untyped-call]
+            return scaled
         found: dict[Hashable, Any] = {}
         for name, value in x.items():
             found[name] = value
@@ -143,6 +147,15 @@ class StandardScaler(preprocessing.StandardScaler):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
+
+
+def _has_only_numbers(x: Mapping[Hashable, Any]) -> bool:
+    """Return whether all values are numbers of usable size."""
+    values = x.values()
+    if not {*map(type, values)} <= {float, int}:
+        return False
+    total = sum(values)
+    return total == total and max(values, default=0.0) <= LARGEST_VALUE and min(values, default=0.0) >= -LARGEST_VALUE
 
 
 def _passes(value: Any) -> bool:

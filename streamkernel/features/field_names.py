@@ -47,7 +47,7 @@ def add_fields(known: Fields, read: Fields) -> Fields:
 
 
 def add_in_order(known: Fields, read: Mapping[int, tuple[int, Hashable]]) -> Fields:
-    """Return the fields with others added up to the limit, in the order of their rows, which stand before them."""
+    """Return the fields with others added up to the limit, in the order of the rows that are beside them."""
     if len(known) >= MOST_NAMES or read.keys() <= known.keys():
         return known
     new = sorted((row, one) for one, (row, name) in read.items() if one not in known and _is_kept(name))

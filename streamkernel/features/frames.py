@@ -197,13 +197,13 @@ def _examples(directions: Directions, names: Sequence[str], table: Sequence[Sequ
 
 
 def _of_numbers(known: NumericNames, name: Hashable, present: Any) -> Column:
-    """Return what a column of numbers adds to a name; `present` says which rows have one."""
+    """Return the column of a name with numbers; `present` says which rows have one."""
     n = int(present.sum())
     return Column(numeric_names.count_of(known, name).plus_numbers(n), {None: int(present.argmax())} if n else {})
 
 
 def _of_column(known: NumericNames, name: str, column: Any) -> Column:
-    """Return what a column adds to a name; raise an error for a string if the name has settled on numbers."""
+    """Return the column of a name; raise an error for a string if the name has settled on numbers."""
     values = column.to_list()
     if column.dtype.is_numeric() or str(column.dtype) == "Boolean":
         return _of_numbers(known, name, np.array([not is_missing(value) for value in values], bool))

@@ -110,7 +110,7 @@ class NumericNames(NamedTuple):
 
 
 class Column(NamedTuple):
-    """What a table adds to a name: the total, and the first row of each string, and of a number as ``None``."""
+    """A column of a table: its name's count with it, and the first row of each string, and of a number as ``None``."""
 
     total: Count
     first: Mapping[str | None, int]
