@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from river import preprocessing
+from river import base
 from river.utils.dataframe import into_frame
 
 from streamkernel.errors import InputError
@@ -15,8 +16,8 @@ from streamkernel.features.frames import native_frame
 from streamkernel.features.rows import F64, in_row, is_missing, number
 
 
-class StandardScaler(preprocessing.StandardScaler):
-    """River's ``StandardScaler`` for examples as they come: a missing value or a string passes unchanged.
+class StandardScaler(base.MiniBatchTransformer):
+    """A scaler to mean 0 and deviation 1 for examples as they come: a missing value or a string passes unchanged.
 
     It subtracts each number's running mean, and divides by its running deviation. A missing value stays missing, which
     the model behind it reads as 0, the mean. River's own fails at ``None`` and at strings, and after one NaN or
@@ -28,8 +29,6 @@ class StandardScaler(preprocessing.StandardScaler):
     ----------
     with_std : bool, default True
         Whether to divide by the deviation.
-    window_size : int or None, default None
-        Numbers of each field that decide its mean and deviation, the last ones; ``None`` for all.
 
     Examples
     --------
@@ -41,6 +40,12 @@ class StandardScaler(preprocessing.StandardScaler):
     ({'size': 2.0, 'colour': 'red'}, {'size': None})
     >>> model = StandardScaler() | KernelRegressor(learner="dsg")
     """
+
+    def __init__(self, with_std: bool = True) -> None:
+        self.with_std = with_std
+        self.counts: dict[Hashable, int] = {}
+        self.means: dict[Hashable, float] = {}
+        self.vars: dict[Hashable, float] = {}
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn the numbers of an example.
@@ -57,7 +62,13 @@ class StandardScaler(preprocessing.StandardScaler):
         """
         if not _has_only_numbers(x):
             x = {name: _number(name, value) for name, value in x.items() if not _passes(value)}
-        super().learn_one(x)  # type: ignore[no-untyped-call]
+        counts, means, variances = self.counts, self.means, self.vars
+        for name, value in x.items():
+            n = counts.get(name, 0) + 1
+            before, variance = means.get(name, 0.0), variances.get(name, 0.0)
+            mean = before + (value - before) / n
+            counts[name], means[name] = n, mean
+            variances[name] = variance + ((value - before) * (value - mean) - variance) / n
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """Return an example with scaled numbers; one under a name that has not varied is 0.
@@ -72,15 +83,14 @@ class StandardScaler(preprocessing.StandardScaler):
         InputError
             If a value is neither a finite number, a string nor missing.
         """
-        if _has_only_numbers(x) and x.keys() <= self.means.keys():
-            scaled: dict[Hashable, Any] = super().transform_one(x)  # type: ignore[no-untyped-call]
-            return scaled
-        found: dict[Hashable, Any] = {}
+        has_only_numbers, means, found = _has_only_numbers(x), self.means, {}
         for name, value in x.items():
-            found[name] = value
-            if not _passes(value):
-                mean, unit = self._scale(name)
-                found[name] = (_number(name, value) - mean) / unit if unit else 0.0
+            if has_only_numbers or not _passes(value):
+                unit = self._unit(name)
+                number = value if has_only_numbers else _number(name, value)
+                found[name] = (number - means[name]) / unit if unit else 0.0
+            else:
+                found[name] = value
         return found
 
     def learn_many(self, X: Any) -> None:
@@ -98,20 +108,13 @@ class StandardScaler(preprocessing.StandardScaler):
         """
         frame = into_frame(X)
         columns = {name: _numbers_in(name, frame.get_column(name).to_list()) for name in frame.columns}
-        if self.window_size is not None:
-            rows: Any = frame.iter_rows(named=True)
-            for x in rows:
-                self.learn_one(x)
-            return
         for name, values in columns.items():
             values = values[~np.isnan(values)]
             if len(values):
-                share = len(values) / (self.counts[name] + len(values))
-                off = float(values.mean()) - self.means[name]
-                self.counts[name] += len(values)
-                self.means[name] += share * off
-                if self.with_std:
-                    self.vars[name] += share * (float(values.var()) - self.vars[name] + (1.0 - share) * off * off)
+                n, mean, variance = self.counts.get(name, 0), self.means.get(name, 0.0), self.vars.get(name, 0.0)
+                share, off = len(values) / (n + len(values)), float(values.mean()) - mean
+                self.counts[name], self.means[name] = n + len(values), mean + share * off
+                self.vars[name] = variance + share * (float(values.var()) - variance + (1.0 - share) * off * off)
 
     def transform_many(self, X: Any) -> Any:
         """Return a table with scaled numbers.
@@ -130,19 +133,17 @@ class StandardScaler(preprocessing.StandardScaler):
         found: dict[Hashable, Any] = {}
         for name in frame.columns:
             values = frame.get_column(name).to_list()
-            numbers, (mean, unit) = _numbers_in(name, values), self._scale(name)
-            scaled = (numbers - mean) / unit if unit else 0.0 * numbers
+            numbers, unit = _numbers_in(name, values), self._unit(name)
+            scaled = (numbers - self.means[name]) / unit if unit else 0.0 * numbers
             found[name] = scaled
             if any(isinstance(value, str) for value in values):
                 found[name] = [one if _passes(one) else new for one, new in zip(values, scaled.tolist(), strict=True)]
         return native_frame(found, X)
 
-    def _scale(self, name: Hashable) -> tuple[float, float]:
-        """Return the mean and the deviation of a name; a deviation of 0 if it has not varied."""
-        if name not in self.means:
-            return 0.0, 0.0
-        mean, unit = _value(self.means[name]), 1.0
-        return mean, _value(self.vars[name]) ** 0.5 if self.with_std else unit
+    def _unit(self, name: Hashable) -> float:
+        """Return the divisor of a name, 0 if it is constant or new."""
+        variance = self.vars.get(name, 0.0)
+        return math.sqrt(variance) if self.with_std else float(name in self.means)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -179,8 +180,3 @@ def _numbers_in(name: Hashable, values: list[Any]) -> F64:
             except InputError as error:
                 raise in_row(error, i) from None
     return found
-
-
-def _value(found: Any) -> float:
-    """Return a number, or the value of a statistic."""
-    return float(found.get() if hasattr(found, "get") else found)

@@ -48,18 +48,17 @@ def test_one_missing_value_does_not_spoil_a_pipeline(make: Any) -> None:
 
 
 def test_numbers_are_scaled_as_by_river() -> None:
-    ours, rivers = StandardScaler(), preprocessing.StandardScaler()
-    ours_of_window, rivers_of_window = StandardScaler(window_size=5), preprocessing.StandardScaler(window_size=5)
+    pairs = [(StandardScaler(one), preprocessing.StandardScaler(one)) for one in (True, False)]
     generator = random.Random(2)
     for _ in range(50):
         x = {"a": generator.gauss(5, 2), "b": generator.randint(0, 9), "constant": 4.0}
-        for one, other in ((ours, rivers), (ours_of_window, rivers_of_window)):
+        for one, other in pairs:
             one.learn_one(x)
             other.learn_one(x)
             assert one.transform_one(x) == other.transform_one(x)
 
 
-@pytest.mark.parametrize("scaler", [StandardScaler(), StandardScaler(with_std=False), StandardScaler(window_size=7)])
+@pytest.mark.parametrize("scaler", [StandardScaler(), StandardScaler(with_std=False)])
 @pytest.mark.parametrize("frame", [pd.DataFrame, lambda X: pa.table({k: v.tolist() for k, v in X.items()})])
 def test_a_table_is_scaled_as_its_rows(scaler: StandardScaler, frame: Any) -> None:
     generator = np.random.default_rng(3)
