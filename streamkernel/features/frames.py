@@ -59,10 +59,7 @@ def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_n
     if table.dtype.kind in "biuf" and table.ndim == 2 and not directions.plan.transforms:  # one check for all columns
         found = directions.rows(names, np.asarray(table, np.float64))
         if directions.plan.usable(found):
-            present = ~np.isnan(table).T
-            return found, numeric_names.with_columns(
-                numeric, {name: _of_numbers(numeric, name, has) for name, has in zip(names, present, strict=True)}
-            )
+            return found, numeric_names.with_columns(numeric, _of_numbers(numeric, names, ~np.isnan(table)))
     columns = [frame.get_column(name) for name in names]
     are_plain = not directions.plan.transforms  # a transform may distinguish 1 from 1.0
     for name, column in zip(names, columns, strict=True):
@@ -196,17 +193,23 @@ def _examples(directions: Directions, names: Sequence[str], table: Sequence[Sequ
     return Rows.stack(found)
 
 
-def _of_numbers(known: NumericNames, name: Hashable, present: Any) -> Column:
-    """Return the column of a name with numbers; `present` says which rows have one."""
-    n = int(present.sum())
-    return Column(numeric_names.count_of(known, name).plus_numbers(n), {None: int(present.argmax())} if n else {})
+def _of_numbers(known: NumericNames, names: Sequence[Hashable], present: Any) -> dict[Hashable, Column]:
+    """Return the columns of names with numbers; `present`, shape (rows, names), says where there is one."""
+    counts, first = present.sum(axis=0).tolist(), present.argmax(axis=0).tolist() if len(present) else []
+    found = (numeric_names.count_of(known, name).plus_numbers(n) for name, n in zip(names, counts, strict=True))
+    return {
+        name: Column(total, {None: row} if n else {})
+        for name, total, n, row in zip(names, found, counts, first or counts, strict=True)
+    }
 
 
 def _of_column(known: NumericNames, name: str, column: Any) -> Column:
     """Return the column of a name; raise an error for a string if the name has settled on numbers."""
     values = column.to_list()
     if column.dtype.is_numeric() or str(column.dtype) == "Boolean":
-        return _of_numbers(known, name, np.array([not is_missing(value) for value in values], bool))
+        return _of_numbers(known, [name], np.array([[not is_missing(value)] for value in values], bool).reshape(-1, 1))[
+            name
+        ]
     first: dict[str | None, int] = {}
     count = numeric_names.count_of(known, name)
     for i, value in enumerate(values):

@@ -152,10 +152,10 @@ def are_final(known: NumericNames, x: Mapping[Hashable, Any]) -> bool:
 def with_columns(known: NumericNames, columns: Mapping[Hashable, Column]) -> NumericNames:
     """Return the names with the columns of a table added, as row by row, or `known` itself if nothing changes."""
     counts, fields = known
-    found = {hash64(name): column for name, column in columns.items() if column.first}
-    order = {one: min(column.first.values()) for one, column in found.items()}
-    changed = {one: column.total for one, column in found.items() if column.total != counts.get(one, _NEW)}
-    counts = _with(counts, changed, order)
+    changed = {hash64(name): column for name, column in columns.items() if column.total is not count_of(known, name)}
+    if changed:
+        rows = {one: min(column.first.values()) for one, column in changed.items()}
+        counts = _with(counts, {one: column.total for one, column in changed.items()}, rows)
     if fields is not None:
         read: dict[int, tuple[int, Hashable]] = {}
         for name, column in columns.items():
