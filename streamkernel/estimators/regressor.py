@@ -91,9 +91,9 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
 
     Examples
     --------
-    >>> from river import evaluate, metrics, preprocessing
+    >>> from river import evaluate, metrics
     >>> from river.datasets import synth
-    >>> from streamkernel import KernelRegressor
+    >>> from streamkernel import KernelRegressor, StandardScaler
 
     >>> model = KernelRegressor()
     >>> evaluate.progressive_val_score(synth.Friedman(seed=1).take(5000), model, metrics.R2())
@@ -101,7 +101,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
 
     The 0.9-quantile, which nine of ten targets are below:
 
-    >>> model = preprocessing.StandardScaler() | KernelRegressor(loss="quantile", tau=0.9, learner="dsg")
+    >>> model = StandardScaler() | KernelRegressor(loss="quantile", tau=0.9, learner="dsg")
     >>> below = 0
     >>> for x, y in synth.Friedman(seed=1).take(2000):
     ...     below += y <= model.predict_one(x)
