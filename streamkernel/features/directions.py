@@ -163,15 +163,25 @@ class Directions:
         record, keeps_fields = self.store.records.get(tuple(x)), numeric.fields is not None
         if record is None or not record.is_counted:
             found = numeric_names.add_names(numeric, x)
-            if record is not None and found is numeric:
-                record.is_counted = numeric_names.are_final(numeric, x)
         elif record.is_settled and not (keeps_fields and _has_strings(x)):
             return numeric
         else:
             found = numeric_names.add_fields_of(numeric, x)
-        if record is not None and record.is_counted and found is numeric and not record.is_settled:
-            record.is_settled = not keeps_fields or not (_has_strings(x) or any(map(is_missing, x.values())))
+        if record is not None and found is numeric:
+            _note(record, x, numeric)
         return found
+
+    def adds_names(self, x: Mapping[Hashable, Any], numeric: NumericNames) -> bool:
+        """Return whether an example adds to the known names, which it does mostly by its first values."""
+        if numeric.fields is not None:
+            return self.with_numeric(x, numeric) is not numeric
+        record = self.store.records.get(tuple(x))
+        is_known = record is not None and record.is_counted
+        if not is_known and numeric_names.adds_values(numeric, x):
+            return True
+        if record is not None:
+            _note(record, x, numeric)
+        return False
 
     def _read(self, x: Mapping[Hashable, Any], numeric: NumericNames | None) -> tuple[NameRecord, array[float]]:
         """Return the record of an example's names, and its values sorted by their hashes."""
@@ -311,6 +321,14 @@ class Directions:
         )
         store.hashes = hashes
         store.table = table
+
+
+def _note(record: NameRecord, x: Mapping[Hashable, Any], numeric: NumericNames) -> None:
+    """Note in the record of an example's names, to which it adds nothing, whether a later one may."""
+    record.is_counted = record.is_counted or numeric_names.are_final(numeric, x)
+    if record.is_counted and not record.is_settled:
+        is_plain = not (_has_strings(x) or any(map(is_missing, x.values())))
+        record.is_settled = numeric.fields is None or is_plain
 
 
 def _has_strings(x: Mapping[Hashable, Any]) -> bool:

@@ -73,6 +73,9 @@ class Count(NamedTuple):
 
     def plus(self, value: Any) -> Count:
         """Return the count with a value that is not missing, or itself if nothing changes."""
+        numbers, strings, _ = self
+        if not strings and not isinstance(value, str):  # most values
+            return self if numbers >= SETTLES else Count(numbers + 1)
         if self.is_final:
             return self
         if isinstance(value, str):
@@ -132,6 +135,16 @@ def add_names(known: NumericNames, x: Mapping[Hashable, Any]) -> NumericNames:
                 changed[one] = count
     more = _with(counts, changed)
     return known if more is counts else known._replace(counts=more)
+
+
+def adds_values(known: NumericNames, x: Mapping[Hashable, Any]) -> bool:
+    """Return whether a value of an example is counted."""
+    counts, new = known.counts, None if len(known.counts) >= MOST_NAMES else _NEW
+    for name, value in x.items():
+        count = counts.get(hash64(name), new)
+        if count is not None and not is_missing(value) and count.plus(value) is not count:
+            return True
+    return False
 
 
 def add_fields_of(known: NumericNames, x: Mapping[Hashable, Any]) -> NumericNames:

@@ -71,7 +71,7 @@ class FirstOrderLearner(StoredExpansion):
             if status != state.UNREAD:
                 return bool(status == state.DONE)
         record, plain = directions.example(x, numeric)
-        if not record.is_settled and directions.with_numeric(x, numeric) is not numeric:
+        if not record.is_settled and directions.adds_names(x, numeric):
             return False
         status = single_event.learn_event.call(memory, directions.store.table, record.memory, id(plain), y, w, gamma)
         return bool(status == state.DONE)
