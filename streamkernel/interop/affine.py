@@ -61,7 +61,8 @@ def _inner(step: Any) -> Any:
 def _of(step: Any, name: Hashable | None) -> tuple[float, float]:
     """Return the offset and the factor of a step for a name."""
     if name not in names_of(step):
-        return 0.0, float(_is_on_fields(step))  # scalers return 0 for names that they have not learned
+        passes = _is_on_fields(step) or isinstance(step, StandardScaler)
+        return 0.0, float(passes)  # River's scalers return 0 for names that they have not learned
     inner = _inner(step)
     subtracted, divisor = _KINDS[type(inner)][1](inner, name)
     return subtracted, 1.0 / divisor if divisor else 0.0
