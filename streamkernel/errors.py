@@ -11,7 +11,17 @@ class InputError(ValueError):
 
 
 class DataWarning(UserWarning):
-    """Examples that can be learned and are probably not meant as they are; the message names the field."""
+    """Examples that can be learned and are probably not meant as they are; the message names the field.
+
+    Examples
+    --------
+    Strings of digits that are codes, not numbers:
+
+    >>> import warnings
+    >>> from streamkernel import DataWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.filterwarnings("ignore", "field 'shop'", DataWarning)
+    """
 
 
 class LabelError(InputError):

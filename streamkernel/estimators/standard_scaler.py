@@ -98,7 +98,7 @@ class StandardScaler(base.MiniBatchTransformer):
 
         Parameters
         ----------
-        X : DataFrame
+        X : data frame of shape (n_examples, n_fields)
             The features, one row per example.
 
         Raises
@@ -121,7 +121,7 @@ class StandardScaler(base.MiniBatchTransformer):
 
         Parameters
         ----------
-        X : DataFrame
+        X : data frame of shape (n_examples, n_fields)
             The features, one row per example.
 
         Raises
