@@ -10,7 +10,7 @@ check_interpreter()
 
 from streamkernel import kernels, learners, losses, research, rules, step_sizes
 from streamkernel.conformal import ConformalClassifier, ConformalRegressor
-from streamkernel.errors import InputError, MergeError, ModelFileError
+from streamkernel.errors import DataWarning, InputError, MergeError, ModelFileError
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.density_ratio import KernelDensityRatio
 from streamkernel.estimators.drift import KernelDriftDetector
@@ -20,6 +20,7 @@ from streamkernel.estimators.multi_target import KernelMultiTargetRegressor
 from streamkernel.estimators.novelty import KernelNoveltyDetector
 from streamkernel.estimators.random_features import RandomFeatures
 from streamkernel.estimators.regressor import KernelRegressor
+from streamkernel.estimators.standard_scaler import StandardScaler
 from streamkernel.learners.threads import set_num_threads
 from streamkernel.persistence import load, save
 from streamkernel.time_series import Calendar, Lags, LastTarget
@@ -34,6 +35,7 @@ __all__ = [
     "Calendar",
     "ConformalClassifier",
     "ConformalRegressor",
+    "DataWarning",
     "GaussianProcessRegressor",
     "InputError",
     "KernelClassifier",
@@ -48,6 +50,7 @@ __all__ = [
     "MergeError",
     "ModelFileError",
     "RandomFeatures",
+    "StandardScaler",
     "__version__",
     "kernels",
     "learners",

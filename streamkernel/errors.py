@@ -10,6 +10,20 @@ class InputError(ValueError):
     """An example that cannot be learned from or predicted for; the message names the field and the value."""
 
 
+class DataWarning(UserWarning):
+    """Examples that can be learned and are probably not meant as they are; the message names the field.
+
+    Examples
+    --------
+    Strings of digits that are codes, not numbers:
+
+    >>> import warnings
+    >>> from streamkernel import DataWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.filterwarnings("ignore", "field 'shop'", DataWarning)
+    """
+
+
 class LabelError(InputError):
     """An example whose label is missing or unusable."""
 

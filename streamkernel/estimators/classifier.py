@@ -161,9 +161,9 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         Parameters
         ----------
         x : dict
-            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
-            or NaN, counts as 0; where no `kernel` is given, a number that most examples have counts as its mean. A
-            string where a number was learned is refused.
+            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``,
+            NaN, NaT or ``pandas.NA``, counts as 0; where no `kernel` is given, a number that most examples have counts
+            as its mean. A string is refused under a name that has had 16 numbers or more, and almost no strings.
         y : bool or int or str
             The label.
         w : float, default 1.0
@@ -192,7 +192,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         else:
             self._learn_event(x, None, w, (as_label(y),), is_new=True)
 
-    def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
+    def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[Label, float]:  # type: ignore[override]
         """Return the probability of each label learned so far.
 
         The dictionary is empty before the first label, and has one label with probability 1 before the second. A
@@ -214,7 +214,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         score, labels = self._score(x), self._state.labels
         return probabilities_of(self._loss, labels, score)
 
-    def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> Label | None:
+    def predict_one(self, x: Mapping[Hashable, Any]) -> Label | None:  # type: ignore[override]
         """Return the label of the highest score, ``None`` before the first label is learned.
 
         Parameters

@@ -92,7 +92,7 @@ class LearningModel(model_file.Serializable):
             directions = found.learner.directions
             row, numeric = directions.learnable_row(x, found.numeric, w)
             if is_new or not self._learn_alone(row, y, directions, numeric):
-                self._learn(row, np.array([y], np.float64), directions, numeric, labels)
+                self._learn(row, np.array([y], np.float64), directions, numeric, labels, before=found.numeric)
         except (InputError, TypeError, AttributeError, IndexError):
             self._check(x)
             raise
@@ -118,6 +118,7 @@ class LearningModel(model_file.Serializable):
         directions: Directions,
         numeric: numeric_names.NumericNames,
         labels: Sequence[Any] = (),
+        before: numeric_names.NumericNames | None = None,
     ) -> None:
         """Learn `rows` in order.
 
@@ -131,6 +132,8 @@ class LearningModel(model_file.Serializable):
             The names with numeric values, including those of these examples.
         labels
             The labels of the examples, if some may be new; `y` is set to their numbers.
+        before
+            The names that these examples were added to; other names are joined with those of another thread.
         """
         self._recover()
         self._check_labels(labels)
@@ -147,7 +150,8 @@ class LearningModel(model_file.Serializable):
             if labels:
                 last, found = self._number_labels(found, labels, y, done, last)
             if found.numeric is not numeric:
-                found = replace(found, numeric=numeric_names.join_names(found.numeric, numeric))
+                is_next = found.numeric is before
+                found = replace(found, numeric=numeric if is_next else numeric_names.join_names(found.numeric, numeric))
             self._offer(self._weigh_rows(rows.part(done, last), y[done:last], found), y[done:last], found)
             done = last
 

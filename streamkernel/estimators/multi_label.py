@@ -132,7 +132,9 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
         """
         self._learn_one(x, y, w)
 
-    def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Hashable, dict[bool, float]]:
+    def predict_proba_one(  # type: ignore[override]
+        self, x: Mapping[Hashable, Any]
+    ) -> dict[Hashable, dict[bool, float]]:
         """Return the probabilities that each label is false and true, an empty dictionary before the first example.
 
         Parameters
@@ -148,7 +150,7 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
         up = {name: sigmoid(score) for name, score in self._scores_by_target(x).items()}
         return {name: {False: 1.0 - p, True: p} for name, p in up.items()}
 
-    def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Hashable, bool]:
+    def predict_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, bool]:  # type: ignore[override]
         """Return whether each label is more likely true than false, an empty dictionary before the first example.
 
         Parameters

@@ -133,7 +133,7 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
         """
         self._learn_one(x, y, w)
 
-    def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Hashable, float]:
+    def predict_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
         """Return the prediction of each target, an empty dictionary before the first example.
 
         Parameters

@@ -142,7 +142,8 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         ----------
         x : dict
             The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
-            or NaN, counts as 0. A string where a number was learned is refused.
+            or NaN, counts as 0. A string is refused under a name that has had 16
+            numbers or more, and almost no strings.
 
         Raises
         ------

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from streamkernel import kernels
 from streamkernel.errors import is_count
 from streamkernel.kernels import Kernel
 
@@ -20,7 +21,17 @@ def require_at_least(least: int, **values: int) -> None:
 def check_shared(kernel: Any, cache_bytes: int, seed: Any) -> None:
     """Raise a ValueError that names the first parameter out of range among those that estimators share."""
     if kernel is not None and not isinstance(kernel, Kernel):
-        raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}")
+        raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}{_hint(kernel)}")
     require_at_least(0, cache_bytes=cache_bytes)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
         raise ValueError(f"Expected seed to be an integer, got {seed!r}")
+
+
+_OF_SCIKIT_LEARN = {"rbf": "gaussian", "poly": "polynomial"}
+
+
+def _hint(kernel: Any) -> str:
+    """Return the instance that a class of kernels, its name or scikit-learn's probably stands for."""
+    text = kernel if isinstance(kernel, str) else getattr(kernel, "__name__", "")
+    name = {name.lower(): name for name in kernels.__all__}.get(_OF_SCIKIT_LEARN.get(text, text).lower())
+    return f"; an instance is expected, as kernels.{name}()" if name and name != "Kernel" else ""

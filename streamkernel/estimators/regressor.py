@@ -91,9 +91,9 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
 
     Examples
     --------
-    >>> from river import evaluate, metrics, preprocessing
+    >>> from river import evaluate, metrics
     >>> from river.datasets import synth
-    >>> from streamkernel import KernelRegressor
+    >>> from streamkernel import KernelRegressor, StandardScaler
 
     >>> model = KernelRegressor()
     >>> evaluate.progressive_val_score(synth.Friedman(seed=1).take(5000), model, metrics.R2())
@@ -101,7 +101,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
 
     The 0.9-quantile, which nine of ten targets are below:
 
-    >>> model = preprocessing.StandardScaler() | KernelRegressor(loss="quantile", tau=0.9, learner="dsg")
+    >>> model = StandardScaler() | KernelRegressor(loss="quantile", tau=0.9, learner="dsg")
     >>> below = 0
     >>> for x, y in synth.Friedman(seed=1).take(2000):
     ...     below += y <= model.predict_one(x)
@@ -149,9 +149,9 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         Parameters
         ----------
         x : dict
-            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
-            or NaN, counts as 0; where no `kernel` is given, a number that most examples have counts as its mean. A
-            string where a number was learned is refused.
+            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``,
+            NaN, NaT or ``pandas.NA``, counts as 0; where no `kernel` is given, a number that most examples have counts
+            as its mean. A string is refused under a name that has had 16 numbers or more, and almost no strings.
         y : float
             The target.
         w : float, default 1.0
@@ -174,7 +174,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
     def _target(self, y: Any) -> float:
         return as_target(y)
 
-    def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> float:
+    def predict_one(self, x: Mapping[Hashable, Any]) -> float:
         """Return the prediction for one example.
 
         Parameters

@@ -53,7 +53,7 @@ class StoredModel(LearningModel):
             | first
             | scales
             | upkeep
-            | example_tensors.pack_hashes("numeric_names", found.numeric.numbers)
+            | numeric_names.pack(found.numeric.counts)
             | ({"field_names": field_names.pack(found.numeric.fields)[1]} if found.numeric.fields else {})
         )
 
@@ -76,11 +76,11 @@ class StoredModel(LearningModel):
         if len(first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
         known = None if first is None else tuple(first)
-        numbers, fields = example_tensors.unpack_hashes("numeric_names", tensors), self._state.numeric.fields
+        counts, fields = numeric_names.unpack(tensors), self._state.numeric.fields
         if fields is not None and "fields" in description:
             pairs = tensor_file.require_tensor(tensors, "field_names", np.int64, (None, 2))
             fields = field_names.unpack(description["fields"], pairs)
-        numeric = numeric_names.NumericNames(numbers, fields)
+        numeric = numeric_names.NumericNames(counts, fields)
         self._state = State(learner, scales, known, labels, self._new_upkeep(), numeric, self._own_in(tensors))
         upkeep = self._state.upkeep
         if upkeep is not None and "upkeep.numbers" in tensors:  # a copy that only predicts has none

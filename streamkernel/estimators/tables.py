@@ -23,7 +23,8 @@ def learn_table(
     directions, done = model._learner.directions, 0
     model._check_labels([label for label, w in zip(labels, weights.tolist(), strict=False) if w > 0.0])
     with progress_line("Learning", show=verbose) as tell:
-        for block, numeric in table_blocks(directions, X, model._state.numeric):
+        before = model._state.numeric
+        for block, numeric in table_blocks(directions, X, before):
             size = len(block.start) - 1
             for first in range(0, size, SHOWN if verbose else max(1, size)):
                 rows = block.part(first, min(first + SHOWN, size) if verbose else size)
@@ -33,7 +34,8 @@ def learn_table(
                 if not chosen.all():
                     own = [label for label, is_one in zip(own, chosen, strict=True) if is_one] if own else ()
                     rows, targets = rows.where(chosen), targets[chosen]
-                model._learn(rows, targets, directions, numeric, own)
+                model._learn(rows, targets, directions, numeric, own, before)
+                before = numeric
                 done = last
                 tell(done / len(y), f"{done:,} of {len(y):,} rows")
 

@@ -85,7 +85,8 @@ class NameRecord:
         "_times",
         "get",
         "hashes",
-        "is_numeric",
+        "is_counted",
+        "is_settled",
         "memory",
         "names",
         "ordered",
@@ -113,7 +114,8 @@ class NameRecord:
         columns[ORDER] = [index[name] for name in ordered]
         columns[ADDRESS] = [id(name) for name in self.names]
         self._columns, self._times = columns, 0
-        self.is_numeric = False  # whether each name is known to have numeric values
+        self.is_counted = False  # whether no more values of these names are counted
+        self.is_settled = False  # nor anything else becomes known of them if they have numbers
         self._strange: Sequence[Hashable] = self.names[-1:]
 
     @property

@@ -125,7 +125,7 @@ class Directions:
         """
         record, n = self.last, 0
         values = np.empty((min(len(xs), max(1, MOST_VALUES // max(1, len(record.names)))), len(record.names)))
-        if record.is_numeric and {*map(type, xs)} == {FAST}:
+        if record.is_settled and {*map(type, xs)} == {FAST}:
             n = read_list.call(record.memory, id(xs), largest, values)
         return self.rows(record.names, values[:n]), values[:n]
 
@@ -137,8 +137,12 @@ class Directions:
         """
         record = self.last
         row = self.row(x, numeric, w)
-        is_known = record.is_numeric and row.hashes is record.hashes
-        return row, numeric if is_known else self.with_numeric(x, numeric)
+        if record.is_settled and row.hashes is record.hashes:
+            return row, numeric
+        found = self.with_numeric(x, numeric)
+        if found is not numeric:
+            numeric_names.warn_of_numbers(numeric, found, x)
+        return row, found
 
     def example(
         self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None
@@ -155,14 +159,29 @@ class Directions:
         return record, {name: in_order[name] for name in record.names}
 
     def with_numeric(self, x: Mapping[Hashable, Any], numeric: NumericNames) -> NumericNames:
-        """Return the known names with those of an example added, or `numeric` itself if none is new."""
-        record = self.store.records.get(tuple(x))
-        if record is not None and record.is_numeric:
+        """Return the known names with those of an example added, or `numeric` itself if nothing is new."""
+        record, keeps_fields = self.store.records.get(tuple(x)), numeric.fields is not None
+        if record is None or not record.is_counted:
+            found = numeric_names.add_names(numeric, x)
+        elif record.is_settled and not (keeps_fields and _has_strings(x)):
             return numeric
-        found = numeric_names.add_names(numeric, x)
-        if found is numeric and record is not None:
-            record.is_numeric = not any(isinstance(value, str) or is_missing(value) for value in x.values())
+        else:
+            found = numeric_names.add_fields_of(numeric, x)
+        if record is not None and found is numeric:
+            _note(record, x, numeric)
         return found
+
+    def adds_names(self, x: Mapping[Hashable, Any], numeric: NumericNames) -> bool:
+        """Return whether an example adds to the known names, which it does mostly by its first values."""
+        if numeric.fields is not None:
+            return self.with_numeric(x, numeric) is not numeric
+        record = self.store.records.get(tuple(x))
+        is_known = record is not None and record.is_counted
+        if not is_known and numeric_names.adds_values(numeric, x):
+            return True
+        if record is not None:
+            _note(record, x, numeric)
+        return False
 
     def _read(self, x: Mapping[Hashable, Any], numeric: NumericNames | None) -> tuple[NameRecord, array[float]]:
         """Return the record of an example's names, and its values sorted by their hashes."""
@@ -176,7 +195,7 @@ class Directions:
         try:
             values = array("d", record.get(x))
             total = sum(values, 0.0)
-        except (TypeError, OverflowError):  # strings, or values that an error is raised for
+        except (TypeError, ValueError, OverflowError):  # strings, missing values, or those that an error is raised for
             total = float("nan")
         if numeric is not None and (total != total or self.plan.transforms):
             numeric_names.check(numeric, given)
@@ -302,3 +321,15 @@ class Directions:
         )
         store.hashes = hashes
         store.table = table
+
+
+def _note(record: NameRecord, x: Mapping[Hashable, Any], numeric: NumericNames) -> None:
+    """Note in the record of an example's names, to which it adds nothing, whether a later one may."""
+    record.is_counted = record.is_counted or numeric_names.are_final(numeric, x)
+    if record.is_counted and not record.is_settled:
+        is_plain = not (_has_strings(x) or any(map(is_missing, x.values())))
+        record.is_settled = numeric.fields is None or is_plain
+
+
+def _has_strings(x: Mapping[Hashable, Any]) -> bool:
+    return any(isinstance(value, str) for value in x.values())

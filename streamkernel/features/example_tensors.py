@@ -1,8 +1,8 @@
-"""Examples and sets of names as tensors, and back."""
+"""Examples as tensors, and back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,22 +77,3 @@ def unpack_weights(name: str, tensors: Mapping[str, Any], n: int) -> F64:
     if not (weights > 0.0).all():
         raise ValueError(f"expected positive weights as {name}, got {weights.min()}")
     return weights
-
-
-def pack_hashes(name: str, hashes: Iterable[int]) -> Tensors:
-    """Return a set of hashes as a tensor; none if it is empty."""
-    found = np.array(sorted(hashes), np.uint64).view(np.int64)
-    return {name: found} if len(found) else {}
-
-
-def unpack_hashes(name: str, tensors: Mapping[str, Any]) -> frozenset[int]:
-    """Return the hashes that :func:`pack_hashes` packed.
-
-    Raises
-    ------
-    ValueError
-        If the tensor does not fit.
-    """
-    if name not in tensors:
-        return frozenset()
-    return frozenset(require_tensor(tensors, name, np.int64, (None,)).view(np.uint64).tolist())

@@ -43,8 +43,16 @@ def add_fields(known: Fields, read: Fields) -> Fields:
     """Return the fields with those of an example added up to the limit, or `known` itself if none is new."""
     if len(known) >= MOST_NAMES or read.keys() <= known.keys():
         return known
-    more = {one: _plain(name) for one, name in read.items() if one not in known and _is_kept(name)}
-    return join_fields(known, more) if more else known
+    return add_in_order(known, {one: (0, name) for one, name in read.items()})
+
+
+def add_in_order(known: Fields, read: Mapping[int, tuple[int, Hashable]]) -> Fields:
+    """Return the fields with others added up to the limit, in the order of the rows that are beside them."""
+    if len(known) >= MOST_NAMES or read.keys() <= known.keys():
+        return known
+    new = sorted((row, one) for one, (row, name) in read.items() if one not in known and _is_kept(name))
+    added = {one: _plain(read[one][1]) for _, one in new[: MOST_NAMES - len(known)]}
+    return {**known, **added} if added else known
 
 
 def join_fields(known: Fields, more: Fields) -> Fields:

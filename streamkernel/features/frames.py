@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,8 +11,7 @@ from river import utils
 from streamkernel.errors import InputError
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
-from streamkernel.features.field_names import MOST_NAMES, add_fields, read_fields
-from streamkernel.features.numeric_names import NumericNames
+from streamkernel.features.numeric_names import Column, NumericNames
 from streamkernel.features.rows import Rows, in_row, is_missing, number
 from streamkernel.features.sparse_tables import ENTRIES, is_sparse, reads_zeros, sparse_rows
 
@@ -21,7 +19,7 @@ from streamkernel.features.sparse_tables import ENTRIES, is_sparse, reads_zeros,
 def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_names.NONE) -> tuple[Rows, NumericNames]:
     """Return the rows of a data frame, or of an array or sparse matrix of numbers, whose columns are called 0, 1, ...
 
-    Strings are indicators, as in an example; ``None``, NaN and ``pandas.NA`` are missing values.
+    Strings are indicators, and values are missing, as in an example.
 
     Parameters
     ----------
@@ -61,24 +59,20 @@ def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_n
     if table.dtype.kind in "biuf" and table.ndim == 2 and not directions.plan.transforms:  # one check for all columns
         found = directions.rows(names, np.asarray(table, np.float64))
         if directions.plan.usable(found):
-            has_values = ~np.isnan(table).all(axis=0) if table.dtype.kind == "f" else np.ones(len(names), bool)
-            used: dict[Hashable, Any] = {name: 0.0 for name, is_one in zip(names, has_values, strict=True) if is_one}
-            return found, numeric_names.add_names(numeric, used)
+            return found, numeric_names.with_columns(numeric, _of_numbers(numeric, names, ~np.isnan(table)))
     columns = [frame.get_column(name) for name in names]
     are_plain = not directions.plan.transforms  # a transform may distinguish 1 from 1.0
     for name, column in zip(names, columns, strict=True):
         if not (column.dtype.is_numeric() or str(column.dtype) == "Boolean"):
             are_plain &= not _needs_rows(name, column.to_list())
-    before = numeric.fields
-    for name, column in zip(names, columns, strict=True):
-        numeric = _with_column(numeric, name, column)
+    before = numeric
+    numeric = numeric_names.with_columns(
+        before, {name: _of_column(before, name, column) for name, column in zip(names, columns, strict=True)}
+    )
+    numeric_names.warn_of_numbers(before, numeric, names)
     if len(frame) and not are_plain:
         in_rows = list(zip(*(column.to_list() for column in columns), strict=True))
         found = _examples(directions, names, in_rows)
-        if before is not None and len(numeric.fields or ()) >= MOST_NAMES:  # up to the limit, row by row
-            for values in in_rows:
-                before = add_fields(before, read_fields(dict(zip(names, values, strict=True))))
-            numeric = numeric._replace(fields=before)
     else:
         found = directions.rows(names, np.asarray(utils.dataframe.to_numpy(frame), np.float64))
     if not directions.plan.usable(found):
@@ -199,18 +193,32 @@ def _examples(directions: Directions, names: Sequence[str], table: Sequence[Sequ
     return Rows.stack(found)
 
 
-def _with_column(numeric: NumericNames, name: str, column: Any) -> NumericNames:
-    """Return the numeric names with that of a numeric column added; raise an error for a string in a numeric column."""
-    values: Iterator[tuple[int, Any]] = enumerate(column.to_list())
+def _of_numbers(known: NumericNames, names: Sequence[Hashable], present: Any) -> dict[Hashable, Column]:
+    """Return the columns of names with numbers; `present`, shape (rows, names), says where there is one."""
+    counts, first = present.sum(axis=0).tolist(), present.argmax(axis=0).tolist() if len(present) else []
+    found = (numeric_names.count_of(known, name).plus_numbers(n) for name, n in zip(names, counts, strict=True))
+    return {
+        name: Column(total, {None: row} if n else {})
+        for name, total, n, row in zip(names, found, counts, first or counts, strict=True)
+    }
+
+
+def _of_column(known: NumericNames, name: str, column: Any) -> Column:
+    """Return the column of a name; raise an error for a string if the name has settled on numbers."""
+    values = column.to_list()
     if column.dtype.is_numeric() or str(column.dtype) == "Boolean":
-        values = itertools.islice(((i, value) for i, value in values if not is_missing(value)), 1)
-    for i, value in values:
-        try:
-            numeric_names.check(numeric, {name: value})
-        except InputError as error:
-            raise in_row(error, i) from None
-        numeric = numeric_names.add_names(numeric, {name: value})
-    return numeric
+        return _of_numbers(known, [name], np.array([[not is_missing(value)] for value in values], bool).reshape(-1, 1))[
+            name
+        ]
+    first: dict[str | None, int] = {}
+    count = numeric_names.count_of(known, name)
+    for i, value in enumerate(values):
+        if not is_missing(value):
+            if isinstance(value, str) and count.is_number:
+                raise in_row(numeric_names.refusal(name, value), i)
+            count = count.plus(value)
+            first.setdefault(value if isinstance(value, str) else None, i)
+    return Column(count, first)
 
 
 def _needs_rows(name: str, values: Sequence[Any]) -> bool:

@@ -1,11 +1,15 @@
-"""Known names: those with numeric values, and the fields of names.
+"""Known names: counts of the numbers and the strings under each, and the fields of names.
 
-A string under the name of a number is an error.
+Among the values of a name, numbers are numbers and strings are indicators, so a few of the other kind do no harm. Only
+a name that has settled on numbers refuses strings: after 16 numbers, if strings are less than 1 in 20. One that has
+settled on strings accepts numbers.
 
 Examples
 --------
 >>> known = add_names(NONE, {"age": 31, "colour": "red", "weight": None})
->>> check(known, {"age": None, "colour": 3.0, "weight": "heavy"})
+>>> check(known, {"age": "NA", "colour": 3.0, "weight": "heavy"})
+>>> for age in range(15):
+...     known = add_names(known, {"age": age})
 >>> check(known, {"age": "NA"})
 Traceback (most recent call last):
     ...
@@ -15,16 +19,77 @@ got str 'NA' - at x['age']
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import warnings
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from streamkernel.errors import InputError
+import numpy as np
+
+from streamkernel.errors import DataWarning, InputError
 from streamkernel.features.counter_rng import hash64
-from streamkernel.features.field_names import Fields, add_fields, join_fields, read_hash
+from streamkernel.features.field_names import Fields, add_fields, add_in_order, join_fields, read_fields, read_hash
 from streamkernel.features.rows import is_missing
+from streamkernel.tensor_file import Tensors, require_tensor
 
 MOST_NAMES = 1024
 """Names that are kept, the first ones; under others anything is accepted."""
+
+SETTLES, RARE = 16, 20
+"""A name settles after 16 values of one kind, if less than 1 in 20 of its values are of the other."""
+
+LOOKED_AT, MOST_COUNTED = 64, 1024
+"""Strings of a name that are compared with numbers, and values that are counted: a name that is mixed after these
+remains so.
+"""
+
+_LONGEST_NUMBER = 32
+
+
+class Count(NamedTuple):
+    """The values of a name: numbers, strings, and how many of the first strings are numbers as text.
+
+    A name that has settled counts no further numbers.
+    """
+
+    numbers: int = 0
+    strings: int = 0
+    as_text: int = 0
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the name has settled on numbers."""
+        return self.numbers >= SETTLES and RARE * self.strings < self.numbers + self.strings
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the name has settled on strings, or will never settle."""
+        total = self.numbers + self.strings
+        return total >= MOST_COUNTED or (self.strings >= SETTLES and RARE * self.numbers < total)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more is counted."""
+        return self.is_number or (self.is_text and self.strings >= LOOKED_AT) or sum(self[:2]) >= MOST_COUNTED
+
+    def plus(self, value: Any) -> Count:
+        """Return the count with a value that is not missing, or itself if nothing changes."""
+        numbers, strings, _ = self
+        if not strings and not isinstance(value, str):  # most values
+            return self if numbers >= SETTLES else Count(numbers + 1)
+        if self.is_final:
+            return self
+        if isinstance(value, str):
+            is_number = self.strings < LOOKED_AT and type(value) is str and _is_number(value)
+            return Count(self.numbers, self.strings + 1, self.as_text + is_number)
+        return self if self.is_text else self._replace(numbers=self.numbers + 1)
+
+    def plus_numbers(self, n: int) -> Count:
+        """Return the count with n numbers."""
+        for _ in range(n):
+            before, self = self, self.plus(0.0)
+            if self is before:
+                break
+        return self
 
 
 class NumericNames(NamedTuple):
@@ -32,45 +97,105 @@ class NumericNames(NamedTuple):
 
     Attributes
     ----------
-    numbers
-        The hashes of those that hold numbers.
+    counts
+        The values of names by their hashes.
     fields
         The fields of names by their hashes; ``None`` where they are not kept.
     """
 
-    numbers: frozenset[int] = frozenset()
+    counts: Mapping[int, Count] = {}
     fields: Fields | None = None
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The hashes of the names that have had numbers."""
+        return frozenset(one for one, count in self.counts.items() if count.numbers)
+
+
+class Column(NamedTuple):
+    """A column of a table: its name's count with it, and the first row of each string, and of a number as ``None``."""
+
+    total: Count
+    first: Mapping[str | None, int]
 
 
 NONE = NumericNames()
+_NEW = Count()
 
 
 def add_names(known: NumericNames, x: Mapping[Hashable, Any]) -> NumericNames:
-    """Return the names with those of an example added, or `known` itself if none is new."""
-    numbers, fields = known
-    read = {hash64(name): name for name, value in x.items() if not isinstance(value, str) and not is_missing(value)}
-    if len(numbers) < MOST_NAMES and not read.keys() <= numbers:
-        numbers = _join(numbers, frozenset(read))
+    """Return the names with the values of an example added, or `known` itself if nothing changes."""
+    known, counts, changed = add_fields_of(known, x), known.counts, {}
+    for name, value in x.items():
+        if not is_missing(value):
+            one = hash64(name)
+            before = counts.get(one, _NEW)
+            count = before.plus(value)
+            if count is not before:
+                changed[one] = count
+    more = _with(counts, changed)
+    return known if more is counts else known._replace(counts=more)
+
+
+def adds_values(known: NumericNames, x: Mapping[Hashable, Any]) -> bool:
+    """Return whether a value of an example is counted."""
+    counts, new = known.counts, None if len(known.counts) >= MOST_NAMES else _NEW
+    for name, value in x.items():
+        count = counts.get(hash64(name), new)
+        if count is not None and not is_missing(value) and count.plus(value) is not count:
+            return True
+    return False
+
+
+def add_fields_of(known: NumericNames, x: Mapping[Hashable, Any]) -> NumericNames:
+    """Return the names with the fields of an example added, or `known` itself if none is new."""
+    if known.fields is None:
+        return known
+    fields = add_fields(known.fields, read_fields(x))
+    return known if fields is known.fields else known._replace(fields=fields)
+
+
+def are_final(known: NumericNames, x: Mapping[Hashable, Any]) -> bool:
+    """Return whether no value under the names of an example, nor a missing one, would be counted."""
+    counts, is_full = known.counts, len(known.counts) >= MOST_NAMES
+    found = (counts.get(hash64(name)) for name in x)
+    return all(is_full if count is None else count.is_final for count in found)
+
+
+def with_columns(known: NumericNames, columns: Mapping[Hashable, Column]) -> NumericNames:
+    """Return the names with the columns of a table added, as row by row, or `known` itself if nothing changes."""
+    counts, fields = known
+    changed = {hash64(name): column for name, column in columns.items() if column.total is not count_of(known, name)}
+    if changed:
+        rows = {one: min(column.first.values()) for one, column in changed.items()}
+        counts = _with(counts, {one: column.total for one, column in changed.items()}, rows)
     if fields is not None:
-        read.update((read_hash(name, value), name) for name, value in x.items() if isinstance(value, str))
-        fields = add_fields(fields, read)
-    return known if numbers is known.numbers and fields is known.fields else NumericNames(numbers, fields)
+        read: dict[int, tuple[int, Hashable]] = {}
+        for name, column in columns.items():
+            read.update((read_hash(name, value), (row, name)) for value, row in column.first.items())
+        fields = add_in_order(fields, read)
+    return known if counts is known.counts and fields is known.fields else NumericNames(counts, fields)
 
 
 def join_names(known: NumericNames, more: NumericNames) -> NumericNames:
-    """Return the names of both, up to the limit."""
+    """Return the names of both, up to the limit, with the larger counts."""
     fields = known.fields
     if fields is not None and more.fields is not None:
         fields = join_fields(fields, more.fields)
-    return NumericNames(_join(known.numbers, more.numbers), fields)
+    counts = known.counts
+    larger = {one: Count(*map(max, counts.get(one, _NEW), count)) for one, count in more.counts.items()}
+    return NumericNames(_with(counts, larger), fields)
 
 
-def _join(known: frozenset[int], more: frozenset[int]) -> frozenset[int]:
-    return known | frozenset(sorted(more - known)[: MOST_NAMES - len(known)])
+def _with(counts: Mapping[int, Count], changed: Mapping[int, Count], rows: Mapping[int, int] = {}) -> Any:
+    """Return the counts with changed ones, up to the limit; new ones in the order of their rows and hashes."""
+    new = sorted((rows.get(one, 0), one) for one in changed if one not in counts)[: MOST_NAMES - len(counts)]
+    old = {one: count for one, count in changed.items() if one in counts}
+    return {**counts, **old, **{one: changed[one] for _, one in new}} if old or new else counts
 
 
 def check(known: NumericNames, x: Mapping[Hashable, Any]) -> None:
-    """Raise an error for a string under the name of a number.
+    """Raise an error for a string under a name that has settled on numbers.
 
     Raises
     ------
@@ -78,7 +203,69 @@ def check(known: NumericNames, x: Mapping[Hashable, Any]) -> None:
         If there is one; names the feature and the value.
     """
     for name, value in x.items():
-        if isinstance(value, str) and hash64(name) in known.numbers:
-            raise InputError(
-                f"Expected a number as learned before, or None if it is missing, got str {value!r} - at x[{name!r}]"
+        if isinstance(value, str) and count_of(known, name).is_number:
+            raise refusal(name, value)
+
+
+def refusal(name: Hashable, value: str) -> InputError:
+    """Return the error for a string under a name that has settled on numbers."""
+    return InputError(
+        f"Expected a number as learned before, or None if it is missing, got str {value!r} - at x[{name!r}]"
+    )
+
+
+def count_of(known: NumericNames, name: Hashable) -> Count:
+    """Return the count of a name."""
+    return known.counts.get(hash64(name), _NEW)
+
+
+def warn_of_numbers(before: NumericNames, after: NumericNames, names: Iterable[Hashable]) -> None:
+    """Warn of fields whose first 64 strings, which have just become known, are numbers in more than 9 of 10 cases."""
+    for name in names:
+        count = count_of(after, name)
+        if count.strings >= LOOKED_AT > count_of(before, name).strings and 10 * count.as_text > 9 * LOOKED_AT:
+            message = (
+                f"field {name!r}: {count.as_text} of {LOOKED_AT} texts are numbers, and learned as categories; "
+                f"pass float(x[{name!r}]), or put streamkernel.Fields({{{name!r}: 'number'}}) in front"
             )
+            warnings.warn(message, DataWarning, stacklevel=5)
+
+
+def pack(counts: Mapping[int, Count]) -> Tensors:
+    """Return names as tensors, none if there are none: a row for each, its hash and its count."""
+    found = np.array([(one, *count) for one, count in sorted(counts.items())], np.uint64).view(np.int64)
+    return {"names": found} if len(found) else {}
+
+
+def unpack(tensors: Mapping[str, Any]) -> Mapping[int, Count]:
+    """Return the names that :func:`pack` packed; those of older files have settled on numbers.
+
+    Raises
+    ------
+    ValueError
+        If the tensor does not fit.
+    """
+    if "numeric_names" in tensors:
+        hashes = require_tensor(tensors, "numeric_names", np.int64, (None,)).view(np.uint64).tolist()
+        return dict.fromkeys(hashes, Count(SETTLES))
+    if "names" not in tensors:
+        return {}
+    found = require_tensor(tensors, "names", np.int64, (None, len(Count._fields) + 1))
+    hashes, counts = found[:, 0].view(np.uint64).tolist(), found[:, 1:]
+    if len({*hashes}) < len(hashes) or len(hashes) > MOST_NAMES or not (counts >= 0).all():
+        raise ValueError(f"expected up to {MOST_NAMES} different hashes as names, and counts of their values")
+    return {one: Count(*count) for one, count in zip(hashes, counts.tolist(), strict=True)}
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number.
+
+    Examples
+    --------
+    >>> [_is_number(text) for text in ("0.5", "-1e3", "", "red")]
+    [True, True, False, False]
+    """
+    try:
+        return len(text) <= _LONGEST_NUMBER and float(text) == float(text)
+    except ValueError:
+        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import sys
 from array import array
@@ -91,7 +92,7 @@ def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
 
     ``{"colour": "red"}`` is ``{"colour=red": 1.0}``. Every kernel can read an indicator: 1 is in the domain of all
     of them, and an absent category counts as 0, like any missing name. So a string has the effect of a one-hot encoder
-    that knows all categories. ``None``, NaN and ``pandas.NA`` are missing values: the name counts as absent.
+    that knows all categories. A missing value is one for which :func:`is_missing` is true: the name counts as absent.
 
     Raises
     ------
@@ -131,16 +132,22 @@ def check_dictionary(x: Any) -> None:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is ``None``, NaN or ``pandas.NA``.
+    """Return whether a value is ``None``, NaN of any type, ``pandas.NA`` or NaT, a missing time.
 
     Examples
     --------
-    >>> [is_missing(value) for value in (None, float("nan"), 0.0, "")]
-    [True, True, False, False]
+    >>> [is_missing(value) for value in (None, float("nan"), np.datetime64("NaT"), 0.0, "")]
+    [True, True, True, False, False]
     """
-    if isinstance(value, (float, np.floating, Decimal)):
+    if isinstance(value, _MAY_BE_NAN):
         return bool(value != value)
+    if isinstance(value, Decimal):
+        return value.is_nan()  # a signalling NaN cannot be compared
     return value is None or value is getattr(sys.modules.get("pandas"), "NA", None)
+
+
+_MAY_BE_NAN = (float, np.floating, dt.date, np.datetime64, np.timedelta64)
+"""Types with a missing value that is not equal to itself; NaT of pandas is a ``datetime``."""
 
 
 def number(value: Any, where: str, expected: str = "a number") -> float:
@@ -154,6 +161,8 @@ def number(value: Any, where: str, expected: str = "a number") -> float:
     try:
         return float(array("d", (value,))[0])
     except TypeError:
+        if isinstance(value, (dt.date, dt.time, np.datetime64)):
+            expected += ", which streamkernel.Calendar or streamkernel.Fields makes of a time"
         raise InputError(f"Expected {expected}, got {type(value).__name__} {value!r} - at {where}") from None
     except OverflowError:
         digits = int(math.log10(abs(int(value)))) + 1  # Python refuses to write the longest integers as text

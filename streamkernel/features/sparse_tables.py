@@ -7,16 +7,16 @@ columns. In a wider matrix, for which this would cost too much, an entry that is
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
 from streamkernel.errors import InputError
-from streamkernel.features import field_names, numeric_names
+from streamkernel.features import numeric_names
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.directions import Directions
-from streamkernel.features.numeric_names import NumericNames
+from streamkernel.features.numeric_names import Column, NumericNames
 from streamkernel.features.rows import I64, Rows, in_row
 
 ENTRIES = 1 << 20
@@ -81,12 +81,12 @@ def sparse_rows(directions: Directions, X: Any, numeric: NumericNames) -> tuple[
     n = X.shape[0]
     columns, places = np.unique(X.indices, return_inverse=True)
     names = columns.tolist()
+    row_of = np.repeat(np.arange(n), np.diff(X.indptr))
     if directions.plan.transforms:
         found = [directions.row(_example(X, i)) for i in range(n)]
         rows = Rows.stack(found) if found else directions.rows([], np.zeros((0, 0)))
     else:
         hashes = np.array([hash64(name) for name in names], np.uint64)
-        row_of = np.repeat(np.arange(n), np.diff(X.indptr))
         kept = ~np.isnan(X.data)
         order = np.lexsort((hashes[places], row_of))
         order = order[kept[order]]
@@ -99,7 +99,7 @@ def sparse_rows(directions: Directions, X: Any, numeric: NumericNames) -> tuple[
             directions.plan.check(_example(X, i))
         except InputError as error:
             raise in_row(error, i) from None
-    return rows, _with_columns(numeric, names, places, X.indptr)
+    return rows, _with_columns(numeric, X, names, places, row_of)
 
 
 def _example(X: Any, i: int) -> dict[Hashable, float]:
@@ -108,14 +108,17 @@ def _example(X: Any, i: int) -> dict[Hashable, float]:
     return dict(zip(X.indices[part].tolist(), X.data[part].tolist(), strict=True))
 
 
-def _with_columns(numeric: NumericNames, names: list[int], places: I64, indptr: Any) -> NumericNames:
-    """Return the known names with those of columns added, in the order of their first rows."""
-    _, first = np.unique(places, return_index=True)
-    row_of = np.searchsorted(indptr, first, side="right")
-    for i in np.unique(row_of).tolist():
-        fields, most = numeric.fields, numeric_names.MOST_NAMES
-        if len(numeric.numbers) >= most and (fields is None or len(fields) >= field_names.MOST_NAMES):
-            break
-        new: Mapping[Hashable, float] = {names[j]: 1.0 for j in np.flatnonzero(row_of == i).tolist()}
-        numeric = numeric_names.add_names(numeric, new)
-    return numeric
+def _with_columns(known: NumericNames, X: Any, names: list[int], places: I64, row_of: I64) -> NumericNames:
+    """Return the known names with those of columns added; `places` are the entries' columns among `names`.
+
+    An entry that is not stored is a zero, or in a wide matrix an absent name.
+    """
+    missing = np.isnan(X.data)
+    _, first, stored = np.unique(places, return_index=True, return_counts=True)
+    n = stored if X.shape[1] > numeric_names.MOST_NAMES else np.full(len(names), X.shape[0])
+    n = n - np.bincount(places[missing], minlength=len(names))
+    columns: dict[Hashable, Column] = {}
+    for name, row, count in zip(names, row_of[first].tolist(), n.tolist(), strict=True):
+        if count:
+            columns[name] = Column(numeric_names.count_of(known, name).plus_numbers(count), {None: row})
+    return numeric_names.with_columns(known, columns)

@@ -66,12 +66,12 @@ class FirstOrderLearner(StoredExpansion):
         if gamma is None:
             gamma = float(self.step(int(self.numbers["steps"]) + 1))
         memory, record, y = self._arena.memory, directions.last, float(y)
-        if record.is_numeric and type(x) is FAST:
+        if record.is_settled and type(x) is FAST:
             status = single_event.learn_event.call(memory, directions.store.table, record.memory, id(x), y, w, gamma)
             if status != state.UNREAD:
                 return bool(status == state.DONE)
         record, plain = directions.example(x, numeric)
-        if not record.is_numeric and directions.with_numeric(x, numeric) is not numeric:
+        if not record.is_settled and directions.adds_names(x, numeric):
             return False
         status = single_event.learn_event.call(memory, directions.store.table, record.memory, id(plain), y, w, gamma)
         return bool(status == state.DONE)
@@ -92,7 +92,7 @@ class FirstOrderLearner(StoredExpansion):
         directions, memory = self.directions, self._arena.memory
         record, done = directions.last, 0
         scores, values = np.empty((len(xs), self._columns)), np.empty((len(xs), len(record.names)))
-        if self._learns_events and record.is_numeric and {*map(type, xs)} == {FAST}:
+        if self._learns_events and record.is_settled and {*map(type, xs)} == {FAST}:
             steps = np.empty((len(xs), 2))
             steps[:, 0] = y
             steps[:, 1] = self._gammas(len(xs))

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from river import preprocessing
 
+from streamkernel.estimators.standard_scaler import StandardScaler
+
 
 def check(steps: Iterable[Any]) -> None:
     """Raise a ValueError that names a step which is not one of the scalers."""
     for step in steps:
         kind = type(_inner(step))
         if kind not in _KINDS:
-            kinds = ", ".join(one.__name__ for one in _KINDS)
+            kinds = ", ".join(dict.fromkeys(one.__name__ for one in _KINDS))
             raise ValueError(f"Expected one of {kinds} in front of the model, got a {kind.__name__}")
 
 
@@ -59,7 +61,8 @@ def _inner(step: Any) -> Any:
 def _of(step: Any, name: Hashable | None) -> tuple[float, float]:
     """Return the offset and the factor of a step for a name."""
     if name not in names_of(step):
-        return 0.0, float(_is_on_fields(step))  # scalers return 0 for names that they have not learned
+        passes = _is_on_fields(step) or isinstance(step, StandardScaler)
+        return 0.0, float(passes)  # River's scalers return 0 for names that they have not learned
     inner = _inner(step)
     subtracted, divisor = _KINDS[type(inner)][1](inner, name)
     return subtracted, 1.0 / divisor if divisor else 0.0
@@ -85,6 +88,7 @@ def _by_largest(step: Any, name: Hashable) -> tuple[float, float]:
 
 _KINDS: dict[type, tuple[str, Any]] = {
     preprocessing.StandardScaler: ("means", _standard),
+    StandardScaler: ("means", _standard),
     preprocessing.MinMaxScaler: ("min", _least_to_most),
     preprocessing.MaxAbsScaler: ("abs_max", _by_largest),
 }

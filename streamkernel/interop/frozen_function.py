@@ -126,9 +126,9 @@ def _inputs(
     """Return the names of inputs, ``None`` for an unknown one, and their hashes."""
     learned = known.numbers if scales is None else {*scales.names.tolist()}
     if features is None:
-        if scales is None and len(learned) == numeric_names.MOST_NAMES:
+        if scales is None and len(known.counts) == numeric_names.MOST_NAMES:
             raise ValueError(
-                f"Expected features=[...], the names of all inputs: the model keeps {len(learned)} of them"
+                f"Expected features=[...], the names of all inputs: the model keeps {len(known.counts)} of them"
             )
         fields = known.fields or {}
         named = in_order(fields[one] for one in learned if one in fields and hash64(fields[one]) == one)

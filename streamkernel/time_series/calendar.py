@@ -10,6 +10,7 @@ from typing import Any, Literal
 from river import base
 
 from streamkernel.errors import InputError
+from streamkernel.features.rows import is_missing
 
 _CYCLES = {"hour": 24.0, "weekday": 7.0, "day": 31.0, "month": 12.0}
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -73,7 +74,7 @@ class Calendar(base.Transformer):
             If the field has no time.
         """
         rest = {name: value for name, value in x.items() if name != self.field}
-        if x.get(self.field) is None:
+        if is_missing(x.get(self.field)):
             return rest
         moment = _moment(x[self.field], self.field)
         for part in self.parts:

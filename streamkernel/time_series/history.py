@@ -10,6 +10,7 @@ from typing import Any
 from river import base, compose
 
 from streamkernel.errors import InputError
+from streamkernel.features.rows import is_missing
 from streamkernel.time_series.calendar import Calendar
 
 
@@ -80,7 +81,7 @@ class HistoryTransformer(base.Transformer):
         found = None if self.key is None else x.get(self.key)
         if not isinstance(found, Hashable):
             raise InputError(f"Expected a key as a string or a number, got {found!r} - at x[{self.key!r}]")
-        return found
+        return None if is_missing(found) else found
 
     def _remember(self, x: Mapping[Hashable, Any], value: Any) -> None:
         key = self._key_of(x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
+from streamkernel.features.rows import is_missing
 from streamkernel.time_series.history import HistoryTransformer
 
 
@@ -68,7 +69,8 @@ class Lags(HistoryTransformer):
         x : dict
             The features by name.
         """
-        self._remember(x, [x.get(field) for field in self.fields])
+        values = [x.get(field) for field in self.fields]
+        self._remember(x, [None if is_missing(value) else value for value in values])
 
     def _inputs(self, recent: list[Any]) -> dict[Hashable, Any]:
         return {

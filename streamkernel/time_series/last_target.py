@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from streamkernel.features.rows import is_missing
 from streamkernel.time_series.history import HistoryTransformer
 
 
@@ -53,7 +54,7 @@ class LastTarget(HistoryTransformer):
         return [f"target_lag_{i}" for i in range(1, self.n_lags + 1)]
 
     def learn_one(self, x: Mapping[Hashable, Any], y: Any = None) -> None:
-        """Record the target of an example; ``None`` changes nothing.
+        """Record the target of an example; a missing one changes nothing.
 
         Parameters
         ----------
@@ -62,7 +63,7 @@ class LastTarget(HistoryTransformer):
         y : float or label or None, default None
             The target.
         """
-        if y is None:
+        if is_missing(y):
             return
         if isinstance(y, Mapping):
             raise TypeError(f"Expected one target, got a dictionary of {len(y)} - at y")

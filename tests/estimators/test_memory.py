@@ -102,7 +102,7 @@ def test_without_a_cap_memory_grows_by_one_block_per_step_in_any_dimension():
             model.learn_one(x, y)
         assert model.n_seeds == 200
         tensors = model._tensors()
-        assert tensors.pop("numeric_names").nbytes == 8 * width  # the hash of each name
+        assert tensors.pop("names").nbytes == 32 * width  # the hash of each name, and its count
         sizes.append(sum(tensor.nbytes for tensor in tensors.values()))
     assert sizes[0] == sizes[1]
 

@@ -125,13 +125,13 @@ def test_saving_replaces_the_file_atomically(tmp_path):
 
 
 def test_a_file_holds_no_direction(tmp_path):
-    """A file has the coefficients and one hash per name, for any dimension of the input."""
+    """A file has the coefficients, and a hash and a count for each name, for any dimension of the input."""
     sizes, widths = [], (2, 200)
     for width in widths:
         xs, ys = examples(50, width=width)
         learn(classifier(), xs, ys).save(tmp_path / "model")
         sizes.append((tmp_path / "model").stat().st_size)
-    assert sizes[1] <= sizes[0] + 64 + 8 * (widths[1] - widths[0])
+    assert sizes[1] <= sizes[0] + 64 + 32 * (widths[1] - widths[0])
 
 
 @pytest.fixture

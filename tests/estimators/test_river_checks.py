@@ -21,6 +21,7 @@ from streamkernel import (
     KernelNoveltyDetector,
     KernelRegressor,
     RandomFeatures,
+    StandardScaler,
     rules,
     step_sizes,
 )
@@ -84,6 +85,7 @@ MODELS = {
     "scaled novelty detector": preprocessing.StandardScaler()
     | KernelNoveltyDetector(**nested(learner="novelty", **SMALL, **FIXED)),
     "density ratio": KernelDensityRatio(divergence="novelty", rho=-1.0),
+    "scaler": StandardScaler(),
     "random features": RandomFeatures(Gaussian(3.0), n_features=8),
     "random features, median": RandomFeatures(Gaussian("median"), n_features=8, seed=5),
     "Gaussian process": GaussianProcessRegressor(n_features=32),

@@ -15,6 +15,7 @@ from streamkernel import (
     KernelMultiLabelClassifier,
     KernelMultiTargetRegressor,
     KernelRegressor,
+    StandardScaler,
     kernels,
     learners,
 )
@@ -111,6 +112,8 @@ MODELS: dict[str, tuple[Make, Examples]] = {
         lambda: preprocessing.StandardScaler() | KernelRegressor(learner="dsg"),
         [({name: value or 0.0 for name, value in x.items()}, y) for x, y in numbers(600)],
     ),
+    "scaled with gaps": (lambda: StandardScaler() | KernelRegressor(learner="dsg"), numbers(600)),
+    "scaled beside strings": (lambda: StandardScaler() | KernelRegressor(max_features=512), strings(500)),
     "scaled numbers": (
         lambda: OnFields(preprocessing.StandardScaler(window_size=100), "numbers") | KernelRegressor(max_features=512),
         [(x, y) for x, y in strings(500) if None not in x.values()],
@@ -169,7 +172,7 @@ def learned(name: str) -> tuple[Any, Examples, list[Any] | None]:
         kernel = (KERNELS | MORE_KERNELS)[name]
         make, examples = (lambda: KernelRegressor(kernel, learner="dsg", max_features=256)), numbers(400)
         features = [f"x{i}" for i in range(5)]
-    if name in ("strings", "scaled numbers"):
+    if name in ("strings", "scaled numbers", "scaled beside strings"):
         features = ["age", "n", "colour=red", "colour=green", "colour=blue"]
     elif "dsg" in name or name in ("joint", "averaging", "quantile", "some scaled"):
         features = [f"x{i}" for i in range(5)]

@@ -129,7 +129,9 @@ ERRORS = {
     "an infinite value": (lambda: KernelClassifier().fit(np.where(X > 2.0, np.inf, X), Y), "infinity"),
     "an infinite value of a frame": (lambda: KernelRegressor().fit(pd.DataFrame({"a": [np.inf]}), [1.0]), "X.'a'"),
     "a string for a number": (
-        lambda: KernelRegressor().fit(pd.DataFrame({"a": [1.0]}), [1.0]).predict(pd.DataFrame({"a": ["b"]})),
+        lambda: (
+            KernelRegressor().fit(pd.DataFrame({"a": np.ones(16)}), np.ones(16)).predict(pd.DataFrame({"a": ["b"]}))
+        ),
         "Expected a number as learned before",
     ),
     "no rows": (lambda: KernelRegressor().fit(pd.DataFrame({"a": []}), []), "at least one row"),
