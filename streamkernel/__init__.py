@@ -20,6 +20,7 @@ from streamkernel.estimators.multi_target import KernelMultiTargetRegressor
 from streamkernel.estimators.novelty import KernelNoveltyDetector
 from streamkernel.estimators.random_features import RandomFeatures
 from streamkernel.estimators.regressor import KernelRegressor
+from streamkernel.field_types import Fields
 from streamkernel.learners.threads import set_num_threads
 from streamkernel.persistence import load, save
 from streamkernel.time_series import Calendar, Lags, LastTarget
@@ -34,6 +35,7 @@ __all__ = [
     "Calendar",
     "ConformalClassifier",
     "ConformalRegressor",
+    "Fields",
     "GaussianProcessRegressor",
     "InputError",
     "KernelClassifier",

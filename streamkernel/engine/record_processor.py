@@ -16,10 +16,18 @@ from streamkernel.engine.challengers.challengers import Challengers
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.coverage import coverage_of, region
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.examples import Examples, shorten
+from streamkernel.engine.examples import Examples, shorten, types_in
 from streamkernel.engine.explanations import explain_briefly
 from streamkernel.engine.monitoring.monitoring import Monitoring
-from streamkernel.engine.pipelines import CLASSIFIERS, NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
+from streamkernel.engine.pipelines import (
+    CLASSIFIERS,
+    NO_ANSWER,
+    Answer,
+    kernel_model_of,
+    most_likely,
+    name_of,
+    take_texts,
+)
 from streamkernel.engine.refusals import KINDS
 from streamkernel.engine.telemetry.quality import Quality
 from streamkernel.errors import InputError, TooManyClassesError
@@ -27,6 +35,7 @@ from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.deferred import predict_deferred
 from streamkernel.estimators.internals import check_label
+from streamkernel.field_types.fields import Fields
 from streamkernel.time_series.history import add_history, history_names, observe
 
 log = structlog.get_logger("streamkernel")
@@ -59,6 +68,8 @@ class RecordProcessor:
     weight
         The field with the weight that an example is learned with; ``None`` if all have the same. The metric and the
         baseline count each example once.
+    fields
+        The declared types of fields; ``None`` if all are learned.
     with_probabilities
         Whether probabilities are wanted even if the metric does not need them.
     coverage
@@ -119,6 +130,7 @@ class RecordProcessor:
         baseline: base.Estimator | None = None,
         labels: DelayedLabels | None = None,
         weight: str | None = None,
+        fields: Fields | None = None,
         with_probabilities: bool = False,
         coverage: float | None = None,
         explain: int = 0,
@@ -147,7 +159,7 @@ class RecordProcessor:
         self._has_classes = isinstance(model, base.Classifier)
         unseen = {*ignore, *(labels.fields if labels is not None else ())}
         is_numeric = isinstance(model, (base.Regressor, base.MultiTargetRegressor))
-        self.examples = Examples(label, unseen, numeric_label=is_numeric, weight=weight)
+        self.examples = Examples(label, unseen, numeric_label=is_numeric, weight=weight, fields=fields)
 
     @property
     def kernel_model(self) -> KernelModel | None:
@@ -190,8 +202,11 @@ class RecordProcessor:
         if record is None:
             raise InputError(event.error or "Expected a record, got none")
         labels, key, is_new = self.labels, None, True
+        self.examples.count(record)
         x, y = self.examples.split(record) if labels is None else self.examples.read(record)
         w = self.examples.weight_of(record) if x else 1.0
+        if x:
+            self._take_texts(x)
         if labels is None or (x and y is not None):
             answers = self._answers(x, x)
         elif x:
@@ -211,6 +226,7 @@ class RecordProcessor:
                 return None
             x, answers, w = waiting.x, waiting.answers, waiting.w
             self.examples.check_again(self._without_history(x))
+            self._take_texts(x)
             is_new = False
         else:
             raise InputError("Expected features or a label besides the key, got neither")
@@ -234,7 +250,7 @@ class RecordProcessor:
             self.outcomes["pending"] += 1
             return
         self.outcomes["learned"] += 1
-        self.examples.observe(x)
+        self.examples.ranges.learn(x)
         self._pairs.append((y, answers[0][self._kind]))
         if self.coverage is not None:
             self.coverage.judge(y, answers[0])
@@ -253,6 +269,7 @@ class RecordProcessor:
         """Evaluate predicted and learned examples as `judge` does each; `values` has the shape (examples, fields)."""
         self.outcomes["predicted"] += len(ys)
         self.outcomes["learned"] += len(ys)
+        self.examples.count_numbers(xs[0], len(ys))
         self.examples.ranges.learn_many(xs, values)
         if self.monitoring is not None:
             self.monitoring.add_all(xs, ys, answers)
@@ -322,7 +339,7 @@ class RecordProcessor:
             "quality": self.quality.state(),
             "outcomes": self.outcomes,
             "refused": self.refused,
-            "numbers": sorted(self.examples.numbers),
+            "fields": self.examples.state(),
             "classes": self._classes,
             "labels": None if self.labels is None else self.labels.state(),
             "coverage": None if self.coverage is None else self.coverage.state(),
@@ -334,7 +351,7 @@ class RecordProcessor:
         self.model, self.baseline = saved["model"], saved["baseline"]
         self.quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
         self.outcomes, self.refused = saved["outcomes"], self.refused | saved.get("refused", {})
-        self.examples.restore(saved["numbers"])
+        self.examples.restore(types_in(saved))
         self._classes = set(saved.get("classes", ()))
         self.challengers.restore(saved)
         if self.labels is not None and saved.get("labels") is not None:
@@ -349,6 +366,12 @@ class RecordProcessor:
         if monitoring.until_due <= 0 and monitoring.look(self.model):
             log.warning("the model starts again, because the stream has changed")
             self.model, self._classes = self.model.clone(), set()
+
+    def _take_texts(self, x: dict[str, Any]) -> None:
+        """Let the models take the texts in fields that are known to have them."""
+        if str in map(type, x.values()):
+            for model in (self.model, *(one.model for one in self.challengers.models)):
+                take_texts(model, x)
 
     def _check_class(self, y: Any) -> None:
         """Raise an InputError for a label beyond the limit before any preprocessing learns it."""

@@ -1,0 +1,239 @@
+"""Types of fields: learned from values, so that no single value decides, and declared in the configuration."""
+
+import json
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamkernel.engine.assemble import engine_of
+from streamkernel.engine.config.config import ConfigError, load_config
+from streamkernel.engine.examples import Examples
+from streamkernel.engine.learned_types import WINDOW, LearnedTypes
+
+DSG = 'type = "KernelClassifier"\nlearner = "dsg"\nmax_features = 64'
+NEWTON = 'type = "KernelClassifier"\nmax_features = 64'
+
+
+def run(
+    folder: Path, records: Iterable[dict[str, Any]], top: str = "", model: str = DSG, tables: str = "", name: str = "e"
+) -> tuple[list[Any], list[Any]]:
+    """Append records to a file, run the stream, and return all predictions and all dead letters of the folder."""
+    with (folder / f"{name}.jsonl").open("a") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+    (folder / "run.toml").write_text(
+        f'label = "y"\n{top}\n[source]\npath = "{name}.jsonl"\n[model]\n{model}\n[sink]\npredictions = "p.jsonl"\n'
+        f'dead_letters = "d.jsonl"\n[state]\ndirectory = "state"\n{tables}\n'
+    )
+    engine_of(load_config(folder / "run.toml")).run()
+    return lines(folder / "p.jsonl"), lines(folder / "d.jsonl")
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def planned(n: int, at: int | None = None, seed: int = 1) -> list[dict[str, Any]]:
+    """Return records with a field of texts, of which one has a number."""
+    rng = random.Random(seed)
+    plans = ("basic", "pro")
+    return [{"a": rng.gauss(0, 1), "plan": 3 if i == at else plans[i % 2], "y": i % 2} for i in range(n)]
+
+
+@pytest.mark.parametrize("model", [DSG, NEWTON], ids=["dsg", "newton"])
+@pytest.mark.parametrize("at", [0, 5, 150], ids=["first", "young", "settled"])
+def test_one_number_in_a_field_of_texts_costs_nothing_also_after_a_restart(tmp_path: Path, model: str, at: int) -> None:
+    predictions, dead = run(tmp_path, planned(300, at), model=model)
+    assert (len(predictions), dead) == (300, [])
+    predictions, dead = run(tmp_path, planned(50), model=model)
+    assert (len(predictions), dead) == (350, [])
+    assert all(p["prediction"] == p["label"] for p in predictions[250:])
+
+
+def test_one_text_in_a_field_of_numbers_is_the_only_dead_letter(tmp_path: Path) -> None:
+    records = [{"a": i % 7, "y": i % 2} for i in range(300)]
+    records[150]["a"] = "seven"  # type: ignore[assignment]
+    predictions, dead = run(tmp_path, records)
+    assert len(predictions) == 299
+    assert [letter["reason"] for letter in dead] == [
+        "Expected a number as before, got the string 'seven' - at field \"a\"; to change this, declare it in [fields]"
+    ]
+
+
+@pytest.mark.parametrize("model", [DSG, NEWTON], ids=["dsg", "newton"])
+@pytest.mark.parametrize("back", [False, True])
+def test_a_field_that_changes_for_good_is_taken_again_soon(tmp_path: Path, model: str, back: bool) -> None:
+    before = [{"a": i % 7, "y": i % 2} for i in range(300)]
+    after = [{"a": ("even", "odd")[i % 2], "y": i % 2} for i in range(300)]
+    records = [*after, *before] if back else [*before, *after]
+    predictions, dead = run(tmp_path, records, model=model)
+    assert len(dead) <= 16  # of 300 numbers, 5 % are 16 texts
+    assert len(predictions) + len(dead) == 600
+    assert all("odd" not in letter["raw"] for letter in dead[16:])
+
+
+def test_codes_of_which_most_look_like_numbers_are_all_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    icd = ["250.0", "V45.8", "401.9", "E849"]
+    values: list[Any] = [float(code) if code[0].isdigit() else code for code in icd]
+    predictions, dead = run(tmp_path, [{"a": i % 7, "icd": values[i % 4], "y": i % 2} for i in range(200)])
+    assert (len(predictions), dead) == (200, [])
+    assert capsys.readouterr().out.count('field "icd" looks like codes; declare it: [fields] "icd" = "category"') == 1
+
+
+def test_a_learned_type_is_in_the_checkpoint_and_the_same_for_batches(tmp_path: Path) -> None:
+    records = [{"a": i % 7, "b": i % 3 if i % 50 else "x", "y": i % 2} for i in range(3000)]
+    run(tmp_path, records)
+    alone = LearnedTypes()
+    for record in records:
+        alone.count(record, ["y"])
+    engine = engine_of(load_config(tmp_path / "run.toml"))
+    engine.run()
+    types = engine.parts.processor.examples.types
+    assert types.state() == alone.state()
+    assert sum(types.state()["a"]) <= WINDOW
+
+
+@pytest.mark.parametrize("n", [1, 19, 512, 2048, 2049, 10_000])
+def test_numbers_count_alike_together_and_alone(n: int) -> None:
+    one, many = LearnedTypes(), LearnedTypes()
+    for types in (one, many):
+        for _ in range(1000):
+            types.count({"a": "text"})
+    for _ in range(n):
+        one.count({"a": 1.0, "b": 2})
+    many.count_numbers(["a", "b"], n)
+    assert one.state() == many.state()
+    assert [one.type_of(name) for name in "ab"] == [many.type_of(name) for name in "ab"]
+
+
+def test_an_ignored_field_refuses_nothing(tmp_path: Path) -> None:
+    odd: list[Any] = [float("nan"), float("inf"), 10**120, [1, 2], "text", 3, None, True]
+    examples = Examples("y", ["commit"], numeric_label=False)
+    for value in odd:
+        record = {"a": 1.0, "commit": value, "y": True}
+        examples.count(record)
+        assert examples.split(record) == ({"a": 1.0}, True)
+        assert examples.split_plain([record]) == ([{"a": 1.0}], [True])
+    predictions, dead = run(
+        tmp_path, [{"a": i % 7, "commit": odd[3 + i % 5], "y": i % 2} for i in range(60)], top='ignore = ["commit"]'
+    )
+    assert (len(predictions), dead) == (60, [])
+
+
+def missing_values() -> list[Any]:
+    from decimal import Decimal
+
+    import numpy as np
+    import pandas as pd
+
+    return [None, float("nan"), np.float32("nan"), Decimal("NaN"), pd.NA, pd.NaT, np.datetime64("NaT")]
+
+
+@pytest.mark.parametrize("value", missing_values(), ids=repr)
+def test_all_that_is_missing_is_missing_and_no_label(value: Any) -> None:
+    examples = Examples("y", numeric_label=False)
+    record = {"a": 1.0, "b": value, "y": value}
+    examples.count(record)
+    assert examples.read(record) == ({"a": 1.0}, None)
+    assert "b" not in examples.types.counts
+
+
+def of_texts(write: Callable[[float], Any], n: int = 600) -> list[dict[str, Any]]:
+    rng = random.Random(0)
+    pairs = [(rng.gauss(0, 1), rng.gauss(0, 1)) for _ in range(n)]
+    return [{"a": write(a), "b": write(b), "y": int(a * b > 0)} for a, b in pairs]
+
+
+FORMS: dict[str, Callable[[float], Any]] = {
+    "point": lambda v: f"{v:.4f}",
+    "comma": lambda v: f"{v:.4f}".replace(".", ","),
+    "percent": lambda v: f"{v:.2f} %",
+    "thousands": lambda v: f"{1e4 * v:,.2f}",
+    "some": lambda v: f"{v:.4f}" if v > 0.5 else v,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_numbers_that_are_written_as_text_are_numbers(
+    tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, write in (("numbers", float), ("texts", FORMS[form])):
+        (tmp_path / name).mkdir()
+        predictions, dead = run(tmp_path / name, of_texts(write), model='type = "KernelClassifier"')
+        assert dead == []
+        right = sum(p["prediction"] == p["label"] for p in predictions[200:]) / 400
+        assert right > 0.9, name
+    assert capsys.readouterr().out.count('field "a": texts are read as numbers') == 1
+
+
+def test_texts_of_digits_are_numbers_only_where_all_numbers_are_texts() -> None:
+    examples = Examples("y", numeric_label=False)
+    assert examples.read({"a": "12", "b": "0.5", "y": "yes"})[0] == {"a": 12.0, "b": 0.5}
+    assert examples.read({"a": "12", "b": 0.5, "y": "yes"})[0] == {"a": "12", "b": 0.5}
+    assert examples.read({"a": "012", "b": "1,234", "y": "yes"})[0] == {"a": "012", "b": "1,234"}
+    examples.count({"b": "0,5"})
+    assert examples.read({"b": "1,234", "y": "yes"})[0] == {"b": 1.234}
+
+
+def test_declared_types_decide(tmp_path: Path) -> None:
+    types = """
+        [fields]
+        icd = "category"
+        age = "number"
+        id = "identifier"
+        note = "text"
+        at = { type = "time", unit = "ms" }
+        temperature = { type = "number", missing = [-200] }
+        v = "vector"
+    """
+    records: list[dict[str, Any]] = [
+        {"icd": (250.0, "V45")[i % 2], "age": ("31", 42)[i % 2], "id": i, "note": "A stream"}
+        | {"at": 1_700_000_000_000 + i, "temperature": (-200, 21.5)[i % 2], "v": [i % 7, i % 3], "x": "NA", "y": i % 2}
+        for i in range(100)
+    ]
+    records += [records[0] | {"age": "old"}, records[0] | {"v": [1]}, records[0] | {"at": "noon"}]
+    predictions, dead = run(tmp_path, records, top='missing = ["NA"]', tables=types)
+    assert len(predictions) == 100
+    end = "; to change this, declare it in [fields]"
+    assert [letter["reason"].removesuffix(end) for letter in dead] == [
+        "Expected a number as declared, got str 'old' - at field \"age\"",
+        'Expected a vector of 2 numbers, got 1 - at field "v"',
+        "Expected a time in ISO 8601 or a number as declared, got str 'noon' - at field \"at\"",
+    ]
+    engine = engine_of(load_config(tmp_path / "run.toml"))
+    engine.run()
+    x, _ = engine.parts.processor.examples.read(records[0])
+    words = {"note=a": 1.0, "note=stream": 1.0}
+    assert x == {"icd": "250", "age": 31.0, **words, "at": 1_700_000_000.0, "v.0": 0.0, "v.1": 0.0}
+    assert engine.parts.processor.examples.types.state() == {}
+
+
+@pytest.mark.parametrize("model", [DSG, NEWTON], ids=["dsg", "newton"])
+def test_a_declaration_may_change_on_a_running_state(tmp_path: Path, model: str) -> None:
+    records = [{"a": i % 7, "plan": i % 2, "y": i % 2} for i in range(300)]
+    run(tmp_path, records, model=model)
+    predictions, dead = run(tmp_path, records, model=model, tables='[fields]\nplan = "category"')
+    assert (len(predictions), dead) == (600, [])
+    assert all(p["prediction"] == p["label"] for p in predictions[500:])
+    predictions, dead = run(tmp_path, records, model=model, tables='[fields]\nplan = "number"')
+    assert (len(predictions), dead) == (900, [])
+    run(tmp_path, records, model=model)
+    assert engine_of(load_config(tmp_path / "run.toml")).parts.processor.examples.fields is None
+
+
+def test_declarations_with_mistakes_name_the_field(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(
+        'label = "y"\nmissing = [true]\n[source]\ndataset = "Phishing"\n[model]\ntype = "KernelClassifier"\n'
+        '[fields]\na = "float"\n"b c" = { type = "number", unit = "ms" }\nd = { type = "time", zone = "Mars" }\n'
+    )
+    with pytest.raises(ConfigError) as error:
+        load_config(tmp_path / "run.toml")
+    text = str(error.value)
+    assert 'fields.a: expected one of "number", "category"' in text
+    assert 'fields."b c": expected unit with type = "time" only, got it with "number"' in text
+    assert "fields.d: expected the name of a time zone, as \"Europe/Berlin\", got 'Mars'" in text
+    assert "missing" in text
