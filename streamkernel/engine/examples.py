@@ -6,14 +6,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
+from streamkernel.engine.config.messages import to_key
 from streamkernel.engine.learned_types import SETTLED, LearnedTypes
 from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators.weighting import as_weight
 from streamkernel.field_types.conversions import as_category, is_missing
 from streamkernel.field_types.fields import Fields
-
-_REMEDY = "; to change this, declare it in [fields]"
 
 
 class Examples:
@@ -39,7 +38,7 @@ class Examples:
     is_several : bool
         Whether there are several labels.
     types : LearnedTypes
-        What undeclared fields contain; a text in one of numbers is refused.
+        The types of undeclared fields; a text in one of numbers is refused.
     numbers : set of str
         The fields of numbers, learned and declared.
     ranges : InputRanges
@@ -122,7 +121,8 @@ class Examples:
                 continue
             elif kind is not str:
                 raise InputError(
-                    f'Expected a number or a string, got {kind.__name__} {shorten(value)} - at field "{name}"{_REMEDY}'
+                    f'Expected a number or a string, got {kind.__name__} {shorten(value)} - at field "{name}"'
+                    f"{remedy(name, 'vector')}"
                 )
             elif name not in labels and (fields is None or name not in fields):
                 text, value = value, types.read_text(name, value, record)
@@ -271,7 +271,13 @@ def _is_plain_number(value: Any) -> bool:
 
 
 def _not_a_number(name: str, value: str) -> InputError:
-    return InputError(f'Expected a number as before, got the string {shorten(value)} - at field "{name}"{_REMEDY}')
+    reason = f'Expected a number as before, got the string {shorten(value)} - at field "{name}"'
+    return InputError(reason + remedy(name, "category"))
+
+
+def remedy(name: str, kind: str) -> str:
+    """Return the end of the reason of a dead letter that another type of a field would avoid."""
+    return f'; to take it, declare [fields] {to_key(name)} = "{kind}"'
 
 
 def shorten(value: Any) -> str:

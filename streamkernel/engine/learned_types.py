@@ -1,4 +1,4 @@
-"""What undeclared fields contain, learned from their last values: numbers, categories, or both."""
+"""Types of undeclared fields, learned from their last values: numbers, categories, or both."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import structlog
 
+from streamkernel.engine.config.messages import to_key
 from streamkernel.field_types.number_texts import UNKNOWN, NumberText, read_number
 
 log = structlog.get_logger("streamkernel")
@@ -37,6 +38,11 @@ class LearnedTypes:
 
     A text that is clearly a number counts as readable: where nearly all texts are, they are read as numbers.
 
+    Parameters
+    ----------
+    is_silent
+        Whether nothing is written to the log.
+
     Attributes
     ----------
     counts : dict
@@ -55,11 +61,11 @@ class LearnedTypes:
     (12.5, None, '12,5')
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_silent: bool = False) -> None:
         self.counts: dict[str, list[int]] = {}
         self._fields: dict[str, set[str]] = {kind: set() for kind in (UNDECIDED, NUMBERS, CATEGORIES, MIXED)}
         self.n_refused = self._characters = 0
-        self._noted: set[str] = set()
+        self._is_silent, self._noted = is_silent, set[str]()
 
     @property
     def numbers(self) -> set[str]:
@@ -188,12 +194,12 @@ class LearnedTypes:
                 fields.discard(name)
             self._fields[found].add(name)
         if found == MIXED and sum(own[:_NOTATION]) >= CERTAIN:
-            self._note(f'field "{name}" looks like codes; declare it: [fields] "{name}" = "category"')
+            self._note(f'field "{name}" looks like codes; declare it: [fields] {to_key(name)} = "category"')
         if found == NUMBERS and own[_READABLE] and _reads_texts(own):
             self._note(f'field "{name}": texts are read as numbers')
 
     def _note(self, note: str) -> None:
-        if note not in self._noted and len(self._noted) < MOST_NOTES:
+        if not self._is_silent and note not in self._noted and len(self._noted) < MOST_NOTES:
             self._noted.add(note)
             log.warning(note)
 

@@ -169,6 +169,10 @@ class Fields(base.Transformer):
         rows = [self.transform_one(row) for row in X.to_dict("records")]
         return pd.DataFrame(rows, index=X.index)
 
+    def type_of(self, name: str) -> str:
+        """Return the declared type of a field."""
+        return self._declared[name].type
+
     def state(self) -> dict[str, Any]:
         """Return the declared types and the lengths of vectors as plain values."""
         types = {name: dict(spec) if isinstance(spec, Mapping) else spec for name, spec in self.types.items()}

@@ -11,7 +11,7 @@ LONGEST = 40
 """Largest number of characters of a text that is read as a number."""
 
 UNKNOWN, POINT, COMMA = 0, 1, 2
-"""What a field has shown to write before a fraction: nothing yet, a point or a comma."""
+"""Notations that a field has shown before a fraction: none yet, a point or a comma."""
 
 _STARTS = frozenset("0123456789+-.")
 _SPACES = str.maketrans("\u00a0\u202f", "  ")
@@ -30,7 +30,7 @@ class NumberText(NamedTuple):
     is_clear
         Whether it cannot be a code: it has a fraction, an exponent, a sign or a percent sign.
     notation
-        What it shows to be before a fraction: `POINT`, `COMMA` or `UNKNOWN`.
+        The sign before a fraction that it shows: `POINT`, `COMMA` or `UNKNOWN`.
     """
 
     value: float
@@ -47,7 +47,7 @@ def read_number(text: str, notation: int = UNKNOWN) -> NumberText | None:
     text
         The text.
     notation
-        What other values of the field have shown; it decides what 1,234 and 1.234 are.
+        The notation that other values of the field have shown; it decides what 1,234 and 1.234 are.
 
     Examples
     --------

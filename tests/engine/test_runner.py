@@ -184,7 +184,7 @@ def test_csv_values_that_json_cannot_represent(tmp_path: Path) -> None:
     reasons = [orjson.loads(line)["reason"] for line in (tmp_path / "dead_letters.jsonl").read_bytes().splitlines()]
     assert reasons == [
         'Expected a finite number, got -inf - at field "b"',
-        "Expected a number as before, got the string 'x' - at field \"b\"; to change this, declare it in [fields]",
+        'Expected a number as before, got the string \'x\' - at field "b"; to take it, declare [fields] b = "category"',
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +14,7 @@ from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.config import build
 from streamkernel.engine.config.challenger_table import MOST, ChallengerTable
 from streamkernel.engine.config.environment import Resolved
-from streamkernel.engine.config.messages import ConfigError, collect_problems, to_toml
+from streamkernel.engine.config.messages import ConfigError, collect_problems, to_key, to_toml
 from streamkernel.engine.config.monitoring_tables import (
     DriftTable,
     MonitoringTable,
@@ -108,8 +107,7 @@ class Settings(ConfigTable):
             try:
                 declared_type(spec)
             except ValueError as error:
-                key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else to_toml(name)
-                problems.append(f"fields.{key}: {error}")
+                problems.append(f"fields.{to_key(name)}: {error}")
         if problems:
             raise ConfigError(*problems)
         return value
