@@ -33,4 +33,7 @@ def take_texts(model: Any, x: Mapping[str, Any]) -> None:
         return
     texts = {hash64(name) for name, value in x.items() if isinstance(value, str)} & numeric.numbers
     if texts:
+        directions = state.learner.directions
+        for record in (directions.last, *list(directions.store.records.values())):
+            record.is_numeric = False  # so that numbers are noticed again
         model._state = replace(state, numeric=numeric._replace(numbers=numeric.numbers - texts))

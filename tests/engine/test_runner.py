@@ -26,6 +26,7 @@ from streamkernel.engine.checkpoint.state_directory import (
     checkpoints,
     read_newest,
 )
+from streamkernel.engine.examples import remedy
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.errors import ModelFileError
 from streamkernel.upkeep import Pruning, Refit
@@ -184,7 +185,7 @@ def test_csv_values_that_json_cannot_represent(tmp_path: Path) -> None:
     reasons = [orjson.loads(line)["reason"] for line in (tmp_path / "dead_letters.jsonl").read_bytes().splitlines()]
     assert reasons == [
         'Expected a finite number, got -inf - at field "b"',
-        'Expected a number as before, got the string \'x\' - at field "b"; to take it, declare [fields] b = "category"',
+        "Expected a number as before, got the string 'x' - at field \"b\"" + remedy("b", "category"),
     ]
 
 
