@@ -106,7 +106,13 @@ class Fields(base.Transformer):
                 self.restore(self._lengths | {name: len(x[name])})
 
     def count(self, x: Mapping[str, Any]) -> set[str]:
-        """Learn from an example, whatever it contains, and return its fields that are declared or missing."""
+        """Learn from an example, whatever it contains, and return its fields that are declared or missing.
+
+        Parameters
+        ----------
+        x : dict
+            The fields by name.
+        """
         with suppress(InputError):
             self.learn_one(x)
         return {name for name, value in x.items() if name in self or self._lacks(value, None)}
@@ -142,7 +148,7 @@ class Fields(base.Transformer):
 
         Parameters
         ----------
-        X : DataFrame
+        X : DataFrame of shape (n_examples, n_fields)
             The fields in columns.
         """
         vectors = [name for name, declared in self._declared.items() if declared.type == "vector" and name in X]
@@ -156,7 +162,7 @@ class Fields(base.Transformer):
 
         Parameters
         ----------
-        X : DataFrame
+        X : DataFrame of shape (n_examples, n_fields)
             The fields in columns.
 
         Raises
@@ -170,7 +176,13 @@ class Fields(base.Transformer):
         return pd.DataFrame(rows, index=X.index)
 
     def type_of(self, name: str) -> str:
-        """Return the declared type of a field."""
+        """Return the declared type of a field.
+
+        Parameters
+        ----------
+        name : str
+            The field.
+        """
         return self._declared[name].type
 
     def state(self) -> dict[str, Any]:
@@ -180,13 +192,25 @@ class Fields(base.Transformer):
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Fields:
-        """Return the fields with such a state."""
+        """Return the fields with a state.
+
+        Parameters
+        ----------
+        state : dict
+            The result of :meth:`state`.
+        """
         fields = cls(state["types"], state["missing"])
         fields.restore(state["lengths"])
         return fields
 
     def restore(self, lengths: Mapping[str, int]) -> None:
-        """Set the lengths of the declared vectors."""
+        """Set the lengths of the declared vectors.
+
+        Parameters
+        ----------
+        lengths : dict
+            The lengths by field.
+        """
         self._lengths = {name: length for name, length in lengths.items() if self._is_vector(name)}
         self._numeric |= {f"{name}.{i}" for name, length in self._lengths.items() for i in range(length)}
 
