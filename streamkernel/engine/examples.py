@@ -13,6 +13,7 @@ from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators.weighting import as_weight
 from streamkernel.field_types.conversions import as_category, is_missing
 from streamkernel.field_types.fields import Fields
+from streamkernel.field_types.number_texts import read_number
 
 
 class Examples:
@@ -111,12 +112,12 @@ class Examples:
             kind = type(value)
             if kind is float or kind is int or kind is bool:
                 low, high = limits.get(name, WIDEST)
-                if not low <= value <= high:
+                if name in categories and value == value:
+                    value = as_category(value)
+                elif not low <= value <= high:
                     if value != value:
                         continue
                     self._check_outside(name, value)
-                if name in categories and name not in labels:
-                    value = as_category(value)
             elif is_missing(value):
                 continue
             elif kind is not str:
@@ -129,9 +130,7 @@ class Examples:
                 if value is None:
                     raise _not_a_number(name, text)
             x[name] = value
-        y = x.pop(labels[0], None)
-        if self._numeric_label and isinstance(y, str):
-            raise LabelError(f'Expected a number as label, got the string {shorten(y)} - at field "{labels[0]}"')
+        y = self._label(labels[0], x.pop(labels[0], None))
         return x, (self._rest(x, y, record) if self.is_several else y)
 
     def _rest(self, x: dict[str, Any], first: Any, record: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -150,10 +149,22 @@ class Examples:
         for name in missing:
             got = "null" if name in record else "no such field"
             raise LabelError(f'Expected all {len(y)} labels, got {got} - at field "{name}"')
-        for name, value in y.items():
-            if self._numeric_label and isinstance(value, str):
-                raise LabelError(f'Expected a number as label, got the string {shorten(value)} - at field "{name}"')
-        return y
+        return {name: self._label(name, value) for name, value in y.items()}
+
+    def _label(self, name: str, y: Any) -> Any:
+        """Return a label, which must be a number for a regressor, also one that is written as text.
+
+        Raises
+        ------
+        LabelError
+            If it is another text.
+        """
+        if not self._numeric_label or not isinstance(y, str):
+            return y
+        number = read_number(y)
+        if number is None:
+            raise LabelError(f'Expected a number as label, got the string {shorten(y)} - at field "{name}"')
+        return number.value
 
     def _converted(self, record: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
         """Return the inputs of declared types, and the other fields."""

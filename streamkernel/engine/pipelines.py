@@ -6,7 +6,6 @@ from typing import Any
 
 from river import base, compose
 
-from streamkernel.estimators import changed_fields
 from streamkernel.estimators.base import KernelModel
 
 Answer = tuple[Any, ...]
@@ -46,16 +45,6 @@ def name_of(model: Any) -> str:
     """Return the class name of a pipeline's last step; for a wrapped classifier, that of the inner one."""
     last = last_step(model)
     return type(getattr(last, "classifier", last)).__name__
-
-
-def take_texts(model: Any, x: dict[str, Any]) -> None:
-    """Let a model take the texts of an example as categories, also where it has learned numbers: the engine has found
-    that the field has both.
-    """
-    last = last_step(model)
-    while last is not None:
-        changed_fields.take_texts(last, x)
-        last = getattr(last, "model", None) or getattr(last, "classifier", None)
 
 
 def most_likely(model: Any, x: dict[str, Any]) -> Answer:

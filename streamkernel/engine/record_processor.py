@@ -16,33 +16,22 @@ from streamkernel.engine.challengers.challengers import Challengers
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.coverage import coverage_of, region
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.examples import Examples, shorten, types_in
+from streamkernel.engine.examples import Examples, types_in
 from streamkernel.engine.explanations import explain_briefly
+from streamkernel.engine.known_classes import KnownClasses
 from streamkernel.engine.monitoring.monitoring import Monitoring
-from streamkernel.engine.pipelines import (
-    CLASSIFIERS,
-    NO_ANSWER,
-    Answer,
-    kernel_model_of,
-    most_likely,
-    name_of,
-    take_texts,
-)
+from streamkernel.engine.pipelines import CLASSIFIERS, NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
 from streamkernel.engine.refusals import KINDS
 from streamkernel.engine.telemetry.quality import Quality
-from streamkernel.errors import InputError, TooManyClassesError
+from streamkernel.errors import InputError
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.changed_fields import take_texts
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.deferred import predict_deferred
-from streamkernel.estimators.internals import check_label
 from streamkernel.field_types.fields import Fields
 from streamkernel.time_series.history import add_history, history_names, observe
 
 log = structlog.get_logger("streamkernel")
-
-
-MOST_CLASSES = 1000
-"""Largest number of labels of other classifiers: River's metrics count pairs of a label and a prediction."""
 
 Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
 """The result for one record: features, their label or ``None``, the answers, and whether these are new."""
@@ -95,6 +84,8 @@ class RecordProcessor:
         Features and labels that wait for each other.
     challengers : Challengers
         Models that learn the same events beside the model, and do not affect its results.
+    classes : KnownClasses
+        Labels that the model is known to take.
     coverage : Coverage or CoverageByTarget or None
         How wide intervals are, and the share of labels inside.
     outcomes : dict
@@ -155,8 +146,7 @@ class RecordProcessor:
         self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
         self.is_timed, self.predicted_at = False, 0
-        self._classes: set[Any] = set()  # labels that the model is known to take
-        self._has_classes = isinstance(model, base.Classifier)
+        self.classes = KnownClasses(model)
         unseen = {*ignore, *(labels.fields if labels is not None else ())}
         is_numeric = isinstance(model, (base.Regressor, base.MultiTargetRegressor))
         self.examples = Examples(label, unseen, numeric_label=is_numeric, weight=weight, fields=fields)
@@ -184,12 +174,6 @@ class RecordProcessor:
         """Predicted events that may be evaluated before something is due after an event of a certain number."""
         return math.inf if self.monitoring is None else self.monitoring.until_due
 
-    def count_known(self, ys: Sequence[Any]) -> int:
-        """Return how many of these labels there are before one that has to be checked first."""
-        if not isinstance(self.model, base.Classifier) or self._classes.issuperset(ys):
-            return len(ys)
-        return next(i for i, y in enumerate(ys) if y not in self._classes)
-
     def process(self, event: Event) -> Step | None:
         """Predict the features of a record, and learn them if their label is known.
 
@@ -205,8 +189,7 @@ class RecordProcessor:
         self.examples.count(record)
         x, y = self.examples.split(record) if labels is None else self.examples.read(record)
         w = self.examples.weight_of(record) if x else 1.0
-        if x:
-            self._take_texts(x)
+        self._take_texts(x)
         if labels is None or (x and y is not None):
             answers = self._answers(x, x)
         elif x:
@@ -231,8 +214,7 @@ class RecordProcessor:
         else:
             raise InputError("Expected features or a label besides the key, got neither")
         if w > 0.0:
-            if self._has_classes and y not in self._classes:
-                self._check_class(y)
+            self.classes.check(y, self.model)
             self.model.learn_one(x, y, **({} if w == 1.0 else {"w": w}))
         if labels is not None and key is not None:
             labels.discard(key)
@@ -340,7 +322,7 @@ class RecordProcessor:
             "outcomes": self.outcomes,
             "refused": self.refused,
             "fields": self.examples.state(),
-            "classes": self._classes,
+            "classes": self.classes.labels,
             "labels": None if self.labels is None else self.labels.state(),
             "coverage": None if self.coverage is None else self.coverage.state(),
             "monitoring": None if self.monitoring is None else self.monitoring.state(),
@@ -352,7 +334,7 @@ class RecordProcessor:
         self.quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
         self.outcomes, self.refused = saved["outcomes"], self.refused | saved.get("refused", {})
         self.examples.restore(types_in(saved))
-        self._classes = set(saved.get("classes", ()))
+        self.classes.replace(saved.get("classes", ()))
         self.challengers.restore(saved)
         if self.labels is not None and saved.get("labels") is not None:
             self.labels.restore(saved["labels"])
@@ -365,22 +347,14 @@ class RecordProcessor:
         """Complete what is due after this event, and reset the model if drift detection requires it."""
         if monitoring.until_due <= 0 and monitoring.look(self.model):
             log.warning("the model starts again, because the stream has changed")
-            self.model, self._classes = self.model.clone(), set()
+            self.model = self.model.clone()
+            self.classes.replace(())
 
     def _take_texts(self, x: dict[str, Any]) -> None:
         """Let the models take the texts in fields that are known to have them."""
         if str in map(type, x.values()):
             for model in (self.model, *(one.model for one in self.challengers.models)):
                 take_texts(model, x)
-
-    def _check_class(self, y: Any) -> None:
-        """Raise an InputError for a label beyond the limit before any preprocessing learns it."""
-        last = self.kernel_model
-        if isinstance(last, KernelClassifier):
-            check_label(last, y)
-        elif len(self._classes) >= MOST_CLASSES:
-            raise TooManyClassesError(f"Expected at most {MOST_CLASSES:,} labels, got one more, {shorten(y)}")
-        self._classes.add(y)
 
     def _without_history(self, x: dict[str, Any]) -> dict[str, Any]:
         """Return the features of a record without those added from earlier records."""

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from streamkernel.engine.coverage import Threshold, region
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.explanations import explain
-from streamkernel.engine.pipelines import CLASSIFIERS, most_likely, take_texts
+from streamkernel.engine.pipelines import CLASSIFIERS, most_likely
+from streamkernel.estimators.changed_fields import take_texts
 from streamkernel.estimators.prediction_copy import prediction_copy
 
 SECONDS = 1.0

@@ -6,16 +6,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from river import compose
+
+from streamkernel.estimators.base import KernelModel
 from streamkernel.features.counter_rng import hash64
 
 
 def take_texts(model: Any, x: Mapping[str, Any]) -> None:
     """Let a model take the texts of an example as categories, also where it has learned numbers.
 
+    Who calls this has found that the field has both. A number there is noticed again.
+
     Parameters
     ----------
     model
-        A model; one without names of numeric fields stays as it is.
+        A model, which may be at the end of a pipeline or in a wrapper; others than ours stay as they are.
     x
         The example.
 
@@ -27,13 +32,20 @@ def take_texts(model: Any, x: Mapping[str, Any]) -> None:
     >>> take_texts(model, {"plan": "basic"})
     >>> model.learn_one({"plan": "basic"}, False)
     """
-    state: Any = getattr(model, "_state", None)
-    numeric = getattr(state, "numeric", None)
-    if numeric is None:
+    while model is not None:
+        if isinstance(model, compose.Pipeline):
+            model = list(model.steps.values())[-1]
+        if hasattr(getattr(model, "_state", None), "numeric"):
+            _take(model, x)
+        model = getattr(model, "model", None) or getattr(model, "classifier", None)
+
+
+def _take(model: KernelModel, x: Mapping[str, Any]) -> None:
+    state = model._state
+    texts = {hash64(name) for name, value in x.items() if isinstance(value, str)} & state.numeric.numbers
+    if not texts:
         return
-    texts = {hash64(name) for name, value in x.items() if isinstance(value, str)} & numeric.numbers
-    if texts:
-        directions = state.learner.directions
-        for record in (directions.last, *list(directions.store.records.values())):
-            record.is_numeric = False  # so that numbers are noticed again
-        model._state = replace(state, numeric=numeric._replace(numbers=numeric.numbers - texts))
+    directions = state.learner.directions
+    for record in (directions.last, *list(directions.store.records.values())):
+        record.is_numeric = False  # so that numbers are noticed again
+    model._state = replace(state, numeric=state.numeric._replace(numbers=state.numeric.numbers - texts))

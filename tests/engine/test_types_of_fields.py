@@ -206,6 +206,16 @@ def test_texts_of_digits_are_numbers_only_where_all_numbers_are_texts() -> None:
     assert examples.read({"b": "1,234", "y": "yes"})[0] == {"b": 1.234}
 
 
+def test_a_regressor_reads_labels_that_are_written_as_text(tmp_path: Path) -> None:
+    records = [{"a": f"{i % 7}", "b": f"{i % 5}.5", "y": f"{i % 7},25"} for i in range(100)]
+    model = 'type = "KernelRegressor"\nlearner = "dsg"\nmax_features = 64'
+    predictions, dead = run(tmp_path, [*records, {"a": "1", "y": "much"}], model=model)
+    assert [p["label"] for p in predictions] == [i % 7 + 0.25 for i in range(100)]
+    assert [letter["reason"] for letter in dead] == [
+        "Expected a number as label, got the string 'much' - at field \"y\""
+    ]
+
+
 def test_declared_types_decide(tmp_path: Path) -> None:
     types = """
         [fields]

@@ -14,7 +14,7 @@ from benchmarks.bounded_memory import examples
 from benchmarks.common import InMemory
 from connectors import Event
 from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, RandomFeatures, kernels, load
-from streamkernel.engine import Engine, learned_types, record_processor
+from streamkernel.engine import Engine, known_classes, learned_types
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.learned_types import LearnedTypes
 from streamkernel.engine.telemetry.input_ranges import LONGEST, InputRanges
@@ -154,7 +154,7 @@ def engine_of(model: Any, stream: list[Any], first: int = 0, state: StateDirecto
     [linear_model.SoftmaxRegression, lambda: preprocessing.StandardScaler() | linear_model.SoftmaxRegression()],
 )
 def test_labels_of_rivers_models_have_a_bound(make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(record_processor, "MOST_CLASSES", 10)
+    monkeypatch.setattr(known_classes, "MOST_CLASSES", 10)
     stream = list(examples("new labels", 60))
     with StateDirectory(tmp_path / "state") as state:
         engine = engine_of(make(), stream[:30], state=state)
