@@ -118,14 +118,14 @@ class Examples:
                     if value != value:
                         continue
                     self._check_outside(name, value)
-            elif is_missing(value):
-                continue
             elif kind is not str:
+                if is_missing(value):
+                    continue
                 raise InputError(
                     f'Expected a number or a string, got {kind.__name__} {shorten(value)} - at field "{name}"'
                     f"{remedy(name, 'vector')}"
                 )
-            elif name not in labels and (fields is None or name not in fields):
+            elif name not in categories and name not in labels and (fields is None or name not in fields):
                 text, value = value, types.read_text(name, value, record)
                 if value is None:
                     raise _not_a_number(name, text)

@@ -79,7 +79,7 @@ class LearnedTypes:
 
     def count(self, record: Mapping[str, Any], others: Collection[str] = ()) -> None:
         """Count the values of a record, except those of other fields, as the label."""
-        counts = self.counts
+        counts, categories = self.counts, self.categories
         for name, value in record.items():
             if name in others:
                 continue
@@ -105,6 +105,8 @@ class LearnedTypes:
             total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
             if total > WINDOW:
                 _halve(own)
+            elif column == _TEXT and name in categories:
+                continue  # they stay categories
             if total > own[_NUMBER] or total == SETTLED:
                 self._settle(name, own)
 

@@ -15,6 +15,8 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.learned_types import WINDOW, LearnedTypes
+from streamkernel.engine.serving import checkpoint_model
+from streamkernel.errors import InputError
 from tests.test_cli import call
 
 DSG = 'type = "KernelClassifier"\nlearner = "dsg"\nmax_features = 64'
@@ -308,3 +310,33 @@ def test_check_says_what_each_field_is(tmp_path: Path) -> None:
     assert not (tmp_path / "state").exists()
     config.write_text(text.replace('path = "e.jsonl"', 'path = "-"\nformat = "jsonl"'))
     assert "note: types of fields are not sampled" in call("run", "--check", config).stdout
+
+
+@pytest.mark.parametrize("model", [DSG, NEWTON], ids=["dsg", "newton"])
+def test_a_checkpoint_serves_texts_in_mixed_fields_and_declared_types(tmp_path: Path, model: str) -> None:
+    records = [
+        {"a": i % 5 if i % 3 else "none", "plan": i % 2, "v": [i % 2, 1.0], "n": i % 7, "y": i % 2} for i in range(200)
+    ]
+    predictions, dead = run(tmp_path, records, model=model, tables='[fields]\nplan = "category"\nv = "vector"')
+    assert (len(predictions), dead) == (200, [])
+    served = checkpoint_model.load(sorted((tmp_path / "state").glob("*.safetensors"))[-1])
+    for plan in (0, "0", 0.0):
+        answers = [served.answer({"a": a, "plan": plan, "v": [0, 1], "n": 2})["prediction"] for a in ("none", 2, "new")]
+        assert answers == [0, 0, 0]
+    with pytest.raises(InputError, match="Expected a number as before, got the string 'two' - at field \"n\""):
+        served.answer({"n": "two"})
+    with pytest.raises(InputError, match="Expected a vector of 2 numbers, got 1"):
+        served.answer({"v": [1]})
+
+
+@pytest.mark.parametrize("model", [DSG, NEWTON], ids=["dsg", "newton"])
+def test_features_that_wait_for_labels_may_have_texts_and_numbers_in_a_field(tmp_path: Path, model: str) -> None:
+    table = '[delayed_labels]\nkey = "id"'
+    features = [{"id": i, "a": i % 5 if i % 3 else "none", "b": ("x", 3)[i == 90]} for i in range(200)]
+    records: list[dict[str, Any]] = []
+    for i, x in enumerate(features):
+        records += [x] if i < 20 else [x, {"id": i - 20, "y": i % 2}]
+    predictions, dead = run(tmp_path, records, model=model, tables=table)
+    assert (len(predictions), dead) == (200, [])
+    predictions, dead = run(tmp_path, [{"id": i, "y": i % 2} for i in range(180, 200)], model=model, tables=table)
+    assert (len(predictions), dead) == (200, [])
