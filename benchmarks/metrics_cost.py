@@ -56,7 +56,7 @@ class Silent(StreamRunner):
         processor = self.processor
         processor.outcomes["predicted"] += is_new
         processor.outcomes["learned"] += 1
-        processor.examples.observe(x)
+        processor.examples.ranges.learn(x)
 
     def process_all(self, events: Iterable[Event], stopping: Any, watch: Any) -> None:
         """Process the events of one poll, and take no time."""

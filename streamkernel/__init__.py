@@ -21,6 +21,7 @@ from streamkernel.estimators.novelty import KernelNoveltyDetector
 from streamkernel.estimators.random_features import RandomFeatures
 from streamkernel.estimators.regressor import KernelRegressor
 from streamkernel.estimators.standard_scaler import StandardScaler
+from streamkernel.field_types import Fields
 from streamkernel.learners.threads import set_num_threads
 from streamkernel.persistence import load, save
 from streamkernel.time_series import Calendar, Lags, LastTarget
@@ -36,6 +37,7 @@ __all__ = [
     "ConformalClassifier",
     "ConformalRegressor",
     "DataWarning",
+    "Fields",
     "GaussianProcessRegressor",
     "InputError",
     "KernelClassifier",

@@ -82,6 +82,7 @@ def replica_of(config: Config) -> Replica:
         label=config.label,
         ignore=config.ignore,
         weight=config.weight,
+        fields=config.build_fields(),
         coverage=config.coverage,
         explain=config.sink.explain,
     )

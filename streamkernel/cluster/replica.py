@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -74,8 +74,8 @@ class Report(NamedTuple):
         Events that could not be used, with the reason.
     outcomes
         The number of events by outcome.
-    numbers
-        Fields that were numbers.
+    types
+        The types of fields.
     durations
         The durations of events.
     seconds
@@ -92,7 +92,7 @@ class Report(NamedTuple):
     lines: list[tuple[dict[str, Any], bytes | None]]
     letters: list[tuple[Event, Refusal]]
     outcomes: dict[str, int]
-    numbers: set[str]
+    types: dict[str, Any]
     durations: Durations
     seconds: float
 
@@ -126,7 +126,7 @@ class Replica:
         self._source = source()
         self._metric, self._writes, self._options = metric, writes, options
 
-    def learn(self, model: base.Estimator, numbers: set[str], task: RoundTask) -> Report:
+    def learn(self, model: base.Estimator, types: Mapping[str, Any], task: RoundTask) -> Report:
         """Learn an assignment.
 
         The result depends only on the arguments and on the records at the assigned positions, so another worker can
@@ -136,8 +136,8 @@ class Replica:
         ----------
         model
             The pipeline, which is changed.
-        numbers
-            Fields that were numbers so far.
+        types
+            The types of fields so far.
         task
             The task.
         """
@@ -152,7 +152,7 @@ class Replica:
             learned_before=task.learned,
             **self._options,
         )
-        processor.examples.restore(numbers)
+        processor.examples.restore(types)
         judgements: list[Any] = []
         if processor.coverage is not None and task.threshold is not None:
             processor.coverage = RoundCoverage(processor.coverage.target, task.threshold, judgements)
@@ -196,7 +196,7 @@ class Replica:
             lines=lines,
             letters=letters,
             outcomes=processor.outcomes,
-            numbers=processor.examples.numbers,
+            types=processor.examples.state(),
             durations=durations,
             seconds=time.perf_counter() - began,
         )

@@ -120,6 +120,7 @@ class ClusterRunner:
         start = time.perf_counter()
         spread = self._merge(reports)
         merging_seconds = time.perf_counter() - start
+        self._processor.examples.join([report.types for report in reports])
         for report in reports:
             self._take(report)
         self._counts.add_round(reports, self._n_shares, time.perf_counter() - began, merging_seconds, spread)
@@ -184,7 +185,7 @@ class ClusterRunner:
             if incident:
                 self._health.count(incident)
 
-        sent = self._processor.model, self._processor.examples.numbers, tasks
+        sent = self._processor.model, self._processor.examples.state(), tasks
         return self.pool.round(*sent, self._most(), meanwhile, stopping, waiting)
 
     def _merge(self, reports: Sequence[Report]) -> float:
@@ -212,7 +213,6 @@ class ClusterRunner:
         """Add one worker's report to the state of the run."""
         processor, outputs, monitor = self._processor, self._parts.outputs, self._parts.monitor
         self._checkpointer.advance_all(report.positions)
-        processor.examples.know(sorted(report.numbers - processor.examples.numbers))
         processor.quality.pairs.extend(zip(report.labels, report.answers, strict=True))
         processor.quality.fold()
         if processor.coverage is not None:

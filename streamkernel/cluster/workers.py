@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -72,7 +72,7 @@ class WorkerPool:
     def round(
         self,
         model: Any,
-        numbers: set[str],
+        types: Mapping[str, Any],
         tasks: Sequence[RoundTask],
         most: int,
         meanwhile: Callable[[], None],
@@ -83,7 +83,7 @@ class WorkerPool:
 
         Parameters
         ----------
-        model, numbers, tasks
+        model, types, tasks
             As for `Replica.learn`.
         most
             Maximum number of workers. An idle worker is kept for the next round.
@@ -103,7 +103,7 @@ class WorkerPool:
         ray = self._ray
         least = max(task.number for task in tasks) + 1
         self._resize(least, max(least, most))
-        sent = ray.put((model, numbers))
+        sent = ray.put((model, types))
         refs = {self._workers[task.number].learn.remote(sent, task): task for task in tasks}
         meanwhile()
         later: list[tuple[float, RoundTask]] = []  # tasks to repeat, and when
@@ -176,7 +176,7 @@ class _Worker:
         self._make = replica
         self._replica: Replica | None = None
 
-    def learn(self, sent: tuple[Any, set[str]], task: RoundTask) -> Report:
+    def learn(self, sent: tuple[Any, Mapping[str, Any]], task: RoundTask) -> Report:
         """Learn an assignment with the actor's own model."""
         self._replica = self._replica or self._make()  # here, so that an error of its source is reported
         return self._replica.learn(*sent, task)

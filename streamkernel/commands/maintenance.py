@@ -134,6 +134,7 @@ def _events(path: Path, label: str, model: Any, window: int) -> tuple[deque[tupl
                 try:
                     if event.record is None:
                         raise InputError(event.error or "")
+                    examples.count(event.record)
                     raw, y = examples.split(event.record)
                     x = raw
                     for step in steps:
@@ -142,7 +143,6 @@ def _events(path: Path, label: str, model: Any, window: int) -> tuple[deque[tupl
                 except InputError:
                     refused += 1
                     continue
-                examples.observe(raw)
                 found.append((x, y))
     finally:
         source.close()

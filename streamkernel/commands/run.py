@@ -50,6 +50,7 @@ def run(
             fail(error, as_json=not check and logs.is_json(found.log.format))
     if check:
         from streamkernel.engine.config.registered import weaker_guarantees
+        from streamkernel.engine.config.sampled_types import sampled_types
         from streamkernel.engine.config.start_checks import (
             check_connections,
             check_state,
@@ -60,11 +61,14 @@ def run(
         try:
             found.check_records()
             busy = check_state(found)
+            sampled = sampled_types(found)
             if connect:
                 check_connections(found)
         except EXPECTED as error:
             fail(error)
         typer.echo(f"{config} is valid" + (f", but {busy}" if busy else ""))
+        for line in sampled:
+            typer.echo(line)
         notes = [cluster is None and separate_models(found), mirror_promise(found)]
         for note in (*filter(None, notes), *weaker_guarantees(found.source.choice, found.sink.choice)):
             typer.echo(f"note: {note}")

@@ -74,6 +74,7 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
         "label": config.label,
         "ignore": config.ignore,
         "weight": config.weight,
+        "fields": config.build_fields(),
         "coverage": config.coverage,
         "explain": config.sink.explain,
         "monitoring": build_monitoring(config),

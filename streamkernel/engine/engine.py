@@ -21,6 +21,7 @@ from streamkernel.engine.serving_copy import Publisher
 from streamkernel.engine.telemetry.history import History
 from streamkernel.engine.telemetry.snapshot import EngineSnapshot
 from streamkernel.estimators.base import KernelModel
+from streamkernel.field_types import Fields
 
 
 class Engine:
@@ -52,6 +53,8 @@ class Engine:
     weight : str or None, default None
         The field with the weight of an example; ``None`` if all weights are 1. The metric and the baseline count each
         example once.
+    fields : Fields or None, default None
+        The declared types of fields; those of others are learned.
     coverage : float or None, default None
         The share of labels inside the interval, or the set of labels, that each prediction then has; between 0 and 1.
     explain : int, default 0
@@ -115,6 +118,7 @@ class Engine:
         candidates: Sequence[Candidate] = (),
         labels: DelayedLabels | None = None,
         weight: str | None = None,
+        fields: Fields | None = None,
         coverage: float | None = None,
         explain: int = 0,
         monitoring: Monitoring | None = None,
@@ -136,6 +140,7 @@ class Engine:
             candidates=candidates,
             labels=labels,
             weight=weight,
+            fields=fields,
             coverage=coverage,
             explain=explain,
             monitoring=monitoring,

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
 from connectors.formats import AllZeros
+from streamkernel.engine.config.messages import to_key
+from streamkernel.engine.learned_types import SETTLED, LearnedTypes
 from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators.weighting import as_weight
-
-MOST_NAMES, MOST_CHARACTERS = 100_000, 1 << 24
-"""Largest number of fields stored as numeric, and of characters in all their names."""
+from streamkernel.field_types.conversions import as_category, is_missing
+from streamkernel.field_types.fields import Fields
+from streamkernel.field_types.number_texts import read_number
 
 
 class Examples:
     """Splits records into features and label, and refuses invalid ones.
 
-    A refused record changes neither this object nor the scaler or model behind it.
+    A refused record changes neither the scaler nor the model behind it; its fields count in their types.
 
     Parameters
     ----------
@@ -30,15 +32,17 @@ class Examples:
         Whether the label must be a number.
     weight
         The field with the weight of an example, ``None`` if all have the same.
+    fields
+        The declared types of fields; ``None`` if all are learned.
 
     Attributes
     ----------
     is_several : bool
         Whether there are several labels.
+    types : LearnedTypes
+        The types of undeclared fields; a text in one of numbers is refused.
     numbers : set of str
-        Fields that were numbers in an example that was learned; a string there is refused.
-    n_refused : int
-        Numbers whose field was not remembered because there was no room.
+        The fields of numbers, learned and declared.
     ranges : InputRanges
         The usual ranges of inputs; a value outside is taken and counted.
 
@@ -47,10 +51,10 @@ class Examples:
     >>> examples = Examples("y", ignore=["id"], numeric_label=False)
     >>> examples.split({"id": 7, "age": 31, "town": None, "y": "yes"})
     ({'age': 31}, 'yes')
-    >>> examples.split({"age": float("nan"), "y": "yes"})
+    >>> examples.split({"age": float("inf"), "y": "yes"})
     Traceback (most recent call last):
         ...
-    streamkernel.errors.InputError: Expected a finite number, got nan - at field "age"
+    streamkernel.errors.InputError: Expected a finite number, got inf - at field "age"
     """
 
     def __init__(
@@ -60,14 +64,20 @@ class Examples:
         *,
         numeric_label: bool,
         weight: str | None = None,
+        fields: Fields | None = None,
     ) -> None:
         self._labels, self.is_several = ((label,), False) if isinstance(label, str) else (label, True)
         self.weight = weight
         self._ignore = frozenset(ignore) | ({weight} if weight is not None else set())
+        self._unseen = self._ignore | frozenset(self._labels)
         self._numeric_label = numeric_label
-        self.numbers: set[str] = set()
-        self.n_refused = self._characters = 0
+        self.fields, self.types = fields, LearnedTypes()
         self.ranges = InputRanges()
+
+    @property
+    def numbers(self) -> set[str]:
+        """The fields of numbers, learned and declared."""
+        return self.types.numbers if self.fields is None else self.types.numbers | self.fields.numbers
 
     def split(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         """Return the features and the label of `record`; a null field counts as missing.
@@ -94,29 +104,34 @@ class Examples:
         InputError
             If the label is unusable, or a value is no finite number and no string.
         """
-        x = {}
-        numbers, ignore, labels, limits = self.numbers, self._ignore, self._labels, self.ranges.limits
-        for name, value in record.items():
+        x: dict[str, Any] = {}
+        types, ignore, labels, limits = self.types, self._ignore, self._labels, self.ranges.limits
+        categories, fields = types.categories, self.fields
+        for name, value in (record if fields is None else self._converted(record, fields)).items():
+            if name in ignore:
+                continue
             kind = type(value)
             if kind is float or kind is int or kind is bool:
                 low, high = limits.get(name, WIDEST)
-                if not low <= value <= high:
+                if name in categories and value == value:
+                    value = as_category(value)
+                elif not low <= value <= high:
+                    if value != value:
+                        continue
                     self._check_outside(name, value)
-            elif value is None:
-                continue
             elif kind is not str:
-                if name in ignore:
+                if is_missing(value):
                     continue
                 raise InputError(
                     f'Expected a number or a string, got {kind.__name__} {shorten(value)} - at field "{name}"'
+                    f"{remedy(name, 'vector')}"
                 )
-            elif name in numbers and name not in labels:
-                raise _not_a_number(name, value)
-            if name not in ignore:
-                x[name] = value
-        y = x.pop(labels[0], None)
-        if self._numeric_label and isinstance(y, str):
-            raise LabelError(f'Expected a number as label, got the string {shorten(y)} - at field "{labels[0]}"')
+            elif name not in categories and name not in labels and (fields is None or name not in fields):
+                text, value = value, types.read_text(name, value, record)
+                if value is None:
+                    raise _not_a_number(name, text)
+            x[name] = value
+        y = self._label(labels[0], x.pop(labels[0], None))
         return x, (self._rest(x, y, record) if self.is_several else y)
 
     def _rest(self, x: dict[str, Any], first: Any, record: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -135,35 +150,51 @@ class Examples:
         for name in missing:
             got = "null" if name in record else "no such field"
             raise LabelError(f'Expected all {len(y)} labels, got {got} - at field "{name}"')
-        for name, value in y.items():
-            if self._numeric_label and isinstance(value, str):
-                raise LabelError(f'Expected a number as label, got the string {shorten(value)} - at field "{name}"')
-        return y
+        return {name: self._label(name, value) for name, value in y.items()}
+
+    def _label(self, name: str, y: Any) -> Any:
+        """Return a label, which must be a number for a regressor, also one that is written as text.
+
+        Raises
+        ------
+        LabelError
+            If it is another text.
+        """
+        if not self._numeric_label or not isinstance(y, str):
+            return y
+        number = read_number(y)
+        if number is None:
+            raise LabelError(f'Expected a number as label, got the string {shorten(y)} - at field "{name}"')
+        return number.value
+
+    def _converted(self, record: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
+        """Return the inputs of declared types, and the other fields."""
+        ignore = self._ignore
+        return fields.transform_one({name: value for name, value in record.items() if name not in ignore})
 
     def split_plain(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
         """Return features and labels of the first records, up to one that `split` may refuse; numbers among the
         features are not looked at.
         """
-        label, ignore, numeric = self._labels[0], self._ignore, self._numeric_label
+        label, ignore, numeric, fields = self._labels[0], self._ignore, self._numeric_label, self.fields
         xs: list[dict[str, Any]] = []
         ys: list[Any] = []
         for record in records:
             if type(record) is not dict:
                 break
-            x = record.copy()
+            try:
+                x = record.copy() if fields is None else self._converted(record, fields)
+            except InputError:
+                break
             y = x.pop(label, None)
             kind = type(y)
             if kind is not bool and (numeric if kind is str else not _is_plain_number(y)):
                 break
-            if ignore and not all(self._is_plain(name, x.pop(name, None)) for name in ignore):
-                break
+            for name in ignore:
+                x.pop(name, None)
             xs.append(x)
             ys.append(y)
         return xs, ys
-
-    def _is_plain(self, name: str, value: Any) -> bool:
-        """Return whether a field that is left out has a value that `read` takes."""
-        return value is None or _is_plain_number(value) or (type(value) is str and name not in self.numbers)
 
     def weight_of(self, record: Mapping[str, Any]) -> float:
         """Return the weight of `record`, which is 1 without a weight field.
@@ -198,32 +229,51 @@ class Examples:
         InputError
             If there is one.
         """
+        numbers = self.numbers
         for name, value in x.items():
-            if isinstance(value, str) and name in self.numbers:
+            if isinstance(value, str) and name in numbers:
                 raise _not_a_number(name, value)
 
-    def observe(self, x: Mapping[str, Any]) -> None:
-        """Record the numeric fields of a learned example and their ranges."""
-        self.ranges.learn(x)
-        numbers = self.numbers
-        if not x.keys() <= numbers:
-            self.know(name for name, value in x.items() if name not in numbers and not isinstance(value, str))
+    def count(self, record: Mapping[str, Any]) -> None:
+        """Count the types of the fields of a record that is read once, whether it is refused or not."""
+        others: Collection[str] = self._unseen
+        if self.fields is not None:
+            others = self.fields.count(record) | self._unseen
+        self.types.count(record, others)
 
-    def know(self, names: Iterable[str]) -> None:
-        """Add numeric fields while there is room; their order decides which ones fit."""
-        for name in names:
-            if name in self.numbers:
-                continue
-            if len(self.numbers) < MOST_NAMES and self._characters + len(name) <= MOST_CHARACTERS:
-                self.numbers.add(name)
-                self._characters += len(name)
-            else:
-                self.n_refused += 1
+    def count_numbers(self, names: Iterable[str], n: int) -> None:
+        """Count the types of n records with numbers in these fields."""
+        fields = self.fields
+        self.types.count_numbers(names if fields is None else [name for name in names if name not in fields], n)
 
-    def restore(self, names: Iterable[str]) -> None:
-        """Replace the known numeric fields."""
-        self.numbers = set(names)
-        self._characters = sum(map(len, self.numbers))
+    def state(self) -> dict[str, Any]:
+        """Return the types of fields for a checkpoint."""
+        return {"types": self.types.state(), "fields": None if self.fields is None else self.fields.state()}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Restore the types of fields; where a declaration has changed, the field begins again."""
+        self.types.restore(saved["types"])
+        before = saved["fields"] or {"types": {}, "lengths": {}}
+        types = {} if self.fields is None else self.fields.state()["types"]
+        if self.fields is not None:
+            self.fields.restore(before["lengths"])
+        for name in types.keys() | before["types"].keys():
+            if types.get(name) != before["types"].get(name):
+                self.types.forget(name)
+
+    def join(self, others: Sequence[Mapping[str, Any]]) -> None:
+        """Continue with the types of fields that others have found who began with those of this object."""
+        self.restore(others[0])
+        for other in others[1:]:
+            self.types.join(other["types"])
+            if self.fields is not None:
+                self.fields.restore(other["fields"]["lengths"] | self.fields.state()["lengths"])
+
+
+def types_in(saved: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the types of fields in a checkpoint; those of 0.1 have the names of numbers."""
+    numbers = {name: [SETTLED, 0, 0, 0] for name in saved.get("numbers", ())}
+    return saved.get("fields") or {"types": numbers, "fields": None}
 
 
 def _is_plain_number(value: Any) -> bool:
@@ -233,7 +283,13 @@ def _is_plain_number(value: Any) -> bool:
 
 
 def _not_a_number(name: str, value: str) -> InputError:
-    return InputError(f'Expected a number as before, got the string {shorten(value)} - at field "{name}"')
+    reason = f'Expected a number as before, got the string {shorten(value)} - at field "{name}"'
+    return InputError(reason + remedy(name, "category"))
+
+
+def remedy(name: str, kind: str) -> str:
+    """Return the end of the reason of a dead letter that another type of a field would avoid."""
+    return f'; to take it, declare [fields] {to_key(name)} = "{kind}"'
 
 
 def shorten(value: Any) -> str:

@@ -22,7 +22,7 @@ from connectors import (
 )
 from connectors.kafka.clients import Headers
 from streamkernel.engine.record_processor import RecordProcessor
-from streamkernel.engine.retrying import Retries, StoppedError
+from streamkernel.engine.retrying import REPORT_SECONDS, Retries, StoppedError
 from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
 
 DEAD_LETTERS, RAW_SHOWN = 8, 300
@@ -77,6 +77,7 @@ class Outputs:
         self.member = member
         self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
         self.dead_letter_groups = DeadLetterGroups()
+        self._n_unreported, self._next_report = 0, 0.0
         self._processor, self._retries = processor, retries
         self._source: KafkaSource | None = None
         self._forget()
@@ -178,10 +179,19 @@ class Outputs:
         self.dead_letter_groups.add(reason, event.stream, raw)
         if self.dead_letters is None:
             log.warning("dead letter", stream=event.stream, resume=event.resume, reason=reason)
-        elif not self._is_there(self.dead_letters, event):
+        else:
+            self._report(reason)
+        if self.dead_letters is not None and not self._is_there(self.dead_letters, event):
             self.dead_letters.write(event, refusal, self.member)
         if self._processor.outcomes["dead_letter"] == FIRST_RECORDS and (reason := self.reason_all_refused()):
             log.error(reason)
+
+    def _report(self, reason: str) -> None:
+        """Log how many records were refused since the last report, and why the last one was, at most once a minute."""
+        self._n_unreported += 1
+        if (now := time.monotonic()) >= self._next_report:
+            log.warning("records are refused and become dead letters", count=self._n_unreported, reason=reason)
+            self._n_unreported, self._next_report = 0, now + REPORT_SECONDS
 
     def reason_all_refused(self) -> str:
         """Return the reason if every record so far was refused, else an empty string."""

@@ -68,7 +68,7 @@ class RecordBatches:
         xs, ys = examples.split_plain(event.record for event in events)
         if not xs or not xs[0] or not xs[0].keys() <= examples.numbers:
             return 0
-        ys = ys[: processor.count_known(ys)]
+        ys = ys[: processor.classes.count(ys)]
         scores, values = predict_and_learn(model, xs[: len(ys)], ys, LARGEST)
         done = len(scores)
         if done:

@@ -16,24 +16,22 @@ from streamkernel.engine.challengers.challengers import Challengers
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.coverage import coverage_of, region
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.examples import Examples, shorten
+from streamkernel.engine.examples import Examples, types_in
 from streamkernel.engine.explanations import explain_briefly
+from streamkernel.engine.known_classes import KnownClasses
 from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.pipelines import CLASSIFIERS, NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
 from streamkernel.engine.refusals import KINDS
 from streamkernel.engine.telemetry.quality import Quality
-from streamkernel.errors import InputError, TooManyClassesError
+from streamkernel.errors import InputError
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.changed_fields import take_texts
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.deferred import predict_deferred
-from streamkernel.estimators.internals import check_label
+from streamkernel.field_types.fields import Fields
 from streamkernel.time_series.history import add_history, history_names, observe
 
 log = structlog.get_logger("streamkernel")
-
-
-MOST_CLASSES = 1000
-"""Largest number of labels of other classifiers: River's metrics count pairs of a label and a prediction."""
 
 Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
 """The result for one record: features, their label or ``None``, the answers, and whether these are new."""
@@ -59,6 +57,8 @@ class RecordProcessor:
     weight
         The field with the weight that an example is learned with; ``None`` if all have the same. The metric and the
         baseline count each example once.
+    fields
+        The declared types of fields; ``None`` if all are learned.
     with_probabilities
         Whether probabilities are wanted even if the metric does not need them.
     coverage
@@ -84,6 +84,8 @@ class RecordProcessor:
         Features and labels that wait for each other.
     challengers : Challengers
         Models that learn the same events beside the model, and do not affect its results.
+    classes : KnownClasses
+        Labels that the model is known to take.
     coverage : Coverage or CoverageByTarget or None
         How wide intervals are, and the share of labels inside.
     outcomes : dict
@@ -119,6 +121,7 @@ class RecordProcessor:
         baseline: base.Estimator | None = None,
         labels: DelayedLabels | None = None,
         weight: str | None = None,
+        fields: Fields | None = None,
         with_probabilities: bool = False,
         coverage: float | None = None,
         explain: int = 0,
@@ -143,11 +146,10 @@ class RecordProcessor:
         self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
         self.is_timed, self.predicted_at = False, 0
-        self._classes: set[Any] = set()  # labels that the model is known to take
-        self._has_classes = isinstance(model, base.Classifier)
+        self.classes = KnownClasses(model)
         unseen = {*ignore, *(labels.fields if labels is not None else ())}
         is_numeric = isinstance(model, (base.Regressor, base.MultiTargetRegressor))
-        self.examples = Examples(label, unseen, numeric_label=is_numeric, weight=weight)
+        self.examples = Examples(label, unseen, numeric_label=is_numeric, weight=weight, fields=fields)
 
     @property
     def kernel_model(self) -> KernelModel | None:
@@ -172,12 +174,6 @@ class RecordProcessor:
         """Predicted events that may be evaluated before something is due after an event of a certain number."""
         return math.inf if self.monitoring is None else self.monitoring.until_due
 
-    def count_known(self, ys: Sequence[Any]) -> int:
-        """Return how many of these labels there are before one that has to be checked first."""
-        if not isinstance(self.model, base.Classifier) or self._classes.issuperset(ys):
-            return len(ys)
-        return next(i for i, y in enumerate(ys) if y not in self._classes)
-
     def process(self, event: Event) -> Step | None:
         """Predict the features of a record, and learn them if their label is known.
 
@@ -190,8 +186,10 @@ class RecordProcessor:
         if record is None:
             raise InputError(event.error or "Expected a record, got none")
         labels, key, is_new = self.labels, None, True
+        self.examples.count(record)
         x, y = self.examples.split(record) if labels is None else self.examples.read(record)
         w = self.examples.weight_of(record) if x else 1.0
+        self._take_texts(x)
         if labels is None or (x and y is not None):
             answers = self._answers(x, x)
         elif x:
@@ -211,12 +209,12 @@ class RecordProcessor:
                 return None
             x, answers, w = waiting.x, waiting.answers, waiting.w
             self.examples.check_again(self._without_history(x))
+            self._take_texts(x)
             is_new = False
         else:
             raise InputError("Expected features or a label besides the key, got neither")
         if w > 0.0:
-            if self._has_classes and y not in self._classes:
-                self._check_class(y)
+            self.classes.check(y, self.model)
             self.model.learn_one(x, y, **({} if w == 1.0 else {"w": w}))
         if labels is not None and key is not None:
             labels.discard(key)
@@ -234,7 +232,7 @@ class RecordProcessor:
             self.outcomes["pending"] += 1
             return
         self.outcomes["learned"] += 1
-        self.examples.observe(x)
+        self.examples.ranges.learn(x)
         self._pairs.append((y, answers[0][self._kind]))
         if self.coverage is not None:
             self.coverage.judge(y, answers[0])
@@ -253,6 +251,7 @@ class RecordProcessor:
         """Evaluate predicted and learned examples as `judge` does each; `values` has the shape (examples, fields)."""
         self.outcomes["predicted"] += len(ys)
         self.outcomes["learned"] += len(ys)
+        self.examples.count_numbers(xs[0], len(ys))
         self.examples.ranges.learn_many(xs, values)
         if self.monitoring is not None:
             self.monitoring.add_all(xs, ys, answers)
@@ -322,8 +321,8 @@ class RecordProcessor:
             "quality": self.quality.state(),
             "outcomes": self.outcomes,
             "refused": self.refused,
-            "numbers": sorted(self.examples.numbers),
-            "classes": self._classes,
+            "fields": self.examples.state(),
+            "classes": self.classes.labels,
             "labels": None if self.labels is None else self.labels.state(),
             "coverage": None if self.coverage is None else self.coverage.state(),
             "monitoring": None if self.monitoring is None else self.monitoring.state(),
@@ -334,8 +333,8 @@ class RecordProcessor:
         self.model, self.baseline = saved["model"], saved["baseline"]
         self.quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
         self.outcomes, self.refused = self.outcomes | saved["outcomes"], self.refused | saved.get("refused", {})
-        self.examples.restore(saved["numbers"])
-        self._classes = set(saved.get("classes", ()))
+        self.examples.restore(types_in(saved))
+        self.classes.replace(saved.get("classes", ()))
         self.challengers.restore(saved)
         if self.labels is not None and saved.get("labels") is not None:
             self.labels.restore(saved["labels"])
@@ -348,16 +347,14 @@ class RecordProcessor:
         """Complete what is due after this event, and reset the model if drift detection requires it."""
         if monitoring.until_due <= 0 and monitoring.look(self.model):
             log.warning("the model starts again, because the stream has changed")
-            self.model, self._classes = self.model.clone(), set()
+            self.model = self.model.clone()
+            self.classes.replace(())
 
-    def _check_class(self, y: Any) -> None:
-        """Raise an InputError for a label beyond the limit before any preprocessing learns it."""
-        last = self.kernel_model
-        if isinstance(last, KernelClassifier):
-            check_label(last, y)
-        elif len(self._classes) >= MOST_CLASSES:
-            raise TooManyClassesError(f"Expected at most {MOST_CLASSES:,} labels, got one more, {shorten(y)}")
-        self._classes.add(y)
+    def _take_texts(self, x: dict[str, Any]) -> None:
+        """Let the models take the texts in fields that are known to have them."""
+        if str in map(type, x.values()):
+            for model in (self.model, *(one.model for one in self.challengers.models)):
+                take_texts(model, x)
 
     def _without_history(self, x: dict[str, Any]) -> dict[str, Any]:
         """Return the features of a record without those added from earlier records."""

@@ -11,6 +11,7 @@ from streamkernel.engine.coverage import Threshold, region
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.explanations import explain
 from streamkernel.engine.pipelines import CLASSIFIERS, most_likely
+from streamkernel.estimators.changed_fields import take_texts
 from streamkernel.estimators.prediction_copy import prediction_copy
 
 SECONDS = 1.0
@@ -69,6 +70,7 @@ class PublishedModel(NamedTuple):
             If the record cannot be used. Errors of other steps of the pipeline are passed on.
         """
         x, _ = self.examples.read(record)
+        take_texts(self.model, x)
         is_classifier = isinstance(self.model, CLASSIFIERS)
         found = most_likely(self.model, x) if is_classifier else (self.model.predict_one(x), None)
         answer = {"prediction": found[0]} | ({"probabilities": found[1]} if is_classifier else {})

@@ -78,7 +78,7 @@ class HerePool:
     def round(
         self,
         model: Any,
-        numbers: set[str],
+        types: dict[str, Any],
         tasks: Sequence[RoundTask],
         most: int,
         meanwhile: Callable[[], None],
@@ -94,7 +94,7 @@ class HerePool:
                 return None
             if self._is_fresh or task.number not in self._workers:
                 self._workers[task.number] = self._replica()
-            sent = pickle.loads(pickle.dumps((model, numbers)))
+            sent = pickle.loads(pickle.dumps((model, types)))
             found.append(pickle.loads(pickle.dumps(self._workers[task.number].learn(*sent, task))))
             self.letters.append(found[-1].letters)
         return found
@@ -161,7 +161,7 @@ def learnt(state: dict[str, Any]) -> dict[str, Any]:
             return {"part": len(parts)}
         return None
 
-    names = "outcomes", "refused", "numbers", "metric", "model"
+    names = "outcomes", "refused", "fields", "metric", "model"
     return {name: river_state.encode(state[name], hook=hook) for name in names} | {"parts": parts}
 
 

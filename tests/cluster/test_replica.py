@@ -81,13 +81,14 @@ def test_learn_twice_gives_the_same_bits(data):
     model = rounds.classifier()
     ends = {str(path): path.stat().st_size for path in data.glob("*.jsonl")}
     first = RoundTask(WorkAssignment({str(data / "part-0.jsonl"): None}, ends, 300), 0, 0, 1, is_alone=True)
-    model = replica.learn(model, set(), first).model
+    types = {"types": {}, "fields": None}
+    model = replica.learn(model, types, first).model
     position = [len("".join(line + "\n" for line in records(700)[:300])), 300]
     assignment = WorkAssignment({str(data / "part-0.jsonl"): position, str(data / "part-2.jsonl"): None}, ends, 500)
     sent = pickle.dumps(model)
-    one, two = (replica.learn(pickle.loads(sent), {"a", "b"}, RoundTask(assignment, 1, 1, 3)) for _ in range(2))
+    one, two = (replica.learn(pickle.loads(sent), types, RoundTask(assignment, 1, 1, 3)) for _ in range(2))
     assert list(one.positions.values()) == [{"done": [62806, 700], "size": 62806}, {"late": [8900, 100]}]
-    for name in ("positions", "labels", "answers", "lines", "letters", "outcomes", "numbers"):
+    for name in ("positions", "labels", "answers", "lines", "letters", "outcomes", "types"):
         assert getattr(one, name) == getattr(two, name)
     assert pickle.dumps(one.summary) == pickle.dumps(two.summary)
 

@@ -57,7 +57,7 @@ def records(kind: str) -> list[dict[str, Any]]:
         x: dict[str, Any] = {"id": i, "a": rng.gauss(0, 1), "b": rng.gauss(0, 1)}
         if i > 300 and i % 3 == 0:
             x["note"] = "late"
-        if i % 97 == 8:
+        if i % 97 == 60:
             x["a"] = "broken"
         score = (0.0 if isinstance(x["a"], str) else x["a"]) * x["b"]
         y: dict[str, Any] = {"y": score} if "number" in kind else {"y": "up" if score > 0 else "down"}

@@ -26,6 +26,7 @@ from streamkernel.engine.checkpoint.state_directory import (
     checkpoints,
     read_newest,
 )
+from streamkernel.engine.examples import remedy
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.errors import ModelFileError
 from streamkernel.upkeep import Pruning, Refit
@@ -165,11 +166,11 @@ def test_every_record_is_learned_or_becomes_a_dead_letter_with_a_reason(tmp_path
         '{"new": {"text": [1]}, "y": "red"}': 'Expected a number or a string, got list [1] - at field "new.text"',
         "not json": "Expected valid JSON, got invalid literal",
     }
-    lines = [json.dumps(good)] * 4 + [json.dumps({**good, "new": "text"}), *bad] + [json.dumps(good)] * 5
+    lines = [json.dumps(good)] * 24 + [json.dumps({**good, "new": "text"}), *bad] + [json.dumps(good)] * 5
     (tmp_path / "events.jsonl").write_text("\n".join(lines) + "\n")
     running = engine(tmp_path / "run", KernelClassifier())
     running.run()
-    assert running.outcomes == {"learned": 10, "predicted": 10, "dead_letter": len(bad), "pending": 0, "passed_over": 0}
+    assert running.outcomes == {"learned": 30, "predicted": 30, "dead_letter": len(bad), "pending": 0, "passed_over": 0}
     letters = [orjson.loads(line) for line in (tmp_path / "run" / "dead_letters.jsonl").read_bytes().splitlines()]
     for letter, (raw, reason) in zip(letters, bad.items(), strict=True):
         assert letter["reason"].startswith(reason)
@@ -177,15 +178,14 @@ def test_every_record_is_learned_or_becomes_a_dead_letter_with_a_reason(tmp_path
 
 
 def test_csv_values_that_json_cannot_represent(tmp_path: Path) -> None:
-    (tmp_path / "events.csv").write_text("a,b,y\n1,2,red\nnan,2,red\n1,-inf,red\n1,x,red\n,2,blue\n")
+    (tmp_path / "events.csv").write_text("a,b,y\n" + "1,2,red\n" * 30 + "nan,2,red\n1,-inf,red\n1,x,red\n,2,blue\n")
     letters = DeadLetters(FileSink(tmp_path / "dead_letters.jsonl"))
     source = FileSource(tmp_path / "events.csv")
     Engine(KernelClassifier(), source, label="y", metric=metrics.Accuracy(), dead_letters=letters).run()
     reasons = [orjson.loads(line)["reason"] for line in (tmp_path / "dead_letters.jsonl").read_bytes().splitlines()]
     assert reasons == [
-        'Expected a finite number, got nan - at field "a"',
         'Expected a finite number, got -inf - at field "b"',
-        "Expected a number as before, got the string 'x' - at field \"b\"",
+        "Expected a number as before, got the string 'x' - at field \"b\"" + remedy("b", "category"),
     ]
 
 

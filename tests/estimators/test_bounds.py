@@ -14,10 +14,9 @@ from benchmarks.bounded_memory import examples
 from benchmarks.common import InMemory
 from connectors import Event
 from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, RandomFeatures, kernels, load
-from streamkernel.engine import Engine, record_processor
-from streamkernel.engine import examples as engine_examples
+from streamkernel.engine import Engine, known_classes, learned_types
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
-from streamkernel.engine.examples import Examples
+from streamkernel.engine.learned_types import LearnedTypes
 from streamkernel.engine.telemetry.input_ranges import LONGEST, InputRanges
 from streamkernel.features import counter_rng, direction_store
 from streamkernel.features.directions import Directions
@@ -118,22 +117,22 @@ def test_the_second_half_of_wide_examples_reads_no_name_of_a_part(monkeypatch: p
     assert bandwidth.median_distance(Rows.stack([drawn.row(x) for x in xs]), 0, 2) == 1.0
 
 
-def test_fields_of_numbers_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_examples, "MOST_NAMES", 100)
-    monkeypatch.setattr(engine_examples, "MOST_CHARACTERS", 5000)
-    found = Examples("y", numeric_label=False)
+def test_types_of_fields_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learned_types, "MOST_NAMES", 100)
+    monkeypatch.setattr(learned_types, "MOST_CHARACTERS", 5000)
+    found = LearnedTypes()
     for x in wide(3):
-        found.observe(x)
-    assert (len(found.numbers), found.n_refused) == (100, 80)
-    again = Examples("y", numeric_label=False)
-    again.observe({"long": 1.0, "n" * 4992: 1.0, "more names than fit": 1.0, "short": 1.0, "text": "a"})
-    assert again.numbers == {"long", "n" * 4992}
+        found.count(x)
+    assert (len(found), found.n_refused) == (100, 80)
+    again = LearnedTypes()
+    again.count({"long": 1.0, "n" * 4992: 1.0, "more names than fit": 1.0, "short": 1.0, "text": "a"})
+    assert set(again.counts) == {"long", "n" * 4992, "text"}
     assert again.n_refused == 2
-    resumed = Examples("y", numeric_label=False)
-    resumed.restore(again.numbers)
+    resumed = LearnedTypes()
+    resumed.restore(again.state())
     for one in (again, resumed):
-        one.observe({"four": 1, "five": 2})
-    assert resumed.numbers == again.numbers == {"long", "n" * 4992, "four"}
+        one.count({"five": 2})
+    assert resumed.state() == again.state()
 
 
 def test_the_number_of_input_ranges_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +154,7 @@ def engine_of(model: Any, stream: list[Any], first: int = 0, state: StateDirecto
     [linear_model.SoftmaxRegression, lambda: preprocessing.StandardScaler() | linear_model.SoftmaxRegression()],
 )
 def test_labels_of_rivers_models_have_a_bound(make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(record_processor, "MOST_CLASSES", 10)
+    monkeypatch.setattr(known_classes, "MOST_CLASSES", 10)
     stream = list(examples("new labels", 60))
     with StateDirectory(tmp_path / "state") as state:
         engine = engine_of(make(), stream[:30], state=state)
@@ -172,7 +171,7 @@ def test_labels_of_rivers_models_have_a_bound(make: Any, monkeypatch: pytest.Mon
 
 
 def test_names_beyond_the_bounds_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_examples, "MOST_NAMES", 50)
+    monkeypatch.setattr(learned_types, "MOST_NAMES", 50)
     engine = engine_of(KernelClassifier(max_features=16), list(examples("new names", 40)))
     engine.run()
     assert engine.snapshot.names == {"kinds": 50, "ranges": 163, "scales": 163}

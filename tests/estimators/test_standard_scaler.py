@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 from river import evaluate, metrics, preprocessing
 
-from streamkernel import InputError, KernelNoveltyDetector, KernelRegressor, StandardScaler, kernels
+from streamkernel import InputError, KernelNoveltyDetector, KernelRegressor, StandardScaler, kernels, load, save
 
 PIPELINES = {
     "first order": lambda: StandardScaler() | KernelRegressor(learner="dsg"),
@@ -114,3 +115,12 @@ def test_it_works_in_pipelines_and_evaluations() -> None:
         detector.score_one(x)
         detector.learn_one(x)
     assert math.isfinite(detector.score_one({"a": None, "t": "a"}))
+
+
+def test_a_pipeline_is_saved_with_it(tmp_path: Path) -> None:
+    model = StandardScaler() | KernelRegressor(learner="dsg")
+    for i in range(40):
+        model.learn_one({"a": None if i % 3 else float(i), "t": "x"}, float(i))
+    save(model, tmp_path / "model")
+    x = {"a": 5.0, "t": "x"}
+    assert load(tmp_path / "model").predict_one(x) == model.predict_one(x)

@@ -43,6 +43,7 @@ from streamkernel.conformal.rolling_scores import RollingScores
 from streamkernel.engine import patterns
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.monitoring.kappa_t import KappaT
+from streamkernel.estimators.standard_scaler import StandardScaler
 from streamkernel.time_series import Calendar, Lags, LastTarget
 
 _PACKAGES = tuple(
@@ -99,6 +100,7 @@ _OURS: dict[str, type] = {
         LastTarget,
         OnFields,
         RollingScores,
+        StandardScaler,
     )
 }
 _NAMES = {id(found): name for name, found in _LISTED.items()}

@@ -16,6 +16,7 @@ from river.imblearn.hard_sampling import Triplet
 from river.utils import VectorDict
 
 from streamkernel.engine.checkpoint.allowlist import COMPILED, method, name_of
+from streamkernel.field_types import Fields
 
 _DTYPE_KINDS = "biufcmMUS"
 _BIT_GENERATORS = {
@@ -185,6 +186,7 @@ _KINDS: list[tuple[type, Codec]] = [
     ),
     (functools.partial, Codec("partial", lambda p: (p.func, p.args, p.keywords), _partial)),
     (operator.itemgetter, Codec("itemgetter", lambda get: get.__reduce__()[1], operator.itemgetter)),
+    (Fields, Codec("Fields", lambda fields: (fields.state(),), Fields.of_state)),
     (types.MethodType, Codec("method", _method_parts, method)),
     (Triplet, Codec("Triplet", list, Triplet)),
     (VectorDict, Codec("VectorDict", lambda v: v.__reduce__()[1][:3], VectorDict)),

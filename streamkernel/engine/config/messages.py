@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -34,6 +35,17 @@ class ConfigError(ValueError):
 
     def __str__(self) -> str:
         return "\n".join(self.problems)
+
+
+def to_key(name: str) -> str:
+    """Return a key as TOML writes it.
+
+    Examples
+    --------
+    >>> to_key("user-id"), to_key("user.age")
+    ('user-id', '"user.age"')
+    """
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else to_toml(name)
 
 
 def to_toml(value: Any) -> str:

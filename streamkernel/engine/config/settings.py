@@ -14,7 +14,7 @@ from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.config import build
 from streamkernel.engine.config.challenger_table import MOST, ChallengerTable
 from streamkernel.engine.config.environment import Resolved
-from streamkernel.engine.config.messages import ConfigError, collect_problems, to_toml
+from streamkernel.engine.config.messages import ConfigError, collect_problems, to_key, to_toml
 from streamkernel.engine.config.monitoring_tables import (
     DriftTable,
     MonitoringTable,
@@ -39,9 +39,15 @@ from streamkernel.engine.config.schema import (
     StateTable,
 )
 from streamkernel.engine.config.telemetry import TelemetryTable
+from streamkernel.field_types import Fields
+from streamkernel.field_types.declared import declared_type
 
 if TYPE_CHECKING:
     from river.metrics.base import Metric
+
+
+FieldSpec = str | dict[str, Any]
+"""The type of a field, or a table with it as ``type`` and more keys."""
 
 
 class Settings(ConfigTable):
@@ -49,6 +55,10 @@ class Settings(ConfigTable):
 
     label: Name | Names = Field(description="the name of the field to predict")
     ignore: tuple[Name, ...] = Field(default=(), strict=False, description="a list of field names")
+    fields: dict[Name, FieldSpec] = Field(default={}, description="a table of types by field")
+    missing: tuple[str | int | float, ...] = Field(
+        default=(), strict=False, description="a list of strings and numbers that mean that there is no value"
+    )
     weight: Name | None = Field(default=None, description="the name of the field with the weight of an event")
     coverage: float | None = Field(default=None, gt=0, le=0.996, description="a share above 0, at most 0.996")
     metric: build.Spec | None = Field(default=None, description="a River metric")
@@ -89,6 +99,19 @@ class Settings(ConfigTable):
         """The folder of the file; relative paths are relative to it."""
         return self._folder
 
+    @field_validator("fields", mode="before")
+    @classmethod
+    def _have_types(cls, value: Any) -> Any:
+        problems = []
+        for name, spec in value.items() if isinstance(value, dict) else ():
+            try:
+                declared_type(spec)
+            except ValueError as error:
+                problems.append(f"fields.{to_key(name)}: {error}")
+        if problems:
+            raise ConfigError(*problems)
+        return value
+
     @field_validator("metric", "preprocessing", "model", "baseline", mode="before")
     @classmethod
     def _can_be_built(cls, value: Any, info: ValidationInfo) -> Any:
@@ -108,6 +131,9 @@ class Settings(ConfigTable):
         for label in self.labels:
             if label in self.ignore:
                 problems.append(f"ignore: expected fields other than the label, got {to_toml(label)}")
+        for name in (*self.labels, self.weight):
+            if name in self.fields:
+                problems.append(f"fields: expected inputs, got the label or the weight, {to_toml(name)}")
         if self.weight is not None and self.weight in (*self.labels, *self.ignore):
             other = "the label" if self.weight in self.labels else "those of ignore"
             problems.append(f"weight: expected a field other than {other}, got {to_toml(self.weight)}")
@@ -184,6 +210,10 @@ class Settings(ConfigTable):
         if self._resolved is not None:
             found = self._resolved.hide(found)
         return found
+
+    def build_fields(self) -> Fields | None:
+        """Return the declared types of fields and markers of missing values, or ``None`` if there are none."""
+        return Fields(self.fields, self.missing) if self.fields or self.missing else None
 
     def build_pipeline(self) -> base.Estimator:
         """Return the preprocessing steps and the model as one pipeline, or the model if there are no steps."""

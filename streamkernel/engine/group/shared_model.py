@@ -14,6 +14,7 @@ from streamkernel import tensor_file
 from streamkernel.engine.checkpoint import state_file
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectoryError, check_setup, no_link
 from streamkernel.engine.group.step_merging import merge_steps
+from streamkernel.engine.learned_types import join_counts
 from streamkernel.engine.pipelines import first_steps, kernel_of
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.errors import MergeError, ModelFileError
@@ -146,7 +147,7 @@ class SharedModel:
             if not newest and is_young(self._kernel_model):
                 return
             try:
-                head = self._read(newest) if newest else {"members": {}, "numbers": []}
+                head = self._read(newest) if newest else {"members": {}, "types": {}}
                 added = head["members"].get(self._identity, 0)
                 if added > own:
                     raise StateDirectoryError(
@@ -161,7 +162,7 @@ class SharedModel:
                 continue
             head["model"] = self._merged(head, newest)
             head["members"] |= {self._identity: number}
-            head["numbers"] = sorted({*head["numbers"], *self._processor.examples.numbers})
+            head["types"] = join_counts(head["types"], self._processor.examples.types.state())
             if self._create(head, newest + 1):
                 self._continue(head, newest + 1)
                 return
@@ -218,7 +219,7 @@ class SharedModel:
     def _continue(self, head: Mapping[str, Any], version: int) -> None:
         """Continue with the model of a version."""
         self._processor.model = head["model"]
-        self._processor.examples.know(head["numbers"])
+        self._processor.examples.types.join(head["types"])
         become_replica(self._kernel_model, 0, 1)
         self.version, self._added = version, head["members"].get(self._identity, 0)
         self._counted = self._events

@@ -17,10 +17,11 @@ from streamkernel.engine.checkpoint import state_file
 from streamkernel.engine.checkpoint.names_of_0_1 import translate_setup
 from streamkernel.engine.checkpoint.state_directory import number_of
 from streamkernel.engine.coverage import coverage_of
-from streamkernel.engine.examples import Examples
+from streamkernel.engine.examples import Examples, types_in
 from streamkernel.engine.serving_copy import PublishedModel
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators.prediction_copy import prediction_copy
+from streamkernel.field_types.fields import Fields
 
 MOST_NAMES = 4096
 """Inputs of the record that is predicted before a model answers."""
@@ -63,14 +64,16 @@ def model_of(saved: Mapping[str, Any], version: int) -> PublishedModel:
     try:
         setup, model, coverage = translate_setup(saved["setup"]), saved["model"], saved.get("coverage")
         label = setup["label"] if isinstance(setup["label"], str) else tuple(setup["label"])
+        types = types_in(saved)
         unseen = (*(setup["ignore"] or ()), setup["delayed_labels.key"], setup["delayed_labels.time"])
         examples = Examples(
             label,
             [name for name in unseen if name is not None],
             numeric_label=isinstance(model, (base.Regressor, base.MultiTargetRegressor)),
             weight=setup.get("weight"),
+            fields=None if types["fields"] is None else Fields.of_state(types["fields"]),
         )
-        examples.restore(saved["numbers"])
+        examples.restore(types)
         learned = int(saved["outcomes"]["learned"])
     except KeyError as error:
         raise ModelFileError(f"Expected a checkpoint of streamkernel run, got one without {error}") from error

@@ -13,8 +13,11 @@ LONGEST = 300
 """Maximum number of characters of a text."""
 
 
+_FIELD = ' - at field "'
+
+
 class DeadLetterGroups:
-    """The last reasons of dead letters; what a value was makes no other reason.
+    """The last reasons of dead letters; another value in the same field makes no other reason.
 
     Examples
     --------
@@ -23,6 +26,9 @@ class DeadLetterGroups:
     ...     groups.add("Expected a number, got " + raw, "numbers", raw)
     >>> [(one["reason"], one["count"], [sample["raw"] for sample in one["samples"]]) for one in groups.rows()]
     [('Expected a number', 4, ['b', 'c', 'd'])]
+    >>> groups.add('Expected a number as before, got the string "x" - at field "a"; to take it, ...', "numbers", "x")
+    >>> groups.rows()[1]["reason"]
+    'Expected a number as before - at field "a"; to take it, ...'
     """
 
     def __init__(self) -> None:
@@ -30,7 +36,8 @@ class DeadLetterGroups:
 
     def add(self, reason: str, stream: str, raw: str, seconds: float | None = None) -> None:
         """Count a dead letter, and keep it as a sample; `seconds` is when it was, now if it is ``None``."""
-        key = reason.partition(", got ")[0][:LONGEST]
+        expected, _, rest = reason.partition(", got ")
+        key = (expected + "".join(rest.rpartition(_FIELD)[1:]) * (_FIELD in rest))[:LONGEST]
         when = time.time() if seconds is None else seconds
         group = self._groups.pop(key, None) or {"reason": key, "count": 0, "samples": deque(maxlen=SAMPLES)}
         group["count"] += 1

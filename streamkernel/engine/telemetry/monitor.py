@@ -89,7 +89,7 @@ class Monitor:
         processor, checkpointer = self._processor, self._checkpointer
         model, examples, labels = processor.kernel_model, processor.examples, processor.labels
         scales = None if model is None else scales_of(model)
-        names = {"kinds": len(examples.numbers), "ranges": len(examples.ranges)}
+        names = {"kinds": len(examples.types), "ranges": len(examples.ranges)}
         self.snapshot = EngineSnapshot(
             outcomes=dict(processor.outcomes),
             refused=dict(processor.refused),
@@ -97,7 +97,7 @@ class Monitor:
             pending_labels=0 if labels is None else len(labels),
             outlying_inputs=examples.ranges.n_outside,
             names=names if scales is None else names | {"scales": scales.n_names},
-            names_refused={"kinds": examples.n_refused, "ranges": examples.ranges.n_refused},
+            names_refused={"kinds": examples.types.n_refused, "ranges": examples.ranges.n_refused},
             positions=dict(checkpointer.positions),
             scores=processor.quality.scores(),
             challengers=processor.challengers.snapshot(),

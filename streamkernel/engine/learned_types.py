@@ -1,0 +1,247 @@
+"""Types of undeclared fields, learned from their last values: numbers, categories, or both."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Self
+
+import structlog
+
+from streamkernel.engine.config.messages import to_key
+from streamkernel.field_types.number_texts import UNKNOWN, NumberText, read_number
+
+log = structlog.get_logger("streamkernel")
+
+MOST_NAMES, MOST_CHARACTERS = 100_000, 1 << 24
+"""Largest number of fields that are counted, and of characters in all their names."""
+
+WINDOW = 2048
+"""Counts of a field are halved when they exceed this many values together."""
+
+SETTLED, CERTAIN, RARE = 20, 40, 0.05
+"""Values from which on a field has a type, and from which on the log warns of a mixed one; the share below which its
+other values are exceptions.
+"""
+
+MOST_NOTES = 20
+"""Fields that the log tells about."""
+
+UNDECIDED, NUMBERS, CATEGORIES, MIXED = "undecided", "numbers", "categories", "mixed"
+"""Types of a field. A number among categories is one; a text among numbers is refused; all else is taken as it is."""
+
+_NUMBER, _READABLE, _TEXT, _NOTATION = range(4)
+
+
+class LearnedTypes:
+    """Counts of numbers and texts for each field, in which a newer value weighs more.
+
+    A text that is clearly a number counts as readable: where nearly all texts are, they are read as numbers.
+
+    Parameters
+    ----------
+    is_silent
+        Whether nothing is written to the log.
+
+    Attributes
+    ----------
+    counts : dict
+        Numbers, readable texts and other texts of each field, and what its texts have before a fraction.
+    n_refused : int
+        Values that were not counted because there was no room for another field.
+
+    Examples
+    --------
+    >>> types = LearnedTypes()
+    >>> for i in range(1000):
+    ...     types.count({"age": i, "plan": "pro"})
+    >>> [types.type_of(name) for name in ("age", "plan", "new")]
+    ['numbers', 'categories', 'undecided']
+    >>> types.read_text("age", "12,5", {}), types.read_text("age", "old", {}), types.read_text("plan", "12,5", {})
+    (12.5, None, '12,5')
+    """
+
+    def __init__(self, *, is_silent: bool = False) -> None:
+        self.counts: dict[str, list[int]] = {}
+        self._fields: dict[str, set[str]] = {kind: set() for kind in (UNDECIDED, NUMBERS, CATEGORIES, MIXED)}
+        self.n_refused = self._characters = 0
+        self._is_silent, self._noted = is_silent, set[str]()
+
+    @property
+    def numbers(self) -> set[str]:
+        """The fields of numbers; a text there is refused."""
+        return self._fields[NUMBERS]
+
+    @property
+    def categories(self) -> set[str]:
+        """The fields of categories; a number there is one."""
+        return self._fields[CATEGORIES]
+
+    def count(self, record: Mapping[str, Any], others: Collection[str] = ()) -> None:
+        """Count the values of a record, except those of other fields, as the label."""
+        counts, categories = self.counts, self.categories
+        for name, value in record.items():
+            if name in others:
+                continue
+            kind, column = type(value), _NUMBER
+            own = counts.get(name)
+            if kind is float or kind is int or kind is bool:
+                if value != value:
+                    continue
+            elif kind is str:
+                number = read_number(value, UNKNOWN if own is None else own[_NOTATION])
+                if number is None and _has_two_meanings(value):
+                    continue
+                column = _READABLE if number is not None and _is_meant(number, record) else _TEXT
+            else:
+                continue
+            if own is None:
+                own = self._add(name)
+                if own is None:
+                    continue
+            own[column] += 1
+            if column == _READABLE and number is not None and number.notation:
+                own[_NOTATION] = number.notation
+            total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
+            if total > WINDOW:
+                _halve(own)
+            elif column == _TEXT and name in categories:
+                continue  # they stay categories
+            if total > own[_NUMBER] or total == SETTLED:
+                self._settle(name, own)
+
+    def count_numbers(self, names: Iterable[str], n: int) -> None:
+        """Count n numbers of each field, as :meth:`count` counts one after the other."""
+        for name in names:
+            own = self.counts.get(name)
+            if own is None:
+                own = self._add(name)
+                if own is None:
+                    continue
+            left = n
+            while (room := WINDOW - own[_NUMBER] - own[_READABLE] - own[_TEXT]) < left:
+                own[_NUMBER] += room + 1
+                left -= room + 1
+                _halve(own)
+            own[_NUMBER] += left
+            self._settle(name, own)
+
+    def type_of(self, name: str) -> str:
+        """Return the type of a field."""
+        own = self.counts.get(name)
+        return UNDECIDED if own is None else _type(own)
+
+    def read_text(self, name: str, text: str, record: Mapping[str, Any]) -> float | str | None:
+        """Return a text as the field takes it: as a number, as a category, or not at all, which is ``None``."""
+        own = self.counts.get(name)
+        number = read_number(text, UNKNOWN if own is None else own[_NOTATION])
+        if number is not None and _is_meant(number, record) and (own is None or _reads_texts(own)):
+            return number.value
+        return None if name in self.numbers else text
+
+    def state(self) -> dict[str, list[int]]:
+        """Return the counts for a checkpoint, for another process, or for a merge."""
+        return {name: list(own) for name, own in sorted(self.counts.items())}
+
+    def restore(self, counts: Mapping[str, Iterable[int]]) -> None:
+        """Replace all counts."""
+        self.counts, self._characters = {}, 0
+        for fields in self._fields.values():
+            fields.clear()
+        self.join(counts)
+
+    def join(self, counts: Mapping[str, Iterable[int]]) -> None:
+        """Take the larger one of each count, so that what several have seen is counted once."""
+        for name, others in counts.items():
+            own = self.counts.get(name) or self._add(name)
+            if own is not None:
+                own[:] = map(max, own, others)
+                while sum(own[:_NOTATION]) > WINDOW:
+                    _halve(own)
+                self._settle(name, own)
+
+    def forget(self, name: str) -> None:
+        """Begin again with a field."""
+        if self.counts.pop(name, None) is not None:
+            self._characters -= len(name)
+            for fields in self._fields.values():
+                fields.discard(name)
+
+    def __len__(self) -> int:
+        """Return the number of counted fields."""
+        return len(self.counts)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return a copy, quickly."""
+        twin = copy.copy(self)
+        twin.__dict__ |= {
+            "counts": {name: list(own) for name, own in self.counts.items()},
+            "_noted": set(self._noted),
+            "_fields": {kind: set(fields) for kind, fields in self._fields.items()},
+        }
+        return twin
+
+    def _add(self, name: str) -> list[int] | None:
+        if len(self.counts) >= MOST_NAMES or self._characters + len(name) > MOST_CHARACTERS:
+            self.n_refused += 1
+            return None
+        self._characters += len(name)
+        return self.counts.setdefault(name, [0, 0, 0, UNKNOWN])
+
+    def _settle(self, name: str, own: list[int]) -> None:
+        """Set the type of a field, and say in the log what was not expected."""
+        found = _type(own)
+        if name not in self._fields[found]:
+            for fields in self._fields.values():
+                fields.discard(name)
+            self._fields[found].add(name)
+        if found == MIXED and sum(own[:_NOTATION]) >= CERTAIN:
+            self._note(f'field "{name}" looks like codes; declare it: [fields] {to_key(name)} = "category"')
+        if found == NUMBERS and own[_READABLE] and _reads_texts(own):
+            self._note(f'field "{name}": texts are read as numbers')
+
+    def _note(self, note: str) -> None:
+        if not self._is_silent and note not in self._noted and len(self._noted) < MOST_NOTES:
+            self._noted.add(note)
+            log.warning(note)
+
+
+def join_counts(counts: Mapping[str, list[int]], more: Mapping[str, list[int]]) -> dict[str, list[int]]:
+    """Return the larger one of each count.
+
+    Examples
+    --------
+    >>> join_counts({"a": [7, 0, 1, 0]}, {"a": [3, 0, 2, 0], "b": [1, 0, 0, 0]})
+    {'a': [7, 0, 2, 0], 'b': [1, 0, 0, 0]}
+    """
+    joined = {name: list(map(max, own, more.get(name, own))) for name, own in counts.items()}
+    return joined | {name: list(own) for name, own in more.items() if name not in joined}
+
+
+def _halve(own: list[int]) -> None:
+    own[:_NOTATION] = [count // 2 for count in own[:_NOTATION]]
+
+
+def _reads_texts(own: list[int]) -> bool:
+    """Return whether nearly all texts of a field are numbers; of few values, half."""
+    total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
+    return own[_TEXT] < total * RARE if total >= SETTLED else 2 * own[_TEXT] <= total
+
+
+def _type(own: list[int]) -> str:
+    total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
+    if total < SETTLED:
+        return UNDECIDED
+    if own[_TEXT] < RARE * total and (own[_READABLE] or own[_NUMBER]):
+        return NUMBERS
+    return CATEGORIES if own[_NUMBER] < RARE * total else MIXED
+
+
+def _is_meant(number: NumberText, record: Mapping[str, Any]) -> bool:
+    """Return whether a text is a number rather than a code: digits alone are where all numbers come as text."""
+    return number.is_clear or not any(type(value) is float or type(value) is int for value in record.values())
+
+
+def _has_two_meanings(text: str) -> bool:
+    """Return whether a text is a number in both notations, as 1,234."""
+    return "," in text and read_number(text, 1) is not None

@@ -1,0 +1,98 @@
+"""A declared type of a field, with the keys that go with it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import zoneinfo
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+TYPES = ("number", "category", "identifier", "text", "time", "vector", "ignore")
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+"""Units of times, by their number in a second."""
+
+_KEYS = ("type", "unit", "zone", "missing")
+
+Spec = str | Mapping[str, Any]
+"""The name of a type, or a table with its name as ``type`` and more keys."""
+
+
+@dataclass(frozen=True)
+class DeclaredType:
+    """A declared type.
+
+    Attributes
+    ----------
+    type
+        One of `TYPES`.
+    scale
+        Parts of a second in a unit of numeric times.
+    zone
+        The time zone of times without one.
+    missing
+        Values that mean that there is none.
+    """
+
+    type: str
+    scale: float = 1.0
+    zone: dt.tzinfo = dt.UTC
+    missing: frozenset[Any] = frozenset()
+
+
+def declared_type(spec: Spec) -> DeclaredType:
+    """Return the type that a user has declared.
+
+    Raises
+    ------
+    ValueError
+        If there is no such type, or a key does not go with it; the message names the key first, if it is one.
+
+    Examples
+    --------
+    >>> declared_type({"type": "time", "unit": "ms"}).scale
+    1000.0
+    >>> declared_type("float")
+    Traceback (most recent call last):
+    ValueError: expected one of "number", "category", "identifier", "text", "time", "vector", "ignore", got 'float'
+    """
+    table = {"type": spec} if isinstance(spec, str) else spec
+    if not isinstance(table, Mapping):
+        raise ValueError(f"expected the name of a type or a table, got {spec!r}")
+    for key in table:
+        if key not in _KEYS:
+            raise ValueError(f"expected the keys {', '.join(_KEYS)}, got {key!r}")
+    kind = table.get("type")
+    if kind not in TYPES:
+        raise ValueError(f"expected one of {_quoted(TYPES)}, got {'nothing' if kind is None else repr(kind)}")
+    for key in ("unit", "zone"):
+        if key in table and kind != "time":
+            raise ValueError(f'expected {key} with type = "time" only, got it with "{kind}"')
+    unit, zone = table.get("unit", "s"), table.get("zone", "UTC")
+    if unit not in UNITS:
+        raise ValueError(f"expected the unit to be one of {_quoted(UNITS)}, got {unit!r}")
+    try:
+        found = dt.UTC if zone == "UTC" else zoneinfo.ZoneInfo(zone)
+    except (TypeError, ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        raise ValueError(f'expected the name of a time zone, as "Europe/Berlin", got {zone!r}') from None
+    return DeclaredType(kind, UNITS[unit], found, markers(table.get("missing", ())))
+
+
+def markers(values: Iterable[Any]) -> frozenset[Any]:
+    """Return the values that mean that there is none.
+
+    Raises
+    ------
+    ValueError
+        If one is neither a string nor a number.
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ValueError(f"expected a list of strings and numbers as missing, got {values!r}")
+    for value in (values := list(values)):
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise ValueError(f"expected strings and numbers as missing, got {value!r}")
+    return frozenset(values)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
