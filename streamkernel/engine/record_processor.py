@@ -16,24 +16,21 @@ from streamkernel.engine.challengers.challengers import Challengers
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.coverage import coverage_of, region
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.examples import Examples, shorten
+from streamkernel.engine.examples import Examples
 from streamkernel.engine.explanations import explain_briefly
+from streamkernel.engine.known_classes import KnownClasses
 from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.pipelines import CLASSIFIERS, NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
 from streamkernel.engine.refusals import KINDS
 from streamkernel.engine.telemetry.quality import Quality
-from streamkernel.errors import InputError, TooManyClassesError
+from streamkernel.errors import InputError
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.deferred import predict_deferred
-from streamkernel.estimators.internals import check_label
 from streamkernel.time_series.history import add_history, history_names, observe
 
 log = structlog.get_logger("streamkernel")
 
-
-MOST_CLASSES = 1000
-"""Largest number of labels of other classifiers: River's metrics count pairs of a label and a prediction."""
 
 Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
 """The result for one record: features, their label or ``None``, the answers, and whether these are new."""
@@ -143,7 +140,7 @@ class RecordProcessor:
         self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
         self.is_timed, self.predicted_at = False, 0
-        self._classes: set[Any] = set()  # labels that the model is known to take
+        self._classes = KnownClasses(model)
         self._has_classes = isinstance(model, base.Classifier)
         unseen = {*ignore, *(labels.fields if labels is not None else ())}
         is_numeric = isinstance(model, (base.Regressor, base.MultiTargetRegressor))
@@ -172,11 +169,13 @@ class RecordProcessor:
         """Predicted events that may be evaluated before something is due after an event of a certain number."""
         return math.inf if self.monitoring is None else self.monitoring.until_due
 
-    def count_known(self, ys: Sequence[Any]) -> int:
-        """Return how many of these labels there are before one that has to be checked first."""
-        if not isinstance(self.model, base.Classifier) or self._classes.issuperset(ys):
-            return len(ys)
-        return next(i for i, y in enumerate(ys) if y not in self._classes)
+    def known(self, ys: Sequence[Any]) -> Sequence[Any]:
+        """Return labels in the forms in which they came first, up to a label that has to be checked first."""
+        return self._classes.known(ys) if self._has_classes else ys
+
+    def adopt(self, model: base.Estimator) -> None:
+        """Continue with another model of the same kind, which may have learned other labels."""
+        self.model, self._classes = model, KnownClasses(model)
 
     def process(self, event: Event) -> Step | None:
         """Predict the features of a record, and learn them if their label is known.
@@ -214,9 +213,11 @@ class RecordProcessor:
             is_new = False
         else:
             raise InputError("Expected features or a label besides the key, got neither")
+        if self._has_classes:
+            y = self._classes.of(y)
         if w > 0.0:
-            if self._has_classes and y not in self._classes:
-                self._check_class(y)
+            if self._has_classes:
+                self._classes.check(y)
             self.model.learn_one(x, y, **({} if w == 1.0 else {"w": w}))
         if labels is not None and key is not None:
             labels.discard(key)
@@ -323,7 +324,7 @@ class RecordProcessor:
             "outcomes": self.outcomes,
             "refused": self.refused,
             "numbers": sorted(self.examples.numbers),
-            "classes": self._classes,
+            "classes": self._classes.labels,
             "labels": None if self.labels is None else self.labels.state(),
             "coverage": None if self.coverage is None else self.coverage.state(),
             "monitoring": None if self.monitoring is None else self.monitoring.state(),
@@ -335,7 +336,7 @@ class RecordProcessor:
         self.quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
         self.outcomes, self.refused = saved["outcomes"], self.refused | saved.get("refused", {})
         self.examples.restore(saved["numbers"])
-        self._classes = set(saved.get("classes", ()))
+        self._classes = KnownClasses(self.model, saved.get("classes", ()))
         self.challengers.restore(saved)
         if self.labels is not None and saved.get("labels") is not None:
             self.labels.restore(saved["labels"])
@@ -348,16 +349,7 @@ class RecordProcessor:
         """Complete what is due after this event, and reset the model if drift detection requires it."""
         if monitoring.until_due <= 0 and monitoring.look(self.model):
             log.warning("the model starts again, because the stream has changed")
-            self.model, self._classes = self.model.clone(), set()
-
-    def _check_class(self, y: Any) -> None:
-        """Raise an InputError for a label beyond the limit before any preprocessing learns it."""
-        last = self.kernel_model
-        if isinstance(last, KernelClassifier):
-            check_label(last, y)
-        elif len(self._classes) >= MOST_CLASSES:
-            raise TooManyClassesError(f"Expected at most {MOST_CLASSES:,} labels, got one more, {shorten(y)}")
-        self._classes.add(y)
+            self.adopt(self.model.clone())
 
     def _without_history(self, x: dict[str, Any]) -> dict[str, Any]:
         """Return the features of a record without those added from earlier records."""

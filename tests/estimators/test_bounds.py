@@ -14,7 +14,7 @@ from benchmarks.bounded_memory import examples
 from benchmarks.common import InMemory
 from connectors import Event
 from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, RandomFeatures, kernels, load
-from streamkernel.engine import Engine, record_processor
+from streamkernel.engine import Engine, known_classes
 from streamkernel.engine import examples as engine_examples
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.examples import Examples
@@ -155,7 +155,7 @@ def engine_of(model: Any, stream: list[Any], first: int = 0, state: StateDirecto
     [linear_model.SoftmaxRegression, lambda: preprocessing.StandardScaler() | linear_model.SoftmaxRegression()],
 )
 def test_labels_of_rivers_models_have_a_bound(make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(record_processor, "MOST_CLASSES", 10)
+    monkeypatch.setattr(known_classes, "MOST_CLASSES", 10)
     stream = list(examples("new labels", 60))
     with StateDirectory(tmp_path / "state") as state:
         engine = engine_of(make(), stream[:30], state=state)

@@ -217,7 +217,7 @@ class SharedModel:
 
     def _continue(self, head: Mapping[str, Any], version: int) -> None:
         """Continue with the model of a version."""
-        self._processor.model = head["model"]
+        self._processor.adopt(head["model"])
         self._processor.examples.know(head["numbers"])
         become_replica(self._kernel_model, 0, 1)
         self.version, self._added = version, head["members"].get(self._identity, 0)
