@@ -15,7 +15,7 @@ from streamkernel.engine.examples import shorten
 from streamkernel.engine.label_clock import LabelClock
 from streamkernel.engine.pipelines import Answer
 from streamkernel.errors import JoinError
-from streamkernel.time_series.moments import TimeUnit, TimeUnitError, seconds_since_1970
+from streamkernel.time_series.moments import TimeUnit, TimeUnitError, expected, seconds_since_1970
 
 LONGEST_KEY = 1000
 """Largest number of characters of a key."""
@@ -266,7 +266,7 @@ class DelayedLabels:
         try:
             if value is not None:
                 return seconds_since_1970(value, self._unit)
-            problem = "Expected a time in seconds or ISO 8601, got " + ("null" if field in record else "no such field")
+            problem = f"{expected(self._unit)}, got {'null' if field in record else 'no such field'}"
         except TimeUnitError as error:
             hint = "" if error.unit is None else f'; set delayed_labels.time_unit = "{error.unit}"'
             problem = f"{error}{hint}"

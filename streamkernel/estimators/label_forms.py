@@ -89,7 +89,7 @@ def _texts(number: Any) -> list[str]:
         return []
     if number == int(number) and abs(number) < 1 << 64:
         whole = int(number)
-        texts = [str(whole), *_exponents(float(whole))] if float(whole) == whole else [str(whole)]
+        texts = [str(whole), *_exponents(float(number))]
         return [*texts, *(_BOOLEANS[whole] if whole in (0, 1) else ())]
     return _exponents(float(number))
 

@@ -68,7 +68,7 @@ def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UT
     moment = moment_or_number(value)
     if isinstance(moment, dt.datetime):
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
-    wanted = f"Expected a time in {_NAMES[unit]} or ISO 8601, got {_short(value)}"
+    wanted = f"{expected(unit)}, got {_short(value)}"
     if moment is None:
         raise ValueError(wanted)
     if abs(moment) > _FARTHEST * _PER_SECOND[unit]:
@@ -77,6 +77,17 @@ def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UT
                 raise TimeUnitError(f"{wanted}, which looks like {_NAMES[other]}", other)  # type: ignore[arg-type]
         raise TimeUnitError(wanted, None)
     return moment / _PER_SECOND[unit]
+
+
+def expected(unit: TimeUnit) -> str:
+    """Return the beginning of an error about a value that is no time.
+
+    Examples
+    --------
+    >>> expected("ms")
+    'Expected a time in milliseconds or ISO 8601'
+    """
+    return f"Expected a time in {_NAMES[unit]} or ISO 8601"
 
 
 def moment_or_number(value: Any) -> dt.datetime | float | None:

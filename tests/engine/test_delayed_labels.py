@@ -462,6 +462,9 @@ def test_times_have_a_unit(tmp_path: Path, unit: str, per_second: int) -> None:
             records.append({"id": i - 10, "t": (1_700_000_000 + i + late) * per_second, "y": i % 2})
     engine = run_file(tmp_path, records, f'time_unit = "{unit}"\n')
     assert engine.labels == dict.fromkeys(engine.labels, 0) | {"joined": 29, "late": 1, "expired": 5}
+    engine = run_file(tmp_path / "missing", [{"id": 1, "a": 2}], f'time_unit = "{unit}"\n')
+    (letter,) = engine.last_dead_letters
+    assert letter["reason"].endswith('seconds or ISO 8601, got no such field - at field "t"')
     engine = run_file(tmp_path / "other", records)
     assert engine.outcomes["learned"] == (29 if unit == "s" else 0)
     assert engine.refused["join"] == (1 if unit == "s" else len(records))
