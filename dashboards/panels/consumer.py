@@ -63,7 +63,10 @@ CONSUMER = (
         "Pending labels",
         "Predictions whose label has not arrived; at the cap the oldest are dropped.",
         "short",
-        (("streamkernel_pending_labels{$at}", "{{instance}}"),),
+        (
+            ("streamkernel_pending_labels{$at}", "{{instance}}"),
+            ("streamkernel_features_since_joined{$at}", "since a label was joined {{instance}}"),
+        ),
     ),
     Panel(
         "Labels",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from time import monotonic
@@ -15,14 +15,16 @@ from streamkernel.engine.examples import shorten
 from streamkernel.engine.label_clock import LabelClock
 from streamkernel.engine.pipelines import Answer
 from streamkernel.errors import JoinError
+from streamkernel.time_series.moments import TimeUnit, TimeUnitError, expected, seconds_since_1970
 
 LONGEST_KEY = 1000
 """Largest number of characters of a key."""
 
-_FARTHEST = 1e15  # seconds
+_EXACT = 1 << 53
+"""A float of this size or more may be another integer than the one that was sent."""
 
-
-Key = str | int
+Key = str
+"""The text of a key: ``7``, ``7.0`` and ``"7"`` are the same."""
 
 
 class PendingExample(NamedTuple):
@@ -54,15 +56,18 @@ class DelayedLabels:
     Parameters
     ----------
     key
-        The field that joins the two: a string of at most `LONGEST_KEY` characters, or an integer of 64 bits.
+        The field that joins the two: a string of at most `LONGEST_KEY` characters, an integer of 64 bits, or another
+        number.
     max_pending
         Most features without their label, most labels without their features, and most keys that are
         remembered after that, so that a second label is known as one.
     timeout_seconds
         Longest time that one waits, in seconds.
     time
-        The field with the time of the event, in seconds or ISO 8601 (UTC where no offset is given). By default it is
-        the time that passes while events are read; the time between a stop and the next start does not count.
+        The field with the time of the event, a number or ISO 8601 (UTC where no offset is given). By default it is the
+        time that passes while events are read; the time between a stop and the next start does not count.
+    time_unit
+        The unit of such a number: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"`` since 1970.
     clock
         Returns seconds for that; it must not jump.
 
@@ -72,6 +77,11 @@ class DelayedLabels:
         Joined pairs; labels that came early, again (duplicate), after their features were dropped (late), or whose
         features never arrived (unmatched); features whose label did not arrive in time (expired) or before too many
         newer ones waited (evicted), or that came again while they waited (repeated).
+    since_joined : dict
+        Features that came since a label was last joined, labels without features (early) or after they were dropped
+        (late), and features that were dropped (lost).
+    last_keys : dict
+        The key of the last features that began to wait, and of the last label without features, in this process.
 
     Examples
     --------
@@ -80,11 +90,11 @@ class DelayedLabels:
     >>> labels.wait(labels.arrive({"id": 7, "words": 120}), {"words": 120}, answers, "mails")
     >>> labels.waiting_for(labels.arrive({"id": 7, "y": "ham"}, is_label=True), "ham").answers[0]
     ('spam', None)
-    >>> labels.discard(7)
-    >>> labels.waiting_for(7, "spam")
+    >>> labels.discard("7")
+    >>> labels.waiting_for("7", "spam")
     Traceback (most recent call last):
         ...
-    streamkernel.errors.JoinError: Expected one label for a key, got another one - at key 7
+    streamkernel.errors.JoinError: Expected one label for a key, got another one - at key '7'
     """
 
     def __init__(
@@ -94,6 +104,7 @@ class DelayedLabels:
         max_pending: int = 100_000,
         timeout_seconds: float = 86_400.0,
         time: str | None = None,
+        time_unit: TimeUnit = "s",
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.key = key
@@ -101,9 +112,11 @@ class DelayedLabels:
         self.counts = dict.fromkeys(
             ("joined", "early", "duplicate", "late", "unmatched", "expired", "evicted", "repeated"), 0
         )
+        self.since_joined = dict.fromkeys(("features", "early", "late", "lost"), 0)
+        self.last_keys: dict[str, Key] = {}
         self._max_pending = max_pending
         self._timeout_seconds = timeout_seconds
-        self._time = time
+        self._time, self._unit = time, time_unit
         self._read = clock
         self._clock = LabelClock(timeout_seconds)
         self._event = 0.0  # the time of the record that came last
@@ -127,11 +140,11 @@ class DelayedLabels:
         JoinError
             If there is no usable key, or no usable time; a label may come without a time.
         """
-        key = self._key_of(record)
+        key = self.key_of(record)
         if self._time is None:
             self._event = self._clock.tick(self._read())
         elif not is_label or record.get(self._time) is not None:
-            self._event = self._clock.follow(_seconds(record, self._time))
+            self._event = self._clock.follow(self._seconds(record, self._time))
         else:
             self._event = self._clock.now
         self._expire(self._waiting)
@@ -159,9 +172,12 @@ class DelayedLabels:
         """Keep features with their predictions, origin and weight until their label arrives."""
         prediction, probabilities, threshold, *_ = (*answers[0], None)
         answered = map(plain, (prediction, probabilities, *answers[1]))
+        self.since_joined["features"] += 1
+        self.last_keys["features"] = key
         self._waiting[key] = PendingExample._make((self._since, key, place, x, *answered, w, threshold))
         if len(self._waiting) > self._max_pending:
             self.counts["evicted"] += 1
+            self.since_joined["lost"] += 1
             self._remember(self._waiting.popitem(last=False)[0], joined=False)
 
     def waiting_for(self, key: Key, y: Any) -> PendingExample | None:
@@ -180,8 +196,11 @@ class DelayedLabels:
             raise JoinError(f"Expected one label for a key, got another one - at key {key!r}")
         if key in self._done:
             self.counts["late"] += 1
+            self.since_joined["late"] += 1
             raise JoinError(f"Expected a label for pending features, got one after they expired - at key {key!r}")
         self.counts["early"] += 1
+        self.since_joined["early"] += 1
+        self.last_keys["label"] = key
         self._early[key] = self._since, key, y
         if len(self._early) > self._max_pending:
             self.counts["unmatched"] += 1
@@ -193,12 +212,14 @@ class DelayedLabels:
         self._waiting.pop(key, None)
         self._early.pop(key, None)
         self.counts["joined"] += 1
+        self.since_joined = dict.fromkeys(self.since_joined, 0)
         self._remember(key, joined=True)
 
     def state(self) -> dict[str, Any]:
         """Return the complete state as plain values and arrays."""
         return {
             "counts": dict(self.counts),
+            "since_joined": dict(self.since_joined),
             "clock": self._clock.state(),
             "waiting": pack(self._waiting.values(), width=len(PendingExample._fields)),
             "early": pack(self._early.values(), width=3),
@@ -208,24 +229,50 @@ class DelayedLabels:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a state that `state` returned."""
         self.counts = dict(state["counts"])
+        self.since_joined |= state.get("since_joined", {})  # checkpoints of 0.1 do not have it
         self._clock.restore(state["clock"])
         self._waiting = OrderedDict((row[1], PendingExample(*row)) for row in unpack(state["waiting"]))
         self._early = OrderedDict((row[1], row) for row in unpack(state["early"]))
         self._done = OrderedDict(unpack(state["done"]))
 
-    def _key_of(self, record: Mapping[str, Any]) -> Key:
-        key = record.get(self.key)
-        where = f'at field "{self.key}"'
+    def key_of(self, record: Mapping[str, Any]) -> Key:
+        """Return the key of a record as text: that of an integer for a float without a fraction.
+
+        Raises
+        ------
+        JoinError
+            If there is none, or it cannot be one.
+        """
+        key, problem = record.get(self.key), "Expected a string or a number as key, got"
         if isinstance(key, str):
-            if len(key) > LONGEST_KEY:
-                raise JoinError(f"Expected a key of at most {LONGEST_KEY:,} characters, got {len(key):,} - {where}")
-            return key
-        if type(key) is not int:
-            got = shorten(key) if key is not None else "null" if self.key in record else "no such field"
-            raise JoinError(f"Expected a string or an integer as key, got {got} - {where}")
-        if not -(1 << 63) <= key < 1 << 64:
-            raise JoinError(f"Expected an integer of 64 bits as key, got {shorten(key)} - {where}")
-        return key
+            if len(key) <= LONGEST_KEY:
+                return key
+            problem = f"Expected a key of at most {LONGEST_KEY:,} characters, got {len(key):,}"
+        elif type(key) is int:
+            if -(1 << 63) <= key < 1 << 64:
+                return str(key)
+            problem = f"Expected an integer of 64 bits as key, got {shorten(key)}"
+        elif type(key) is float and abs(key) < _EXACT:  # which NaN is not
+            return str(int(key)) if key.is_integer() else str(key)
+        elif type(key) is float and math.isfinite(key):
+            problem = f"Expected a key with all its digits, got the float {key!r}, which may have lost some"
+        else:
+            problem += f" {shorten(key) if key is not None else 'null' if self.key in record else 'no such field'}"
+        raise JoinError(f'{problem} - at field "{self.key}"')
+
+    def _seconds(self, record: Mapping[str, Any], field: str) -> float:
+        """Return the time in a field, in seconds."""
+        value = record.get(field)
+        try:
+            if value is not None:
+                return seconds_since_1970(value, self._unit)
+            problem = f"{expected(self._unit)}, got {'null' if field in record else 'no such field'}"
+        except TimeUnitError as error:
+            hint = "" if error.unit is None else f'; set delayed_labels.time_unit = "{error.unit}"'
+            problem = f"{error}{hint}"
+        except ValueError as error:
+            problem = str(error)
+        raise JoinError(f'{problem} - at field "{field}"')
 
     @property
     def _since(self) -> float:
@@ -243,6 +290,7 @@ class DelayedLabels:
         """Count a dropped entry."""
         if entries is self._waiting:
             self.counts["expired"] += 1
+            self.since_joined["lost"] += 1
             self._remember(key, joined=False)
         else:
             self.counts["unmatched"] += 1
@@ -267,21 +315,6 @@ class DelayedLabels:
         self._done.move_to_end(key)
         if len(self._done) > self._max_pending:
             self._done.popitem(last=False)
-
-
-def _seconds(record: Mapping[str, Any], field: str) -> float:
-    """Return the time in a field, in seconds."""
-    value = record.get(field)
-    if isinstance(value, str):
-        try:
-            moment = dt.datetime.fromisoformat(value)
-            return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
-        except ValueError:
-            pass
-    elif type(value) in (int, float) and -_FARTHEST < value < _FARTHEST:  # type: ignore[operator]
-        return float(value)  # type: ignore[arg-type]
-    got = shorten(value) if value is not None else "null" if field in record else "no such field"
-    raise JoinError(f'Expected a time in seconds or ISO 8601, got {got} - at field "{field}"')
 
 
 def plain(value: Any) -> Any:

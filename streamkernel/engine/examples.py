@@ -12,7 +12,8 @@ from streamkernel.engine.learned_types import SETTLED, LearnedTypes
 from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators.weighting import as_weight
-from streamkernel.field_types.conversions import as_category, is_missing
+from streamkernel.features.rows import is_missing
+from streamkernel.field_types.conversions import as_category
 from streamkernel.field_types.fields import Fields
 from streamkernel.field_types.number_texts import read_number
 

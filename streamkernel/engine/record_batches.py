@@ -68,19 +68,19 @@ class RecordBatches:
         xs, ys = examples.split_plain(event.record for event in events)
         if not xs or not xs[0] or not xs[0].keys() <= examples.numbers:
             return 0
-        ys = ys[: processor.classes.count(ys)]
-        scores, values = predict_and_learn(model, xs[: len(ys)], ys, LARGEST)
+        labels = processor.known(ys)
+        scores, values = predict_and_learn(model, xs[: len(labels)], labels, LARGEST)
         done = len(scores)
         if done:
             if processor.defers_probabilities and isinstance(model, KernelClassifier):
                 answers = deferred_answers(model, scores)
             else:
                 answers = answers_of(model, scores, with_probabilities=processor.with_probabilities)
-            ys = ys[:done]
+            labels = labels[:done]
             if self._outputs.predictions is not None:
                 more = processor.observe_all(xs[:done])
                 keys = [event.key for event in events[:done]]
                 headers = None if self._headers_of is None else list(map(self._headers_of, events[:done]))
-                self._outputs.write_all(processor.lines(events, ys, answers, more), keys, headers)
-            processor.judge_all(xs[:done], values, ys, answers)
+                self._outputs.write_all(processor.lines(events, labels, answers, more), keys, headers)
+            processor.judge_all(xs[:done], values, labels, answers)
         return done

@@ -146,7 +146,8 @@ class RecordProcessor:
         self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
         self.is_timed, self.predicted_at = False, 0
-        self.classes = KnownClasses(model)
+        self._classes = KnownClasses(model)
+        self._has_classes = isinstance(model, base.Classifier)
         unseen = {*ignore, *(labels.fields if labels is not None else ())}
         is_numeric = isinstance(model, (base.Regressor, base.MultiTargetRegressor))
         self.examples = Examples(label, unseen, numeric_label=is_numeric, weight=weight, fields=fields)
@@ -173,6 +174,14 @@ class RecordProcessor:
     def until_due(self) -> float:
         """Predicted events that may be evaluated before something is due after an event of a certain number."""
         return math.inf if self.monitoring is None else self.monitoring.until_due
+
+    def known(self, ys: Sequence[Any]) -> Sequence[Any]:
+        """Return labels in the forms in which they came first, up to a label that has to be checked first."""
+        return self._classes.known(ys) if self._has_classes else ys
+
+    def adopt(self, model: base.Estimator) -> None:
+        """Continue with another model of the same kind, which may have learned other labels."""
+        self.model, self._classes = model, KnownClasses(model)
 
     def process(self, event: Event) -> Step | None:
         """Predict the features of a record, and learn them if their label is known.
@@ -213,8 +222,11 @@ class RecordProcessor:
             is_new = False
         else:
             raise InputError("Expected features or a label besides the key, got neither")
+        if self._has_classes:
+            y = self._classes.of(y)
         if w > 0.0:
-            self.classes.check(y, self.model)
+            if self._has_classes:
+                self._classes.check(y)
             self.model.learn_one(x, y, **({} if w == 1.0 else {"w": w}))
         if labels is not None and key is not None:
             labels.discard(key)
@@ -322,7 +334,7 @@ class RecordProcessor:
             "outcomes": self.outcomes,
             "refused": self.refused,
             "fields": self.examples.state(),
-            "classes": self.classes.labels,
+            "classes": self._classes.labels,
             "labels": None if self.labels is None else self.labels.state(),
             "coverage": None if self.coverage is None else self.coverage.state(),
             "monitoring": None if self.monitoring is None else self.monitoring.state(),
@@ -334,7 +346,7 @@ class RecordProcessor:
         self.quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
         self.outcomes, self.refused = self.outcomes | saved["outcomes"], self.refused | saved.get("refused", {})
         self.examples.restore(types_in(saved))
-        self.classes.replace(saved.get("classes", ()))
+        self._classes = KnownClasses(self.model, saved.get("classes", ()))
         self.challengers.restore(saved)
         if self.labels is not None and saved.get("labels") is not None:
             self.labels.restore(saved["labels"])
@@ -347,8 +359,7 @@ class RecordProcessor:
         """Complete what is due after this event, and reset the model if drift detection requires it."""
         if monitoring.until_due <= 0 and monitoring.look(self.model):
             log.warning("the model starts again, because the stream has changed")
-            self.model = self.model.clone()
-            self.classes.replace(())
+            self.adopt(self.model.clone())
 
     def _take_texts(self, x: dict[str, Any]) -> None:
         """Let the models take the texts in fields that are known to have them."""

@@ -11,6 +11,7 @@ import numpy as np
 from streamkernel import losses
 from streamkernel.errors import LabelError, TooManyClassesError
 from streamkernel.estimators.explained import ExplainedModel
+from streamkernel.estimators.label_forms import LabelForms, namesakes
 from streamkernel.estimators.model_state import Journal, State
 from streamkernel.estimators.targets import Label, as_label
 from streamkernel.estimators.weighting import (
@@ -49,6 +50,12 @@ class ClassModel(ExplainedModel):
         if new and len(known) + len(new) > self.max_classes:
             label, most = list(new)[max(0, self.max_classes - len(known))], self.max_classes
             raise TooManyClassesError(f"Expected at most {most} labels (max_classes), got one more, {label!r} - at y")
+        came = {label: label for label in (*known, *new)} if new else {}
+        for label in new:
+            for other in namesakes(label):
+                if other in came:
+                    both = f"{came[other]!r} and {label!r}"
+                    raise LabelError(f"Expected one form of a label, got {both}, which are one key in JSON - at y")
 
     def _with_label(self, found: State, label: Label) -> State:
         softmax = isinstance(self._loss, losses.Softmax)
@@ -62,7 +69,7 @@ class ClassModel(ExplainedModel):
 
     def _labels_in(self, description: Mapping[str, Any]) -> dict[Label, int]:
         labels = {as_label(label): i for i, label in enumerate(description["labels"])}
-        if len(labels) != len(description["labels"]):
+        if len(LabelForms(labels)) != len(description["labels"]):
             raise ValueError(f"expected labels that differ, got {description['labels']!r}")
         return labels
 

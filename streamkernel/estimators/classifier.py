@@ -165,7 +165,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             NaN, NaT or ``pandas.NA``, counts as 0; where no `kernel` is given, a number that most examples have counts
             as its mean. A string is refused under a name that has had 16 numbers or more, and almost no strings.
         y : bool or int or str
-            The label.
+            The label, always in one form: after ``1``, the text ``"1"`` is refused, because in JSON both are one key.
         w : float, default 1.0
             The weight of the example, which counts as `w` examples. With 0 it changes nothing, and a new label is not
             added.

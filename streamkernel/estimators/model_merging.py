@@ -10,6 +10,7 @@ import numpy as np
 
 from streamkernel import losses
 from streamkernel.errors import MergeError
+from streamkernel.estimators.label_forms import LabelForms
 from streamkernel.features import numeric_names
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import bandwidth
@@ -148,6 +149,7 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
         If their parameters, kernels or scales differ. The model does not change then.
     """
     _check(parts, base)
+    base, *parts = _in_first_forms(base, *parts)
     numeric = model._state.numeric
     for part in parts if base is None else (base, *parts):
         numeric = numeric_names.join_names(numeric, part.numeric)
@@ -239,6 +241,14 @@ def _class_counts(parts: Sequence[Summary], base: Summary | None, labels: Sequen
     return {"class_counts": found}
 
 
+def _in_first_forms(*parts: Any) -> list[Any]:
+    """Return summaries, each of which may be ``None``, with one form of each label, in which it came first."""
+    if any(part is not None and "targets" in part.same for part in parts):
+        return list(parts)
+    forms = LabelForms(label for part in parts if part is not None for label in part.labels)
+    return [part and part._replace(labels=list(map(forms.of, part.labels))) for part in parts]
+
+
 def _with_labels(part: Summary, labels: Sequence[Hashable]) -> Any:
     """Return the summary of a function with columns for all labels."""
     if not labels or isinstance(part.learned, Outline):
@@ -258,6 +268,7 @@ def spread_of(parts: Sequence[Summary], base: Summary | None = None) -> float:
     """
     events = np.array([part.events - (0 if base is None else base.events) for part in parts], np.float64)
     order = _ORDERS["second" if isinstance(parts[0].learned, SecondOrderSummary) else "first"]
+    parts = _in_first_forms(*parts)
     labels = union([part.labels for part in parts])
     functions = order.coefficients([_with_labels(part, labels) for part in parts])
     weights = events / events.sum()

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from streamkernel.errors import InputError
-from streamkernel.features.rows import is_missing as is_none
 from streamkernel.field_types.declared import DeclaredType
 from streamkernel.field_types.number_texts import read_number
 
@@ -20,19 +19,6 @@ LONGEST_VECTOR = 4096
 
 _EARLIEST, _LATEST = -62_135_596_800.0, 253_402_300_800.0  # the years 1 to 9999
 _WORD = re.compile(r"\w+")
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether there is no value: ``None``, NaN of any type, NaT or ``pandas.NA``.
-
-    Examples
-    --------
-    >>> from decimal import Decimal
-    >>> [is_missing(value) for value in (None, float("nan"), Decimal("NaN"), np.datetime64("NaT"), "", 0)]
-    [True, True, True, True, False, False]
-    """
-    is_time = isinstance(value, np.datetime64)
-    return is_none(value) or type(value).__name__ == "NaTType" or (is_time and bool(np.isnat(value)))
 
 
 def as_category(value: Any) -> str:

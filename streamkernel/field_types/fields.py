@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from river import base
 
 from streamkernel.errors import InputError
-from streamkernel.field_types.conversions import convert, is_missing
+from streamkernel.features.rows import is_missing
+from streamkernel.field_types.conversions import convert
 from streamkernel.field_types.declared import DeclaredType, Spec, declared_type, markers
 
 if TYPE_CHECKING:

@@ -44,6 +44,7 @@ model = { type = "KernelRegressor", learner = "dsg", max_features = 64 }
 DETAILS = """
 [delayed_labels]
 key = "id"
+max_pending = 2000
 [quality]
 metrics = ["F1"]
 [segments]
@@ -193,9 +194,12 @@ def test_every_fault_has_its_alert(house: House) -> None:
     unforeseen = [{"id": 10**6 + i, "a": 0.0} for i in range(1100)]
     unforeseen += [{"id": one["id"], "y": "never seen"} for one in unforeseen]
     house.joined.append("".join(json.dumps(one) + "\n" for one in unforeseen))
+    never_labelled = [{"id": 2 * 10**6 + i, "a": 0.0} for i in range(4000)]
+    house.joined.append("".join(json.dumps(one) + "\n" for one in never_labelled))
     house.joined.append("this is no record\n" * 50)
     house.steep.record = curve  # the first error is the last step
     fire("LagRising", "QualityFalling", "WorseThanBaseline", "CoverageLow", "InputsMoved", "Drift")
+    fire("LabelsStopped", "LabelsLost")
     fire("DeadLetters", "Diverged", "CheckpointFailing", "ChallengerBetter", "ChallengerFailing")
     house.joined.append('{"id": 1, "half of')
     house.steep.process.kill()

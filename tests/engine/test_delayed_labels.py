@@ -89,6 +89,10 @@ def predictions(sink: Records) -> list[Mapping[str, Any]]:
     return [line for line in sink.written if "reason" not in line]
 
 
+def canonical(key: Any) -> str:
+    return str(int(key)) if isinstance(key, float) and key.is_integer() else str(key)
+
+
 class PlainLoop:
     """The expected behaviour of the engine, with lists that are searched from end to end."""
 
@@ -106,7 +110,7 @@ class PlainLoop:
 
     def see(self, record: Record) -> None:
         x = {name: value for name, value in record.items() if name not in ("id", "t", "y")}
-        y, key = record.get("y"), record.get("id")
+        y, key = record.get("y"), canonical(record.get("id"))
         if x and y is not None:
             self.learn(x, y, self.predict(x))
             return
@@ -199,7 +203,7 @@ def streams(draw: st.DrawFn) -> list[Record]:
     now, records = 0.0, []
     for _ in range(draw(st.integers(0, 40))):
         now += draw(st.sampled_from([0.0, 0.0, 0.5, 1.0, 1.0, 4.0, -1.0, -30.0]))
-        record: Record = {"id": draw(st.sampled_from([1, 2, 3, "a", "1", ""])), "t": now}
+        record: Record = {"id": draw(st.sampled_from([1, 2, 3, 2.0, 0.5, "a", "1", ""])), "t": now}
         kind = draw(st.sampled_from(["features", "label", "features", "label", "both"]))
         if kind != "label":
             record |= {"a": draw(st.integers(-3, 3)) / 2, "b": draw(st.integers(-3, 3))}
@@ -387,14 +391,18 @@ def test_the_prediction_is_written_when_it_is_made() -> None:
 
 
 BAD: dict[str, tuple[Record, str]] = {
-    "no key": ({"a": 1}, 'Expected a string or an integer as key, got no such field - at field "id"'),
-    "null": ({"id": None, "a": 1}, 'Expected a string or an integer as key, got null - at field "id"'),
-    "a label without a key": ({"y": 1}, 'Expected a string or an integer as key, got no such field - at field "id"'),
-    "a list": ({"id": [1], "a": 1}, 'Expected a string or an integer as key, got [1] - at field "id"'),
-    "a table": ({"id": {"a": 1}, "y": 1}, "Expected a string or an integer as key, got {'a': 1} - at field \"id\""),
-    "NaN": ({"id": math.nan, "a": 1}, 'Expected a string or an integer as key, got nan - at field "id"'),
-    "a float": ({"id": 1.0, "a": 1}, 'Expected a string or an integer as key, got 1.0 - at field "id"'),
-    "a bool": ({"id": True, "y": 1}, 'Expected a string or an integer as key, got True - at field "id"'),
+    "no key": ({"a": 1}, 'Expected a string or a number as key, got no such field - at field "id"'),
+    "null": ({"id": None, "a": 1}, 'Expected a string or a number as key, got null - at field "id"'),
+    "a label without a key": ({"y": 1}, 'Expected a string or a number as key, got no such field - at field "id"'),
+    "a list": ({"id": [1], "a": 1}, 'Expected a string or a number as key, got [1] - at field "id"'),
+    "a table": ({"id": {"a": 1}, "y": 1}, "Expected a string or a number as key, got {'a': 1} - at field \"id\""),
+    "NaN": ({"id": math.nan, "a": 1}, 'Expected a finite number, got nan - at field "id"'),
+    "a float that has lost digits": (
+        {"id": float((1 << 53) + 1), "a": 1},
+        "Expected a key with all its digits, got the float 9007199254740992.0, which may have lost some - "
+        'at field "id"',
+    ),
+    "a bool": ({"id": True, "y": 1}, 'Expected a string or a number as key, got True - at field "id"'),
     "a long text": (
         {"id": "k" * 5000, "a": 1},
         'Expected a key of at most 1,000 characters, got 5,000 - at field "id"',
@@ -407,6 +415,16 @@ BAD: dict[str, tuple[Record, str]] = {
     "no time": ({"id": 3, "a": 1, "t": None}, 'Expected a time in seconds or ISO 8601, got null - at field "t"'),
     "no date": ({"id": 3, "a": 1, "t": "noon"}, "Expected a time in seconds or ISO 8601, got 'noon' - at field \"t\""),
     "a bool as time": ({"id": 3, "y": 1, "t": True}, 'Expected a time in seconds or ISO 8601, got True - at field "t"'),
+    "milliseconds": (
+        {"id": 3, "a": 1, "t": 1_700_000_000_000},
+        "Expected a time in seconds or ISO 8601, got 1700000000000, which looks like milliseconds; set "
+        'delayed_labels.time_unit = "ms" - at field "t"',
+    ),
+    "nanoseconds as text": (
+        {"id": 3, "y": 1, "t": "1700000000000000000"},
+        "Expected a time in seconds or ISO 8601, got '1700000000000000000', which looks like nanoseconds; set "
+        'delayed_labels.time_unit = "ns" - at field "t"',
+    ),
     "a far time": ({"id": 3, "y": 1, "t": 1e90}, 'Expected a time in seconds or ISO 8601, got 1e+90 - at field "t"'),
 }
 
@@ -420,6 +438,38 @@ def test_invalid_keys_and_times(record: Record, reason: str) -> None:
     assert (engine.pending_labels, set(engine.labels.values())) == (0, {0})
 
 
+@pytest.mark.parametrize("number", ["int", "text", "float"])
+@pytest.mark.parametrize("other", ["int", "text", "float"])
+def test_keys_with_one_text_are_joined(tmp_path: Path, number: str, other: str) -> None:
+    """One producer writes numbers, another one text; a column of pandas with a gap has floats."""
+    forms: dict[str, Callable[[int], Any]] = {"int": int, "text": str, "float": float}
+    records: list[Record] = []
+    for i in range(40):
+        records.append({"id": forms[number](i), "t": 1.7e9 + i, "a": i % 7})
+        if i >= 5:
+            records.append({"id": forms[other](i - 5), "t": 1.7e9 + i, "y": i % 2})
+    engine = run_file(tmp_path, records)
+    assert engine.labels == dict.fromkeys(engine.labels, 0) | {"joined": 35}
+
+
+@pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 1000), ("us", 10**6), ("ns", 10**9)])
+def test_times_have_a_unit(tmp_path: Path, unit: str, per_second: int) -> None:
+    records: list[Record] = []
+    for i in range(40):
+        records.append({"id": i, "t": (1_700_000_000 + i) * per_second, "a": i % 7})
+        if i >= 10:
+            late = 20 if i == 39 else 0  # the limit is 25 seconds
+            records.append({"id": i - 10, "t": (1_700_000_000 + i + late) * per_second, "y": i % 2})
+    engine = run_file(tmp_path, records, f'time_unit = "{unit}"\n')
+    assert engine.labels == dict.fromkeys(engine.labels, 0) | {"joined": 29, "late": 1, "expired": 5}
+    engine = run_file(tmp_path / "missing", [{"id": 1, "a": 2}], f'time_unit = "{unit}"\n')
+    (letter,) = engine.last_dead_letters
+    assert letter["reason"].endswith('seconds or ISO 8601, got no such field - at field "t"')
+    engine = run_file(tmp_path / "other", records)
+    assert engine.outcomes["learned"] == (29 if unit == "s" else 0)
+    assert engine.refused["join"] == (1 if unit == "s" else len(records))
+
+
 def test_duplicates_are_reported() -> None:
     records = [
         {"id": 7, "a": 1.0},
@@ -430,11 +480,11 @@ def test_duplicates_are_reported() -> None:
     ]
     engine, sink = ran(records, DelayedLabels("id"))
     assert reasons(sink) == [
-        "Expected one record of features for a key that waits for its label, got two - at key 7, the first in "
+        "Expected one record of features for a key that waits for its label, got two - at key '7', the first in "
         "memory at 1",
-        "Expected one label for a key, got another one - at key 7",
+        *["Expected one label for a key, got another one - at key '7'"] * 2,
     ]
-    assert engine.labels["early"] == 1  # "7" and 7 are different keys
+    assert engine.labels["duplicate"] == 2  # "7" and 7 are one key
 
 
 def test_a_key_may_come_again_once_its_label_was_learned() -> None:
@@ -486,7 +536,7 @@ def test_the_time_limit_is_one_of_event_time() -> None:
     records.append({"id": 1, "y": True, "t": "2024-02-29 13:01:00.5+01:00"})
     engine, sink = ran([*records, {"id": 2, "y": False}], DelayedLabels("id", time="t", timeout_seconds=60))
     assert engine.labels["joined"] == 2
-    assert reasons(sink) == ["Expected a label for pending features, got one after they expired - at key 1"]
+    assert reasons(sink) == ["Expected a label for pending features, got one after they expired - at key '1'"]
 
 
 NOTHING = (NO_ANSWER, NO_ANSWER)
@@ -581,7 +631,7 @@ def test_entries_pending_over_a_gap_in_the_stream() -> None:
     labels = DelayedLabels("id", timeout_seconds=60, time="t")
     for i in range(50):
         labels.wait(labels.arrive({"id": i, "t": 0.0}), {"a": 1}, NOTHING, "here")
-    with pytest.raises(JoinError, match="one after they expired - at key 7"):
+    with pytest.raises(JoinError, match="one after they expired - at key '7'"):
         labels.waiting_for(labels.arrive({"id": 7, "t": 9000.0}, is_label=True), True)
     for i in range(50, 149):
         assert len(labels) == i - 1
@@ -698,6 +748,16 @@ directory = "state"
 """
 
 
+def run_file(folder: Path, records: Sequence[Record], more: str = "") -> Engine:
+    """Run a configuration on a file of records."""
+    folder.mkdir(exist_ok=True)
+    (folder / "events.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (folder / "config.toml").write_text(CONFIG.replace("[sink]", f"{more}[sink]"))
+    engine = engine_of(load_config(folder / "config.toml"))
+    engine.run()
+    return engine
+
+
 def test_the_configuration(tmp_path: Path) -> None:
     records = [*delayed(60), {"id": "last", "a": 1.0, "t": 1.7e9 + 80}]
     (tmp_path / "events.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -731,6 +791,12 @@ def test_the_configuration(tmp_path: Path) -> None:
         ('key = "y"\ntime = "y"', [
             'delayed_labels.key: expected a field other than the label, got "y"',
             'delayed_labels.time: expected a field other than the label, got "y"',
+        ]),
+        ('key = "id"\ntime_unit = "ms"', [
+            "delayed_labels.time_unit: only goes with time, the field that has this unit"
+        ]),
+        ('key = "id"\ntime = "t"\ntime_unit = "min"', [
+            'delayed_labels.time_unit: expected "s", "ms", "us" or "ns", got "min"'
         ]),
         ('key = 3\nmax_pending = 0\ntimeout_seconds = "1 day"\nkeys = 1', [
             "delayed_labels.key: expected the name of the field that features and their label have in common, got 3",

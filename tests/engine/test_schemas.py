@@ -157,7 +157,11 @@ def test_labels_that_come_later(tmp_path: Path, servers: str, target: str) -> No
     parts["kafka"] = "\n".join(line for line in parts["kafka"].splitlines() if not line.startswith("group"))
     if target == "file":
         parts["sink"] = 'predictions = "out.jsonl"\ndead_letters = "dead.jsonl"'
-    sent: list[Any] = [part for i in range(N) for part in ({"id": i, "a": i / 9}, {"id": i, "y": "ab"[i % 2]})]
+    sent: list[Any] = [
+        part
+        for i in range(N)
+        for part in ({"id": i, "a": i / 9}, {"id": (i, str(i), float(i))[i % 3], "y": "ab"[i % 2]})
+    ]
     brokers.produce(servers, parts["name"], [*sent, {"id": 1, "y": "a"}, {"a": 1}, b"{"])
     ran(tmp_path, **parts)
     if target == "file":

@@ -186,6 +186,33 @@ def test_two_members_have_the_newton_functions_of_one_model(tmp_path):
     assert errors[0] < 1.2 * errors[1]
 
 
+def test_members_that_get_labels_in_two_forms_share_one(tmp_path):
+    partitions = [Partition(0), Partition(1)]
+    for partition, form in zip(partitions, (int, str), strict=True):
+        partition.records = [one | {"y": form(int(one["y"] > 0))} for one in partition.records]
+
+    def run(i):
+        made = KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=64)
+        options = {"label": "y", "ignore": ["id"], "metric": metrics.Accuracy(), "shared_model": tmp_path / "shared"}
+        engine = Engine(
+            made,
+            Reader(partitions[i]),
+            state=StateDirectory(tmp_path / f"member{i}"),
+            transactions=Commits(partitions[i]),
+            checkpoint_seconds=1000.0,
+            setup={"label": "y"},
+            **options,
+        )
+        run_for(engine, 300)
+        assert not any(engine.refused.values())
+        return engine
+
+    for i in (0, 1, 0, 1):
+        last = run(i)
+    assert list(newest(tmp_path)["model"].labels) == list(last.model.labels)
+    assert {str(label) for label in last.model.labels} == {"0", "1"}
+
+
 def settings(folder, **tables):
     data = {
         "label": "y",

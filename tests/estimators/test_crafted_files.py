@@ -262,7 +262,9 @@ def test_a_class_without_a_softmax_column_is_rejected(tmp_path):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "hinge"])
-@pytest.mark.parametrize("labels", [["a", "b", "c", "c"], ["a", "b", True, 1], ["c", "a", "b", "c"]], ids=repr)
+@pytest.mark.parametrize(
+    "labels", [["a", "b", "c", "c"], ["a", "b", True, 1], ["a", "b", "1", 1], ["c", "a", "b", "c"]], ids=repr
+)
 def test_labels_that_are_equal_are_refused(labels, loss, tmp_path):
     """The index of a label is its column of the coefficients; equal labels would give an index beyond the columns."""
     model = KernelClassifier(kernels.Gaussian(1.0), loss=loss, learner="dsg")

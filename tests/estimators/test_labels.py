@@ -23,7 +23,7 @@ from streamkernel.estimators import model_file
         ("spam", "ham"),
         ("", " "),
         (0.5, 2.5),
-        ("1", 1),
+        ("1", 2),
         (2**62, -(2**62)),
         (np.bool_(True), np.bool_(False)),
         (np.int8(3), np.int64(4)),
@@ -65,6 +65,21 @@ def test_labels_that_are_equal_are_one():
     assert model.labels == {True: 0}
     learn(model, xs, [0, False, np.bool_(False), np.float64(0.0)])
     assert model.labels == {True: 0, 0: 1}
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, "1"), ("1", 1.0), (True, "True"), ("true", True), (1e-7, "1e-07")])
+def test_two_forms_of_a_label_are_refused(first, second):
+    """They would be one key of a JSON object twice."""
+    model = learn(classifier(), [{"a": 1.0}] * 2, ["other", first])
+    before = model.predict_proba_one({"a": 1.0})
+    for call in (
+        lambda: model.learn_one({"a": 2.0}, second),
+        lambda: model.learn_many(pd.DataFrame({"a": [2.0]}), [second]),
+        lambda: classifier().learn_many(pd.DataFrame({"a": [1.0, 2.0]}), pd.Series([first, second], dtype=object)),
+    ):
+        with pytest.raises(InputError, match=r"Expected one form of a label, got .*, which are one key in JSON - at y"):
+            call()
+    assert model.predict_proba_one({"a": 1.0}) == before
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "hinge", "squared_hinge"])

@@ -605,7 +605,7 @@ def halves(labels_of_one, labels_of_other, **options):
     models = []
     for seed, labels in ((1, labels_of_one), (2, labels_of_other)):
         xs, ys = stream(500, seed)
-        known = sorted(labels)
+        known = sorted(labels, key=str)
         edges = np.quantile(ys, np.linspace(0, 1, len(known) + 1)[1:-1])
         names = [known[int(np.digitize(y, edges))] for y in ys]
         firsts = [names.index(label) for label in labels]  # these labels come in this order
@@ -665,6 +665,16 @@ def test_labels_of_only_one_model(labels, loss, order):
     more, names = stream(80, seed=8)
     learn(merged, more, ["z" if y > 0 else first[0] for y in names])
     assert merged.predict_proba_one(xs[0]).keys() == {*first, *second, "z"}
+
+
+@pytest.mark.parametrize("order", ["newton", "dsg"])
+def test_labels_in_two_forms_are_merged_as_one(order):
+    one, other = halves([1, "a", 0], ["0", 1.0, "a"], **SMALL, learner=order)
+    same, straight = halves([1, "a", 0], [0, 1, "a"], **SMALL, learner=order)
+    merged, expected = one.merge(other), same.merge(straight)
+    assert [*merged.labels] == [1, "a", 0]
+    for x in stream(20, seed=3)[0]:
+        assert merged.predict_proba_one(x) == expected.predict_proba_one(x)
 
 
 def scores_of(model, xs):

@@ -10,6 +10,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from river import base, compose, linear_model, preprocessing
 from river.checks import yield_checks
@@ -156,10 +158,33 @@ def test_invalid_times_are_rejected(bad) -> None:
         Calendar("at").transform_one({"at": bad})
 
 
+@pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 1000), ("us", 10**6), ("ns", 10**9)])
+def test_numbers_have_a_unit(unit: str, per_second: int) -> None:
+    seconds = dt.datetime(2026, 11, 24, 6, tzinfo=dt.UTC).timestamp()
+    calendar = Calendar("at", ["hour"], "category", unit)  # type: ignore[arg-type]
+    for number in (int(seconds * per_second), np.int64(seconds * per_second), str(int(seconds) * per_second)):
+        assert calendar.transform_one({"at": number}) == {"at_hour": "6"}
+    if unit != "s":
+        with pytest.raises(InputError, match=rf'seconds; set unit="{unit}" - at x\[\'at\'\]'):
+            Calendar("at").transform_one({"at": seconds * per_second})
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, np.float32("nan"), pd.NaT, pd.NA, np.datetime64("NaT")])
+def test_a_missing_time_has_no_parts(missing: Any) -> None:
+    assert Calendar("at").transform_one({"at": missing, "b": 1}) == {"b": 1}
+
+
+def test_an_offset_is_local_time() -> None:
+    calendar = Calendar("at", ["hour"], "category")
+    for text in ("2026-11-24T06:00", "2026-11-24T06:00+02:00", "2026-11-24 06:00Z", "20261124T06"):
+        assert calendar.transform_one({"at": text}) == {"at_hour": "6"}
+
+
 @pytest.mark.parametrize("make", [
     lambda: Lags([]), lambda: Lags("heat"), lambda: Lags(["a"], 0), lambda: LastTarget(True),
     lambda: LastTarget(max_keys=0),
     lambda: Calendar("at", ["century"]), lambda: Calendar("at", form="round"),
+    lambda: Calendar("at", unit="min"),
 ])  # fmt: skip
 def test_options_out_of_range_are_rejected(make) -> None:
     with pytest.raises(ValueError, match="Expected"):

@@ -32,6 +32,7 @@ from connectors.values import VALUE_FORMATS
 from streamkernel.engine.config.messages import ConfigError
 from streamkernel.engine.config.registered import RegisteredClass, choose
 from streamkernel.engine.mirror.bucket import check_address
+from streamkernel.time_series.moments import TimeUnit
 
 STREAM = "-"
 """The path that means standard input or standard output."""
@@ -305,8 +306,15 @@ class DelayedLabelsTable(ConfigTable):
 
     key: Name = Field(description="the name of the field that features and their label have in common")
     time: Name | None = Field(default=None, description="the name of the field with the time of an event")
+    time_unit: TimeUnit = Field(default="s", description='"s", "ms", "us" or "ns"')
     max_pending: int = Field(default=100_000, ge=1, le=10_000_000, description="an integer from 1 to 10,000,000")
     timeout_seconds: float = Field(default=86_400.0, gt=0, description="a number of seconds above 0")
+
+    @model_validator(mode="after")
+    def _unit_of_a_field(self) -> DelayedLabelsTable:
+        if "time_unit" in self.model_fields_set and self.time is None:
+            raise ConfigError("delayed_labels.time_unit: only goes with time, the field that has this unit")
+        return self
 
 
 class StateTable(ConfigTable):

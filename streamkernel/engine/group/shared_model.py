@@ -218,7 +218,7 @@ class SharedModel:
 
     def _continue(self, head: Mapping[str, Any], version: int) -> None:
         """Continue with the model of a version."""
-        self._processor.model = head["model"]
+        self._processor.adopt(head["model"])
         self._processor.examples.types.join(head["types"])
         become_replica(self._kernel_model, 0, 1)
         self.version, self._added = version, head["members"].get(self._identity, 0)

@@ -99,9 +99,9 @@ class TracedRunner(StreamRunner):
     def _link(self, trace: Trace, event: Event, *, is_pending: bool, is_label: bool) -> None:
         """Link the trace of a label that came later to that of its features."""
         labels = self._processor.labels
-        if labels is None or event.record is None:
+        if labels is None or event.record is None or not (is_pending or is_label):
             return
-        key = event.record[labels.key]
+        key = labels.key_of(event.record)
         if is_pending:
             self._pending[key] = trace.context
             if len(self._pending) > MOST_PENDING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from connectors import Source
+from streamkernel.engine.label_losses import LabelLosses
 from streamkernel.engine.retrying import REPORT_SECONDS
 from streamkernel.engine.serving_copy import Publisher
 from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
@@ -72,11 +73,14 @@ class Monitor:
         self._processor, self._checkpointer, self._source = processor, checkpointer, source
         self._n_published, self._last_event = 0, 0.0
         self._n_outlying, self._next_outlying = 0, 0.0
+        self._losses = None if processor.labels is None else LabelLosses(processor.labels)
         self.take_snapshot()
 
     def refresh(self) -> None:
         """Replace each published value that is due."""
         self._report_outlying()
+        if self._losses is not None:
+            self._losses.report()
         if not 0.0 <= time.time() - self.snapshot.time < self.interval:
             self.take_snapshot()
         if not self._checkpointer.is_uncertain and self.publisher.is_due(self._processor.outcomes["learned"]):
@@ -95,6 +99,7 @@ class Monitor:
             refused=dict(processor.refused),
             labels={} if labels is None else dict(labels.counts),
             pending_labels=0 if labels is None else len(labels),
+            since_joined={} if labels is None else dict(labels.since_joined),
             outlying_inputs=examples.ranges.n_outside,
             names=names if scales is None else names | {"scales": scales.n_names},
             names_refused={"kinds": examples.types.n_refused, "ranges": examples.ranges.n_refused},

@@ -183,6 +183,8 @@ def _events(numbers: EngineSnapshot) -> Iterator[Metric]:
         text = "Labels from separate records, by outcome."
         yield _counters("labels", text, "outcome", numbers.labels)
         yield _gauge("pending_labels", "Features whose label has not arrived.", numbers.pending_labels)
+        text = "Features without a label that came since one was last joined."
+        yield _gauge("features_since_joined", text, numbers.since_joined["features"])
 
 
 def _source(numbers: EngineSnapshot, lags: Mapping[tuple[str, str], int]) -> Iterator[Metric]:

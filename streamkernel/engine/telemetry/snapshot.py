@@ -61,6 +61,8 @@ class EngineSnapshot:
         Numbers of events, dead letters and labels, by outcome or reason.
     pending_labels
         Features whose label has not arrived.
+    since_joined
+        Numbers of features and labels since a label was last joined; see `DelayedLabels`.
     outlying_inputs
         Values of inputs far outside their usual range, in this process.
     names, names_refused
@@ -89,6 +91,7 @@ class EngineSnapshot:
     refused: Mapping[str, int]
     labels: Mapping[str, int]
     pending_labels: int
+    since_joined: Mapping[str, int]
     outlying_inputs: int
     names: Mapping[str, int]
     names_refused: Mapping[str, int]

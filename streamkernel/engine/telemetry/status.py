@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from river.metrics import Accuracy
 from river.metrics.base import MeanMetric
 
 from streamkernel.engine.explanations import importances
+from streamkernel.engine.label_losses import MANY, SHARE, shares_of, why_none_joins
 from streamkernel.engine.telemetry.challengers import model_table
 from streamkernel.engine.telemetry.description import model_rows
 from streamkernel.engine.telemetry.marks import marks_of
@@ -31,6 +32,7 @@ def figures_of(engine: Engine) -> dict[str, Any]:
     """Return the part of the data of the live page that the terminal shows, as JSON values, for any thread."""
     numbers = engine.snapshot
     scores, model, monitoring = numbers.scores, numbers.model, numbers.monitoring
+    since_joined = numbers.since_joined
     recent, baseline = scores.recent()
     now = {scores.name: scores.ours, f"{scores.name}, last 1,000": recent}
     if scores.baseline:
@@ -39,7 +41,7 @@ def figures_of(engine: Engine) -> dict[str, Any]:
         now |= numbers.coverage.rows()
     now |= {"learned": numbers.outcomes["learned"], "dead letters": numbers.outcomes["dead_letter"]}
     if numbers.labels:
-        now |= {"pending labels": numbers.pending_labels}
+        now |= {"pending labels": numbers.pending_labels, "features since a label joined": since_joined["features"]}
     now |= {"lag": sum(lag_of(engine.source).values())}
     if model is not None:
         now |= {"objective": model.objective, "features": model.n_features, "blocks": model.n_seeds}
@@ -70,6 +72,18 @@ def figures_of(engine: Engine) -> dict[str, Any]:
         "models": model_table(numbers),
         "monitoring": {} if watched is None else watched.rows(),
         "dead_letters": list(engine.last_dead_letters),
+        "labels": {} if not numbers.labels else labels_of(numbers.labels, since_joined),
+    }
+
+
+def labels_of(counts: Mapping[str, int], since_joined: Mapping[str, int]) -> dict[str, Any]:
+    """Return the numbers and shares of labels that come later by outcome, and why none is joined."""
+    shares = shares_of(counts)
+    return {
+        "joined": counts["joined"],
+        "lost": {outcome: {"count": counts[outcome], "share": share} for outcome, share in shares.items()},
+        "is_losing": any(share > SHARE and counts[outcome] >= MANY for outcome, share in shares.items()),
+        "why_none_joins": why_none_joins(since_joined),
     }
 
 

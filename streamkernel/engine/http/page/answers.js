@@ -23,6 +23,12 @@ export function judge(state, why) {
   write($("why"), why);
 }
 
+function labelRows({ joined, lost = {}, why_none_joins: why, is_losing: isLosing } = {}) {
+  if (joined === undefined) return [];
+  const gone = Object.entries(lost).filter(([, { count }]) => count).map(([name, { count, share }]) => `${name} ${shown(count)} (${percent(share)})`);
+  return [["labels joined", [shown(joined), ...gone].join(", "), why || isLosing ? "look" : "ok"]];
+}
+
 export function showHealth(run) {
   const { now, incidents } = run, rate = speed(run), dead = now["dead letters"] ?? 0, share = dead / Math.max(1, dead + (now.learned ?? 0));
   const idle = run.last_event ? run.clock - run.last_event : 0, age = now["age of the checkpoint, s"];
@@ -31,11 +37,13 @@ export function showHealth(run) {
   if (idle > 60) rows.push(["without an event for", duration(idle), now.lag ? "look" : "ok"]);
   if ("lag" in now) rows.push(["lag", shown(now.lag)]);
   rows.push(["dead letters", dead ? `${shown(dead)} (${percent(share)})` : "0", share > 0.05 ? "look" : "ok"]);
+  rows.push(...labelRows(run.labels));
   if (age !== undefined) rows.push(["last checkpoint", `${duration(age)} ago`, age > 300 ? "look" : "ok"]);
   const met = Object.entries(incidents);
   if (met.length) rows.push(["incidents", met.map(([kind, n]) => `${kind.replaceAll("_", " ")} ${n}`).join(", "), "look"]);
   const faults = rows.filter(([, , state]) => state === "look").map(([name]) => name).join(", ");
   if (run.ill) judge("ill", run.ill);
+  else if (run.labels?.why_none_joins) judge("look", run.labels.why_none_joins);
   else if (faults) judge("look", faults);
   else if (run.clock) judge("ok", now.lag === 0 ? "It has learned all events so far." : "It learns, and nothing needs attention.");
   else judge("unknown", "This is a checkpoint, not a running process.");

@@ -1,0 +1,123 @@
+"""Times as seconds since 1970: numbers of a unit, texts in ISO 8601, and moments."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from streamkernel.features.rows import is_missing
+
+TimeUnit = Literal["s", "ms", "us", "ns"]
+"""Units of numbers that are times."""
+
+_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+_FARTHEST = 10**11
+"""Seconds, which are the year 5138; a larger number is of a smaller unit."""
+
+
+class TimeUnitError(ValueError):
+    """A number too large for a time in its unit.
+
+    Parameters
+    ----------
+    message
+        The text of the error.
+    unit
+        The unit that the number seems to have, if there is one.
+    """
+
+    def __init__(self, message: str, unit: TimeUnit | None) -> None:
+        super().__init__(message)
+        self.unit = unit
+
+
+def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UTC) -> float:
+    """Return a time in seconds since 1970.
+
+    Parameters
+    ----------
+    value
+        A number, a text in ISO 8601 or with a number, or a ``datetime``.
+    unit
+        The unit of a number.
+    zone
+        The zone of a time without an offset.
+
+    Raises
+    ------
+    TimeUnitError
+        If it is a number of another unit.
+    ValueError
+        If it is no time.
+
+    Examples
+    --------
+    >>> seconds_since_1970("1970-01-01T01:00+01:00"), seconds_since_1970(1_700_000_000_000, "ms")
+    (0.0, 1700000000.0)
+    >>> seconds_since_1970(1_700_000_000_000)
+    Traceback (most recent call last):
+        ...
+    streamkernel.time_series.moments.TimeUnitError: Expected a time in seconds or ISO 8601, got 1700000000000, which
+    looks like milliseconds
+    """
+    moment = moment_or_number(value)
+    if isinstance(moment, dt.datetime):
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+    wanted = f"{expected(unit)}, got {_short(value)}"
+    if moment is None:
+        raise ValueError(wanted)
+    if abs(moment) > _FARTHEST * _PER_SECOND[unit]:
+        for other, per_second in _PER_SECOND.items():
+            if abs(moment) <= _FARTHEST * per_second:
+                raise TimeUnitError(f"{wanted}, which looks like {_NAMES[other]}", other)  # type: ignore[arg-type]
+        raise TimeUnitError(wanted, None)
+    return moment / _PER_SECOND[unit]
+
+
+def expected(unit: TimeUnit) -> str:
+    """Return the beginning of an error about a value that is no time.
+
+    Examples
+    --------
+    >>> expected("ms")
+    'Expected a time in milliseconds or ISO 8601'
+    """
+    return f"Expected a time in {_NAMES[unit]} or ISO 8601"
+
+
+def moment_or_number(value: Any) -> dt.datetime | float | None:
+    """Return the moment or the number that a value is or has as text, or ``None``.
+
+    Examples
+    --------
+    >>> moment_or_number("2026-11-24 06:00"), moment_or_number("1700000000"), moment_or_number("noon")
+    (datetime.datetime(2026, 11, 24, 6, 0), 1700000000.0, None)
+    """
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]")
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, dt.datetime):
+        return None if is_missing(value) else value
+    if isinstance(value, str):
+        if len(value) == len("20261124") or not value.isdecimal():  # ISO 8601 has years of four digits
+            try:
+                return dt.datetime.fromisoformat(value)
+            except ValueError:
+                pass
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    elif isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if not isinstance(value, float) or math.isfinite(value) else None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
