@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from math import inf
 from typing import Any
 
+from streamkernel.engine.label_limits import check_length
 from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators.weighting import as_weight
@@ -114,6 +115,7 @@ class Examples:
             if name not in ignore:
                 x[name] = value
         y = x.pop(labels[0], None)
+        check_length(y, labels[0])
         if self._numeric_label and isinstance(y, str):
             raise LabelError(f'Expected a number as label, got the string {shorten(y)} - at field "{labels[0]}"')
         return x, (self._rest(x, y, record) if self.is_several else y)
@@ -135,6 +137,7 @@ class Examples:
             got = "null" if name in record else "no such field"
             raise LabelError(f'Expected all {len(y)} labels, got {got} - at field "{name}"')
         for name, value in y.items():
+            check_length(value, name)
             if self._numeric_label and isinstance(value, str):
                 raise LabelError(f'Expected a number as label, got the string {shorten(value)} - at field "{name}"')
         return y
