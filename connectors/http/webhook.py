@@ -35,7 +35,8 @@ _OPENER = build_opener(_NoRedirects)
 class WebhookSink:
     """An address that gets lists of records in JSON by POST, each at least once.
 
-    A request that fails is repeated by the engine; a redirect is not followed, and is a failure. After a crash, the records since the last checkpoint are sent again.
+    A request that fails is repeated by the engine; a redirect is not followed, and is a failure. After a crash, the
+    records since the last checkpoint are sent again.
 
     Parameters
     ----------
@@ -123,7 +124,9 @@ class WebhookSink:
                 pass
         except HTTPError as error:
             with error:
-                got = f"the status {error.code}" + (", a redirect, which is not followed" if 300 <= error.code < 400 else "")
+                got = f"the status {error.code}" + (
+                    ", a redirect, which is not followed" if 300 <= error.code < 400 else ""
+                )
             raise WebhookUnavailableError(f"Expected an answer of success, got {got} - from {self._where}") from error
         except (OSError, HTTPException) as error:
             got = str(error) or type(error).__name__
