@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http.client import HTTPException
 from time import monotonic
 from typing import Any, ClassVar
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from connectors.base import Position, UnavailableError
 from connectors.json_text import RECORD, to_json
@@ -21,10 +22,21 @@ class WebhookUnavailableError(UnavailableError):
     service = "the webhook"
 
 
+class _NoRedirects(HTTPRedirectHandler):
+    """Leaves a redirect as the answer: a POST would become a GET without its body, at a host that gets the token."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Make no other request."""
+
+
+_OPENER = build_opener(_NoRedirects)
+
+
 class WebhookSink:
     """An address that gets lists of records in JSON by POST, each at least once.
 
-    A request that fails is repeated by the engine. After a crash, the records since the last checkpoint are sent again.
+    A request that fails is repeated by the engine; a redirect is not followed, and is a failure. After a crash, the
+    records since the last checkpoint are sent again.
 
     Parameters
     ----------
@@ -108,11 +120,14 @@ class WebhookSink:
 
     def _post(self, body: bytes) -> None:
         try:
-            with urlopen(Request(self._url, body, self._headers, method="POST"), timeout=REQUEST_SECONDS):
+            with _OPENER.open(Request(self._url, body, self._headers, method="POST"), timeout=REQUEST_SECONDS):
                 pass
         except HTTPError as error:
             with error:
-                got = f"the status {error.code}"
+                got = f"the status {error.code}" + (
+                    ", a redirect, which is not followed" if 300 <= error.code < 400 else ""
+                )
             raise WebhookUnavailableError(f"Expected an answer of success, got {got} - from {self._where}") from error
-        except OSError as error:
-            raise WebhookUnavailableError(f"Expected an answer, got {error} - from {self._where}") from error
+        except (OSError, HTTPException) as error:
+            got = str(error) or type(error).__name__
+            raise WebhookUnavailableError(f"Expected an answer, got {got} - from {self._where}") from error

@@ -113,6 +113,11 @@ class Options:
                 self.given[name] = value = _named(self._client.FUNCTIONS[name], value, name, folder)
             self._client.check(name, value)
 
+    @property
+    def separator(self) -> str:
+        """The character between the words of an option's name."""
+        return self._client.SEPARATOR
+
     def consumer(self, group: str | None = None, member: str | None = None) -> Consumer:
         """Return a connected consumer.
 

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import orjson
 
 from connectors.base import Event, Position, Refusal
-from connectors.json_text import all_to_json, to_json
-from connectors.kafka.clients import Headers
+from connectors.json_text import all_to_json
+from connectors.kafka.clients import Headers, with_headers
+from connectors.kafka.sizes import largest_record, size_of
 from connectors.kafka.writer import Writer
 
 LONGEST = {"value": 900_000, "key": 25_000, "headers": 25_000}
@@ -81,6 +82,7 @@ class KafkaSink(_Topic):
     def __init__(self, writer: Writer, topic: str, values: Serializer | None = None) -> None:
         super().__init__(writer, topic)
         self._values = values
+        self._largest = largest_record(writer.options)
 
     def open(self) -> None:
         """Check that the topic exists, and prepare the values, or raise `UnavailableError`."""
@@ -89,19 +91,42 @@ class KafkaSink(_Topic):
             self._values.open()
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
-        """Write a record with the key of the record that it was made from."""
-        value = to_json(record, _JSON) if self._values is None else self._values(record)
-        self._writer.send(self.topic, value, key, ())
+        """Write a record with the key of the record that it was made from.
+
+        Raises
+        ------
+        ValueError
+            If it is larger than the client sends.
+        """
+        for reason in self.write_all([record], [key]).values():
+            raise ValueError(reason)
 
     def write_all(
         self,
         records: Iterable[Mapping[str, Any]],
         keys: Iterable[bytes | None],
         headers: Iterable[Headers] | None = None,
-    ) -> None:
-        """Write records, each with a key and perhaps headers, as `write` does for each."""
-        values = all_to_json(records, _JSON) if self._values is None else map(self._values, records)
-        self._writer.send_all(self.topic, values, keys, headers)
+    ) -> dict[int, str]:
+        """Write records, each with a key and perhaps headers, and return why some were not written, by their place.
+
+        A record that is larger than the client sends is not written: it would stop all commits.
+        """
+        values = list(all_to_json(records, _JSON) if self._values is None else map(self._values, records))
+        rows = with_headers(values, keys, headers)
+        sizes = [size_of(*row) for row in rows]
+        if max(sizes, default=0) <= self._largest:
+            self._writer.send_all(self.topic, values, [key for _, key, _ in rows], headers and [of for *_, of in rows])
+            return {}
+        refused: dict[int, str] = {}
+        for place, (size, (value, key, of)) in enumerate(zip(sizes, rows, strict=True)):
+            if size <= self._largest:
+                self._writer.send(self.topic, value, key, of)
+                continue
+            refused[place] = (
+                f"Expected a prediction of at most {self._largest:,} bytes, got {size:,}: {len(value):,} of value, "
+                f"{len(key or b''):,} of key - for topic {self.topic}"
+            )
+        return refused
 
 
 class KafkaDeadLetters(_Topic):
@@ -149,7 +174,7 @@ def _headers(event: Event, refusal: Refusal, member: str | None) -> dict[str, st
             found[f"{STREAMS}{name}"] = found[f"{CONNECT}{name}"]
     found[f"{STREAMS}exception"], found[f"{STREAMS}message"] = refusal.exception, refusal.reason
     found[f"{CONNECT}connector.name"] = "streamkernel"
-    found[f"{CONNECT}stage"] = "VALUE_CONVERTER" if event.record is None else "TASK_PUT"
+    found[f"{CONNECT}stage"] = "VALUE_CONVERTER" if event.record is None and refusal.kind != "output" else "TASK_PUT"
     found[f"{CONNECT}exception.class.name"] = refusal.exception
     found[f"{CONNECT}exception.message"] = refusal.reason
     found[f"{OWN}kind"] = refusal.kind

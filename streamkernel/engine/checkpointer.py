@@ -193,7 +193,7 @@ class Checkpointer:
             return not self.is_uncertain
         is_durable = False
         try:
-            if self._has_changes:
+            if self._has_changes or self._refusals:  # after a refusal only a commit shows that there can be one
                 self.commit()
             else:
                 self._share(self.state.newest())
@@ -298,7 +298,9 @@ class Checkpointer:
         """Restore a checkpoint, continue from its positions, and return whether the sinks have all lines before it."""
         self._restore(saved)
         self.restored = None
-        self._written = self._tried = time.monotonic()
+        self._tried = time.monotonic()
+        if self._written is None:  # a return to an older checkpoint makes nothing durable
+            self._written = self._tried
         state = cast(StateDirectory, self.state)
         is_whole = self._outputs.seek(saved, may_be_lost=state.is_restored())
         self._share(saved["checkpoint"], state.newest())

@@ -8,6 +8,7 @@ from typing import Any
 
 from connectors.formats import AllZeros
 from streamkernel.engine.config.messages import to_key
+from streamkernel.engine.label_limits import check_length
 from streamkernel.engine.learned_types import SETTLED, LearnedTypes
 from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError
@@ -159,8 +160,9 @@ class Examples:
         Raises
         ------
         LabelError
-            If it is another text.
+            If it is another text, or too long.
         """
+        check_length(y, name)
         if not self._numeric_label or not isinstance(y, str):
             return y
         number = read_number(y)

@@ -157,8 +157,10 @@ class Outputs:
             member = self.member
             for line in lines:
                 line["member"] = member
-            if headers is not None and any(headers) and isinstance(self.predictions, KafkaSink):
-                self.predictions.write_all(lines, keys, headers)
+            if isinstance(self.predictions, KafkaSink):
+                headers = headers if headers is not None and any(headers) else None
+                for place, reason in self.predictions.write_all(lines, keys, headers).items():
+                    self._refuse_line(lines[place], keys[place], reason)
                 return
             if (write_all := getattr(self.predictions, "write_all", None)) is not None:  # a sink need not have it
                 write_all(lines, keys)
@@ -168,6 +170,15 @@ class Outputs:
                     self.predictions.write(line, key)
                 except UnavailableError:  # it has the line
                     self._wait_for(self.predictions.flush)
+
+    def _refuse_line(self, line: Mapping[str, Any], key: bytes | None, reason: str) -> None:
+        """Write the place of a record as a dead letter, whose prediction cannot be written though it was learned."""
+        if "topic" in line:
+            origin = {name: line[name] for name in ("topic", "partition", "offset", "timestamp") if name in line}
+            event = Event(f"{line['topic']}:{line['partition']}", line["offset"] + 1, b"", key=key, origin=origin)
+        else:
+            event = Event(line["stream"], line["position"], b"", key=key)
+        self.refuse(event, Refusal(reason, "output", "ValueError"))
 
     def refuse(self, event: Event, refusal: Refusal) -> None:
         """Count, store and write a dead letter, after the buffered predictions."""

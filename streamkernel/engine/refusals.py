@@ -15,7 +15,7 @@ REASONS = {
 }
 """Kinds of refused records by their error; unreadable ones are ``unreadable``."""
 
-KINDS = ("unreadable", *REASONS)
+KINDS = ("unreadable", *REASONS, "output")
 """Kinds of dead letters."""
 
 

@@ -1,0 +1,58 @@
+"""A webhook whose answer is a redirect, or no HTTP: nothing is lost, and the token stays."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from connectors.http.webhook import WebhookSink, WebhookUnavailableError
+
+
+def test_a_redirect_is_a_failure_and_is_not_followed():
+    requests = []
+
+    class Moved(BaseHTTPRequestHandler):
+        def do_POST(self):
+            requests.append(self.path)
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(302)
+            self.send_header("Location", "/login")
+            self.end_headers()
+
+        def do_GET(self):
+            requests.append(self.headers["authorization"])
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Moved) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        sink = WebhookSink(f"http://127.0.0.1:{server.server_port}/p", token="secret")
+        sink.write({"a": 1})
+        with pytest.raises(WebhookUnavailableError, match="302, a redirect, which is not followed"):
+            sink.flush()
+        with pytest.raises(WebhookUnavailableError):
+            sink.flush()  # the record is still there
+        server.shutdown()
+    assert requests == ["/p", "/p"]
+
+
+def test_an_answer_that_is_no_http_is_an_outage():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"garbage\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        sink = WebhookSink(f"http://127.0.0.1:{server.getsockname()[1]}/p")
+        sink.write({"a": 1})
+        with pytest.raises(WebhookUnavailableError, match="garbage"):
+            sink.flush()
+        thread.join()

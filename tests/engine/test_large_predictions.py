@@ -1,0 +1,48 @@
+"""A prediction that no broker takes becomes a dead letter, and the commit goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from connectors import KafkaSink
+from connectors.kafka import Options
+from connectors.kafka.options import CLIENTS
+from connectors.kafka.sizes import LIMITS, largest_record, size_of
+from streamkernel.engine.examples import Examples
+from streamkernel.errors import LabelError
+
+
+class Writer:
+    def __init__(self, options):
+        self.options, self.sent = options, []
+
+    def send(self, topic, value, key, headers):
+        self.sent.append((value, key))
+
+    def send_all(self, topic, values, keys, headers=None):
+        self.sent += zip(values, keys, strict=True)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_prediction_is_sent_up_to_the_limit_of_the_client(client, more):
+    options = Options("localhost:9092", client=client)
+    assert largest_record(options) in LIMITS.values()
+    writer = Writer(options)
+    sink = KafkaSink(writer, "predictions", bytes)
+    value = bytes(largest_record(options) - size_of(b"", b"k") + more)
+    refused = sink.write_all([b"small", value], [b"k", b"k"])
+    assert (list(refused), len(writer.sent)) == (([], 2) if more <= 0 else ([1], 1))
+
+
+def test_a_long_key_counts():
+    writer = Writer(Options("localhost:9092"))
+    assert "1,200,000 of key" in KafkaSink(writer, "p").write_all([{"a": 1}], [b"k" * 1_200_000])[0]
+    assert writer.sent == []
+
+
+def test_a_long_label_is_refused():
+    examples = Examples("y", numeric_label=False)
+    assert examples.split({"a": 1, "y": "y" * 1000})[1] == "y" * 1000
+    with pytest.raises(LabelError, match="at most 1,000 characters, got 600,000"):
+        examples.split({"a": 1, "y": "y" * 600_000})
