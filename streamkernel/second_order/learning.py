@@ -157,7 +157,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     for c in range(columns):
         said[c] = out[c]
     bound(state.numbers, span, f, base, own_targets.added, said)
-    resist(state.numbers, span, said, y, own_targets)
+    resist(state.numbers, span, f, base, raw, out, said, y, own_targets)
     usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
     for k in range(count):
         f_k = raw[k - base] if base <= k < near else f[k]

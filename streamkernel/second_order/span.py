@@ -2,11 +2,13 @@
 
 A prediction is within the range of targets seen, extended by a fraction of it. A linear function may extend it further:
 by the deviation of the targets, or, as a trend that continues requires, by twice as much as targets have widened the
-range on that side. The widening is forgotten over as many examples as there are, at most `HORIZON`.
+range on that side. The widening is forgotten over as many examples as there are, at most `HORIZON`. There is no such
+limit while predictions beyond it have reduced the squared error, by more than the mean square of the targets.
 
 With the square loss, a target that is far from its prediction, in units of the mean error, and outside of the range by
-half of it, is *outlying*. The model learns it as if it were two mean errors away, as with Huber's loss. If the target
-before was outlying too, or several were recently, the targets have changed, and the model learns it in full.
+half of it, is *outlying*, unless a linear function has predicted most of it. The model learns it as if it were two
+mean errors away, as with Huber's loss. If the target before was outlying too, or several were recently, the targets
+have changed, and the model learns it in full.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from streamkernel.jit import inlined
 from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION, MEAN
 from streamkernel.losses.compiled import SQUARE
 
-LEAST, LARGEST, BELOW, ABOVE, USUAL, OUTSIDERS, LAST, BOUNDED, RESISTED = range(9)
+LEAST, LARGEST, BELOW, ABOVE, USUAL, OUTSIDERS, LAST, EARNED, BOUNDED, RESISTED = range(10)
 """Entries of a target: the smallest and the largest value; by how much recent values lay below and above all before, in
-total; the mean absolute error; the number of recent outlying values, and whether the last one was outlying; and, of the
-examples learned, how many predictions were bounded and how many values did not count in full."""
+total; the mean absolute error; the number of recent outlying values, and whether the last one was outlying; by how much
+predictions beyond the limit of linear functions reduced the squared error recently; and, of the examples learned, how
+many predictions were bounded and how many values did not count in full."""
 
-ENTRIES = 9
+ENTRIES = 10
 
 NO_SPAN = 1e300
 """The range of targets in files that do not have it: predictions are then not bounded."""
@@ -35,6 +38,12 @@ BEYOND = 0.05
 
 AS_RECENTLY = 2.0
 """By how much a linear function may widen the range, in units of how much targets widened it recently."""
+
+LARGEST_GAIN = 100.0
+"""Bound on what an example shows for or against predictions beyond the limit, in units of the targets' mean square."""
+
+UNLIMITED = 1e90
+"""The limit of linear functions that have none."""
 
 FIRST = 64
 """Examples before the first one that can be outlying."""
@@ -50,6 +59,22 @@ PATIENCE, RECENT = 4.0, 512.0
 
 
 @inlined(allocates=False)
+def _within(own, size, f, base, t, added, value, is_limited):  # type: ignore[no-untyped-def]
+    """Return a prediction of target t without its offset, a value, limited to the range of the target, which linear
+    functions extend, those within their limit or any.
+    """
+    more = BEYOND * (own[LARGEST] - own[LEAST])
+    below = above = UNLIMITED
+    if is_limited:
+        below, above = max(AS_RECENTLY * own[BELOW], math.sqrt(size)), max(AS_RECENTLY * own[ABOVE], math.sqrt(size))
+    low, lowest = own[LEAST] - more - added, own[LEAST] - max(more, below) - added
+    high, highest = own[LARGEST] + more - added, own[LARGEST] + max(more, above) - added
+    for k in range(base, len(f)):
+        low, high = min(low, max(f[k, t], lowest)), max(high, min(f[k, t], highest))
+    return min(max(value, low), high)
+
+
+@inlined(allocates=False)
 def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
     """Limit a prediction, `out` plus the offset, to the range of the targets, extended as far as the scores of linear
     functions require and recent targets justify. Those are among the functions from `base` on; neighbours are within
@@ -58,24 +83,29 @@ def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
     if numbers[0].intercept != MEAN or numbers[0].examples == 0:
         return
     for t in range(len(numbers)):
-        own = span[ENTRIES * t : ENTRIES * (t + 1)]
-        more = BEYOND * (own[LARGEST] - own[LEAST])
-        most = max(more, math.sqrt(numbers[t].error_scale))
-        low, lowest = own[LEAST] - more - added[t], own[LEAST] - max(most, AS_RECENTLY * own[BELOW]) - added[t]
-        high, highest = own[LARGEST] + more - added[t], own[LARGEST] + max(most, AS_RECENTLY * own[ABOVE]) - added[t]
-        for k in range(base, len(f)):
-            low, high = min(low, max(f[k, t], lowest)), max(high, min(f[k, t], highest))
-        out[t] = min(max(out[t], low), high)
+        own, size = span[ENTRIES * t : ENTRIES * (t + 1)], numbers[t].error_scale
+        out[t] = _within(own, size, f, base, t, added[t], out[t], own[EARNED] <= size)
 
 
 @inlined(allocates=False)
-def resist(numbers, span, predictions, y, room):  # type: ignore[no-untyped-def]
-    """Set the values that are learned, in the work arrays; those of outlying targets are near their predictions."""
+def resist(numbers, span, f, base, raw, mixed, predictions, y, room):  # type: ignore[no-untyped-def]
+    """Set the values that are learned, in the work arrays; those of outlying targets are near their predictions.
+    `raw` are the scores of linear functions, and `mixed` the predictions, before any bound.
+    """
     for t in range(len(numbers)):
-        room.learned[t], room.outlying[t] = y[t], 0.0
-        if numbers[0].intercept != MEAN or numbers[t].loss != SQUARE or numbers[0].examples < FIRST:
+        room.learned[t], room.outlying[t], room.earned[t] = y[t], 0.0, 0.0
+        if numbers[0].intercept != MEAN or numbers[0].examples == 0:
             continue
         own, off = span[ENTRIES * t : ENTRIES * (t + 1)], room.y[t] - predictions[t]
+        size, nearest = numbers[t].error_scale, math.inf
+        limited = _within(own, size, f, base, t, room.added[t], mixed[t], True)
+        free = _within(own, size, f, base, t, room.added[t], mixed[t], False)
+        most = LARGEST_GAIN * size
+        room.earned[t] = min(max((room.y[t] - limited) ** 2 - (room.y[t] - free) ** 2, -most), most)
+        for k in range(len(raw)):
+            nearest = min(nearest, abs(room.y[t] - raw[k, t]))
+        if numbers[t].loss != SQUARE or numbers[0].examples < FIRST or nearest < 0.5 * abs(off):
+            continue
         more = OUTSIDE * (own[LARGEST] - own[LEAST])
         if own[LEAST] - more <= y[t] <= own[LARGEST] + more or abs(off) <= FAR * own[USUAL]:
             continue
@@ -103,6 +133,7 @@ def widen(numbers, span, y, mixed, predictions, seen, room):  # type: ignore[no-
         own[USUAL] += (off - own[USUAL]) / min(float(seen), ERROR_HORIZON)
         own[OUTSIDERS] = (1.0 - 1.0 / RECENT) * own[OUTSIDERS] + room.outlying[t]
         own[LAST] = room.outlying[t]
+        own[EARNED] = max(kept * own[EARNED] + room.earned[t], 0.0)
         own[BOUNDED] += 1.0 if mixed[t] != predictions[t] else 0.0
         own[RESISTED] += 1.0 if value != y[t] else 0.0
 
@@ -119,7 +150,9 @@ def limits(span: F64, sizes: F64) -> tuple[F64, F64, F64, F64]:
     own = span.reshape(-1, ENTRIES).T
     low, high = own[LEAST], own[LARGEST]
     more = BEYOND * (high - low)
+    is_limited = own[EARNED] <= sizes
     below, above = (np.maximum(np.sqrt(sizes), AS_RECENTLY * own[side]) for side in (BELOW, ABOVE))
+    below, above = (np.where(is_limited, most, UNLIMITED) for most in (below, above))
     return low - more, high + more, low - np.maximum(more, below), high + np.maximum(more, above)
 
 

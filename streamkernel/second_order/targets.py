@@ -41,6 +41,8 @@ class TargetsRoom(NamedTuple):
         The values that are learned, near their predictions for those that do not count in full.
     outlying
         1 for outlying targets, else 0.
+    earned
+        By how much the squared error is smaller if linear functions extend the range without a limit.
     """
 
     y: F64
@@ -51,15 +53,17 @@ class TargetsRoom(NamedTuple):
     shares: F64
     learned: F64
     outlying: F64
+    earned: F64
 
 
-TARGETS_ROOM = types.NamedUniTuple(types.float64[::1], 8, TargetsRoom)
+TARGETS_ROOM = types.NamedUniTuple(types.float64[::1], 9, TargetsRoom)
 
 
 @inlined(allocates=False)
 def targets_room(memory, targets):  # type: ignore[no-untyped-def]
     """Return work arrays for a number of targets."""
     return TargetsRoom(
+        work_array(memory, targets, np.float64),
         work_array(memory, targets, np.float64),
         work_array(memory, targets, np.float64),
         work_array(memory, targets, np.float64),

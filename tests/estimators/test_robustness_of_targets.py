@@ -157,7 +157,7 @@ def test_a_crafted_range_is_refused(span, tmp_path):
     model = KernelRegressor(max_features=64)
     progressive(model, xs, y.tolist())
     path = write_parts(
-        tmp_path, model_file.describe(model), lambda tensors: tensors.update(span=np.array([*span, *[0.0] * 7]))
+        tmp_path, model_file.describe(model), lambda tensors: tensors.update(span=np.array([*span, *[0.0] * 8]))
     )
     with pytest.raises(ValueError, match="span"):
         load(path)

@@ -299,7 +299,7 @@ class Mixture:
         self.weight, self.targets = 0.0, 1
         self.nothing = 0.0  # the running loss of f = 0
         self.lowest, self.highest, self.below, self.above = math.inf, -math.inf, 0.0, 0.0
-        self.usual, self.outsiders, self.was_outlying = 0.0, 0.0, False
+        self.usual, self.outsiders, self.was_outlying, self.earned = 0.0, 0.0, False, 0.0
         self.history = []  # (examples, stage, bandwidth) where larger groups began
         self.margins = []  # how near decisions were to others
         self.linear, self.neighbours = linear or [], neighbours
@@ -334,22 +334,32 @@ class Mixture:
         f = self.all_scores(self.features(x, max(1, self.seen)), x)
         return self.in_range(f) if self.intercept and self.seen else self.v @ f + self.mean
 
-    def in_range(self, f):
+    def in_range(self, f, is_limited=None):
         """Return the prediction within the range of targets, which linear functions extend within a further one."""
         more = BEYOND * (self.highest - self.lowest)
-        most = max(more, math.sqrt(self.size))
-        lowest, highest = self.lowest - max(most, 2.0 * self.below), self.highest + max(most, 2.0 * self.above)
-        lines = np.clip(f[2 * len(self.groups) + 1 :] + self.mean, lowest, highest)
+        lines = f[2 * len(self.groups) + 1 :] + self.mean
+        if self.earned <= self.size if is_limited is None else is_limited:
+            lines = np.clip(lines, *self.furthest())
         low = np.min(lines, axis=0, initial=self.lowest - more)
         return np.clip(self.v @ f + self.mean, low, np.max(lines, axis=0, initial=self.highest + more))
 
-    def resisted(self, y, f):
+    def furthest(self):
+        """Return the least and the largest value that a linear function may extend the range to."""
+        most = max(BEYOND * (self.highest - self.lowest), math.sqrt(self.size))
+        return self.lowest - max(most, 2.0 * self.below), self.highest + max(most, 2.0 * self.above)
+
+    def resisted(self, y, f, raw):
         """Return the value that is learned in place of a target, and update what is known of targets."""
         said = self.in_range(f)[0] if self.seen > 1 else (self.v @ f + self.mean)[0]
         value, off, more = y, y - said, 0.5 * (self.highest - self.lowest)
         is_inside = self.lowest - more <= y <= self.highest + more
         is_square = type(self.loss).__name__ == "Square"
-        is_outlying = self.seen > 64 and is_square and not is_inside and abs(off) > 8.0 * self.usual
+        is_missed = np.min(np.abs(y - np.array(raw)), initial=math.inf) >= 0.5 * abs(off)
+        is_outlying = self.seen > 64 and is_square and is_missed and not is_inside and abs(off) > 8.0 * self.usual
+        if self.seen > 1:
+            gain = (y - self.in_range(f, True)[0]) ** 2 - (y - self.in_range(f, False)[0]) ** 2
+            gain = min(max(gain, -100.0 * self.size), 100.0 * self.size)
+            self.earned = max((1.0 - 1.0 / min(self.seen, HORIZON)) * self.earned + gain, 0.0)
         if is_outlying and not self.was_outlying and self.outsiders < 4.0:
             value = said + math.copysign(2.0 * self.usual, off)
         if self.seen == 1:
@@ -380,7 +390,7 @@ class Mixture:
         moved *= self.seen > 1
         scores = self.all_scores(phi, x, moved)
         if self.intercept:
-            target = self.resisted(target, scores)
+            target = self.resisted(target, scores, [line.scores(x)[0] - moved + self.mean for line in self.linear])
             y = target - self.mean
             self.size += (min(abs(y), furthest) ** 2 - self.size) / min(self.seen, HORIZON)
         self.weigh(scores, y, w)
