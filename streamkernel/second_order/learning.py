@@ -59,7 +59,7 @@ from streamkernel.second_order.mixture_state import (
     MixtureState,
     rows_per_group,
 )
-from streamkernel.second_order.span import bound, resist, widen
+from streamkernel.second_order.span import ExampleScores, bound, resist, widen
 from streamkernel.second_order.targets import center, follow, loss_at, measure, set_derivatives
 
 LEAST_PART, LARGEST_PART = 1e-9, 0.99
@@ -157,7 +157,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     for c in range(columns):
         said[c] = out[c]
     bound(state.numbers, span, f, base, own_targets.added, said)
-    resist(state.numbers, span, f, base, raw, out, said, y, own_targets)
+    resist(state.numbers, span, ExampleScores(f=f, raw=raw, mixed=out, predictions=said), base, y, own_targets)
     usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
     for k in range(count):
         f_k = raw[k - base] if base <= k < near else f[k]

@@ -14,6 +14,7 @@ have changed, and the model learns it in full.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,18 @@ from streamkernel.features.rows import F64
 from streamkernel.jit import inlined
 from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION, MEAN
 from streamkernel.losses.compiled import SQUARE
+
+
+class ExampleScores(NamedTuple):
+    """The scores of an example: of all functions, of the linear ones before any bound, and the predictions before and
+    after the bound.
+    """
+
+    f: F64
+    raw: F64
+    mixed: F64
+    predictions: F64
+
 
 LEAST, LARGEST, BELOW, ABOVE, USUAL, OUTSIDERS, LAST, EARNED, BOUNDED, RESISTED = range(10)
 """Entries of a target: the smallest and the largest value; by how much recent values lay below and above all before, in
@@ -88,10 +101,9 @@ def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def resist(numbers, span, f, base, raw, mixed, predictions, y, room):  # type: ignore[no-untyped-def]
-    """Set the values that are learned, in the work arrays; those of outlying targets are near their predictions.
-    `raw` are the scores of linear functions, and `mixed` the predictions, before any bound.
-    """
+def resist(numbers, span, scores, base, y, room):  # type: ignore[no-untyped-def]
+    """Set the values that are learned, in the work arrays; those of outlying targets are near their predictions."""
+    f, raw, mixed, predictions = scores.f, scores.raw, scores.mixed, scores.predictions
     for t in range(len(numbers)):
         room.learned[t], room.outlying[t], room.earned[t] = y[t], 0.0, 0.0
         if numbers[0].intercept != MEAN or numbers[0].examples == 0:

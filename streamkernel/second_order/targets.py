@@ -35,8 +35,6 @@ class TargetsRoom(NamedTuple):
         Offsets in f after the example, and their changes.
     furthest, sizes
         Bounds on the targets, and the mean square s² of all so far.
-    shares
-        The fraction of an example that is counted, between 0 and 1.
     learned
         The values that are learned, near their predictions for those that do not count in full.
     outlying
@@ -50,20 +48,18 @@ class TargetsRoom(NamedTuple):
     moved: F64
     furthest: F64
     sizes: F64
-    shares: F64
     learned: F64
     outlying: F64
     earned: F64
 
 
-TARGETS_ROOM = types.NamedUniTuple(types.float64[::1], 9, TargetsRoom)
+TARGETS_ROOM = types.NamedUniTuple(types.float64[::1], 8, TargetsRoom)
 
 
 @inlined(allocates=False)
 def targets_room(memory, targets):  # type: ignore[no-untyped-def]
     """Return work arrays for a number of targets."""
     return TargetsRoom(
-        work_array(memory, targets, np.float64),
         work_array(memory, targets, np.float64),
         work_array(memory, targets, np.float64),
         work_array(memory, targets, np.float64),
