@@ -137,6 +137,18 @@ class KernelModel(StoredModel):
         return self._learner.objective
 
     @property
+    def n_bounded_predictions(self) -> int:
+        """Learned examples whose prediction, before they were learned, was outside of the range of targets and was
+        moved to its bound; of several targets the sum. It is 0 for classes and first-order learners.
+        """
+        return self._learner.of_targets[0]
+
+    @property
+    def n_outlying_targets(self) -> int:
+        """Targets far outside of the range of those before that did not count in full; counted in the same way."""
+        return self._learner.of_targets[1]
+
+    @property
     def mixture_weights(self) -> dict[str, float]:
         """The weights of the functions in the mixture f, by kind; empty for first-order learners.
 

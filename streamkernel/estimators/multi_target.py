@@ -60,6 +60,8 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
         The running loss: the mean over the targets of their losses, each over the target's mean square.
     kernel_ : Kernel
         The kernel in use, with its bandwidths.
+    n_bounded_predictions, n_outlying_targets : int
+        As for :class:`~streamkernel.KernelRegressor`, the sums over the targets.
     mixture_weights : dict
         The weights of the functions in the mixture by kind, the mean over the targets.
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from streamkernel.features.rows import F64, U64
 from streamkernel.learners.state import MEAN
-from streamkernel.second_order.evaluation import BEYOND
 from streamkernel.second_order.few_values import columns_of_values
 from streamkernel.second_order.influence import influence
 from streamkernel.second_order.linear import LARGEST_SCORE, REACH, SMALLEST_SHARE
@@ -16,6 +15,7 @@ from streamkernel.second_order.linear_state import BOUND, PLACES, Linear
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, weights_by_column
 from streamkernel.second_order.neighbours import in_order
+from streamkernel.second_order.span import limits
 
 SAME = 1e-6
 """Largest distance of an input from a value that it has, in standard deviations."""
@@ -71,12 +71,10 @@ def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
         arrays["near.answers"] = own.answers.reshape(targets, -1)[:, order]
         arrays["near.weights"] = own.weights[order]
     if numbers["intercept"][0] == MEAN and numbers["examples"][0] > 0:
-        low, high = state.span.reshape(targets, 2).T
-        more, added = BEYOND * (high - low), numbers["predicted_offset"]
-        low, high = low - more - added, high + more - added
+        low, high, least, most = np.array(limits(state.span, numbers["error_scale"])) - numbers["predicted_offset"]
         if len(weights) > near + len(ends):  # the others say 0
-            low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
-        arrays["span"] = np.array([low, high])
+            low, high = np.minimum(low, np.maximum(least, 0.0)), np.maximum(high, np.minimum(most, 0.0))
+        arrays["span"] = np.array([low, high, least, most])
     return arrays
 
 

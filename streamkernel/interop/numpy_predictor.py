@@ -150,9 +150,9 @@ def scores(xp: Any, about: Any, a: Any, x: Any, forms: Any) -> Any:
         others.append(near)
         f = f + near * share
     if "span" in a:
-        low, high = a["span"]
+        low, high, least, most = a["span"]
         for g in others:
-            low, high = xp.minimum(g, low), xp.maximum(g, high)
+            low, high = xp.minimum(xp.maximum(g, least), low), xp.maximum(xp.minimum(g, most), high)
         f = xp.minimum(xp.maximum(f, low), high)
     return f + a["offset"]
 

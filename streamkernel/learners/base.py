@@ -145,6 +145,11 @@ class Learner:
         return {}
 
     @property
+    def of_targets(self) -> tuple[int, int]:
+        """Numbers of predictions that were bounded, and of targets that did not count in full; 0 without bounds."""
+        return 0, 0
+
+    @property
     def n_positions(self) -> int:
         """Blocks with a position, some of which may be empty."""
         return self.n_blocks

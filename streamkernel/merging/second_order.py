@@ -29,6 +29,7 @@ from streamkernel.second_order.linear_state import neighbour_functions, prior
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import RESTED
 from streamkernel.second_order.positive import mixed_weights, positive_weights
+from streamkernel.second_order.span import ENTRIES, merged
 
 _ROUNDING = 1e-3
 """Tolerance for rounding in a sum of squares, relative to the sum."""
@@ -65,7 +66,7 @@ def summarize(f: SecondOrderLearner) -> SecondOrderSummary:
         standing=function.losses.copy(),
         metric=metric.copy_metric(function.metric),
         linear=linear.summarize(function.linear),
-        span=function.span.reshape(targets, 2).copy(),
+        span=function.span.reshape(targets, ENTRIES).copy(),
         forgetting=function.kept.copy(),
         recent=function.recent.copy(),
     )
@@ -139,7 +140,7 @@ def merge(
         "bounds": np.max([part.bounds for part in parts], axis=0).ravel(),
         "level": level,
         "standing": standing,
-        "span": _span(parts),
+        "span": _span(parts, base),
         mixture_files.LEFT_OUT: np.array(rested, np.float64),
         **kept,
         **(_recency(parts, has) if forgetting else {}),
@@ -159,10 +160,10 @@ def _recency(parts: Sequence[SecondOrderSummary], has: Any) -> dict[str, Any]:
     return mixture_files.recency_tensors(max(restarted), min(compared), found)
 
 
-def _span(parts: Sequence[SecondOrderSummary]) -> F64:
-    """Return the range of each target over all parts."""
+def _span(parts: Sequence[SecondOrderSummary], base: SecondOrderSummary) -> F64:
+    """Return the range of each target, and the other entries of its span, over all parts."""
     spans = np.array([part.span for part in parts if part.numbers["examples"]] or [np.zeros_like(parts[0].span)])
-    return np.stack([spans[:, :, 0].min(axis=0), spans[:, :, 1].max(axis=0)], axis=1).ravel()
+    return merged(spans, base.span if base.numbers["examples"] else np.zeros_like(spans[0])).ravel()
 
 
 def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> dict[str, F64]:

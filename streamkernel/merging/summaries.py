@@ -105,7 +105,7 @@ class SecondOrderSummary:
     linear
         The linear functions.
     span
-        The least and the largest value of each target, shape (targets, 2).
+        The range of each target and what belongs to it, shape (targets, entries).
     forgetting
         The forgetting factor of each group per example; groups that forget while others do not are at the end.
     recent

@@ -15,7 +15,6 @@ from streamkernel.features.scale_table import SCALES, ScalesState, scale_row
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.embedding import EMBEDDING_ROOM, EmbeddingRoom, embedding_room
 from streamkernel.learners.scoring import longest_row
-from streamkernel.learners.state import MEAN
 from streamkernel.second_order import linear, neighbours
 from streamkernel.second_order.gradients import embed_groups
 from streamkernel.second_order.influence import set_influence
@@ -24,11 +23,9 @@ from streamkernel.second_order.linear_state import ENTRIES, LinearRoom, room_for
 from streamkernel.second_order.linear_state import ROOM as LINEAR_ROOM
 from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MIXTURE, MixtureState, with_own_row
+from streamkernel.second_order.span import bound
 
 _VECTOR = types.float64[::1]
-
-BEYOND = 0.05
-"""Fraction of the range of observed targets by which a prediction may exceed it, unless a linear function does."""
 
 
 @unit(
@@ -152,22 +149,6 @@ def mix_scores(weights, targets, f, out):  # type: ignore[no-untyped-def]
         first, last = t * width, (t + 1) * width
         for k in range(count):
             vectors.add(out[first:last], f[k, first:last], weights[t * count + k])
-
-
-@inlined(allocates=False)
-def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
-    """Limit a prediction, `out` plus the offset, to the range of observed targets, extended by a fraction of it and by
-    the scores of linear functions. Those are among the functions from `base` on; neighbours are within the targets.
-    """
-    if numbers[0].intercept != MEAN or numbers[0].examples == 0:
-        return
-    for t in range(len(numbers)):
-        low, high = span[2 * t], span[2 * t + 1]
-        more = BEYOND * (high - low)
-        low, high = low - more - added[t], high + more - added[t]
-        for k in range(base, len(f)):
-            low, high = min(low, f[k, t]), max(high, f[k, t])
-        out[t] = min(max(out[t], low), high)
 
 
 def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]

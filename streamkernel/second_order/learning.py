@@ -45,7 +45,7 @@ from streamkernel.learners.state import (
     NO_ROOM,
 )
 from streamkernel.second_order import linear, neighbours, newton_step
-from streamkernel.second_order.evaluation import bound, mix_scores, read_row
+from streamkernel.second_order.evaluation import mix_scores, read_row
 from streamkernel.second_order.gradients import EVERY, add_gradient
 from streamkernel.second_order.influence import set_influence
 from streamkernel.second_order.learning_room import LEARNING_ROOM, OPTIONS, LearningOptions, learning_room
@@ -59,6 +59,7 @@ from streamkernel.second_order.mixture_state import (
     MixtureState,
     rows_per_group,
 )
+from streamkernel.second_order.span import ExampleScores, bound, resist, widen
 from streamkernel.second_order.targets import center, follow, loss_at, measure, set_derivatives
 
 LEAST_PART, LARGEST_PART = 1e-9, 0.99
@@ -153,6 +154,10 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     if count > near:
         neighbours.score(own_linear, state.numbers, own_targets.added, state.last, f[near:])
     mix_scores(weights, several, f, out)
+    for c in range(columns):
+        said[c] = out[c]
+    bound(state.numbers, span, f, base, own_targets.added, said)
+    resist(state.numbers, span, ExampleScores(f=f, raw=raw, mixed=out, predictions=said), base, y, own_targets)
     usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
     for k in range(count):
         f_k = raw[k - base] if base <= k < near else f[k]
@@ -160,9 +165,6 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
         usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(g[k], 1.0, LARGEST_GRADIENT)
     if not usable:
         return DIVERGED
-    for c in range(columns):
-        said[c] = out[c]
-    bound(state.numbers, span, f, base, own_targets.added, said)
     # 2. the sizes: of the targets, and of k(x, x)
     seen = numbers.examples + 1
     measure(state.numbers, seen, own_targets)
@@ -249,14 +251,15 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
             linear.fade(own_linear, k - base, seen, kept, numbers.l2, options.prior, linear_room)
     numbers.reused_steps += blocks == numbers.blocks
     numbers.blocks = blocks
-    follow(state.numbers, span, y, said, seen, own_targets)
+    widen(state.numbers, span, y, out, said, seen, own_targets)
+    follow(state.numbers, said, seen, own_targets)
     numbers.examples = seen
     numbers.weight += w
     numbers.steps += 1
     numbers.buffered += 1
     numbers.running_loss += w / max(w, min(numbers.weight, HORIZON)) * (loss - numbers.running_loss)
     if count > near:
-        neighbours.remember(own_linear, state.numbers, y, w, linear_room)
+        neighbours.remember(own_linear, state.numbers, own_targets.learned, w, linear_room)
     if options.is_new and len(scales.table) > 0:
         observe_row(scales, rows, i)
         if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):

@@ -27,6 +27,7 @@ from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import STORED, prior
 from streamkernel.second_order.mixture_state import RESTED, MixtureState, weights_by_column
 from streamkernel.second_order.neighbours import CAUTION
+from streamkernel.second_order.span import BOUNDED, ENTRIES
 
 LARGEST = 1 << 29
 """Numbers in all factors at most: 2 GB."""
@@ -222,6 +223,12 @@ class MixedFunction(Learner):
         if len(weights) > near:
             found["neighbours"] = CAUTION * float(weights[near:].sum())
         return found
+
+    @property
+    def of_targets(self) -> tuple[int, int]:
+        """Numbers of predictions that were bounded, and of targets that did not count in full, at examples learned."""
+        bounded, resisted = self._live.state.span.reshape(-1, ENTRIES).sum(axis=0)[BOUNDED:].tolist()
+        return int(bounded), int(resisted)
 
     @property
     def nbytes(self) -> int:

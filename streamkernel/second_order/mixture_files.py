@@ -11,9 +11,9 @@ from streamkernel import tensor_file
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
-from streamkernel.second_order import growth, linear_files, metric_files, newton_step, recency, steps
+from streamkernel.second_order import growth, linear_files, metric_files, newton_step, recency, span, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
-from streamkernel.second_order.mixture_state import NO_SPAN, OWNER, RESTED, RESTS_FROM, SIGNS, SKETCHED_AT
+from streamkernel.second_order.mixture_state import OWNER, RESTED, RESTS_FROM, SIGNS, SKETCHED_AT
 from streamkernel.second_order.positive import LARGEST_LEAD, SIGNED_ONLY, positive_weights
 
 RECENCY, TARGETS, LEFT_OUT = "recency", "targets", "rested"
@@ -125,7 +125,7 @@ def restore(
     if not linear_files.has_linear(tensors) and "bounds" in tensors:  # one of 0.1
         tensors = {**tensors, "bounds": np.append(tensors["bounds"], newton_step.NEVER_EXCEEDED)}
     if "span" not in tensors:  # one before targets were remembered
-        tensors = {**tensors, "span": np.array([-NO_SPAN, NO_SPAN])}
+        tensors = {**tensors, "span": span.unbounded(len(empty.state.numbers))}
     arrays = {name: tensor_file.require_tensor(tensors, name, np.float64, shape) for name, shape in shapes.items()}
     examples, waiting = int(learned["examples"]), int(learned["buffered"])
     longest = max(arranger.batch_size, newton_step.LONGEST_OF_MANY)
@@ -142,8 +142,7 @@ def restore(
         raise ValueError(f"expected weights of at least 0 as positive, leads of {SIGNED_ONLY:g} to {LARGEST_LEAD:g}")
     if min(arrays["bounds"].min(), arrays["standing"].min(), learned["error_scale"]) < 0.0:
         raise ValueError("expected bounds, losses and a spread of at least 0")
-    if (arrays["span"][0::2] > arrays["span"][1::2]).any() or np.abs(arrays["span"]).max() > NO_SPAN:
-        raise ValueError(f"expected the least and the largest target as span, got {arrays['span'].tolist()}")
+    span.check(arrays["span"])
     table = tensor_file.require_tensor(tensors, "table", np.int64, empty.table.shape)
     ordinary, restarted, compared = len(table) - len(arranger.forgetting), 0, 0
     arrays["recent"] = np.zeros(len(table))

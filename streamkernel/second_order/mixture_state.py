@@ -38,9 +38,6 @@ SIGNS = "signed", "positive", "lead"
 OF_MIXTURE = "weights", "mixer", *SIGNS
 """The arrays that the steps of the mixture change, beside the bounds."""
 
-NO_SPAN = 1e300
-"""The range of targets in files that do not have it: predictions are then not bounded."""
-
 
 class MixtureState(NamedTuple):
     """The arrays of a mixture. Groups differ in size, so their arrays are concatenated; so are those of several targets
@@ -72,8 +69,7 @@ class MixtureState(NamedTuple):
     rows
         √ℓ''φ of the examples that are not in A yet, shape (capacity, n) each.
     span
-        The smallest and the largest value of each target so far, if f is added to the mean of the targets; after
-        restoring a file without them, -`NO_SPAN` and `NO_SPAN`, which bound no prediction.
+        The entries of each target in :mod:`streamkernel.second_order.span`, if f is added to the mean of the targets.
     metric
         The metric that larger groups draw their features in.
     sums

@@ -35,8 +35,12 @@ class TargetsRoom(NamedTuple):
         Offsets in f after the example, and their changes.
     furthest, sizes
         Bounds on the targets, and the mean square s² of all so far.
-    shares
-        The fraction of an example that is counted, between 0 and 1.
+    learned
+        The values that are learned, near their predictions for those that do not count in full.
+    outlying
+        1 for outlying targets, else 0.
+    earned
+        By how much the squared error is smaller if linear functions extend the range without a limit.
     """
 
     y: F64
@@ -44,16 +48,20 @@ class TargetsRoom(NamedTuple):
     moved: F64
     furthest: F64
     sizes: F64
-    shares: F64
+    learned: F64
+    outlying: F64
+    earned: F64
 
 
-TARGETS_ROOM = types.NamedUniTuple(types.float64[::1], 6, TargetsRoom)
+TARGETS_ROOM = types.NamedUniTuple(types.float64[::1], 8, TargetsRoom)
 
 
 @inlined(allocates=False)
 def targets_room(memory, targets):  # type: ignore[no-untyped-def]
     """Return work arrays for a number of targets."""
     return TargetsRoom(
+        work_array(memory, targets, np.float64),
+        work_array(memory, targets, np.float64),
         work_array(memory, targets, np.float64),
         work_array(memory, targets, np.float64),
         work_array(memory, targets, np.float64),
@@ -122,8 +130,8 @@ def set_derivatives(numbers, room, f, g, h):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def follow(numbers, span, y, predictions, seen, room):  # type: ignore[no-untyped-def]
-    """Update the offsets in f, the range of the targets and the unit of the loss with the example number `seen`."""
+def follow(numbers, predictions, seen, room):  # type: ignore[no-untyped-def]
+    """Update the offsets in f and the unit of the loss with the example number `seen`."""
     first = numbers[0]
     for t in range(len(numbers)):
         own = numbers[t]
@@ -132,7 +140,4 @@ def follow(numbers, span, y, predictions, seen, room):  # type: ignore[no-untype
             if known > 0.0:
                 off = known + (min(off, LARGEST_DEVIATION * known) - known) / min(float(seen), ERROR_HORIZON)
             own.gradient_bound = first.loss_per_error * off
-        if first.intercept == MEAN:
-            span[2 * t] = min(span[2 * t], y[t]) if seen > 1 else y[t]
-            span[2 * t + 1] = max(span[2 * t + 1], y[t]) if seen > 1 else y[t]
         own.offset = own.predicted_offset = room.added[t]

@@ -38,11 +38,14 @@ def friedman(n, seed=1):
 
 
 def test_predictions_stay_near_the_targets_seen():
-    """R² 0.70 with predictions from -62 to 141 before; 0.83 with predictions from 20 to 114 now."""
+    """R² 0.70 with predictions from -62 to 141 before; 0.79 with predictions from 20 to 114 now.
+
+    It was 0.81 before the first value of an outage counted as an outlier.
+    """
     times, ys = zip(*[(x["Time"], y) for x, y in datasets.WaterFlow()], strict=True)
     xs = [{"hour": float(t.hour), "weekday": float(t.weekday())} for t in times]
     found, ys = progressive(KernelRegressor(), xs, ys)[1:], np.array(ys)
-    assert r2(found, ys[1:]) > 0.8
+    assert r2(found, ys[1:]) > 0.78
     more = 0.1 * (ys.max() - ys.min())
     assert found.min() > ys.min() - more
     assert found.max() < ys.max() + more
@@ -143,7 +146,7 @@ def test_a_file_without_a_range_has_no_bound(tmp_path):
     old = load(path)
     assert [old.predict_one(x) for x in xs[:50]] == [model.predict_one(x) for x in xs[:50]]
     progressive(old, xs[:20], (1000.0 * y[:20]).tolist())
-    assert np.abs(old._learner.arrays.span).min() > 1e299
+    assert np.abs(old._learner.arrays.span[:2]).min() > 1e299
     old.save(tmp_path / "again")
     assert np.isfinite([load(tmp_path / "again").predict_one(x) for x in xs[:20]]).all()
 
@@ -153,7 +156,9 @@ def test_a_crafted_range_is_refused(span, tmp_path):
     xs, y = friedman(20)
     model = KernelRegressor(max_features=64)
     progressive(model, xs, y.tolist())
-    path = write_parts(tmp_path, model_file.describe(model), lambda tensors: tensors.update(span=np.array(span)))
+    path = write_parts(
+        tmp_path, model_file.describe(model), lambda tensors: tensors.update(span=np.array([*span, *[0.0] * 8]))
+    )
     with pytest.raises(ValueError, match="span"):
         load(path)
 
@@ -164,4 +169,4 @@ def test_the_range_of_merged_models_is_that_of_all():
     progressive(parts[0], xs[:300], y[:300].tolist())
     progressive(parts[1], xs[300:], (y[300:] + 50.0).tolist())
     merged = parts[0].merge(parts[1])
-    assert merged._learner.arrays.span.tolist() == [y[:300].min(), y[300:].max() + 50.0]
+    assert merged._learner.arrays.span[:2].tolist() == [y[:300].min(), y[300:].max() + 50.0]

@@ -298,7 +298,8 @@ class Mixture:
         self.seen, self.waiting, self.looked, self.mean, self.size = 0, 0, 0, 0.0, 0.0 if intercept else 1.0
         self.weight, self.targets = 0.0, 1
         self.nothing = 0.0  # the running loss of f = 0
-        self.lowest, self.highest = math.inf, -math.inf
+        self.lowest, self.highest, self.below, self.above = math.inf, -math.inf, 0.0, 0.0
+        self.usual, self.outsiders, self.was_outlying, self.earned = 0.0, 0.0, False, 0.0
         self.history = []  # (examples, stage, bandwidth) where larger groups began
         self.margins = []  # how near decisions were to others
         self.linear, self.neighbours = linear or [], neighbours
@@ -331,16 +332,46 @@ class Mixture:
 
     def scores(self, x):
         f = self.all_scores(self.features(x, max(1, self.seen)), x)
-        out = self.v @ f + self.mean
-        if not self.intercept or not self.seen:
-            return out
+        return self.in_range(f) if self.intercept and self.seen else self.v @ f + self.mean
+
+    def in_range(self, f, is_limited=None):
+        """Return the prediction within the range of targets, which linear functions extend within a further one."""
         more = BEYOND * (self.highest - self.lowest)
         lines = f[2 * len(self.groups) + 1 :] + self.mean
-        return np.clip(
-            out,
-            np.min(lines, axis=0, initial=self.lowest - more),
-            np.max(lines, axis=0, initial=self.highest + more),
-        )
+        if self.earned <= self.size if is_limited is None else is_limited:
+            lines = np.clip(lines, *self.furthest())
+        low = np.min(lines, axis=0, initial=self.lowest - more)
+        return np.clip(self.v @ f + self.mean, low, np.max(lines, axis=0, initial=self.highest + more))
+
+    def furthest(self):
+        """Return the least and the largest value that a linear function may extend the range to."""
+        most = max(BEYOND * (self.highest - self.lowest), math.sqrt(self.size))
+        return self.lowest - max(most, 2.0 * self.below), self.highest + max(most, 2.0 * self.above)
+
+    def resisted(self, y, f, raw):
+        """Return the value that is learned in place of a target, and update what is known of targets."""
+        said = self.in_range(f)[0] if self.seen > 1 else (self.v @ f + self.mean)[0]
+        value, off, more = y, y - said, 0.5 * (self.highest - self.lowest)
+        is_inside = self.lowest - more <= y <= self.highest + more
+        is_square = type(self.loss).__name__ == "Square"
+        is_missed = np.min(np.abs(y - np.array(raw)), initial=math.inf) >= 0.5 * abs(off)
+        is_outlying = self.seen > 64 and is_square and is_missed and not is_inside and abs(off) > 8.0 * self.usual
+        if self.seen > 1:
+            gain = (y - self.in_range(f, True)[0]) ** 2 - (y - self.in_range(f, False)[0]) ** 2
+            gain = min(max(gain, -100.0 * self.size), 100.0 * self.size)
+            self.earned = max((1.0 - 1.0 / min(self.seen, HORIZON)) * self.earned + gain, 0.0)
+        if is_outlying and not self.was_outlying and self.outsiders < 4.0:
+            value = said + math.copysign(2.0 * self.usual, off)
+        if self.seen == 1:
+            self.lowest = self.highest = value
+        kept = 1.0 - 1.0 / min(self.seen, HORIZON)
+        self.below = kept * self.below + max(self.lowest - value, 0.0)
+        self.above = kept * self.above + max(value - self.highest, 0.0)
+        self.lowest, self.highest = min(self.lowest, value), max(self.highest, value)
+        off = min(abs(off), 10.0 * self.usual or math.inf)
+        self.usual += (off - self.usual) / min(self.seen, 100)
+        self.outsiders, self.was_outlying = (1.0 - 1.0 / 512.0) * self.outsiders + is_outlying, is_outlying
+        return value
 
     def learn(self, x, y, w=1.0):
         self.see(x, y, w)
@@ -349,7 +380,6 @@ class Mixture:
     def see(self, x, y, w):
         """Learn all of an example but what goes into Gram matrices."""
         phi, target = self.features(x, self.seen + 1), y
-        self.lowest, self.highest = min(self.lowest, y), max(self.highest, y)
         furthest = max(10.0, math.sqrt(min(self.seen, HORIZON))) * math.sqrt(self.size) or math.inf
         self.seen, self.weight = self.seen + 1, self.weight + w
         moved = 0.0
@@ -360,6 +390,8 @@ class Mixture:
         moved *= self.seen > 1
         scores = self.all_scores(phi, x, moved)
         if self.intercept:
+            target = self.resisted(target, scores, [line.scores(x)[0] - moved + self.mean for line in self.linear])
+            y = target - self.mean
             self.size += (min(abs(y), furthest) ** 2 - self.size) / min(self.seen, HORIZON)
         self.weigh(scores, y, w)
         memory = max(w, min(max(1.0, 0.5 * (self.seen - self.looked)), HORIZON))

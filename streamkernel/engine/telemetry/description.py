@@ -39,6 +39,9 @@ def model_rows(model: Any) -> list[tuple[str, str]]:
             ("steps", f"{last.n_steps:,}, of which {last.n_reused:,} reused a block"),
             ("objective", f"{last.objective:.6g}"),
         ]
+        if last.n_bounded_predictions or last.n_outlying_targets:
+            text = f"{last.n_bounded_predictions:,} predictions bounded, {last.n_outlying_targets:,} outlying targets"
+            rows += [("range of targets", text)]
     return rows
 
 

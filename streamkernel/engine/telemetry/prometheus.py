@@ -107,6 +107,11 @@ def _model(model: ModelSnapshot) -> Iterator[Metric]:
     yield _gauge("model_bytes", "Memory of the model's arrays, without cached directions.", model.bytes)
     yield _gauge("cache_bytes", "Memory of cached directions.", model.cached_bytes)
     yield _counter("prunings", "Prunings of the model.", model.n_prunings)
+    text = "Predictions that were limited to the range of the targets seen, of examples that were learned."
+    yield _counter("bounded_predictions", text, model.n_bounded)
+    yield _counter(
+        "outlying_targets", "Targets that did not count in full because they were outliers.", model.n_outlying
+    )
     if not math.isnan(model.gap):
         text = "Certified primal-dual gap of the last refit."
         yield _gauge("refit_gap", text, model.gap)

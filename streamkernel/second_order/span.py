@@ -1,0 +1,184 @@
+"""The targets seen, compiled: the range that predictions stay in, and targets that are outliers.
+
+A prediction is within the range of targets seen, extended by a fraction of it. A linear function may extend it further:
+by the deviation of the targets, or, as a trend that continues requires, by twice as much as targets have widened the
+range on that side. The widening is forgotten over as many examples as there are, at most `HORIZON`. There is no such
+limit while predictions beyond it have reduced the squared error, by more than the mean square of the targets.
+
+With the square loss, a target that is far from its prediction, in units of the mean error, and outside of the range by
+half of it, is *outlying*, unless a linear function has predicted most of it. The model learns it as if it were two
+mean errors away, as with Huber's loss. If the target before was outlying too, or several were recently, the targets
+have changed, and the model learns it in full.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from streamkernel.features.rows import F64
+from streamkernel.jit import inlined
+from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION, MEAN
+from streamkernel.losses.compiled import SQUARE
+
+
+class ExampleScores(NamedTuple):
+    """The scores of an example: of all functions, of the linear ones before any bound, and the predictions before and
+    after the bound.
+    """
+
+    f: F64
+    raw: F64
+    mixed: F64
+    predictions: F64
+
+
+LEAST, LARGEST, BELOW, ABOVE, USUAL, OUTSIDERS, LAST, EARNED, BOUNDED, RESISTED = range(10)
+"""Entries of a target: the smallest and the largest value; by how much recent values lay below and above all before, in
+total; the mean absolute error; the number of recent outlying values, and whether the last one was outlying; by how much
+predictions beyond the limit of linear functions reduced the squared error recently; and, of the examples learned, how
+many predictions were bounded and how many values did not count in full."""
+
+ENTRIES = 10
+
+NO_SPAN = 1e300
+"""The range of targets in files that do not have it: predictions are then not bounded."""
+
+BEYOND = 0.05
+"""Fraction of the range of targets by which a prediction may exceed it, whatever the linear functions predict."""
+
+AS_RECENTLY = 2.0
+"""By how much a linear function may widen the range, in units of how much targets widened it recently."""
+
+LARGEST_GAIN = 100.0
+"""Bound on what an example shows for or against predictions beyond the limit, in units of the targets' mean square."""
+
+UNLIMITED = 1e90
+"""The limit of linear functions that have none."""
+
+FIRST = 64
+"""Examples before the first one that can be outlying."""
+
+FAR, LEARNED_AS = 8.0, 2.0
+"""Distances from the prediction in mean errors: of an outlying target at least, and that it is learned as."""
+
+OUTSIDE = 0.5
+"""Distance of an outlying target from the range of those before at least, as a fraction of that range."""
+
+PATIENCE, RECENT = 4.0, 512.0
+"""Number of recent outlying targets from which all count in full, and over how many examples they are recent."""
+
+
+@inlined(allocates=False)
+def _within(own, size, f, base, t, added, value, is_limited):  # type: ignore[no-untyped-def]
+    """Return a prediction of target t without its offset, a value, limited to the range of the target, which linear
+    functions extend, those within their limit or any.
+    """
+    more = BEYOND * (own[LARGEST] - own[LEAST])
+    below = above = UNLIMITED
+    if is_limited:
+        below, above = max(AS_RECENTLY * own[BELOW], math.sqrt(size)), max(AS_RECENTLY * own[ABOVE], math.sqrt(size))
+    low, lowest = own[LEAST] - more - added, own[LEAST] - max(more, below) - added
+    high, highest = own[LARGEST] + more - added, own[LARGEST] + max(more, above) - added
+    for k in range(base, len(f)):
+        low, high = min(low, max(f[k, t], lowest)), max(high, min(f[k, t], highest))
+    return min(max(value, low), high)
+
+
+@inlined(allocates=False)
+def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
+    """Limit a prediction, `out` plus the offset, to the range of the targets, extended as far as the scores of linear
+    functions require and recent targets justify. Those are among the functions from `base` on; neighbours are within
+    the range.
+    """
+    if numbers[0].intercept != MEAN or numbers[0].examples == 0:
+        return
+    for t in range(len(numbers)):
+        own, size = span[ENTRIES * t : ENTRIES * (t + 1)], numbers[t].error_scale
+        out[t] = _within(own, size, f, base, t, added[t], out[t], own[EARNED] <= size)
+
+
+@inlined(allocates=False)
+def resist(numbers, span, scores, base, y, room):  # type: ignore[no-untyped-def]
+    """Set the values that are learned, in the work arrays; those of outlying targets are near their predictions."""
+    f, raw, mixed, predictions = scores.f, scores.raw, scores.mixed, scores.predictions
+    for t in range(len(numbers)):
+        room.learned[t], room.outlying[t], room.earned[t] = y[t], 0.0, 0.0
+        if numbers[0].intercept != MEAN or numbers[0].examples == 0:
+            continue
+        own, off = span[ENTRIES * t : ENTRIES * (t + 1)], room.y[t] - predictions[t]
+        size, nearest = numbers[t].error_scale, math.inf
+        limited = _within(own, size, f, base, t, room.added[t], mixed[t], True)
+        free = _within(own, size, f, base, t, room.added[t], mixed[t], False)
+        most = LARGEST_GAIN * size
+        room.earned[t] = min(max((room.y[t] - limited) ** 2 - (room.y[t] - free) ** 2, -most), most)
+        for k in range(len(raw)):
+            nearest = min(nearest, abs(room.y[t] - raw[k, t]))
+        if numbers[t].loss != SQUARE or numbers[0].examples < FIRST or nearest < 0.5 * abs(off):
+            continue
+        more = OUTSIDE * (own[LARGEST] - own[LEAST])
+        if own[LEAST] - more <= y[t] <= own[LARGEST] + more or abs(off) <= FAR * own[USUAL]:
+            continue
+        room.outlying[t] = 1.0
+        if own[LAST] == 0.0 and own[OUTSIDERS] < PATIENCE:
+            room.y[t] = predictions[t] + math.copysign(LEARNED_AS * own[USUAL], off)
+            room.learned[t] = room.y[t] + room.added[t]
+
+
+@inlined(allocates=False)
+def widen(numbers, span, y, mixed, predictions, seen, room):  # type: ignore[no-untyped-def]
+    """Update what is known of the targets with example number `seen`; `mixed` are its predictions before any bound."""
+    if numbers[0].intercept != MEAN:
+        return
+    for t in range(len(numbers)):
+        own, value = span[ENTRIES * t : ENTRIES * (t + 1)], room.learned[t]
+        if seen == 1:
+            own[LEAST] = own[LARGEST] = value
+        kept, off = 1.0 - 1.0 / min(float(seen), HORIZON), abs(y[t] - room.added[t] - predictions[t])
+        own[BELOW] = kept * own[BELOW] + max(own[LEAST] - value, 0.0)
+        own[ABOVE] = kept * own[ABOVE] + max(value - own[LARGEST], 0.0)
+        own[LEAST], own[LARGEST] = min(own[LEAST], value), max(own[LARGEST], value)
+        if own[USUAL] > 0.0:
+            off = min(off, LARGEST_DEVIATION * own[USUAL])
+        own[USUAL] += (off - own[USUAL]) / min(float(seen), ERROR_HORIZON)
+        own[OUTSIDERS] = (1.0 - 1.0 / RECENT) * own[OUTSIDERS] + room.outlying[t]
+        own[LAST] = room.outlying[t]
+        own[EARNED] = max(kept * own[EARNED] + room.earned[t], 0.0)
+        own[BOUNDED] += 1.0 if mixed[t] != predictions[t] else 0.0
+        own[RESISTED] += 1.0 if value != y[t] else 0.0
+
+
+def unbounded(targets: int) -> F64:
+    """Return the entries of targets whose range is not known."""
+    return np.tile([-NO_SPAN, NO_SPAN, *[0.0] * (ENTRIES - 2)], targets)
+
+
+def limits(span: F64, sizes: F64) -> tuple[F64, F64, F64, F64]:
+    """Return the range of predictions of each target, and how far linear functions may extend it, as :func:`bound` does
+    with these mean squares of the targets.
+    """
+    own = span.reshape(-1, ENTRIES).T
+    low, high = own[LEAST], own[LARGEST]
+    more = BEYOND * (high - low)
+    is_limited = own[EARNED] <= sizes
+    below, above = (np.maximum(np.sqrt(sizes), AS_RECENTLY * own[side]) for side in (BELOW, ABOVE))
+    below, above = (np.where(is_limited, most, UNLIMITED) for most in (below, above))
+    return low - more, high + more, low - np.maximum(more, below), high + np.maximum(more, above)
+
+
+def check(span: F64) -> None:
+    """Raise ``ValueError`` if a file has entries that no function can learn."""
+    own = span.reshape(-1, ENTRIES).T
+    if (own[LEAST] > own[LARGEST]).any() or not np.abs(span).max() <= NO_SPAN or own[BELOW:].min() < 0.0:
+        raise ValueError(f"expected the least and the largest target, and widths as span, got {span.tolist()}")
+
+
+def merged(spans: F64, base: F64) -> F64:
+    """Return the entries of targets over parts, shape (parts, targets, entries), from those of their common base."""
+    found = spans.max(axis=0)
+    found[:, LEAST] = spans[:, :, LEAST].min(axis=0)
+    found[:, USUAL] = spans[:, :, USUAL].mean(axis=0)
+    found[:, BOUNDED:] = base[:, BOUNDED:] + (spans - base)[:, :, BOUNDED:].sum(axis=0)
+    return np.asarray(found)
