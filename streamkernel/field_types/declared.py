@@ -79,7 +79,7 @@ def declared_type(spec: Spec) -> DeclaredType:
 
 
 def markers(values: Iterable[Any]) -> frozenset[Any]:
-    """Return the values that mean that there is none.
+    """Return the values that mean that there is none; those that are numbers also as text.
 
     Raises
     ------
@@ -91,7 +91,8 @@ def markers(values: Iterable[Any]) -> frozenset[Any]:
     for value in (values := list(values)):
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise ValueError(f"expected strings and numbers as missing, got {value!r}")
-    return frozenset(values)
+    numbers = [value for value in values if not isinstance(value, str)]
+    return frozenset([*values, *map(str, numbers), *map(str, map(float, numbers))])
 
 
 def _quoted(names: Iterable[str]) -> str:

@@ -31,11 +31,17 @@ def test_records_are_read_as_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, b"", b"[1]", b"7", b"{", b'{"a": 1},{"b": 2}', b"\xff", b'{"a.b": 1, "a": {"b": 2}}']
+    "value", [b"", b"[1]", b"7", b"{", b'{"a": 1},{"b": 2}', b"\xff", b'{"a.b": 1, "a": {"b": 2}}']
 )
-def test_records_are_not_read_together_if_one_needs_a_look(value: bytes | None) -> None:
+def test_records_are_not_read_together_if_one_needs_a_look(value: bytes) -> None:
     events, record = Events(), Record(11, None, value, ())
     assert events.of(A, record, 12).error
+    assert events.of_all([*READABLE, (A, [record], [12])]) is None
+
+
+def test_records_are_not_read_together_if_one_has_no_value() -> None:
+    events, record = Events(), Record(11, None, None, ())
+    assert events.of(A, record, 12).is_passed_over
     assert events.of_all([*READABLE, (A, [record], [12])]) is None
 
 

@@ -150,4 +150,5 @@ def test_nested_fields_are_read_as_in_a_run() -> None:
     expected = served.engine.model.predict_one({"in.a": 0.3, "in.b": -0.4})
     assert served.ask({"x": {"in": X}}) == (200, {"prediction": expected})
     refused = {"error": 'Expected one value for each field, got two - at field "in.a" - in x[1]'}
-    assert served.ask({"x": [X, {"in": X, "in.a": 1.0}]}) == (422, refused)
+    status, answer = served.ask({"x": [X, {"in": X, "in.a": 1.0}]})
+    assert (status, answer["predictions"][1]) == (200, refused)

@@ -396,7 +396,7 @@ BAD: dict[str, tuple[Record, str]] = {
     "a label without a key": ({"y": 1}, 'Expected a string or a number as key, got no such field - at field "id"'),
     "a list": ({"id": [1], "a": 1}, 'Expected a string or a number as key, got [1] - at field "id"'),
     "a table": ({"id": {"a": 1}, "y": 1}, "Expected a string or a number as key, got {'a': 1} - at field \"id\""),
-    "NaN": ({"id": math.nan, "a": 1}, 'Expected a finite number, got nan - at field "id"'),
+    "NaN": ({"id": math.nan, "a": 1}, 'Expected a string or a number as key, got nan - at field "id"'),
     "a float that has lost digits": (
         {"id": float((1 << 53) + 1), "a": 1},
         "Expected a key with all its digits, got the float 9007199254740992.0, which may have lost some - "

@@ -126,12 +126,14 @@ def test_check_says_what_is_at_least_once(folder: Path) -> None:
         ("parquet", []),
         ("webhook", ["sink.predictions.webhook is at least once: after a crash, predictions since the last checkpoint "
                      "are written again"]),
-        ("counting", ["source.counting is at least once: after a crash, events since the last checkpoint are learned "
+        ("counting", ["types of fields are not sampled, because only files and data sets can be read twice",
+                      "source.counting is at least once: after a crash, events since the last checkpoint are learned "
                       "again"]),
     ):  # fmt: skip
         answer = CliRunner().invoke(app, ["run", "--check", str(folder / f"{name}.toml")])
         assert answer.exit_code == 0, answer.output
-        assert answer.stdout.splitlines()[1:] == [f"note: {note}" for note in notes]
+        said = [line for line in answer.stdout.splitlines() if line.startswith("note: ")]
+        assert said == [f"note: {note}" for note in notes]
     assert not (folder / "state").exists()
 
 

@@ -236,7 +236,7 @@ def test_a_file_that_others_write_to_after_a_kill_is_not_changed(file_run):
     [
         (
             ["--kind", "labels"],
-            '--kind: expected one of unreadable, classes, label, join, diverged, value, error, got "labels"',
+            '--kind: expected one of unreadable, classes, label, join, diverged, value, error, output, got "labels"',
         ),
         (["--to-file", "x.csv.gz"], "expected a file that lines can be added to"),
         (["--to-file", "a", "--to-topic", "b"], "expected --to-topic or --to-file, got both"),

@@ -17,7 +17,7 @@ from connectors.kafka.options import CLIENTS
 from connectors.kafka.sink import LONGEST
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.refusals import REASONS, refusal_of
+from streamkernel.engine.refusals import KINDS, REASONS, refusal_of
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "reference" / "schemas"
 PREDICTION, LETTER, HEADERS = (
@@ -69,7 +69,7 @@ def test_the_schemas_are_schemas_and_describe_each_field() -> None:
         Draft202012Validator.check_schema(validator.schema)
         assert all("description" in field for field in validator.schema["properties"].values())
     for validator, name in ((LETTER, "kind"), (HEADERS, "streamkernel.kind")):
-        assert set(validator.schema["properties"][name]["enum"]) == {"unreadable", *REASONS}
+        assert set(validator.schema["properties"][name]["enum"]) == set(KINDS)
 
 
 @pytest.mark.parametrize("change", [{"offset": -1}, {"stream": "a"}, {"resume": 1}, {"prediction": []}, {"member": 1}])

@@ -1,0 +1,105 @@
+"""Streams as people have them, and which of their records become dead letters, wherever they arrive."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+Row = dict[str, Any]
+
+N = 240
+"""Records in a stream."""
+
+LATE = 150
+"""The number of a record that comes when types are decided."""
+
+
+class Case(NamedTuple):
+    """A stream, and what is right.
+
+    Parameters
+    ----------
+    name : str
+        Name of the test.
+    rows : list of dict
+        The records, each with its number as ``id``, an input ``a``, and ``y``.
+    refused : set of int
+        Numbers of the records that become dead letters.
+    missing : tuple, default ()
+        Markers of missing values.
+    fields : dict, default {}
+        Declared types.
+    ignore : tuple, default ()
+        Fields that are no inputs.
+    is_alike : bool, default True
+        Whether predictions are the same at all entrances. They are not where a cell of CSV or a text of Parquet may be
+        a number or a code, until there are values enough to decide.
+    in_python : set of int, optional
+        Numbers of the records that the estimators refuse, if not the same.
+    """
+
+    name: str
+    rows: list[Row]
+    refused: set[int]
+    missing: tuple[str | int, ...] = ()
+    fields: Mapping[str, str] = MappingProxyType({})
+    ignore: tuple[str, ...] = ()
+    is_alike: bool = True
+    in_python: set[int] | None = None
+
+    @property
+    def refused_in_python(self) -> set[int]:
+        """Numbers of the records that the estimators refuse."""
+        return self.refused if self.in_python is None else self.in_python
+
+
+def stream(change: Callable[[int, Row, random.Random], None]) -> list[Row]:
+    """Return records of two labels, each changed by `change`."""
+    generator, rows = random.Random(5), []
+    for i in range(N):
+        a = generator.gauss(0, 1)
+        row: Row = {"id": i, "a": a, "y": "no" if a < 0 else "yes"}
+        change(i, row, generator)
+        rows.append(row)
+    return rows
+
+
+def values(name: str, usual: Callable[[random.Random], Any], rare: dict[int, Any]) -> list[Row]:
+    """Return a stream with one more field, which has other values in some records."""
+
+    def change(i: int, row: Row, generator: random.Random) -> None:
+        row[name] = rare.get(i, usual(generator))
+
+    return stream(change)
+
+
+def _number(generator: random.Random) -> float:
+    return generator.gauss(0, 1)
+
+
+def _plan(generator: random.Random) -> str:
+    return generator.choice(["basic", "pro"])
+
+
+def _hash(generator: random.Random) -> str:
+    return f"{generator.randrange(50) * 2654435761 % 2**32:08x}"
+
+
+CASES = [
+    Case("a number among texts", values("plan", _plan, {0: 3, LATE: 3}), set()),
+    Case("a text among numbers", values("b", _number, {LATE: "oops"}), {LATE}),
+    Case("a text first", values("b", _number, {0: "oops"}), set()),
+    Case("missing values", values("b", _number, {3: None, 9: math.nan, LATE: math.nan, LATE + 5: None}), set()),
+    Case("markers of missing values", values("b", _number, {9: "NA", LATE: -200, LATE + 1: "NA"}), set(), ("NA", -200)),
+    Case("hashes", values("code", _hash, {}), set(), is_alike=False),
+    Case("hashes that are declared", values("code", _hash, {}), set(), fields={"code": "category"}),
+    Case("a text in a declared number", values("b", _number, {0: "x", LATE: "y"}), {0, LATE}, fields={"b": "number"}),
+    Case("numbers as text", values("b", lambda generator: repr(_number(generator)), {}), set()),
+    Case("an ignored field", values("c", _number, {3: "x", 9: math.inf, LATE: "1e999"}), set(), ignore=("c",)),
+    Case("a field of a declared identifier", values("c", _hash, {3: 12}), set(), fields={"c": "identifier"}),
+    Case("infinity", values("b", _number, {LATE: math.inf}), {LATE}),
+    Case("a long label", values("y", _plan, {LATE: "x" * 2000}), {LATE}, in_python=set()),
+]
