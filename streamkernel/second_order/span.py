@@ -6,9 +6,10 @@ range on that side. The widening is forgotten over as many examples as there are
 limit while predictions beyond it have reduced the squared error, by more than the mean square of the targets.
 
 With the square loss, a target that is far from its prediction, in units of the mean error, and outside of the range by
-half of it, is *outlying*, unless a linear function has predicted most of it. The model learns it as if it were two
-mean errors away, as with Huber's loss. If the target before was outlying too, or several were recently, the targets
-have changed, and the model learns it in full.
+half of it, is *outlying*, unless a linear function has predicted most of it, or the model a tenth of its distance from
+the mean of the targets, as it does where targets have a long tail. The model learns it as if it were two mean errors
+away, as with Huber's loss. If the target before was outlying too, or several were recently, the targets have changed,
+and the model learns it in full.
 """
 
 from __future__ import annotations
@@ -67,6 +68,9 @@ FAR, LEARNED_AS = 8.0, 2.0
 OUTSIDE = 0.5
 """Distance of an outlying target from the range of those before at least, as a fraction of that range."""
 
+EXPECTED = 0.1
+"""Share of a target's distance from the mean of all which, if the model predicts it, makes the target no outlier."""
+
 PATIENCE, RECENT = 4.0, 512.0
 """Number of recent outlying targets from which all count in full, and over how many examples they are recent."""
 
@@ -117,6 +121,8 @@ def resist(numbers, span, scores, base, y, room):  # type: ignore[no-untyped-def
         for k in range(len(raw)):
             nearest = min(nearest, abs(room.y[t] - raw[k, t]))
         if numbers[t].loss != SQUARE or numbers[0].examples < FIRST or nearest < 0.5 * abs(off):
+            continue
+        if predictions[t] * room.y[t] > EXPECTED * room.y[t] ** 2:
             continue
         more = OUTSIDE * (own[LARGEST] - own[LEAST])
         if own[LEAST] - more <= y[t] <= own[LARGEST] + more or abs(off) <= FAR * own[USUAL]:

@@ -355,6 +355,7 @@ class Mixture:
         is_inside = self.lowest - more <= y <= self.highest + more
         is_square = type(self.loss).__name__ == "Square"
         is_missed = np.min(np.abs(y - np.array(raw)), initial=math.inf) >= 0.5 * abs(off)
+        is_missed &= (said - self.mean) * (y - self.mean) <= 0.1 * (y - self.mean) ** 2
         is_outlying = self.seen > 64 and is_square and is_missed and not is_inside and abs(off) > 8.0 * self.usual
         if self.seen > 1:
             gain = (y - self.in_range(f, True)[0]) ** 2 - (y - self.in_range(f, False)[0]) ** 2
