@@ -161,13 +161,8 @@ class RecordProcessor:
     def learned_alone(self) -> KernelModel | None:
         """The model if it is one of ours and all that a record with a label is for."""
         examples = self.examples
-        others = (
-            self.labels,
-            self.baseline,
-            examples.weight,
-            self.coverage,
-            self._explain or examples.is_several or None,
-        )
+        more = self._explain or examples.is_several or None
+        others = (self.labels, self.baseline, examples.weight, self.coverage, more)
         return self.model if others == (None,) * 5 and isinstance(self.model, KernelModel) else None
 
     @property
@@ -224,9 +219,9 @@ class RecordProcessor:
             raise InputError("Expected features or a label besides the key, got neither")
         if self._has_classes:
             y = self._classes.of(y)
-        if w > 0.0:
-            if self._has_classes:
+            if w > 0.0:
                 self._classes.check(y)
+        if w > 0.0:
             self.model.learn_one(x, y, **({} if w == 1.0 else {"w": w}))
         if labels is not None and key is not None:
             labels.discard(key)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 
 import structlog
 
 from streamkernel.engine.telemetry.folding import Folding
+from streamkernel.errors import DataWarning
 
 OURS = ("streamkernel", "connectors")
 """Loggers whose lines below warnings are written, too."""
@@ -46,6 +48,7 @@ def configure(level: str = "info", form: str = "auto") -> None:
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=steps, processor=render))
     handler.addFilter(Folding())
     logging.captureWarnings(True)
+    warnings.simplefilter("ignore", DataWarning)  # a run reads numbers in texts, and has its own warning of codes
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(logging.WARNING, _number(level)))
