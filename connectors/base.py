@@ -258,6 +258,20 @@ class CommitRefusedError(Exception):
     """The commit failed, or its outcome is unknown: it timed out, or the member was fenced."""
 
 
+class RecordsRefusedError(Exception):
+    """The service of a sink refuses records for good, such as one that is too large; the sink has taken the others.
+
+    Parameters
+    ----------
+    refused : sequence of tuple of dict, bytes or None, and str
+        Each record, its key, and the reason.
+    """
+
+    def __init__(self, refused: Sequence[tuple[Mapping[str, Any], bytes | None, str]]) -> None:
+        super().__init__("; ".join(dict.fromkeys(reason for *_, reason in refused)))
+        self.refused = refused
+
+
 class Transactions(Protocol):
     """An external system that decides which checkpoint is valid."""
 
@@ -291,7 +305,8 @@ class Sink(Protocol):
     an attribute ``guarantee = "at_least_once"``, which ``--check`` reports; its `flush` returns ``None``.
 
     A sink whose service is unavailable raises `UnavailableError`, `write` after it has buffered the record. The engine
-    then repeats `flush`, with pauses, before it writes the next record.
+    then repeats `flush`, with pauses, before it writes the next record. A sink whose service refuses records for good
+    raises `RecordsRefusedError` in `write` or `flush`, once for each record; the engine writes dead letters for them.
     """
 
     def open(self) -> None:

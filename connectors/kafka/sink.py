@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from connectors.base import Event, Position, Refusal
+from connectors.base import Event, Position, RecordsRefusedError, Refusal
 from connectors.json_text import all_to_json
 from connectors.kafka.clients import Headers, with_headers
 from connectors.kafka.sizes import largest_record, size_of
@@ -91,42 +91,40 @@ class KafkaSink(_Topic):
             self._values.open()
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
-        """Write a record with the key of the record that it was made from.
-
-        Raises
-        ------
-        ValueError
-            If it is larger than the client sends.
-        """
-        for reason in self.write_all([record], [key]).values():
-            raise ValueError(reason)
+        """Write a record with the key of the record that it was made from, as `write_all` does."""
+        self.write_all([record], [key])
 
     def write_all(
         self,
         records: Iterable[Mapping[str, Any]],
         keys: Iterable[bytes | None],
         headers: Iterable[Headers] | None = None,
-    ) -> dict[int, str]:
-        """Write records, each with a key and perhaps headers, and return why some were not written, by their place.
+    ) -> None:
+        """Write records, each with a key and perhaps headers.
 
-        A record that is larger than the client sends is not written: it would stop all commits.
+        Raises
+        ------
+        RecordsRefusedError
+            If records are larger than the client sends: each would stop all commits. The others are written.
         """
+        records = list(records)
         values = list(all_to_json(records, _JSON) if self._values is None else map(self._values, records))
         rows = with_headers(values, keys, headers)
         sizes = [size_of(*row) for row in rows]
         if max(sizes, default=0) <= self._largest:
             self._writer.send_all(self.topic, values, [key for _, key, _ in rows], headers and [of for *_, of in rows])
-            return {}
-        refused: dict[int, str] = {}
-        for place, (size, (value, key, of)) in enumerate(zip(sizes, rows, strict=True)):
+            return
+        refused: list[tuple[Mapping[str, Any], bytes | None, str]] = []
+        for record, size, (value, key, of) in zip(records, sizes, rows, strict=True):
             if size <= self._largest:
                 self._writer.send(self.topic, value, key, of)
                 continue
-            refused[place] = (
+            reason = (
                 f"Expected a prediction of at most {self._largest:,} bytes, got {size:,}: {len(value):,} of value, "
                 f"{len(key or b''):,} of key - for topic {self.topic}"
             )
-        return refused
+            refused.append((record, key, reason))
+        raise RecordsRefusedError(refused)
 
 
 class KafkaDeadLetters(_Topic):

@@ -15,6 +15,7 @@ from connectors import (
     KafkaDeadLetters,
     KafkaSink,
     KafkaSource,
+    RecordsRefusedError,
     Refusal,
     Sink,
     Source,
@@ -157,19 +158,35 @@ class Outputs:
             member = self.member
             for line in lines:
                 line["member"] = member
-            if isinstance(self.predictions, KafkaSink):
-                headers = headers if headers is not None and any(headers) else None
-                for place, reason in self.predictions.write_all(lines, keys, headers).items():
-                    self._refuse_line(lines[place], keys[place], reason)
-                return
-            if (write_all := getattr(self.predictions, "write_all", None)) is not None:  # a sink need not have it
-                write_all(lines, keys)
-                return
+            try:
+                self._pass_on(self.predictions, lines, keys, headers if headers is not None and any(headers) else None)
+            except RecordsRefusedError as error:
+                self._refuse_lines(error)
+
+    def _pass_on(
+        self,
+        sink: Any,
+        lines: Sequence[dict[str, Any]],
+        keys: Sequence[bytes | None],
+        headers: Sequence[Headers] | None,
+    ) -> None:
+        """Write predictions to their sink."""
+        if isinstance(sink, KafkaSink):
+            sink.write_all(lines, keys, headers)
+        elif (write_all := getattr(sink, "write_all", None)) is not None:  # a sink need not have it
+            write_all(lines, keys)
+        else:
             for line, key in zip(lines, keys, strict=True):
                 try:
-                    self.predictions.write(line, key)
+                    sink.write(line, key)
                 except UnavailableError:  # it has the line
-                    self._wait_for(self.predictions.flush)
+                    self._wait_for(sink.flush)
+                except RecordsRefusedError as error:
+                    self._refuse_lines(error)
+
+    def _refuse_lines(self, error: RecordsRefusedError) -> None:
+        for line, key, reason in error.refused:
+            self._refuse_line(line, key, reason)
 
     def _refuse_line(self, line: Mapping[str, Any], key: bytes | None, reason: str) -> None:
         """Write the place of a record as a dead letter, whose prediction cannot be written though it was learned."""
@@ -217,9 +234,16 @@ class Outputs:
         """Flush the sinks, and return their end positions for a checkpoint."""
         self.write_gathered()
         return {
-            "sink": self._wait_for(self.predictions.flush) if self.predictions else None,
+            "sink": self._flush_predictions(self.predictions) if self.predictions else None,
             "dead_letters": self._wait_for(self.dead_letters.flush) if self.dead_letters else None,
         }
+
+    def _flush_predictions(self, sink: Sink) -> Any:
+        while True:
+            try:
+                return self._wait_for(sink.flush)
+            except RecordsRefusedError as error:
+                self._refuse_lines(error)
 
     def seek(self, ends: Mapping[str, Any], *, may_be_lost: bool = False) -> bool:
         """Truncate the sinks to their end positions of a checkpoint, and drop the buffered predictions.

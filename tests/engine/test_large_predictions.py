@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors import KafkaSink
+from connectors import KafkaSink, RecordsRefusedError
 from connectors.kafka import Options
 from connectors.kafka.options import CLIENTS
 from connectors.kafka.sizes import LIMITS, largest_record, size_of
@@ -31,13 +31,19 @@ def test_a_prediction_is_sent_up_to_the_limit_of_the_client(client, more):
     writer = Writer(options)
     sink = KafkaSink(writer, "predictions", bytes)
     value = bytes(largest_record(options) - size_of(b"", b"k") + more)
-    refused = sink.write_all([b"small", value], [b"k", b"k"])
-    assert (list(refused), len(writer.sent)) == (([], 2) if more <= 0 else ([1], 1))
+    if more <= 0:
+        sink.write_all([b"small", value], [b"k", b"k"])
+        assert len(writer.sent) == 2
+        return
+    with pytest.raises(RecordsRefusedError) as error:
+        sink.write_all([b"small", value], [b"k", b"k"])
+    assert ([record for record, *_ in error.value.refused], len(writer.sent)) == ([value], 1)
 
 
 def test_a_long_key_counts():
     writer = Writer(Options("localhost:9092"))
-    assert "1,200,000 of key" in KafkaSink(writer, "p").write_all([{"a": 1}], [b"k" * 1_200_000])[0]
+    with pytest.raises(RecordsRefusedError, match="1,200,000 of key"):
+        KafkaSink(writer, "p").write({"a": 1}, b"k" * 1_200_000)
     assert writer.sent == []
 
 
