@@ -180,7 +180,7 @@ class Outputs:
                 try:
                     sink.write(line, key)
                 except UnavailableError:  # it has the line
-                    self._wait_for(sink.flush)
+                    self._flush_predictions(sink)
                 except RecordsRefusedError as error:
                     self._refuse_lines(error)
 
