@@ -255,7 +255,20 @@ class Trouble(NamedTuple):
 
 
 class CommitRefusedError(Exception):
-    """The commit failed, or its outcome is unknown: it timed out, or the member was fenced."""
+    """The commit failed, or its outcome is unknown: it timed out, or the member was fenced.
+
+    Parameters
+    ----------
+    reason : str
+        The reason.
+    kind : str, default "commit_refused"
+        The kind of the incident; others are ``"record_refused"``, where brokers refuse one record, which becomes a dead
+        letter when the events are repeated, and ``"write_forbidden"``, where they refuse all until a person acts.
+    """
+
+    def __init__(self, reason: str, kind: str = "commit_refused") -> None:
+        super().__init__(reason)
+        self.kind = kind
 
 
 class RecordsRefusedError(Exception):

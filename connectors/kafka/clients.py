@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from connectors.kafka.undelivered import Undelivered
 
 Headers = Sequence[tuple[str, bytes]]
 """The headers of a record."""
+
+OutRecord = tuple[bytes, bytes | None, Headers]
+"""Value, key and headers of a record to write."""
 
 COMMIT_SECONDS = 30.0
 """Timeout of a commit's requests in seconds. A member that waits longer may be evicted."""
@@ -157,6 +163,9 @@ class Consumer(Protocol):
 class Producer(Protocol):
     """Writes each record once; in a transaction, records become visible at `commit`, together with offsets."""
 
+    undelivered: list[Undelivered]
+    """Records that could not be written: all with an origin, and those of others that the client names."""
+
     def send(
         self,
         topic: str,
@@ -164,8 +173,9 @@ class Producer(Protocol):
         key: bytes | None,
         headers: Headers,
         partition: int | None = None,
+        origin: Any = None,
     ) -> None:
-        """Write a record asynchronously.
+        """Write a record asynchronously, and name it in `undelivered` with its origin if that fails.
 
         Raises
         ------
@@ -173,16 +183,8 @@ class Producer(Protocol):
             If nothing can be written any more.
         """
 
-    def send_all(
-        self,
-        topic: str,
-        values: Iterable[bytes],
-        keys: Iterable[bytes | None],
-        headers: Iterable[Headers] | None = None,
-    ) -> None:
-        """Write records asynchronously, each with a key and perhaps headers, as `send` does for each."""
-        for value, key, of in with_headers(values, keys, headers):
-            self.send(topic, value, key, of)
+    def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Any] | None = None) -> None:
+        """Write records asynchronously, as `send` does for each; without `origins`, which is faster, none has one."""
 
     def flush(self) -> None:
         """Wait until all records are written.
@@ -213,21 +215,6 @@ class Producer(Protocol):
         """
 
 
-def with_headers(
-    values: Iterable[bytes], keys: Iterable[bytes | None], headers: Iterable[Headers] | None
-) -> list[tuple[bytes, bytes | None, Headers]]:
-    """Return value, key and headers of each record; without `headers`, no record has any.
-
-    Examples
-    --------
-    >>> with_headers([b"1", b"2"], [None, b"k"], None)
-    [(b'1', None, ()), (b'2', b'k', ())]
-    """
-    if headers is None:
-        return [(value, key, ()) for value, key in zip(values, keys, strict=True)]
-    return list(zip(values, keys, headers, strict=True))
-
-
 class Client(Protocol):
     """A Kafka client package: a module with these names.
 
@@ -250,12 +237,17 @@ class Client(Protocol):
     def consumer(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> Consumer:
         """Return a connected consumer, in a group under the name `member` if a group is given."""
 
-    def producer(self, servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> Producer:
+    def producer(
+        self, servers: str, options: Mapping[str, Any], name: str | None, seconds: float, batch: int | None
+    ) -> Producer:
         """Return a connected producer.
 
         With a `name`, the transactional id, it has transactions with a timeout in seconds, and an older producer with
-        the same name is fenced.
+        the same name is fenced. No batch has more than `batch` bytes; with 0, each has one record.
         """
+
+    def topic_settings(self, servers: str, options: Mapping[str, Any], topic: str) -> Mapping[str, str]:
+        """Return the settings of a topic by name, or none where the brokers do not tell them."""
 
     def create_topics(self, servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
         """Create topics, each with a number of partitions or the brokers' default; an `OSError` if they refuse.

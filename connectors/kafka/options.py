@@ -137,7 +137,7 @@ class Options:
         """
         return self._client.consumer(self.servers, self.given, group, member if group else None)
 
-    def producer(self, name: str | None = None, seconds: float = 60.0) -> Producer:
+    def producer(self, name: str | None = None, seconds: float = 60.0, batch: int | None = None) -> Producer:
         """Return a connected producer.
 
         Parameters
@@ -147,6 +147,8 @@ class Options:
             consumers at once.
         seconds
             Maximum duration of a transaction.
+        batch
+            Maximum size of a batch in bytes, besides the options; 0 for batches of one record.
 
         Raises
         ------
@@ -155,7 +157,7 @@ class Options:
         ValueError
             If options cannot be combined.
         """
-        return self._client.producer(self.servers, self.given, name, seconds)
+        return self._client.producer(self.servers, self.given, name, seconds, batch)
 
     def create_topics(self, partitions: Mapping[str, int | None]) -> None:
         """Create topics, with the brokers' default number of replicas; an existing topic does not change.
@@ -175,6 +177,16 @@ class Options:
             If options cannot be combined.
         """
         self._client.create_topics(self.servers, self.given, partitions)
+
+    def topic_settings(self, topic: str) -> Mapping[str, str]:
+        """Return the settings of a topic by name, or none where the brokers do not tell them.
+
+        Raises
+        ------
+        UnavailableError
+            If no broker answers.
+        """
+        return self._client.topic_settings(self.servers, self.given, topic)
 
     def __repr__(self) -> str:
         shown = (f", {name}={'***' if is_secret(name) else value!r}" for name, value in self.given.items())

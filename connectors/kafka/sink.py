@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import repeat
 from typing import Any, Protocol
 
 import orjson
 
 from connectors.base import Event, Position, RecordsRefusedError, Refusal
-from connectors.json_text import all_to_json
-from connectors.kafka.clients import Headers, with_headers
-from connectors.kafka.sizes import largest_record, size_of
+from connectors.json_text import all_to_json, to_json
+from connectors.kafka.clients import Headers, OutRecord
+from connectors.kafka.topic_limits import TopicLimits, size_of
 from connectors.kafka.writer import Writer
 
 LONGEST = {"value": 900_000, "key": 25_000, "headers": 25_000}
-"""Largest size in bytes of each part of a dead letter; together they fit into the default limits."""
+"""Largest size in bytes of each part of a dead letter; together they fit into the usual limits."""
+
+USUAL = 1_000_000
+"""Size of a record in bytes that clients and brokers accept by default; for smaller limits, all parts are smaller."""
 
 LONGEST_TEXT = 10_000
 """Largest size of an added header in bytes."""
@@ -27,6 +32,9 @@ STREAMS = "__streams.errors."
 
 OWN = "streamkernel."
 """Prefix of the other headers."""
+
+Refused = tuple[Mapping[str, Any], bytes | None, str]
+"""A record that is not written, its key, and the reason."""
 
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
@@ -82,7 +90,6 @@ class KafkaSink(_Topic):
     def __init__(self, writer: Writer, topic: str, values: Serializer | None = None) -> None:
         super().__init__(writer, topic)
         self._values = values
-        self._largest = largest_record(writer.options)
 
     def open(self) -> None:
         """Check that the topic exists, and prepare the values, or raise `UnavailableError`."""
@@ -105,26 +112,50 @@ class KafkaSink(_Topic):
         Raises
         ------
         RecordsRefusedError
-            If records are larger than the client sends: each would stop all commits. The others are written.
+            If the format has no value for a record, or the topic does not take it; the others are written.
         """
-        records = list(records)
-        values = list(all_to_json(records, _JSON) if self._values is None else map(self._values, records))
-        rows = with_headers(values, keys, headers)
-        sizes = [size_of(*row) for row in rows]
-        if max(sizes, default=0) <= self._largest:
-            self._writer.send_all(self.topic, values, [key for _, key, _ in rows], headers and [of for *_, of in rows])
-            return
-        refused: list[tuple[Mapping[str, Any], bytes | None, str]] = []
-        for record, size, (value, key, of) in zip(records, sizes, rows, strict=True):
-            if size <= self._largest:
-                self._writer.send(self.topic, value, key, of)
-                continue
-            reason = (
-                f"Expected a prediction of at most {self._largest:,} bytes, got {size:,}: {len(value):,} of value, "
+        lines = list(records)
+        rows, origins, refused = list[OutRecord](), list[Mapping[str, Any]](), list[Refused]()
+        limits = self._writer.limits(self.topic)
+        for line, value, key, of in zip(
+            lines, self._encode(lines), keys, headers or repeat((), len(lines)), strict=True
+        ):
+            if isinstance(value, str):
+                refused.append((line, key, value))
+            elif reason := self._refusal(line, value, key, of, limits):
+                refused.append((line, key, reason))
+            else:
+                rows.append((value, key, of))
+                origins.append(line)
+        self._writer.send_all(self.topic, rows, origins)
+        if refused:
+            raise RecordsRefusedError(refused)
+
+    def _encode(self, lines: Sequence[Mapping[str, Any]]) -> Sequence[bytes | str]:
+        """Return the value of each record, or why there is none."""
+        if self._values is None:
+            with suppress(TypeError):
+                return all_to_json(lines, _JSON)
+        return [self._value_of(line) for line in lines]
+
+    def _value_of(self, line: Mapping[str, Any]) -> bytes | str:
+        try:
+            return to_json(line, _JSON) if self._values is None else self._values(line)
+        except (TypeError, ValueError) as error:
+            return f"Expected a prediction that the format can represent, got {error} - for topic {self.topic}"
+
+    def _refusal(
+        self, line: Mapping[str, Any], value: bytes, key: bytes | None, headers: Headers, limits: TopicLimits
+    ) -> str:
+        """Return why a record is not written, or an empty string."""
+        if (size := size_of(value, key, headers)) > limits.largest:
+            return (
+                f"Expected a prediction of at most {limits.largest:,} bytes, got {size:,}: {len(value):,} of value, "
                 f"{len(key or b''):,} of key - for topic {self.topic}"
             )
-            refused.append((record, key, reason))
-        raise RecordsRefusedError(refused)
+        if key is None and limits.needs_keys:
+            return f"Expected a prediction with a key, since the topic is compacted, got none - for topic {self.topic}"
+        return self._writer.refusal(self.topic, line)
 
 
 class KafkaDeadLetters(_Topic):
@@ -142,6 +173,18 @@ class KafkaDeadLetters(_Topic):
         The name of the topic.
     """
 
+    def open(self) -> None:
+        """Check that the topic exists, or raise `UnavailableError`.
+
+        Raises
+        ------
+        ValueError
+            If the topic is compacted: it would keep the last dead letter of each key.
+        """
+        super().open()
+        if self._writer.limits(self.topic).needs_keys:
+            raise ValueError(f"Expected a topic for dead letters without compaction, got a compacted one: {self.topic}")
+
     def write(self, event: Event, refusal: Refusal, member: str | None = None) -> None:
         """Write one event with the reason and the name of the process, as for :class:`DeadLetters`."""
         value = event.raw or (b"" if event.record is None else orjson.dumps(event.record, default=repr, option=_JSON))
@@ -150,15 +193,19 @@ class KafkaDeadLetters(_Topic):
             "key": len(event.key or b""),
             "headers": sum(len(name) + len(content or b"") for name, content in event.headers),
         }
-        cut = {part: size for part, size in sizes.items() if size > LONGEST[part]}
+        largest = self._writer.limits(self.topic).largest
+        share = min(1.0, largest / USUAL)
+        cut = {part: size for part, size in sizes.items() if size > share * LONGEST[part]}
         added = _headers(event, refusal, member)
         if cut:
             added[f"{OWN}truncated"] = ",".join(cut)
             added |= {f"{OWN}{part}.size": str(size) for part, size in cut.items()}
         kept = () if "headers" in cut else event.headers
         headers = [(name, content or b"") for name, content in kept]  # kafka-python writes none without a value
-        headers += [(name, _bytes(text)) for name, text in added.items()]
-        self._writer.send(self.topic, value[: LONGEST["value"]], None if "key" in cut else event.key, headers)
+        headers += [(name, _bytes(text, int(share * LONGEST_TEXT))) for name, text in added.items()]
+        key = None if "key" in cut else event.key
+        room = max(0, largest - size_of(b"", key, headers))
+        self._writer.send(self.topic, value[: min(room, LONGEST["value"])], key, headers)
 
 
 def _headers(event: Event, refusal: Refusal, member: str | None) -> dict[str, str]:
@@ -183,6 +230,6 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def _bytes(text: str) -> bytes:
+def _bytes(text: str, longest: int) -> bytes:
     """Return text as UTF-8, truncated after a whole character."""
-    return text.encode(errors="backslashreplace")[:LONGEST_TEXT].decode(errors="ignore").encode()
+    return text.encode(errors="backslashreplace")[:longest].decode(errors="ignore").encode()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from connectors.base import Position
-from connectors.kafka.clients import Partition, Producer
+import orjson
+
+from connectors.base import CommitRefusedError, Position, UnavailableError
+from connectors.kafka.clients import Headers, OutRecord, Partition, Producer
 from connectors.kafka.source import KafkaSource
-from connectors.kafka.writer import Writer
+from connectors.kafka.writer import Writer, refusal_of
+
+PLACE = "topic", "partition", "offset", "stream", "position"
+"""Fields of an origin that identify it."""
 
 
 class KafkaTransactions(Writer):
@@ -16,6 +22,9 @@ class KafkaTransactions(Writer):
 
     The number is also committed as an offset, in a group without members that has the name of the transactional id. No
     other process writes to this group, so its offset is the number of the last committed checkpoint.
+
+    A record that brokers refuse ends its transaction. After a return to the last checkpoint, the same records are
+    written one by one, which shows which one it is; after another return, `refusal` has the reason instead.
 
     Parameters
     ----------
@@ -32,6 +41,8 @@ class KafkaTransactions(Writer):
         super().__init__(source.options)
         self._source, self._name, self._seconds = source, name, seconds
         self._number_partition = Partition(source.topics[0], 0)
+        self._refusals: dict[bytes, str] = {}  # by topic and place of the origin
+        self._has_refused = False  # in this transaction
 
     def newest(self) -> int:
         """Return the number of the last committed checkpoint, 0 for none.
@@ -44,12 +55,42 @@ class KafkaTransactions(Writer):
             If no broker is available.
         """
         self.close()
+        self._has_refused = False
         self._connect()
         keeper = self.options.consumer(self._name)
         try:
             return keeper.committed(self._number_partition) or 0
         finally:
             keeper.close()
+
+    def refusal(self, topic: str, origin: Mapping[str, Any]) -> str:
+        """Return why the brokers refused the record of an origin before, or an empty string."""
+        reason = self._refusals.get(_place(topic, origin), "") if self._refusals else ""
+        self._has_refused |= bool(reason)
+        return reason
+
+    def send(self, topic: str, value: bytes, key: bytes | None = None, headers: Headers = ()) -> None:
+        """Write a record that must not be refused."""
+        with self._finding():
+            super().send(topic, value, key, headers)
+
+    def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Mapping[str, Any]]) -> None:
+        """Write records, of which some may be refused; `origins` has what each was made from."""
+        with self._finding():
+            self._connect().send_all(topic, records, origins if self.is_single else None)
+            if self.is_single:
+                self._connect().flush()
+
+    def flush(self) -> None:
+        """Wait until all sent records are stored.
+
+        Raises
+        ------
+        CommitRefusedError
+            If they could not be written.
+        """
+        with self._finding():
+            self._connect().flush()
 
     def commit(self, number: int, positions: Mapping[str, Position]) -> None:
         """Commit the records, the positions and the number of the checkpoint in one transaction.
@@ -64,6 +105,33 @@ class KafkaTransactions(Writer):
         if source.group is not None:
             parts.insert(0, (source.client.membership, source.offsets(positions), note))
         self._connect().commit(parts)
+        self._refusals.clear()
+        if self.is_single and not self._has_refused:
+            self._restart(is_single=False)
+        self._has_refused = False
 
-    def _make_producer(self) -> Producer:
-        return self.options.producer(self._name, self._seconds)
+    @contextmanager
+    def _finding(self) -> Iterator[None]:
+        """Find the records that end the transaction by their errors."""
+        try:
+            yield
+        except UnavailableError as error:  # of a new producer
+            raise CommitRefusedError(str(error)) from error
+        except CommitRefusedError as error:
+            refused = [one for one in self._take_undelivered() if one.is_refused]
+            if not refused:
+                raise
+            reason = f"{refused[0].reason} - for topic {refused[0].topic}"
+            if self.is_single and refused[0].origin is None:
+                raise CommitRefusedError(f"{reason}, of dead letters", "write_forbidden") from error
+            if self.is_single:  # what follows it fails with it
+                self._refusals[_place(refused[0].topic, refused[0].origin)] = refusal_of(refused[0])
+            self.is_single = True
+            raise CommitRefusedError(reason, "record_refused") from error
+
+    def _make_producer(self, batch: int | None) -> Producer:
+        return self.options.producer(self._name, self._seconds, batch)
+
+
+def _place(topic: str, origin: Mapping[str, Any]) -> bytes:
+    return orjson.dumps((topic, *(origin.get(name) for name in PLACE)), default=repr)

@@ -1,34 +1,53 @@
-"""A writer to topics, which connects at its first use."""
+"""A writer to topics, which connects at its first use, and finds the records that brokers refuse."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from connectors.kafka.clients import Headers, Producer
+from connectors.base import CommitRefusedError, RecordsRefusedError
+from connectors.kafka.clients import Headers, OutRecord, Producer
 from connectors.kafka.offsets import missing_topic
 from connectors.kafka.options import Options
+from connectors.kafka.topic_limits import TopicLimits
+from connectors.kafka.undelivered import TOO_LARGE, Undelivered, forbidden
+
+LARGEST_BATCH = 1_000_000
+"""Largest size of a batch in bytes that brokers accept by default."""
 
 
 class Writer:
     """A producer of visible records, which connects at its first use.
 
+    Brokers refuse a whole batch for one record. If they do, its records are sent again, each in a batch of its own, so
+    that only those which brokers refuse by themselves are not written.
+
     Parameters
     ----------
     options
         Connection options.
+
+    Attributes
+    ----------
+    is_single : bool
+        Whether each record has a batch of its own.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.is_single = False
         self._producer: Producer | None = None
+        self._limits: dict[str, TopicLimits] = {}
+        self._batch: int | None = None
+        self._unsent: list[Undelivered] = []  # to be sent again
 
     def open(self, topic: str) -> None:
-        """Check that a topic exists.
+        """Check that a topic exists, and look up its limits.
 
         Raises
         ------
         UnavailableError
-            If it is not, or no broker answers.
+            If it does not, or no broker answers.
         """
         asked = self.options.consumer()
         try:
@@ -36,9 +55,22 @@ class Writer:
                 raise missing_topic(topic, self.options.servers)
         finally:
             asked.close()
+        limits = self._limits[topic] = TopicLimits.of(self.options, self.options.topic_settings(topic))
+        if limits.batch is not None:
+            self._batch = limits.batch if self._batch is None else min(self._batch, limits.batch)
+
+    def limits(self, topic: str) -> TopicLimits:
+        """Return the limits of the records of a topic, without its settings before `open`."""
+        if topic not in self._limits:
+            self._limits[topic] = TopicLimits.of(self.options, {})
+        return self._limits[topic]
+
+    def refusal(self, topic: str, origin: Mapping[str, Any]) -> str:
+        """Return why the brokers refused the record of an origin before, or an empty string."""
+        return ""
 
     def send(self, topic: str, value: bytes, key: bytes | None = None, headers: Headers = ()) -> None:
-        """Write a record.
+        """Write a record that must not be refused.
 
         Raises
         ------
@@ -47,25 +79,52 @@ class Writer:
         """
         self._connect().send(topic, value, key, headers)
 
-    def send_all(
-        self,
-        topic: str,
-        values: Iterable[bytes],
-        keys: Iterable[bytes | None],
-        headers: Iterable[Headers] | None = None,
-    ) -> None:
-        """Write records, each with a key and perhaps headers, as `send` does for each."""
-        self._connect().send_all(topic, values, keys, headers)
+    def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Mapping[str, Any]]) -> None:
+        """Write records, of which some may be refused; `origins` has what each was made from.
+
+        Raises
+        ------
+        CommitRefusedError
+            If nothing can be written any more.
+        """
+        self._connect().send_all(topic, records, origins)
 
     def flush(self) -> None:
         """Wait until all sent records are stored.
 
         Raises
         ------
+        RecordsRefusedError
+            If brokers refuse some of them for good; the others are stored.
         CommitRefusedError
-            If it could not be written.
+            If they could not be written.
+        UnavailableError
+            If no broker is available; the call may be repeated.
         """
-        self._connect().flush()
+        try:
+            self._connect().flush()
+        except CommitRefusedError:
+            self._unsent = self._take_undelivered()
+            if not self._unsent:
+                raise
+            self._restart(is_single=True)
+        refused = list[tuple[Any, bytes | None, str]]()
+        while self._unsent:
+            topic, (value, key, headers), origin, *_ = self._unsent[0]
+            self._connect().send(topic, value, key, headers)
+            try:
+                self._connect().flush()
+            except CommitRefusedError as error:
+                (undelivered,) = self._take_undelivered() or [None]
+                if undelivered is None or not undelivered.is_refused or origin is None:
+                    raise CommitRefusedError(f"{error} - for topic {topic}") from error
+                refused.append((origin, key, refusal_of(undelivered)))
+                self._restart(is_single=True)  # after an error, a client may write nothing more
+            del self._unsent[0]
+        if self.is_single:
+            self._restart(is_single=False)
+        if refused:
+            raise RecordsRefusedError(refused)
 
     def close(self) -> None:
         """Release the client."""
@@ -73,10 +132,36 @@ class Writer:
             self._producer.close()
             self._producer = None
 
+    def _take_undelivered(self) -> list[Undelivered]:
+        """Return and forget the records that were not written.
+
+        Raises
+        ------
+        CommitRefusedError
+            If all records of a topic are refused.
+        """
+        undelivered: list[Undelivered] = []
+        if self._producer is not None:
+            undelivered, self._producer.undelivered = self._producer.undelivered, []
+        if reason := forbidden(undelivered):
+            raise CommitRefusedError(reason, "write_forbidden")
+        if not self.is_single and any(one.code in TOO_LARGE for one in undelivered):
+            self._batch = (self._batch or LARGEST_BATCH) // 2  # the brokers did not tell their limit
+        return undelivered
+
+    def _restart(self, *, is_single: bool) -> None:
+        self.close()
+        self.is_single = is_single
+
     def _connect(self) -> Producer:
         if self._producer is None:
-            self._producer = self._make_producer()
+            self._producer = self._make_producer(0 if self.is_single else self._batch)
         return self._producer
 
-    def _make_producer(self) -> Producer:
-        return self.options.producer()
+    def _make_producer(self, batch: int | None) -> Producer:
+        return self.options.producer(batch=batch)
+
+
+def refusal_of(undelivered: Undelivered) -> str:
+    """Return why a record is refused."""
+    return f"Expected a prediction that the brokers accept, got {undelivered.reason} - for topic {undelivered.topic}"

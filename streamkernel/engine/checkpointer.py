@@ -24,6 +24,14 @@ from streamkernel.engine.telemetry.history import History
 log = structlog.get_logger("streamkernel")
 
 
+REFUSALS = {
+    "commit_refused": "a commit was refused or timed out",
+    "record_refused": "the brokers refuse a record, which becomes a dead letter",
+    "write_forbidden": "the brokers refuse all records of a topic",
+}
+"""Kinds of refused commits as the log names them."""
+
+
 class Checkpointer:
     """Commits what a run has learned, read and written, all at once, and returns to the last commit that counts.
 
@@ -88,7 +96,7 @@ class Checkpointer:
         self._written: float | None = None  # when all was durable
         self._tried: float | None = None
         self._reported = -math.inf  # when a checkpoint was last reported at the level info
-        self._refusals = 0  # in a row
+        self._refusals = self._failures = 0  # in a row; a failure is a refusal that has found no refused record
         if state is not None and (saved := state.read_newest()) is not None:
             self._restore(saved)
             self.restored = saved["checkpoint"]
@@ -156,7 +164,8 @@ class Checkpointer:
         if self.transactions is not None:
             self.transactions.commit(number, self.positions)
         self.state.promote(number)
-        self._refusals = 0
+        self._refusals = self._failures = 0
+        self._outputs.has_refused = False
         if self.transactions is None and isinstance(self._source, (HttpSource, KafkaSource)):
             self._source.acknowledge(self.positions)
         self._history.marks.add("checkpoint", self._history.events, f"checkpoint {number}")
@@ -178,6 +187,7 @@ class Checkpointer:
     def commit_if_due(self) -> None:
         """Commit if the last attempt was long enough ago."""
         is_due = self._tried is not None and time.monotonic() - self._tried >= self.seconds
+        is_due |= bool(self._refusals) and self._outputs.has_refused  # so that it is not found again after a return
         if is_due or (self._shared is not None and self._shared.is_due()):
             self.try_to_commit()
 
@@ -222,8 +232,9 @@ class Checkpointer:
             raise OSError(f"Expected to write the checkpoint, got an error: {error}") from error
         self.is_uncertain = True
         self._refusals += 1
-        self._health.count("commit_refused")
-        log.warning("a commit was refused or timed out; returning to the last committed checkpoint", reason=str(error))
+        self._failures = 0 if error.kind == "record_refused" else self._failures + 1
+        self._health.count(error.kind)
+        log.warning(f"{REFUSALS[error.kind]}; returning to the last committed checkpoint", reason=str(error))
 
     def resume(self) -> None:
         """Continue from the newest checkpoint, or write the first one."""
@@ -269,10 +280,17 @@ class Checkpointer:
         bool
             Whether that is known; it is not if the run has to stop before the brokers answer.
         """
-        if self._refusals > 1:  # as by another process of the same name, or a clock that the brokers do not believe
-            pause(pause_after(self._refusals - 2, max(LONGEST_PAUSE, 2.0 * self.seconds)), stopping)
+        if self._failures > 1:  # as by another process of the same name, or a clock that the brokers do not believe
+            pause(pause_after(self._failures - 2, max(LONGEST_PAUSE, 2.0 * self.seconds)), stopping)
         state, source = cast(StateDirectory, self.state), cast(GroupSource, self._source)
-        newest = self._retries.ask_aside(cast(Transactions, self.transactions).newest, stopping)
+        openings = self._outputs.openings() if self._refusals else []  # a topic may be gone
+
+        def ask() -> int:
+            for opening in openings:
+                opening()
+            return cast(Transactions, self.transactions).newest()
+
+        newest = self._retries.ask_aside(ask, stopping)
         if newest is None:
             return False
         saved = recover_newest(state, newest)

@@ -9,8 +9,8 @@ import structlog
 from connectors import Source
 
 INCIDENTS = (
-    "rebalance", "commit_refused", "unreachable", "topic_missing", "checkpoint_failed", "stalled", "worker_lost",
-    "not_shared",
+    "rebalance", "commit_refused", "record_refused", "write_forbidden", "unreachable", "topic_missing",
+    "checkpoint_failed", "stalled", "worker_lost", "not_shared",
 )  # fmt: skip
 """Kinds of incidents from which a run recovers."""
 

@@ -62,6 +62,8 @@ class Outputs:
         The last few of this process: time, position, reason, and the beginning of the record.
     dead_letter_groups : DeadLetterGroups
         The dead letters of this process, grouped by reason.
+    has_refused : bool
+        Whether a sink has refused a prediction since the last commit.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Outputs:
         self.member = member
         self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
         self.dead_letter_groups = DeadLetterGroups()
+        self.has_refused = False
         self._n_unreported, self._next_report = 0, 0.0
         self._processor, self._retries = processor, retries
         self._source: KafkaSource | None = None
@@ -185,6 +188,7 @@ class Outputs:
                     self._refuse_lines(error)
 
     def _refuse_lines(self, error: RecordsRefusedError) -> None:
+        self.has_refused = True
         for line, key, reason in error.refused:
             self._refuse_line(line, key, reason)
 

@@ -28,7 +28,7 @@ PATHS = (
 
 FUNCTIONS = {"oauth_cb": lambda function: function}
 
-Made = TypeVar("Made", bound=Consumer | Producer | None)
+Made = TypeVar("Made")
 
 _ALONE = {"log_level": 0, "sasl.mechanism": "PLAIN", "sasl.username": "-", "sasl.password": "-"}
 """A configuration that connects to nothing and is valid with any other single option."""
@@ -46,12 +46,16 @@ def consumer(servers: str, options: Mapping[str, Any], group: str | None, member
     return _make(servers, lambda: ConfluentConsumer(servers, options, group, member))
 
 
-def producer(servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> Producer:
-    return _make(servers, lambda: ConfluentProducer(servers, options, name, seconds))
+def producer(servers: str, options: Mapping[str, Any], name: str | None, seconds: float, batch: int | None) -> Producer:
+    return _make(servers, lambda: ConfluentProducer(servers, options, name, seconds, batch))
 
 
 def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
     _make(servers, lambda: admin.create_topics(servers, options, partitions))
+
+
+def topic_settings(servers: str, options: Mapping[str, Any], topic: str) -> Mapping[str, str]:
+    return _make(servers, lambda: admin.topic_settings(servers, options, topic))
 
 
 def _make(servers: str, make: Callable[[], Made]) -> Made:

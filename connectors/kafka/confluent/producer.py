@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from confluent_kafka import Consumer as AnyConsumer
@@ -13,15 +13,19 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as AnyProducer
 
 from connectors.base import CommitRefusedError
-from connectors.kafka.clients import COMMIT_SECONDS, Headers, Partition, Producer
+from connectors.kafka.clients import COMMIT_SECONDS, Headers, OutRecord, Partition, Producer
 from connectors.kafka.confluent.client_mapping import describe_error, reach, settings, to_client
 from connectors.kafka.timeouts import run_within
+from connectors.kafka.undelivered import TOO_LARGE, Undelivered
 
 BATCHES = {"linger.ms": 50}
 """Default batching; a flush does not wait for a batch to fill."""
 
 HEARD_EVERY = 100
 """Number of records between two polls for delivery reports, until which records are kept."""
+
+MOST_KEPT = 100
+"""Number of records of a failed transaction that are kept: all are written again."""
 
 CLOSE_SECONDS = 2.0
 """Timeout of the last requests in seconds."""
@@ -32,22 +36,29 @@ class ConfluentProducer(Producer):
 
     Parameters
     ----------
-    servers, options, name, seconds
+    servers, options, name, seconds, batch
         As for :meth:`~connectors.kafka.clients.Client.producer`.
     """
 
-    def __init__(self, servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> None:
+    def __init__(
+        self, servers: str, options: Mapping[str, Any], name: str | None, seconds: float, batch: int | None
+    ) -> None:
         defaults = {**BATCHES, "socket.timeout.ms": int(1000 * min(COMMIT_SECONDS, seconds / 2))}
         own: dict[str, Any] = {"acks": "all", "enable_idempotence": True, "delivery_report_only_error": True}
         if name is not None:
             own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
+        if batch:
+            own["batch_size"] = min(batch, int(options.get("batch.size", batch)))
+        elif batch is not None:
+            own["batch_num_messages"] = 1
         reasons: deque[KafkaError] = deque(maxlen=10)
-        callbacks = {"on_delivery": self._keep_error, "error_cb": reasons.append}
+        callbacks = {"on_delivery": self._keep_nameless, "error_cb": reasons.append}
         self._kafka: Any = AnyProducer(settings(servers, {**defaults, **options}, **own) | callbacks)
         self._sent = 0
         self._open = False
         self._is_transactional = name is not None
         self._error: KafkaError | None = None
+        self.undelivered: list[Undelivered] = []
         reach(self._kafka, servers, options, reasons)
         if self._is_transactional:
             self._kafka.init_transactions(COMMIT_SECONDS)
@@ -59,39 +70,36 @@ class ConfluentProducer(Producer):
         key: bytes | None,
         headers: Headers,
         partition: int | None = None,
+        origin: Any = None,
     ) -> None:
-        number = -1 if partition is None else partition
         with _refusals():
             self._begin()
-            try:
-                self._kafka.produce(topic, value, key, number, headers=list(headers) or None)
-            except BufferError:
-                self.flush()
-                self._kafka.produce(topic, value, key, number, headers=list(headers) or None)
+            self._send(topic, (value, key, headers), -1 if partition is None else partition, origin)
             self._sent += 1
             if self._sent % HEARD_EVERY == 0:
                 self._kafka.poll(0)
 
-    def send_all(
-        self,
-        topic: str,
-        values: Iterable[bytes],
-        keys: Iterable[bytes | None],
-        headers: Iterable[Headers] | None = None,
-    ) -> None:
-        if headers is not None:
-            super().send_all(topic, values, keys, headers)
-            return
-        produce = self._kafka.produce
+    def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Any] | None = None) -> None:
         with _refusals():
             self._begin()
-            for value, key in zip(values, keys, strict=True):
-                try:
-                    produce(topic, value, key)
-                except BufferError:
-                    self.flush()
-                    produce(topic, value, key)
+            for place, record in enumerate(records):
+                self._send(topic, record, -1, None if origins is None else origins[place])
             self._kafka.poll(0)
+
+    def _send(self, topic: str, record: OutRecord, partition: int, origin: Any) -> None:
+        value, key, headers = record
+        more: dict[str, Any] = {"headers": list(headers)} if headers else {}
+        if origin is not None:
+            more["on_delivery"] = partial(self._keep, topic, record, origin)
+        try:
+            self._kafka.produce(topic, value, key, partition, **more)
+        except BufferError:
+            self.flush()
+            self._kafka.produce(topic, value, key, partition, **more)
+        except KafkaException as error:
+            if error.args[0].code() not in TOO_LARGE:
+                raise
+            self._keep(topic, record, origin, error.args[0])
 
     def flush(self) -> None:
         with _refusals():
@@ -99,8 +107,9 @@ class ConfluentProducer(Producer):
         if waiting:
             kind = CommitRefusedError if self._is_transactional else TimeoutError
             raise kind(f"Expected the brokers to respond within {COMMIT_SECONDS:g} s, {len(self._kafka)} records wait")
-        if self._error is not None:
-            raise CommitRefusedError(describe_error(self._error))
+        error, self._error = self._error, None
+        if error is not None:
+            raise CommitRefusedError(describe_error(error))
 
     def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
         def task() -> None:
@@ -132,9 +141,15 @@ class ConfluentProducer(Producer):
             self._kafka.begin_transaction()
             self._open = True
 
-    def _keep_error(self, error: KafkaError | None, message: Any) -> None:
+    def _keep(self, topic: str, record: OutRecord, origin: Any, error: KafkaError | None, message: Any = None) -> None:
         if error is not None:
             self._error = error
+            self.undelivered.append(Undelivered(topic, record, origin, error.code(), describe_error(error)))
+
+    def _keep_nameless(self, error: KafkaError | None, message: Any) -> None:
+        if error is not None and not (self._is_transactional and len(self.undelivered) >= MOST_KEPT):
+            record = message.value() or b"", message.key(), message.headers() or ()
+            self._keep(message.topic(), record, None, error)
 
 
 @contextmanager

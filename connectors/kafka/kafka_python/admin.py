@@ -1,4 +1,4 @@
-"""Creation of topics with kafka-python."""
+"""Creation and settings of topics with kafka-python."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from typing import Any
 
 from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
+from kafka.admin import ConfigResource, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from connectors.kafka.clients import COMMIT_SECONDS
@@ -24,3 +24,12 @@ def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[
                     admin.create_topics([new], timeout_ms=int(1000 * COMMIT_SECONDS))
             except KafkaError as error:
                 raise OSError(f'the brokers refused to create the topic "{topic}": {describe_error(error)}') from error
+
+
+def topic_settings(servers: str, options: Mapping[str, Any], topic: str) -> Mapping[str, str]:
+    with closing(connect(KafkaAdminClient, servers, options)) as admin:
+        try:
+            described = admin.describe_configs([ConfigResource("TOPIC", topic)], config_filter="all")
+        except KafkaError:  # such as for want of a permission
+            return {}
+    return {name: setting["value"] for name, setting in described["topic"].get(topic, {}).items()}

@@ -6,17 +6,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from connectors.kafka.kafka_python.encoding import OutRecord, encode
+from connectors.kafka.clients import OutRecord
+from connectors.kafka.kafka_python.encoding import encode
 
 Report = Callable[[Exception], None]
 """A function that is called with an error of the brokers."""
 
 
-class _Deliveries:
-    """Takes the place of the futures of a batch's records."""
+class _Delivery:
+    """Takes the place of the future of a record, or of those of several."""
 
-    def __init__(self, report: Report) -> None:
-        self._report = report
+    def __init__(self, report: Report, index: int) -> None:
+        self._report, self._index = report, index
 
     def watch(self, batch: Any) -> None:
         """Report an error of the batch that a future belongs to."""
@@ -24,15 +25,16 @@ class _Deliveries:
 
     def rebind(self, batch: Any, index: int) -> None:
         """Do the same for a part of the batch, into which kafka-python has moved a record."""
+        self._index = index
         self.watch(batch)
 
     def _complete(self, result: tuple[Any, Any, Callable[[int], Exception] | None]) -> None:
         _, _, error_of = result
         if error_of is not None:
-            self._report(error_of(0))
+            self._report(error_of(self._index))
 
 
-def extend(kafka: Any, first: Any, records: Sequence[OutRecord], report: Report) -> int:
+def extend(kafka: Any, first: Any, records: Sequence[OutRecord], reports: Sequence[Report]) -> int:
     """Add records to the batch of another record, as long as it has room, and return how many.
 
     Parameters
@@ -43,8 +45,8 @@ def extend(kafka: Any, first: Any, records: Sequence[OutRecord], report: Report)
         The future of the other record, which has just been sent.
     records
         The records; all belong to the same partition as the other one.
-    report
-        The function that is called with an error of the brokers.
+    reports
+        The function of each record that is called with an error of the brokers; or one function for all.
     """
     try:
         partition = first._produce_future.topic_partition
@@ -55,13 +57,13 @@ def extend(kafka: Any, first: Any, records: Sequence[OutRecord], report: Report)
     with lock:
         if accumulator._closed or not batches.get(partition):
             return 0
-        added = _append(batches[partition][-1], records, report)
+        added = _append(batches[partition][-1], records, reports)
     if added < len(records):
         wake()
     return added
 
 
-def _append(batch: Any, records: Sequence[OutRecord], report: Report) -> int:
+def _append(batch: Any, records: Sequence[OutRecord], reports: Sequence[Report]) -> int:
     """Append records to a batch, as long as it has room, and return how many."""
     place, now = batch.records.next_offset(), int(1000 * time.time())
     try:
@@ -76,24 +78,24 @@ def _append(batch: Any, records: Sequence[OutRecord], report: Report) -> int:
         builder._last_offset = place + count - 1
         builder._max_timestamp = max(builder._max_timestamp, now)
         batch.records._next_offset += count
-        deliveries = _Deliveries(report)
-        batch._record_futures += [deliveries] * count
-        deliveries.watch(batch.produce_future)
+        deliveries = [_Delivery(report, place + i) for i, report in enumerate(reports[:count])]
+        batch._record_futures += deliveries * (count if len(reports) == 1 else 1)
+        for delivery in deliveries:
+            delivery.watch(batch.produce_future)
         batch.max_record_size, batch.last_append = max(batch.max_record_size, largest), time.monotonic()
     return count
 
 
-def by_partition(kafka: Any, topic: str, records: Sequence[OutRecord]) -> dict[int, list[OutRecord]]:
-    """Return the records for each partition in their order; records without a key all belong to the same one."""
+def by_partition(kafka: Any, topic: str, records: Sequence[OutRecord]) -> dict[int, list[int]]:
+    """Return the places of the records for each partition; records without a key all belong to the same one."""
     partitions = kafka.partitions_for(topic)
     if len(partitions) == 1:
-        return {number: list(records) for number in partitions}
+        return {number: list(range(len(records))) for number in partitions}
     of_key: dict[bytes | None, int] = {}
-    found: dict[int, list[OutRecord]] = {}
-    for record in records:
-        value, key, _ = record
+    places: dict[int, list[int]] = {}
+    for place, (value, key, _) in enumerate(records):
         number = of_key.get(key)
         if number is None:
             number = of_key[key] = kafka._partition(topic, None, key, value, key, value)
-        found.setdefault(number, []).append(record)
-    return found
+        places.setdefault(number, []).append(place)
+    return places

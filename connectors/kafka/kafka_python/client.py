@@ -36,9 +36,13 @@ def consumer(servers: str, options: Mapping[str, Any], group: str | None, member
     return PythonConsumer(servers, options, group, member)
 
 
-def producer(servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> Producer:
-    return PythonProducer(servers, options, name, seconds)
+def producer(servers: str, options: Mapping[str, Any], name: str | None, seconds: float, batch: int | None) -> Producer:
+    return PythonProducer(servers, options, name, seconds, batch)
 
 
 def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
     admin.create_topics(servers, options, partitions)
+
+
+def topic_settings(servers: str, options: Mapping[str, Any], topic: str) -> Mapping[str, str]:
+    return admin.topic_settings(servers, options, topic)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from time import monotonic
 from typing import Any
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import InvalidRecordError, KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, UnknownError
 
 from connectors.base import CommitRefusedError, UnavailableError
-from connectors.kafka.clients import COMMIT_SECONDS, Headers, Partition, Producer, with_headers
+from connectors.kafka.clients import COMMIT_SECONDS, Headers, OutRecord, Partition, Producer
 from connectors.kafka.kafka_python.batches import by_partition, extend
 from connectors.kafka.kafka_python.client_mapping import with_note
 from connectors.kafka.kafka_python.connecting import connect
 from connectors.kafka.timeouts import describe_error, run_within
+from connectors.kafka.undelivered import Undelivered
 
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
 """Default batching; a flush does not wait for a batch to fill."""
+
+OTHER_IN_BATCH = "invalid records"
+"""Part of the error of a record if another one in the same batch is invalid."""
 
 
 class PythonProducer(Producer):
@@ -25,18 +31,24 @@ class PythonProducer(Producer):
 
     Parameters
     ----------
-    servers, options, name, seconds
+    servers, options, name, seconds, batch
         As for :meth:`~connectors.kafka.clients.Client.producer`.
     """
 
-    def __init__(self, servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> None:
+    def __init__(
+        self, servers: str, options: Mapping[str, Any], name: str | None, seconds: float, batch: int | None
+    ) -> None:
         own: dict[str, Any] = {"acks": "all", "enable_idempotence": True}
         if name is not None:
             own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
-        self._kafka = connect(KafkaProducer, servers, {**BATCHES, **options}, **own)
+        options = {**BATCHES, **options}
+        if batch is not None:
+            own["batch_size"] = min(batch, int(options["batch_size"]))
+        self._kafka = connect(KafkaProducer, servers, options, **own)
         self._open = False
         self._is_transactional = name is not None
         self._error: Exception | None = None
+        self.undelivered: list[Undelivered] = []
         if name is not None:
             try:
                 self._kafka.init_transactions()
@@ -52,51 +64,64 @@ class PythonProducer(Producer):
         key: bytes | None,
         headers: Headers,
         partition: int | None = None,
+        origin: Any = None,
     ) -> None:
         with _refusals():
-            self._send(topic, value, key, headers, partition)
+            self._send(topic, (value, key, headers), origin, partition)
 
-    def send_all(
-        self,
-        topic: str,
-        values: Iterable[bytes],
-        keys: Iterable[bytes | None],
-        headers: Iterable[Headers] | None = None,
-    ) -> None:
-        records = with_headers(values, keys, headers)
+    def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Any] | None = None) -> None:
         with _refusals():
-            for partition, those in by_partition(self._kafka, topic, records).items():
+            for partition, places in by_partition(self._kafka, topic, records).items():
                 done = 0
-                while done < len(those):
-                    first = self._send(topic, *those[done], partition=partition)
-                    done += 1 + extend(self._kafka, first, those[done + 1 :], self._keep_error)
+                while done < len(places):
+                    place = places[done]
+                    first = self._send(topic, records[place], None if origins is None else origins[place], partition)
+                    done += 1
+                    if first is not None and done < len(places):
+                        rest = [records[place] for place in places[done:]]
+                        done += extend(self._kafka, first, rest, self._reports(topic, rest, places[done:], origins))
 
-    def _send(
-        self,
-        topic: str,
-        value: bytes,
-        key: bytes | None,
-        headers: Headers = (),
-        partition: int | None = None,
-    ) -> Any:
-        """Write a record, and return its future."""
+    def _send(self, topic: str, record: OutRecord, origin: Any, partition: int | None) -> Any:
+        """Write a record, and return its future, or ``None`` if it is too large."""
         if self._is_transactional and not self._open:
             self._kafka.begin_transaction()
             self._open = True
-        sent = self._kafka.send(topic, value, key=key, headers=list(headers), partition=partition)
-        return sent.add_errback(self._keep_error)
+        value, key, headers = record
+        try:
+            sent = self._kafka.send(topic, value, key=key, headers=list(headers), partition=partition)
+        except MessageSizeTooLargeError as error:
+            self._keep(topic, record, origin, error)
+            return None
+        return sent.add_errback(partial(self._keep, topic, record, origin))
+
+    def _reports(
+        self, topic: str, records: Sequence[OutRecord], places: Sequence[int], origins: Sequence[Any] | None
+    ) -> list[Any]:
+        """Return functions that keep the errors of records, one function for all if they have no origins."""
+        if origins is None:
+            return [partial(self._keep, topic, records[0], None)]
+        return [
+            partial(self._keep, topic, record, origins[place]) for record, place in zip(records, places, strict=True)
+        ]
 
     def flush(self) -> None:
+        end = monotonic() + COMMIT_SECONDS
         try:
-            self._kafka.flush(timeout=COMMIT_SECONDS)
+            while True:
+                try:
+                    self._kafka.flush(timeout=max(end - monotonic(), 0.0))
+                    break
+                except UnknownError:  # a batch was split, and its parts have yet to be written
+                    continue
         except KafkaTimeoutError as error:
             # A client whose partition's leader has gone may wait without end, and a new one does not.
             kind = CommitRefusedError if self._is_transactional else TimeoutError
             raise kind(f"Expected the brokers to respond within {COMMIT_SECONDS:g} s: {error}") from error
         except KafkaError as error:
             raise CommitRefusedError(describe_error(error)) from error
-        if self._error is not None:
-            raise CommitRefusedError(describe_error(self._error)) from self._error
+        error_of_record, self._error = self._error, None
+        if error_of_record is not None:
+            raise CommitRefusedError(describe_error(error_of_record)) from error_of_record
 
     def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
         def task() -> None:
@@ -116,8 +141,10 @@ class PythonProducer(Producer):
     def close(self) -> None:
         run_within(5.0, lambda: self._kafka.close(timeout=2.0))
 
-    def _keep_error(self, error: Exception) -> None:
+    def _keep(self, topic: str, record: OutRecord, origin: Any, error: Exception) -> None:
         self._error = error
+        code = InvalidRecordError.errno if OTHER_IN_BATCH in str(error) else getattr(error, "errno", -1)
+        self.undelivered.append(Undelivered(topic, record, origin, code, describe_error(error)))
 
 
 @contextmanager
