@@ -119,6 +119,8 @@ class KafkaTransactions(Writer):
             raise CommitRefusedError(str(error)) from error
         except CommitRefusedError as error:
             refused = [one for one in self._take_undelivered() if one.is_refused]
+            if not refused and error.kind == "write_forbidden":
+                raise CommitRefusedError(f"{error} - for topic {' or '.join(self._limits)}", error.kind) from error
             if not refused:
                 raise
             reason = f"{refused[0].reason} - for topic {refused[0].topic}"

@@ -115,7 +115,7 @@ class Writer:
             try:
                 self._connect().flush()
             except CommitRefusedError as error:
-                (undelivered,) = self._take_undelivered() or [None]
+                undelivered = next(iter(self._take_undelivered()), None)
                 if undelivered is None or not undelivered.is_refused or origin is None:
                     raise CommitRefusedError(f"{error} - for topic {topic}") from error
                 refused.append((origin, key, refusal_of(undelivered)))

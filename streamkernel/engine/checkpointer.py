@@ -164,17 +164,19 @@ class Checkpointer:
         if self.transactions is not None:
             self.transactions.commit(number, self.positions)
         self.state.promote(number)
-        self._refusals = self._failures = 0
+        if self._has_changes or not any(self._source.lag().values()):  # else nothing shows that records are accepted
+            self._refusals = self._failures = 0
+            self._written = time.monotonic()
         self._outputs.has_refused = False
         if self.transactions is None and isinstance(self._source, (HttpSource, KafkaSource)):
             self._source.acknowledge(self.positions)
         self._history.marks.add("checkpoint", self._history.events, f"checkpoint {number}")
-        self._written = self._tried = time.monotonic()
+        self._tried = time.monotonic()
         self._has_changes = False
         seconds = time.perf_counter() - began
         self.durations.new.append(seconds)
-        is_due = self._written - self._reported >= REPORT_SECONDS
-        self._reported = self._written if is_due else self._reported
+        is_due = self._tried - self._reported >= REPORT_SECONDS
+        self._reported = self._tried if is_due else self._reported
         (log.info if is_due else log.debug)(
             "checkpoint written",
             number=number,
@@ -216,7 +218,7 @@ class Checkpointer:
             self._health.count("checkpoint_failed")
             log.error("a checkpoint could not be written; retrying later", reason=str(error))
         self._tried = time.monotonic()
-        if is_durable:
+        if is_durable and not self._refusals:
             self._written = self._tried
         return is_durable
 

@@ -25,7 +25,7 @@ def kafka():
 def sent(kafka, reports, count):
     first, *_ = kafka._accumulator.append(PARTITION, None, None, b"first", [])
     records = [(b"%099d" % i, None if i % 2 else b"key", ()) for i in range(count)]
-    return extend(kafka, first, records, reports.append), kafka._accumulator._batches[PARTITION][-1]
+    return extend(kafka, first, records, [reports.append]), kafka._accumulator._batches[PARTITION][-1]
 
 
 def test_a_batch_takes_what_fits(kafka):
@@ -48,7 +48,7 @@ def test_the_bytes_are_those_that_the_client_writes(kafka, monkeypatch):
     expected = MemoryRecordsBuilder(2, 0, 1 << 20)
     expected.append(began, None, b"first", [])
     sizes = [expected.append(now, key, value, headers).size for value, key, headers in records]
-    assert extend(kafka, first, records, print) == len(records)
+    assert extend(kafka, first, records, [print]) == len(records)
     batch = kafka._accumulator._batches[PARTITION][-1]
     assert batch.max_record_size == max(sizes)
     for one in (batch.records, expected):
@@ -84,3 +84,23 @@ def test_a_batch_that_is_written_reports_nothing(kafka):
     _, batch = sent(kafka, reports, 5)
     batch.complete(0, -1)
     assert reports == []
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+def test_each_record_may_have_its_own_report(kafka, is_split):
+    reports = [[] for _ in range(5)]
+    first, *_ = kafka._accumulator.append(PARTITION, None, None, b"first", [])
+    records = [(b"%099d" % i, None, ()) for i in range(5)]
+    assert extend(kafka, first, records, [report.append for report in reports]) == 5
+    batch = kafka._accumulator._batches[PARTITION][-1]
+    batch.records.close()
+    parts = [batch]
+    if is_split:
+        kafka._accumulator._batches[PARTITION].clear()
+        kafka._accumulator.split_and_reenqueue(batch)
+        parts = list(kafka._accumulator._batches[PARTITION])
+    done = 0
+    for part in parts:
+        part.complete_exceptionally(OSError(), lambda index, done=done: done + index - 1)
+        done += part.record_count
+    assert reports == [[place] for place in range(5)]

@@ -5,20 +5,31 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import brokers
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
 from river import linear_model, metrics
 from topics import made
+from waiting import wait_for
 
 from connectors import DatasetSource, KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions
 from connectors.kafka import Options, Writer
+from connectors.kafka.options import CLIENTS
 from connectors.kafka.topic_limits import OVERHEAD
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
-from waiting import wait_for
 
 N = 60
 HOW = pytest.mark.parametrize("tells_settings", [True, False], ids=["settings", "no_settings"])
@@ -128,7 +139,7 @@ def test_a_topic_with_a_smaller_limit_than_the_client(servers, options, tells, t
 @HOW
 def test_records_about_the_limit_of_the_topic(servers, options, tells, tells_settings, tmp_path):
     tells(tells_settings)
-    keys = [b"k" * size for size in range(1_400, 1_900, 10)]
+    keys = [b"k" * size for size in range(1_400, 1_900, 20)]
     topic, predictions = filled(servers, keys), made(servers, **{"max.message.bytes": "2000"})
     engine, dead = exactly_once(servers, options, topic, predictions, tmp_path)
     engine.run()
@@ -214,21 +225,30 @@ def running(engine):
     assert errors == []
 
 
-def test_a_topic_that_is_deleted_and_made_again(servers, options, tmp_path):
-    topic, predictions, dead = filled(servers, [b"k"] * N), made(servers), made(servers)
-    source = KafkaSource(options, topic, group=uuid.uuid4().hex)
+def endless(servers, client, topic, predictions, dead, folder):
+    """Return an engine that does not end and commits often."""
+    source = KafkaSource(Options(servers, client=client), topic, group=uuid.uuid4().hex)
     transactions = KafkaTransactions(source, uuid.uuid4().hex, 60.0)
-    engine = Engine(
+    return Engine(
         linear_model.LogisticRegression(),
         source,
         label="y",
         metric=metrics.Accuracy(),
         sink=KafkaSink(transactions, predictions),
         dead_letters=KafkaDeadLetters(transactions, dead),
-        state=StateDirectory(tmp_path / "state"),
+        state=StateDirectory(folder / "state"),
         transactions=transactions,
         checkpoint_seconds=0.2,
     )
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_topic_that_is_deleted_and_made_again(apache, client, monkeypatch, tmp_path):
+    monkeypatch.setattr(f"{CLIENTS[client].removesuffix('client')}producer.COMMIT_SECONDS", 5.0)
+    servers = f"127.0.0.1:{apache.port}"
+    topic, predictions = filled(servers, [b"k"] * N), made(servers)
+    engine = endless(servers, client, topic, predictions, made(servers), tmp_path)
     with running(engine):
         wait_for(lambda: engine.outcomes["learned"] == N and len(brokers.committed(servers, predictions)) == N)
         brokers.delete_topic(servers, predictions)
@@ -238,6 +258,40 @@ def test_a_topic_that_is_deleted_and_made_again(servers, options, tmp_path):
         wait_for(lambda: len(brokers.committed(servers, predictions)) == N)
     assert engine.outcomes["learned"] == 2 * N
     assert engine.outcomes["dead_letter"] == 0
+
+
+@contextmanager
+def no_writing(servers, topic):
+    """Forbid writing to a topic, to all users."""
+    kind, pattern = ResourceType.TOPIC, ResourcePattern(ResourceType.TOPIC, topic)
+    read = ACL("User:*", "*", ACLOperation.READ, ACLPermissionType.ALLOW, pattern)
+    rule = ACL("User:*", "*", ACLOperation.WRITE, ACLPermissionType.DENY, pattern)
+    with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
+        admin.create_acls([read, rule])
+        yield
+        matching = ResourcePatternFilter(kind, topic, ACLResourcePatternType.LITERAL)
+        admin.delete_acls([ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, matching)])
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("which", ["predictions", "dead"])
+def test_a_topic_that_may_not_be_written_to_for_a_while(apache, client, which, tmp_path, capsys):
+    servers = f"127.0.0.1:{apache.port}"
+    topic, topics = filled(servers, [b"k"] * N), {"predictions": made(servers), "dead": made(servers)}
+    engine = endless(servers, client, topic, topics["predictions"], topics["dead"], tmp_path)
+    with running(engine):
+        wait_for(
+            lambda: engine.outcomes["learned"] == N and len(brokers.committed(servers, topics["predictions"])) == N
+        )
+        with no_writing(servers, topics[which]):
+            brokers.produce(servers, topic, [{"a": n % 3, "y": True} if n else "bad" for n in range(N)])
+            wait_for(lambda: engine.incidents["write_forbidden"])
+        wait_for(lambda: len(brokers.committed(servers, topics["predictions"])) == 2 * N - 1)
+    assert (engine.outcomes["learned"], engine.outcomes["dead_letter"]) == (2 * N - 1, 1)
+    assert len(brokers.committed(servers, topics["dead"])) == 1
+    assert engine.incidents["record_refused"] == 0
+    assert topics[which] in capsys.readouterr().out
 
 
 @HOW

@@ -7,7 +7,7 @@ import pytest
 from connectors import KafkaSink, RecordsRefusedError
 from connectors.kafka import Options
 from connectors.kafka.options import CLIENTS
-from connectors.kafka.sizes import LIMITS, largest_record, size_of
+from connectors.kafka.topic_limits import LIMITS, TopicLimits, size_of
 from streamkernel.engine.examples import Examples
 from streamkernel.errors import LabelError
 
@@ -16,21 +16,25 @@ class Writer:
     def __init__(self, options):
         self.options, self.sent = options, []
 
-    def send(self, topic, value, key, headers):
-        self.sent.append((value, key))
+    def limits(self, topic):
+        return TopicLimits.of(self.options, {})
 
-    def send_all(self, topic, values, keys, headers=None):
-        self.sent += zip(values, keys, strict=True)
+    def refusal(self, topic, origin):
+        return ""
+
+    def send_all(self, topic, records, origins):
+        self.sent += records
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_a_prediction_is_sent_up_to_the_limit_of_the_client(client, more):
     options = Options("localhost:9092", client=client)
-    assert largest_record(options) in LIMITS.values()
+    largest = TopicLimits.of(options, {}).largest
+    assert largest in LIMITS.values()
     writer = Writer(options)
     sink = KafkaSink(writer, "predictions", bytes)
-    value = bytes(largest_record(options) - size_of(b"", b"k") + more)
+    value = bytes(largest - size_of(b"", b"k") + more)
     if more <= 0:
         sink.write_all([b"small", value], [b"k", b"k"])
         assert len(writer.sent) == 2

@@ -129,8 +129,6 @@ def describe_error(error: Any) -> str:
     >>> describe_error(KafkaError(KafkaError._TIMED_OUT, "timed out (after 3ms in state CONNECT)"))
     '_TIMED_OUT: timed out'
     """
-    if isinstance(error, SystemError) and isinstance(error.__cause__, KafkaException):  # see `ConfluentProducer`
-        error = error.__cause__
     one = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(one, KafkaError):
         return timeouts.describe_error(error)

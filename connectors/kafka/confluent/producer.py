@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from time import monotonic
 from typing import Any
 
 from confluent_kafka import Consumer as AnyConsumer
@@ -16,7 +17,7 @@ from connectors.base import CommitRefusedError
 from connectors.kafka.clients import COMMIT_SECONDS, Headers, OutRecord, Partition, Producer
 from connectors.kafka.confluent.client_mapping import describe_error, reach, settings, to_client
 from connectors.kafka.timeouts import run_within
-from connectors.kafka.undelivered import TOO_LARGE, Undelivered
+from connectors.kafka.undelivered import FORBIDDEN, TOO_LARGE, Undelivered
 
 BATCHES = {"linger.ms": 50}
 """Default batching; a flush does not wait for a batch to fill."""
@@ -26,6 +27,12 @@ HEARD_EVERY = 100
 
 MOST_KEPT = 100
 """Number of records of a failed transaction that are kept: all are written again."""
+
+FOLLOWING = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE}
+"""Codes of the errors of all records after another error has ended the transaction."""
+
+FLUSH_SECONDS = 0.2
+"""Seconds between two checks for an error during a flush."""
 
 CLOSE_SECONDS = 2.0
 """Timeout of the last requests in seconds."""
@@ -51,15 +58,15 @@ class ConfluentProducer(Producer):
             own["batch_size"] = min(batch, int(options.get("batch.size", batch)))
         elif batch is not None:
             own["batch_num_messages"] = 1
-        reasons: deque[KafkaError] = deque(maxlen=10)
-        callbacks = {"on_delivery": self._keep_nameless, "error_cb": reasons.append}
+        self._reasons: deque[KafkaError] = deque(maxlen=10)
+        callbacks = {"on_delivery": self._keep_nameless, "error_cb": self._reasons.append}
         self._kafka: Any = AnyProducer(settings(servers, {**defaults, **options}, **own) | callbacks)
         self._sent = 0
         self._open = False
         self._is_transactional = name is not None
         self._error: KafkaError | None = None
         self.undelivered: list[Undelivered] = []
-        reach(self._kafka, servers, options, reasons)
+        reach(self._kafka, servers, options, self._reasons)
         if self._is_transactional:
             self._kafka.init_transactions(COMMIT_SECONDS)
 
@@ -72,7 +79,7 @@ class ConfluentProducer(Producer):
         partition: int | None = None,
         origin: Any = None,
     ) -> None:
-        with _refusals():
+        with self._refusals():
             self._begin()
             self._send(topic, (value, key, headers), -1 if partition is None else partition, origin)
             self._sent += 1
@@ -80,7 +87,7 @@ class ConfluentProducer(Producer):
                 self._kafka.poll(0)
 
     def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Any] | None = None) -> None:
-        with _refusals():
+        with self._refusals():
             self._begin()
             for place, record in enumerate(records):
                 self._send(topic, record, -1, None if origins is None else origins[place])
@@ -94,7 +101,7 @@ class ConfluentProducer(Producer):
         try:
             self._kafka.produce(topic, value, key, partition, **more)
         except BufferError:
-            self.flush()
+            self._wait()
             self._kafka.produce(topic, value, key, partition, **more)
         except KafkaException as error:
             if error.args[0].code() not in TOO_LARGE:
@@ -102,14 +109,22 @@ class ConfluentProducer(Producer):
             self._keep(topic, record, origin, error.args[0])
 
     def flush(self) -> None:
-        with _refusals():
-            waiting = self._kafka.flush(COMMIT_SECONDS)
-        if waiting:
-            kind = CommitRefusedError if self._is_transactional else TimeoutError
-            raise kind(f"Expected the brokers to respond within {COMMIT_SECONDS:g} s, {len(self._kafka)} records wait")
+        self._wait()
         error, self._error = self._error, None
         if error is not None:
-            raise CommitRefusedError(describe_error(error))
+            raise self._refusal(error)
+
+    def _wait(self) -> None:
+        """Wait until the brokers have answered for all records."""
+        end = monotonic() + COMMIT_SECONDS
+        with self._refusals():
+            while waiting := self._kafka.flush(FLUSH_SECONDS):
+                has_failed = self._is_transactional and self._error is not None  # then nothing more is sent
+                if has_failed or monotonic() >= end:
+                    break
+        if waiting and self._error is None:
+            kind = CommitRefusedError if self._is_transactional else TimeoutError
+            raise kind(f"Expected the brokers to respond within {COMMIT_SECONDS:g} s, {len(self._kafka)} records wait")
 
     def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
         def task() -> None:
@@ -129,12 +144,36 @@ class ConfluentProducer(Producer):
     def close(self) -> None:
         if self._kafka is None:
             return
-        with suppress(CommitRefusedError), _refusals():  # the next producer with its name fences it
+        with suppress(CommitRefusedError), self._refusals():  # the next producer with its name fences it
             if self._open:
                 self._kafka.abort_transaction(CLOSE_SECONDS)
             self._kafka.flush(CLOSE_SECONDS)
         self._kafka.purge()
         self._kafka = None  # its own close waits for brokers without end
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Raise the errors of librdkafka as `CommitRefusedError`.
+
+        A fatal error is raised by the call that hands out delivery reports. If it finds reports behind the error, it
+        calls for them with the error set, which Python answers with a `SystemError`, from that error or from none.
+        """
+        try:
+            yield
+        except (KafkaException, SystemError) as error:
+            cause = self._reasons[-1] if isinstance(error, SystemError) and self._reasons else error
+            raise self._refusal(cause) from error
+
+    def _refusal(self, error: Any) -> CommitRefusedError:
+        """Return the error of a commit for one of librdkafka, or for what ended the transaction before it."""
+        one = error.args[0] if isinstance(error, KafkaException) else error
+        if self._is_transactional and isinstance(one, KafkaError) and one.code() in FOLLOWING:
+            try:
+                self._kafka.commit_transaction(0)  # the transaction has failed, and this says why
+            except KafkaException as cause:
+                one = cause.args[0]
+        is_forbidden = isinstance(one, KafkaError) and one.code() in FORBIDDEN
+        return CommitRefusedError(describe_error(one), "write_forbidden" if is_forbidden else "commit_refused")
 
     def _begin(self) -> None:
         if self._is_transactional and not self._open:
@@ -150,19 +189,6 @@ class ConfluentProducer(Producer):
         if error is not None and not (self._is_transactional and len(self.undelivered) >= MOST_KEPT):
             record = message.value() or b"", message.key(), message.headers() or ()
             self._keep(message.topic(), record, None, error)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Raise the errors of librdkafka as `CommitRefusedError`.
-
-    A fatal error is raised by the call that hands out delivery reports. If it finds reports behind the error, it calls
-    for them with the error set, which Python answers with a `SystemError` from it.
-    """
-    try:
-        yield
-    except (KafkaException, SystemError) as error:
-        raise CommitRefusedError(describe_error(error)) from error
 
 
 @cache
