@@ -161,6 +161,20 @@ LEARNING = (
         ),
     ),
     Panel(
+        "Predictions and targets out of range",
+        "Of a model of numbers, in the last hour: predictions that were limited to the range of the targets seen, and "
+        "targets that did not count in full because they were outliers. Many limited predictions are inputs unlike "
+        "those before, such as a code for missing values; many outliers are corrupt labels.",
+        "short",
+        (
+            (
+                "clamp_min(delta(streamkernel_bounded_predictions_total{$at}[1h]), 0)",
+                "limited predictions {{instance}}",
+            ),
+            ("clamp_min(delta(streamkernel_outlying_targets_total{$at}[1h]), 0)", "outlying targets {{instance}}"),
+        ),
+    ),
+    Panel(
         "Confidence and calibration",
         "With [monitoring], of a classifier: the mean probability of the predicted class, and the expected calibration "
         "error, the distance between such probabilities and how often they were right. Where the error is large, do "

@@ -41,6 +41,22 @@ def kernel_of(model: Any) -> KernelModel:
     return found
 
 
+def counts_of_targets(model: Any) -> tuple[int, int] | None:
+    """Return how many predictions the model at the end of a pipeline limited to the range of targets, and how many
+    targets were outliers to it; ``None`` if it has no such range.
+
+    Examples
+    --------
+    >>> from streamkernel import KernelRegressor
+    >>> counts_of_targets(KernelRegressor()), counts_of_targets(compose.Select("a"))
+    ((0, 0), None)
+    """
+    last = last_step(model)
+    if not hasattr(last, "n_bounded_predictions"):
+        return None
+    return last.n_bounded_predictions, last.n_outlying_targets
+
+
 def name_of(model: Any) -> str:
     """Return the class name of a pipeline's last step; for a wrapped classifier, that of the inner one."""
     last = last_step(model)

@@ -139,13 +139,15 @@ class KernelModel(StoredModel):
     @property
     def n_bounded_predictions(self) -> int:
         """Learned examples whose prediction, before they were learned, was outside of the range of targets and was
-        moved to its bound; of several targets the sum. It is 0 for classes and first-order learners.
+        moved to its bound; of several targets the sum. It is 0 for classes.
         """
         return self._learner.of_targets[0]
 
     @property
     def n_outlying_targets(self) -> int:
-        """Targets far outside of the range of those before that did not count in full; counted in the same way."""
+        """Targets far outside of the range of those before that did not count in full: in what a second-order learner
+        learns, or in the range that limits the predictions of a first-order one; counted in the same way.
+        """
         return self._learner.of_targets[1]
 
     @property

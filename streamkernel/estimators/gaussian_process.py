@@ -37,7 +37,8 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
     The method is Bayesian linear regression on seeded random features, updated recursively. After every example it is
     the exact posterior of the process whose kernel is that of the features, in O(D²) memory and time for
     D = 2 `n_features` outputs. Away from the data the variance returns to k(x, x). After many more examples than
-    features it is too small there, because the D weights are then known.
+    features it is too small there, because the D weights are then known. The mean is limited to the range of the
+    targets and of the prior mean, extended by a fifth of it, or by twice as much as targets have recently widened it.
 
     Parameters
     ----------
@@ -62,6 +63,9 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
         The kernel in use, with its bandwidths.
     noise_variance : float
         The variance of the noise in use, in units of the target squared.
+    n_bounded_predictions, n_outlying_targets : int
+        Numbers of learned examples whose prediction was limited to the range of targets and of the prior mean, and
+        whose target did not extend that range in full because it was an outlier.
 
     Raises
     ------
@@ -129,6 +133,16 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
     def noise_variance(self) -> float:
         """The variance σ² of the noise in use."""
         return self._seen.posterior.noise
+
+    @property
+    def n_bounded_predictions(self) -> int:
+        """Learned examples whose prediction was limited to the range of the targets and of the prior mean."""
+        return self._seen.posterior.of_targets[0]
+
+    @property
+    def n_outlying_targets(self) -> int:
+        """Targets far outside of the range of those before that did not extend it in full; all are learned in full."""
+        return self._seen.posterior.of_targets[1]
 
     @property
     def _events(self) -> int:

@@ -76,7 +76,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         The kernel in use, with its bandwidths.
     n_bounded_predictions, n_outlying_targets : int
         Numbers of learned examples whose prediction was limited to the range of targets, and whose target did not count
-        in full because it was an outlier. Both are 0 with ``learner="dsg"``.
+        in full because it was an outlier: with ``learner="dsg"`` in that range alone.
     mixture_weights : dict
         The weights of the functions that f is a mixture of, by kind.
 

@@ -51,6 +51,8 @@ class StochasticGaussianProcessRegressor(GaussianProcessRegressor):
         The kernel in use, with its bandwidths.
     noise_variance : float
         The variance of the noise, in units of the target squared.
+    n_bounded_predictions, n_outlying_targets : int
+        As for :class:`~streamkernel.GaussianProcessRegressor`.
 
     Raises
     ------

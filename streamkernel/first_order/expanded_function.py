@@ -19,7 +19,7 @@ from streamkernel.first_order.preconditioning import precondition
 from streamkernel.jit.arena import Arena
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import averaging, derivatives, scoring, state
+from streamkernel.learners import averaging, derivatives, scoring, span, state
 from streamkernel.learners.base import Learner
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.learners.scoring import FirstOrder
@@ -164,6 +164,16 @@ class ExpandedFunction(Learner):
         return self._arena["beta"]  # type: ignore[no-any-return]
 
     @property
+    def span(self) -> F64:
+        """The range of the targets, entries of :mod:`streamkernel.learners.span`."""
+        return self._arena["span"]  # type: ignore[no-any-return]
+
+    @property
+    def of_targets(self) -> tuple[int, int]:
+        """Numbers of predictions that were bounded, and of targets that did not extend the range in full."""
+        return span.counts(self.span)
+
+    @property
     def penalty(self) -> float:
         """(λ/2)‖f‖², with ‖f‖² = n Σ‖α_b‖² in the space of the n blocks' kernel (1/n) Σ φ_b(x)·φ_b(x')."""
         numbers = self.numbers
@@ -258,10 +268,10 @@ class ExpandedFunction(Learner):
         found[:, row.readers == 0] = 0.0
         return np.asarray(found)
 
-    def _set_arena(self, numbers: Any, coef: F64, beta: F64) -> None:
-        """Create an arena with these coefficients."""
+    def _set_arena(self, numbers: Any, coef: F64, beta: F64, entries: F64) -> None:
+        """Create an arena with these coefficients, and entries of the targets' span."""
         arena = self._new_arena(numbers, max(1, len(coef)))
-        arena["coef"][: len(coef)], arena["beta"][: len(beta)] = coef, beta
+        arena["coef"][: len(coef)], arena["beta"][: len(beta)], arena["span"][:] = coef, beta, entries
         self._arena, self._columns = arena, int(numbers["columns"])
 
     @property
@@ -285,4 +295,4 @@ class ExpandedFunction(Learner):
 
 def function_in(arena: Arena) -> FirstOrder:
     """Return the function in an arena."""
-    return FirstOrder(arena["numbers"], arena["coef"], arena["beta"], arena["phi"])
+    return FirstOrder(arena["numbers"], arena["coef"], arena["beta"], arena["phi"], arena["span"])

@@ -200,6 +200,7 @@ class FirstOrderLearner(StoredExpansion):
         copy = old.copy(single_event.close)
         new = self._new_arena(copy["numbers"][0], min(panels, -(-self.most_blocks * self.block_size // width)))
         new["coef"][: len(copy["coef"])], new["beta"][: len(copy["beta"])] = copy["coef"], copy["beta"]
+        new["span"][:] = copy["span"]
         self._arena = new
 
     def close(self) -> None:
@@ -223,7 +224,7 @@ class FirstOrderLearner(StoredExpansion):
             numbers["distance2"] *= np.square(self._split()).sum()
             numbers["gradient_sum"] *= 2.0
         twin = self._twin(self.directions)
-        twin._set_arena(numbers, coef, beta)
+        twin._set_arena(numbers, coef, beta, old["span"])
         twin._pending = (self.examples, [*self.pending])
         return twin
 
@@ -241,6 +242,7 @@ class FirstOrderLearner(StoredExpansion):
         learned = {
             "coef": coefficients.to_panels(numbers, functions, self.directions.width),
             "beta": beta if kept is None else np.tile(beta.sum(axis=0) / blocks, (blocks, 1)),
+            "span": self.span.copy(),
         } | (kept_features.pack(self.directions.kept) if kept is None else {"kept": kept})
         return learned | state.pack_learned(numbers) | example_tensors.pack_examples("pending", self.pending)
 

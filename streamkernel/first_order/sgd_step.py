@@ -21,7 +21,8 @@ from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners import averaging
 from streamkernel.learners.averaging import AVERAGE, MIXTURE
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
-from streamkernel.learners.scoring import FIRST_ORDER, WORK, score
+from streamkernel.learners.scoring import FIRST_ORDER, WORK, has_range, score, unbounded
+from streamkernel.learners.span import LARGEST, LEAST, limits, observe, within
 from streamkernel.learners.state import (
     AUTOMATIC,
     BAD_VALUE,
@@ -85,7 +86,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     per_panel = coef.shape[3] // size
     normaliser = 1.0 / math.sqrt(size)
     code, parameter, bounded = numbers.loss, numbers.loss_parameter, numbers.loss_bound < LARGEST_GRADIENT
-    f, g, u = work.gradients[0], work.gradients[1], work.move
+    f, g, predictions, u = work.gradients[0], work.gradients[1], work.gradients[2], work.move
     known = np.int64(numbers.last_example != 0)
     numbers.last_example = 0
     is_automatic = numbers.step_units & AUTOMATIC != 0
@@ -100,7 +101,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
         if i >= known and not score(state, kernel, rows, first + i, work, scores):
             return BAD_VALUE, first + i
         for c in range(columns):
-            f[i, c] = scores[0, c]
+            f[i, c], predictions[i, c] = scores[0, c], unbounded(numbers, scores[0, c], scores[2, c])
         target, w = y[first + i], rows.weights[first + i]
         seen = numbers.examples + i + 1
         total += w
@@ -237,6 +238,13 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     # 5. the counters, and the values that the dashboard shows
     if not is_automatic:
         numbers.squared_norm += vectors.tree_sum(u.reshape(-1))
+    if has_range(numbers):
+        if numbers.examples == 0:
+            state.span[LEAST] = state.span[LARGEST] = predictions[:] = y[first]
+        low, high = limits(state.span)
+        for i in range(batch):
+            before, seen = predictions[i, 0], numbers.examples + i + 1
+            observe(state.span, y[first + i], added, before, within(before, low, high), seen)
     numbers.examples += batch
     numbers.weight += total
     numbers.steps += 1

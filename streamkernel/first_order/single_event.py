@@ -20,15 +20,16 @@ from streamkernel.jit import compiled, inlined, of_one_signature
 from streamkernel.jit.arena import Arena, array_at
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners.scoring import FirstOrder, ScoringRoom, score
+from streamkernel.learners.span import ENTRIES
 from streamkernel.learners.state import CLOSED, NO_ROOM, NUMBERS, UNREAD
 
 _ARRAYS = (
     "numbers", "parts", "weights", "terms", "kept", "coef", "beta", "phi", "scores", "room", "sums", "gradients",
-    "move", "mean", "block", "gram", "total", "start", "target", "weight",
+    "move", "mean", "block", "gram", "total", "start", "target", "weight", "span",
 )  # fmt: skip
 (
     _NUMBERS, _PARTS, _WEIGHTS, _TERMS, _KEPT, _COEF, _BETA, _PHI, _SCORES, _WORK, _SUMS, _GRADIENTS, _MOVE,
-    _MEAN, _BLOCK, _GRAM, _TOTAL, _START, _TARGET, _WEIGHT,
+    _MEAN, _BLOCK, _GRAM, _TOTAL, _START, _TARGET, _WEIGHT, _SPAN,
 ) = range(len(_ARRAYS))  # fmt: skip
 
 
@@ -56,8 +57,8 @@ def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: 
     shapes = (
         (1,), (parts,), (terms,), (terms, parts), (kept_rows, 3), (panels, summed, components, width),
         (panels * (width // size), columns), (panels, components, width), (3, columns), (ROOM + 2 * parts, width),
-        (summed, width), (2, batch, columns), (columns, components, size), (columns,), (components * size, solved),
-        (solved, solved), (0, columns, components, width), (2,), (1,), (1,),
+        (summed, width), (3, batch, columns), (columns, components, size), (columns,), (components * size, solved),
+        (solved, solved), (0, columns, components, width), (2,), (1,), (1,), (ENTRIES,),
     )  # fmt: skip
     kinds: list[Any] = [np.float64] * len(_ARRAYS)
     kinds[_NUMBERS], kinds[_PARTS], kinds[_TERMS], kinds[_KEPT] = NUMBERS, PART, np.uint8, np.int64
@@ -87,6 +88,7 @@ def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
         array_at(memory, at[_COEF], (panels, summed, components, width), np.float64),
         array_at(memory, at[_BETA], (own.room_blocks, columns), np.float64),
         array_at(memory, at[_PHI], (panels, components, width), np.float32),
+        array_at(memory, at[_SPAN], (ENTRIES,), np.float64),
     )
     kernel = CompiledKernel(
         array_at(memory, at[_PARTS], (parts,), PART),
@@ -106,7 +108,7 @@ def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
             Entries(slots, hashes, values, counts),
             array_at(memory, at[_WORK], (ROOM + 2 * parts, width), np.float32),
             array_at(memory, at[_SUMS], (summed, width), np.float64),
-            array_at(memory, at[_GRADIENTS], (2, batch, columns), np.float64),
+            array_at(memory, at[_GRADIENTS], (3, batch, columns), np.float64),
             array_at(memory, at[_MOVE], (columns, components, size), np.float64),
         ),
         array_at(memory, at[_MEAN], (columns,), np.float64),

@@ -13,7 +13,7 @@ from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
 from streamkernel.first_order import coefficients
 from streamkernel.first_order.expanded_function import ExpandedFunction
-from streamkernel.learners import averaging, state
+from streamkernel.learners import averaging, span, state
 
 
 class StoredExpansion(ExpandedFunction):
@@ -55,6 +55,7 @@ class StoredExpansion(ExpandedFunction):
         blocks = int(numbers["blocks"])
         used = -(-blocks * self.block_size // self.directions.width)
         learned = {"coef": arena["coef"][:used].copy(), "beta": arena["beta"][:blocks].copy()}
+        learned["span"] = arena["span"].copy()
         waiting = pending[1] if pending[0] == numbers["examples"] else []
         return (
             learned
@@ -102,12 +103,13 @@ class StoredExpansion(ExpandedFunction):
         self.check_targets([y for _, y in pending])
         if min(learned["gradient_sum"], learned["distance2"]) < 0.0:
             raise ValueError("expected squares of norms, got numbers below 0")
+        entries = span.restored(tensors)
         state.set_learned(numbers, learned)
         if is_new:
             coef, numbers["log_odds"] = coefficients.with_average(numbers, coef), -averaging.SURE
         if numbers["step_units"] & state.AUTOMATIC and numbers["steps"] and not numbers["gradient_sum"]:
             self._begin_automatic_steps(numbers)
-        self._set_arena(numbers, coef, beta)
+        self._set_arena(numbers, coef, beta, entries)
         self._pending = (self.examples, pending)
         self.directions.reserve(max(1, blocks))
 

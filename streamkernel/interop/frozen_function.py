@@ -28,6 +28,8 @@ from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.interop import affine
 from streamkernel.interop.frozen_features import parts_of, terms_of
 from streamkernel.interop.frozen_mixture import coefficients, others
+from streamkernel.learners.span import limits
+from streamkernel.learners.state import LEARNED, MEAN
 from streamkernel.losses.compiled import SOFTMAX
 from streamkernel.second_order.mixture import SecondOrderLearner
 
@@ -91,8 +93,9 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     parts, drawn = parts_of(learner, hashes, readers)
     about["parts"] = parts
     if isinstance(learner, SecondOrderLearner):
-        arrays |= others(learner, hashes)
-    weights = _first_order(learner) if isinstance(learner, FirstOrderLearner) else coefficients(learner)
+        arrays, weights = arrays | others(learner, hashes), coefficients(learner)
+    else:
+        arrays, weights = arrays | _range(learner), learner.predicting()
     about["terms"], terms = terms_of(learner, weights)
     always = {"constant": np.zeros(learner.columns), "offset": _offsets(learner)}
     return FrozenFunction(about, always | arrays | drawn | terms)
@@ -109,8 +112,12 @@ def _offsets(learner: Any) -> F64:
     return np.atleast_1d(np.array(numbers["predicted_offset"], np.float64))
 
 
-def _first_order(learner: FirstOrderLearner) -> F64:
-    return learner.predicting()
+def _range(learner: FirstOrderLearner) -> dict[str, F64]:
+    """Return the limits of a first-order function without its offset, if there are any."""
+    if learner.numbers["intercept"] not in (MEAN, LEARNED) or not learner.examples:
+        return {}
+    low, high = np.array(limits(learner.span)) - learner.numbers["predicted_offset"]
+    return {"span": np.array([low, high, low, high])}
 
 
 def _has_strings(names: Sequence[Hashable | None], known: NumericNames) -> bool:

@@ -146,7 +146,7 @@ class Learner:
 
     @property
     def of_targets(self) -> tuple[int, int]:
-        """Numbers of predictions that were bounded, and of targets that did not count in full; 0 without bounds."""
+        """Numbers of predictions that were bounded, and of targets that did not count in full; 0 for classes."""
         return 0, 0
 
     @property

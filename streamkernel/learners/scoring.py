@@ -5,6 +5,7 @@ A model with blocks of F features and C columns keeps
     coef[panel, column, component, feature]    α without its scale; after C columns, the running sum for the average
     beta[block, column]                        β without its scale
     phi[panel, component, feature]             the features of the row that was evaluated last, √F φ
+    span[entry]                                the range of the targets, `streamkernel.learners.span`
     numbers                                    the record of `streamkernel.learners.state`
 
 A feature has one component or more: the real and imaginary parts of `features.feature_maps`, a cosine and a sine for a
@@ -26,7 +27,8 @@ from streamkernel.features.rows import F32, F64, ROWS
 from streamkernel.jit import compiled, inlined, unit, work_array
 from streamkernel.learners import averaging
 from streamkernel.learners.averaging import MIXTURE
-from streamkernel.learners.state import NUMBERS_TYPE
+from streamkernel.learners.span import limits, within
+from streamkernel.learners.state import LEARNED, MEAN, NUMBERS_TYPE
 
 _total_weight, _share = inlined(averaging.total_weight), inlined(averaging.share)
 
@@ -38,10 +40,13 @@ class FirstOrder(NamedTuple):
     coef: F64
     beta: F64
     phi: F32
+    span: F64
 
 
 class ScoringRoom(NamedTuple):
-    """Work arrays: entries of a row, features of a part, sums of f, gradients, and the move of a block."""
+    """Work arrays: entries of a row, features of a part, sums of f, gradients with f and predictions, and the move of
+    a block.
+    """
 
     row: Entries
     room: F32
@@ -51,7 +56,8 @@ class ScoringRoom(NamedTuple):
 
 
 FIRST_ORDER = types.NamedTuple(
-    [NUMBERS_TYPE, types.float64[:, :, :, ::1], types.float64[:, ::1], types.float32[:, :, ::1]], FirstOrder
+    [NUMBERS_TYPE, types.float64[:, :, :, ::1], types.float64[:, ::1], types.float32[:, :, ::1], types.float64[::1]],
+    FirstOrder,
 )
 WORK = types.NamedTuple(
     [ENTRIES, types.float32[:, ::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[:, :, ::1]],
@@ -93,9 +99,24 @@ def workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
         entries_room(None, parts, longest_row(rows)),
         np.empty(part_shape(parts, state.coef.shape[3]), np.float32),
         np.empty((state.coef.shape[1], state.coef.shape[3])),
-        np.empty((2, numbers.batch_size, numbers.columns)),
+        np.empty((3, numbers.batch_size, numbers.columns)),
         np.empty((numbers.columns, numbers.components, numbers.block_size)),
     )
+
+
+@inlined(allocates=False)
+def has_range(numbers):  # type: ignore[no-untyped-def]
+    """Return whether predictions stay in the range of the targets: whether these are numbers, not classes."""
+    return numbers.intercept == MEAN or numbers.intercept == LEARNED
+
+
+@inlined(allocates=False)
+def unbounded(numbers, f, average):  # type: ignore[no-untyped-def]
+    """Return the prediction, with the offset, before it is limited to the range of the targets."""
+    value = average
+    if numbers.averaging == MIXTURE:
+        value = f + _share(MIXTURE, numbers.log_odds) * (average - f)
+    return value + numbers.predicted_offset
 
 
 @unit(
@@ -104,7 +125,7 @@ def workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
     error_model="numpy",
 )
 def score(state, kernel, rows, i, work, out):  # type: ignore[no-untyped-def]
-    """Set ``out[0]`` to Σ_b φ_b(x)ᵀ α_b of row i, ``out[1]`` to the prediction with the offset, and ``out[2]`` to the
+    """Set ``out[0]`` to Σ_b φ_b(x)ᵀ α_b of row i, ``out[1]`` to the prediction, and ``out[2]`` to the
     average if there is one.
 
     Return whether the row is usable.
@@ -140,14 +161,14 @@ def score(state, kernel, rows, i, work, out):  # type: ignore[no-untyped-def]
     for c in range(columns):
         dot = vectors.tree_sum(sums[c]) * normaliser
         out[0, c] = numbers.scale * dot
-        out[1, c] = out[2, c] = out[0, c]
+        out[2, c] = out[0, c]
         if coef.shape[1] > columns and numbers.steps > 0:
             average = numbers.scale_sum * dot - vectors.tree_sum(sums[columns + c]) * normaliser
             out[2, c] = average / _total_weight(numbers.averaging, numbers.steps)
-            out[1, c] = out[2, c]
-            if numbers.averaging == MIXTURE:
-                out[1, c] = out[0, c] + _share(MIXTURE, numbers.log_odds) * (out[2, c] - out[0, c])
-        out[1, c] += numbers.predicted_offset
+        out[1, c] = unbounded(numbers, out[0, c], out[2, c])
+    if has_range(numbers) and numbers.examples > 0:
+        low, high = limits(state.span)
+        out[1, 0] = within(out[1, 0], low, high)
     return True
 
 

@@ -12,7 +12,7 @@ from streamkernel.features.rows import F64, I64
 from streamkernel.first_order import coefficients as coefficients_of
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.learners import averaging, state
-from streamkernel.merging.numbers import merge_numbers
+from streamkernel.merging.numbers import merge_numbers, merge_spans
 from streamkernel.merging.summaries import FirstOrderSummary
 
 
@@ -28,6 +28,7 @@ def summarize(f: FirstOrderLearner) -> FirstOrderSummary:
         next=f.next_number,
         most=f.most_blocks,
         pending=f.pending,
+        span=f.span.reshape(1, -1).copy(),
     )
 
 
@@ -85,7 +86,8 @@ def merge(
         fresh.numbers[name] = numbers[name]
     kept = _kept_features(fresh, drawn, max(part.next for part in parts), most)
     merged = functions.reshape(n * height, fresh.n_functions)
-    return fresh.with_functions(merged, kept, float(numbers["distance2"])) | {"beta": beta}
+    tensors = fresh.with_functions(merged, kept, float(numbers["distance2"]))
+    return tensors | {"beta": beta, "span": merge_spans(parts, base)}
 
 
 def coefficients(parts: Sequence[FirstOrderSummary]) -> list[F64]:

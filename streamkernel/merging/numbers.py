@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from streamkernel.features.rows import F64
+from streamkernel.learners.span import BOUNDED, LEAST, USUAL
 from streamkernel.learners.state import LEARNED_INTS, LEARNED_REALS, NUMBERS
 
 _MEANS = ("mean_square", "mean_fourth")
@@ -34,6 +35,10 @@ class CountingSummary(Protocol):
     @property
     def is_mean(self) -> bool:
         """Whether the offset is a mean over all examples."""
+
+    @property
+    def span(self) -> F64:
+        """The range of each target and what belongs to it, shape (targets, entries)."""
 
 
 def merge_numbers(parts: Sequence[CountingSummary], base: CountingSummary, weights: F64) -> Any:
@@ -63,3 +68,20 @@ def merge_numbers(parts: Sequence[CountingSummary], base: CountingSummary, weigh
             sums = [float(part[count]) * float(part[name]) for part in own]
             found[name] = add_parts(sums, float(root[count]) * float(root[name])) / (float(found[count]) or 1.0)
     return found
+
+
+def merge_spans(parts: Sequence[CountingSummary], base: CountingSummary) -> F64:
+    """Return the range of each target, and the other entries of its span, over all parts, shape (targets × entries,).
+
+    Parameters
+    ----------
+    parts, base
+        As for :func:`merge_numbers`.
+    """
+    spans = np.array([part.span for part in parts if part.numbers["examples"]] or [np.zeros_like(parts[0].span)])
+    root = base.span if base.numbers["examples"] else np.zeros_like(spans[0])
+    merged = spans.max(axis=0)
+    merged[:, LEAST] = spans[:, :, LEAST].min(axis=0)
+    merged[:, USUAL] = spans[:, :, USUAL].mean(axis=0)
+    merged[:, BOUNDED:] = root[:, BOUNDED:] + (spans - root)[:, :, BOUNDED:].sum(axis=0)
+    return np.asarray(merged.ravel())

@@ -10,6 +10,7 @@ import numpy as np
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64
 from streamkernel.learners import state
+from streamkernel.learners.span import ENTRIES
 from streamkernel.merging import linear
 from streamkernel.merging.common_functions import (
     forgetting_groups,
@@ -20,7 +21,7 @@ from streamkernel.merging.common_functions import (
 )
 from streamkernel.merging.factors import factor_of
 from streamkernel.merging.groups import groups_together, merge_group, rested_together
-from streamkernel.merging.numbers import merge_numbers
+from streamkernel.merging.numbers import merge_numbers, merge_spans
 from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary
 from streamkernel.second_order import metric, metric_files, mixture_files, sampling, steps
 from streamkernel.second_order.groups import Groups
@@ -29,7 +30,6 @@ from streamkernel.second_order.linear_state import neighbour_functions, prior
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import RESTED
 from streamkernel.second_order.positive import mixed_weights, positive_weights
-from streamkernel.second_order.span import ENTRIES, merged
 
 _ROUNDING = 1e-3
 """Tolerance for rounding in a sum of squares, relative to the sum."""
@@ -140,7 +140,7 @@ def merge(
         "bounds": np.max([part.bounds for part in parts], axis=0).ravel(),
         "level": level,
         "standing": standing,
-        "span": _span(parts, base),
+        "span": merge_spans(parts, base),
         mixture_files.LEFT_OUT: np.array(rested, np.float64),
         **kept,
         **(_recency(parts, has) if forgetting else {}),
@@ -158,12 +158,6 @@ def _recency(parts: Sequence[SecondOrderSummary], has: Any) -> dict[str, Any]:
     there = np.where(has, first[:, None], 0.0).sum(axis=0)
     found = np.divide(found * first.sum(), there, out=found, where=there > 0.0)
     return mixture_files.recency_tensors(max(restarted), min(compared), found)
-
-
-def _span(parts: Sequence[SecondOrderSummary], base: SecondOrderSummary) -> F64:
-    """Return the range of each target, and the other entries of its span, over all parts."""
-    spans = np.array([part.span for part in parts if part.numbers["examples"]] or [np.zeros_like(parts[0].span)])
-    return merged(spans, base.span if base.numbers["examples"] else np.zeros_like(spans[0])).ravel()
 
 
 def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> dict[str, F64]:

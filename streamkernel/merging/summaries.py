@@ -46,6 +46,8 @@ class FirstOrderSummary:
         The number of the next block, and the cap on blocks.
     pending
         Buffered examples with their targets.
+    span
+        The range of the target and what belongs to it, shape (1, entries).
     """
 
     numbers: Any
@@ -56,6 +58,7 @@ class FirstOrderSummary:
     next: int
     most: int
     pending: list[tuple[Rows, float]]
+    span: F64
 
     @property
     def columns(self) -> int:

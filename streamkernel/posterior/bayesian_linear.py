@@ -11,20 +11,30 @@ import numpy as np
 from streamkernel import tensor_file
 from streamkernel.features.rows import F64
 from streamkernel.jit import compiled
+from streamkernel.learners import span
+from streamkernel.learners.span import ENTRIES, limits, observe, within
+
+SMALLEST = 1e-290
+"""The smallest divisor of a residual, so that it stays a number."""
 
 
 @compiled
-def rotate(R, z, phi, y, totals):  # type: ignore[no-untyped-def]
-    """Rotate the rows (φᵀ, y) into the triangle (R, z), one after the other; add the residuals to the totals.
+def rotate(R, z, phi, y, weights, totals, entries):  # type: ignore[no-untyped-def]
+    """Rotate the rows √w (φᵀ, y) into the triangle (R, z), one after the other; add the residuals to the totals.
 
-    These are Σ ρ² and the number of rows. The interpreter's lock is held meanwhile, so others see all rows or none.
+    These are Σ ρ² and the number of rows. The entries of the targets' range follow the rows. The interpreter's lock is
+    held meanwhile, so others see all rows or none.
 
     Givens rotations turn each row to zero: Q [R z; φᵀ y] = [R' z'; 0 ρ]. So R'ᵀR' = RᵀR + φφᵀ, and ρ is the error
-    of the prediction before, in units of its deviation: ρ = (y - φᵀw)/√(1 + φᵀ(RᵀR)⁻¹φ). Destroys `phi`.
+    of the prediction before, in units of its deviation: ρ = (y - φᵀv)/√(1 + φᵀ(RᵀR)⁻¹φ). The product of the cosines
+    of the rotations is the inverse of that deviation. Destroys `phi`.
     """
     n = len(z)
     for i in range(len(y)):
-        x, rho = phi[i], y[i]
+        root, inverse = math.sqrt(weights[i]), 1.0
+        x, rho = phi[i], root * y[i]
+        for k in range(n):
+            x[k] *= root
         for k in range(n):
             if x[k] != 0.0:
                 r = math.sqrt(R[k, k] * R[k, k] + x[k] * x[k])
@@ -34,8 +44,11 @@ def rotate(R, z, phi, y, totals):  # type: ignore[no-untyped-def]
                     a, b = row[j], x[j]
                     row[j], x[j] = c * a + s * b, c * b - s * a
                 z[k], rho = c * z[k] + s * rho, c * rho - s * z[k]
+                inverse *= c
         totals[0] += rho * rho
         totals[1] += 1.0
+        before, (low, high) = y[i] - rho / max(root * inverse, SMALLEST), limits(entries)
+        observe(entries, y[i], 0.0, before, within(before, low, high), totals[1])
 
 
 @compiled
@@ -81,7 +94,8 @@ class BayesianLinear:
     """y = φᵀw + e with e ~ N(0, σ²) and w ~ N(0, (σ²/λ) I), in O(D²) memory and time per example for D features.
 
     It keeps the Cholesky factor R of the precision λI + Σ φφᵀ, and z = R⁻ᵀ Σ φy: the posterior of w has mean R⁻¹z and
-    covariance σ²(RᵀR)⁻¹. Neither depends on σ².
+    covariance σ²(RᵀR)⁻¹. Neither depends on σ². It also keeps the range of the targets and of the prior mean 0, the
+    entries `span` of :mod:`streamkernel.learners.span`, but its own mean is not limited to it.
 
     Parameters
     ----------
@@ -105,6 +119,7 @@ class BayesianLinear:
         self.totals = np.zeros(2)
         """Σ ρ², all squared errors before learning, in units of what was expected of them, σ² n in expectation; and
         n."""
+        self.span = np.zeros(ENTRIES)
         self._solved: tuple[float, F64] | None = None  # w, and the number of rows it is for
 
     def _factor(self) -> F64:
@@ -116,11 +131,11 @@ class BayesianLinear:
         """Learned rows."""
         return int(self.totals[1])
 
-    def learn(self, phi: F64, y: F64) -> None:
-        """Learn from rows in order: `phi` has shape (rows, D); it is destroyed."""
+    def learn(self, phi: F64, y: F64, weights: F64 | None = None) -> None:
+        """Learn from rows in order, whose noise has the variance σ²/w: `phi` has shape (rows, D); it is destroyed."""
         if self._R is None:
             self._R = self._factor()
-        rotate(self._R, self.z, phi, y, self.totals)
+        rotate(self._R, self.z, phi, y, np.ones(len(y)) if weights is None else weights, self.totals, self.span)
 
     def mean(self, phi: F64) -> F64:
         """Return the posterior mean of φᵀw for each row."""
@@ -136,7 +151,7 @@ class BayesianLinear:
     def tensors(self) -> dict[str, Any]:
         """Return the learned state as arrays that share nothing with this object."""
         triangle = self._factor()[np.triu_indices(len(self.z))]
-        return {"triangle": triangle, "z": self.z.copy(), "squares": self.totals[:1].copy()}
+        return {"triangle": triangle, "z": self.z.copy(), "squares": self.totals[:1].copy(), "span": self.span.copy()}
 
     def restore(self, tensors: Mapping[str, Any], examples: int) -> None:
         """Restore what :meth:`tensors` of an object of the same size returned after a number of rows.
@@ -154,4 +169,5 @@ class BayesianLinear:
         R[np.triu_indices(n)] = triangle
         if not (np.diag(R) > 0.0).all() or squares < 0.0:
             raise ValueError("expected a triangle with a positive diagonal, and a sum of squares")
+        self.span = span.restored(tensors)
         self._R, self.z, self.totals, self._solved = R, z.copy(), np.array([squares, examples], np.float64), None

@@ -25,11 +25,15 @@ class Posterior(Protocol):
     def examples(self) -> int:
         """Number of examples learned or buffered for a batch."""
 
+    @property
+    def of_targets(self) -> tuple[int, int]:
+        """Numbers of predictions that were bounded, and of targets that did not extend the range in full."""
+
     def learn(self, rows: Rows, y: F64) -> None:
         """Learn from `rows` in order."""
 
     def mean(self, rows: Rows) -> F64:
-        """Return the mean of f(x) for each row."""
+        """Return the mean of f(x) for each row, in the range of the targets and of the prior mean."""
 
     def variance(self, rows: Rows) -> F64:
         """Return the variance of f(x) for each row."""

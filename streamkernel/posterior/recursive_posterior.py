@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from streamkernel.features.rows import F64, Rows
+from streamkernel.learners import span
+from streamkernel.learners.span import bound_all
 from streamkernel.posterior.bayesian_linear import BayesianLinear
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.posterior.posteriors import join, pieces, read_count
@@ -44,20 +46,26 @@ class Recursive:
         squares, examples = self.linear.totals.tolist()
         return float(squares / (examples - 1.0)) if examples > 1.0 else 1.0
 
+    @property
+    def of_targets(self) -> tuple[int, int]:
+        """Numbers of predictions that were bounded, and of targets that did not extend the range in full."""
+        return span.counts(self.linear.span)
+
     def features(self, rows: Rows) -> F64:
         """Return the features, with a constant one where the mean of the targets is unknown."""
         phi = self._phi(rows)
         return phi if self._noise is not None else np.column_stack([phi, np.ones(len(phi))])
 
     def learn(self, rows: Rows, y: F64) -> None:
-        """Learn from `rows` in order; one with noise of variance σ²/w is √w times as large with noise σ²."""
+        """Learn from `rows` in order; the noise of one of weight w has the variance σ²/w."""
         for part, piece in pieces(rows):
-            root = np.sqrt(piece.weights)
-            self.linear.learn(self.features(piece) * root[:, None], y[part] * root)
+            self.linear.learn(self.features(piece), y[part], piece.weights)
 
     def mean(self, rows: Rows) -> F64:
-        """Return the mean of f(x) for each row."""
-        return join(self.linear.mean(self.features(piece)) for _, piece in pieces(rows))
+        """Return the mean of f(x) for each row, in the range of the targets and of the prior mean."""
+        means = join(self.linear.mean(self.features(piece)) for _, piece in pieces(rows))
+        bound_all(self.linear.span, means)
+        return means
 
     def variance(self, rows: Rows) -> F64:
         """Return the variance of f(x) for each row."""

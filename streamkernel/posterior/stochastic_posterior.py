@@ -13,6 +13,8 @@ from streamkernel.errors import InputError
 from streamkernel.features import example_tensors
 from streamkernel.features.counter_rng import counter_bits, domain_key
 from streamkernel.features.rows import F64, Rows
+from streamkernel.learners import span
+from streamkernel.learners.span import ENTRIES, bound_all, observe_all
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.posterior.posteriors import join, pieces, read_count
 from streamkernel.posterior.stochastic import OperatorVariance, RidgeFunctions
@@ -58,12 +60,17 @@ class Stochastic:
         self._key = domain_key(seed, "rule")
         width = phis[0].n_outputs // blocks
         A = OperatorVariance(width) if points is None else RidgeFunctions(width, columns=len(points.start) - 1)
-        self._learned = _Learned(RidgeFunctions(width, columns=1), A, 0, ())
+        self._learned = _Learned(RidgeFunctions(width, columns=1), A, 0, (), np.zeros(ENTRIES))
 
     @property
     def examples(self) -> int:
         """Examples that have been learned or wait for a batch."""
         return self._learned.steps * self._batch + len(self._learned.pending)
+
+    @property
+    def of_targets(self) -> tuple[int, int]:
+        """Numbers of predictions that were bounded, and of targets that did not extend the range in full."""
+        return span.counts(self._learned.span)
 
     def learn(self, rows: Rows, y: F64) -> None:
         """Learn from `rows` in order; what does not fill a batch waits for the next call.
@@ -87,24 +94,29 @@ class Stochastic:
 
     def _after_step(self, rows: Rows, y: F64) -> _Learned:
         """Return the state after a step on a batch."""
-        f, A, steps_taken, _ = self._learned
+        f, A, steps_taken, _, entries = self._learned
         n = (steps_taken + 1) * self._batch
         gamma, nu = float(self._step(steps_taken + 1)), self.noise / n
         block = min(steps_taken, self._blocks)
         if block == self._blocks:
             block = int(counter_bits(self._key, steps_taken) % np.uint64(self._blocks))
         root = np.sqrt(rows.weights)[:, None]  # the gradient of the error, and the error, in units of its noise
-        phi = self._features(rows) * root
+        phi = self._features(rows)
+        entries = entries.copy()
+        observe_all(entries, y[:, 0].copy(), 0.0, f(phi)[:, 0].copy(), float(n - self._batch))
+        phi *= root
         if isinstance(A, OperatorVariance):
             A = A.after_step(phi, self._features2(rows) * root, block, gamma, nu)
         elif self._points is not None:
             A = A.after_step(phi, self._phis[0].exact(rows, self._points) * root, block, gamma, nu)
-        return _Learned(f.after_step(phi, y * root, block, gamma, nu), A, steps_taken + 1, ())
+        return _Learned(f.after_step(phi, y * root, block, gamma, nu), A, steps_taken + 1, (), entries)
 
     def mean(self, rows: Rows) -> F64:
-        """Return the mean of f(x) for each row."""
-        f = self._learned.f
-        return join(f(self._features(piece))[:, 0] for _, piece in pieces(rows))
+        """Return the mean of f(x) for each row, in the range of the targets and of the prior mean."""
+        f, entries = self._learned.f, self._learned.span
+        means = join(f(self._features(piece))[:, 0] for _, piece in pieces(rows))
+        bound_all(entries, means)
+        return means
 
     def variance(self, rows: Rows) -> F64:
         """Return the variance of f(x) for each row; while A is learned it may be too small, never below 0.
@@ -138,22 +150,23 @@ class Stochastic:
 
     def tensors(self) -> dict[str, Any]:
         """Return the learned state."""
-        f, A, steps_taken, pending = self._learned
+        f, A, steps_taken, pending, entries = self._learned
         learned = {f"mean.{name}": tensor for name, tensor in f.tensors().items()} | A.tensors()
-        counters = {"count": np.array([steps_taken], np.int64)}
+        counters = {"count": np.array([steps_taken], np.int64), "span": entries.copy()}
         return learned | counters | example_tensors.pack_examples("pending", pending)
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Restore the result of `tensors`; raises a ValueError if it does not fit."""
         steps_taken = read_count(tensors)
         blocks = min(steps_taken, self._blocks)
-        f, A, _, _ = self._learned
+        f, A, *_ = self._learned
+        entries = span.restored(tensors)
         f.restore({"alpha": tensors.get("mean.alpha")}, blocks)
         A.restore(tensors, blocks)
         pending = example_tensors.unpack_examples("pending", tensors, self._phis[0].directions) or []
         if len(pending) >= self._batch:
             raise ValueError(f"expected less than a batch of {self._batch} examples, got {len(pending)}")
-        self._learned = _Learned(f, A, steps_taken, tuple(pending))
+        self._learned = _Learned(f, A, steps_taken, tuple(pending), entries)
 
 
 class _Learned(NamedTuple):
@@ -167,12 +180,15 @@ class _Learned(NamedTuple):
         Steps taken.
     pending
         Buffered examples.
+    span
+        The range of the targets, entries of :mod:`streamkernel.learners.span`.
     """
 
     f: RidgeFunctions
     A: OperatorVariance | RidgeFunctions
     steps: int
     pending: tuple[tuple[Rows, float], ...]
+    span: F64
 
 
 def point_rows(phi: FeatureMap, points: Sequence[Mapping[str, float]]) -> Rows:

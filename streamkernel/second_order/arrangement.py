@@ -13,7 +13,8 @@ from streamkernel.features.rows import F32, I64
 from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.second_order import growth, metric, newton_step, priors, span
+from streamkernel.learners.span import ENTRIES
+from streamkernel.second_order import growth, metric, newton_step, priors
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.last_row import no_row
@@ -164,7 +165,7 @@ class Arranger:
                 targets=targets,
                 bound=SATURATION if self.is_saturated else 0,
             ),
-            "span": np.zeros(span.ENTRIES * targets),
+            "span": np.zeros(ENTRIES * targets),
             "recent": np.zeros(count),
             "sampled": np.zeros((count, 4)),
         }

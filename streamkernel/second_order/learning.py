@@ -59,7 +59,7 @@ from streamkernel.second_order.mixture_state import (
     MixtureState,
     rows_per_group,
 )
-from streamkernel.second_order.span import ExampleScores, bound, resist, widen
+from streamkernel.second_order.span import ExampleScores, bound, observe, resist
 from streamkernel.second_order.targets import center, follow, loss_at, measure, set_derivatives
 
 LEAST_PART, LARGEST_PART = 1e-9, 0.99
@@ -251,7 +251,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
             linear.fade(own_linear, k - base, seen, kept, numbers.l2, options.prior, linear_room)
     numbers.reused_steps += blocks == numbers.blocks
     numbers.blocks = blocks
-    widen(state.numbers, span, y, out, said, seen, own_targets)
+    observe(state.numbers, span, y, out, said, seen, own_targets)
     follow(state.numbers, said, seen, own_targets)
     numbers.examples = seen
     numbers.weight += w

@@ -16,7 +16,7 @@ from streamkernel.features.scaling import Scales
 from streamkernel.jit import direct
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import state
+from streamkernel.learners import span, state
 from streamkernel.learners.base import Learner
 from streamkernel.second_order import evaluation, growth, learning, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
@@ -27,7 +27,6 @@ from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import STORED, prior
 from streamkernel.second_order.mixture_state import RESTED, MixtureState, weights_by_column
 from streamkernel.second_order.neighbours import CAUTION
-from streamkernel.second_order.span import BOUNDED, ENTRIES
 
 LARGEST = 1 << 29
 """Numbers in all factors at most: 2 GB."""
@@ -227,8 +226,7 @@ class MixedFunction(Learner):
     @property
     def of_targets(self) -> tuple[int, int]:
         """Numbers of predictions that were bounded, and of targets that did not count in full, at examples learned."""
-        bounded, resisted = self._live.state.span.reshape(-1, ENTRIES).sum(axis=0)[BOUNDED:].tolist()
-        return int(bounded), int(resisted)
+        return span.counts(self._live.state.span)
 
     @property
     def nbytes(self) -> int:

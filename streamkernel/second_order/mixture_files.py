@@ -10,8 +10,8 @@ import numpy as np
 from streamkernel import tensor_file
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
-from streamkernel.learners import state
-from streamkernel.second_order import growth, linear_files, metric_files, newton_step, recency, span, steps
+from streamkernel.learners import span, state
+from streamkernel.second_order import growth, linear_files, metric_files, newton_step, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.mixture_state import OWNER, RESTED, RESTS_FROM, SIGNS, SKETCHED_AT
 from streamkernel.second_order.positive import LARGEST_LEAD, SIGNED_ONLY, positive_weights

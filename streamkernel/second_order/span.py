@@ -21,7 +21,23 @@ import numpy as np
 
 from streamkernel.features.rows import F64
 from streamkernel.jit import inlined
-from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION, MEAN
+from streamkernel.learners.span import (
+    ABOVE,
+    AS_RECENTLY,
+    BELOW,
+    BOUNDED,
+    EARNED,
+    ENTRIES,
+    LARGEST,
+    LEARNED_AS,
+    LEAST,
+    RESISTED,
+    USUAL,
+    counts_in_full,
+    is_outlying,
+    widen,
+)
+from streamkernel.learners.state import HORIZON, MEAN
 from streamkernel.losses.compiled import SQUARE
 
 
@@ -36,43 +52,14 @@ class ExampleScores(NamedTuple):
     predictions: F64
 
 
-LEAST, LARGEST, BELOW, ABOVE, USUAL, OUTSIDERS, LAST, EARNED, BOUNDED, RESISTED = range(10)
-"""Entries of a target: the smallest and the largest value; by how much recent values lay below and above all before, in
-total; the mean absolute error; the number of recent outlying values, and whether the last one was outlying; by how much
-predictions beyond the limit of linear functions reduced the squared error recently; and, of the examples learned, how
-many predictions were bounded and how many values did not count in full."""
-
-ENTRIES = 10
-
-NO_SPAN = 1e300
-"""The range of targets in files that do not have it: predictions are then not bounded."""
-
 BEYOND = 0.05
 """Fraction of the range of targets by which a prediction may exceed it, whatever the linear functions predict."""
-
-AS_RECENTLY = 2.0
-"""By how much a linear function may widen the range, in units of how much targets widened it recently."""
 
 LARGEST_GAIN = 100.0
 """Bound on what an example shows for or against predictions beyond the limit, in units of the targets' mean square."""
 
 UNLIMITED = 1e90
 """The limit of linear functions that have none."""
-
-FIRST = 64
-"""Examples before the first one that can be outlying."""
-
-FAR, LEARNED_AS = 8.0, 2.0
-"""Distances from the prediction in mean errors: of an outlying target at least, and that it is learned as."""
-
-OUTSIDE = 0.5
-"""Distance of an outlying target from the range of those before at least, as a fraction of that range."""
-
-EXPECTED = 0.1
-"""Share of a target's distance from the mean of all which, if the model predicts it, makes the target no outlier."""
-
-PATIENCE, RECENT = 4.0, 512.0
-"""Number of recent outlying targets from which all count in full, and over how many examples they are recent."""
 
 
 @inlined(allocates=False)
@@ -120,21 +107,18 @@ def resist(numbers, span, scores, base, y, room):  # type: ignore[no-untyped-def
         room.earned[t] = min(max((room.y[t] - limited) ** 2 - (room.y[t] - free) ** 2, -most), most)
         for k in range(len(raw)):
             nearest = min(nearest, abs(room.y[t] - raw[k, t]))
-        if numbers[t].loss != SQUARE or numbers[0].examples < FIRST or nearest < 0.5 * abs(off):
+        if numbers[t].loss != SQUARE or nearest < 0.5 * abs(off):
             continue
-        if predictions[t] * room.y[t] > EXPECTED * room.y[t] ** 2:
-            continue
-        more = OUTSIDE * (own[LARGEST] - own[LEAST])
-        if own[LEAST] - more <= y[t] <= own[LARGEST] + more or abs(off) <= FAR * own[USUAL]:
+        if not is_outlying(own, y[t], room.y[t], predictions[t], numbers[0].examples):
             continue
         room.outlying[t] = 1.0
-        if own[LAST] == 0.0 and own[OUTSIDERS] < PATIENCE:
+        if not counts_in_full(own):
             room.y[t] = predictions[t] + math.copysign(LEARNED_AS * own[USUAL], off)
             room.learned[t] = room.y[t] + room.added[t]
 
 
 @inlined(allocates=False)
-def widen(numbers, span, y, mixed, predictions, seen, room):  # type: ignore[no-untyped-def]
+def observe(numbers, span, y, mixed, predictions, seen, room):  # type: ignore[no-untyped-def]
     """Update what is known of the targets with example number `seen`; `mixed` are its predictions before any bound."""
     if numbers[0].intercept != MEAN:
         return
@@ -142,23 +126,10 @@ def widen(numbers, span, y, mixed, predictions, seen, room):  # type: ignore[no-
         own, value = span[ENTRIES * t : ENTRIES * (t + 1)], room.learned[t]
         if seen == 1:
             own[LEAST] = own[LARGEST] = value
-        kept, off = 1.0 - 1.0 / min(float(seen), HORIZON), abs(y[t] - room.added[t] - predictions[t])
-        own[BELOW] = kept * own[BELOW] + max(own[LEAST] - value, 0.0)
-        own[ABOVE] = kept * own[ABOVE] + max(value - own[LARGEST], 0.0)
-        own[LEAST], own[LARGEST] = min(own[LEAST], value), max(own[LARGEST], value)
-        if own[USUAL] > 0.0:
-            off = min(off, LARGEST_DEVIATION * own[USUAL])
-        own[USUAL] += (off - own[USUAL]) / min(float(seen), ERROR_HORIZON)
-        own[OUTSIDERS] = (1.0 - 1.0 / RECENT) * own[OUTSIDERS] + room.outlying[t]
-        own[LAST] = room.outlying[t]
-        own[EARNED] = max(kept * own[EARNED] + room.earned[t], 0.0)
+        widen(own, value, abs(y[t] - room.added[t] - predictions[t]), room.outlying[t], seen)
+        own[EARNED] = max((1.0 - 1.0 / min(float(seen), HORIZON)) * own[EARNED] + room.earned[t], 0.0)
         own[BOUNDED] += 1.0 if mixed[t] != predictions[t] else 0.0
         own[RESISTED] += 1.0 if value != y[t] else 0.0
-
-
-def unbounded(targets: int) -> F64:
-    """Return the entries of targets whose range is not known."""
-    return np.tile([-NO_SPAN, NO_SPAN, *[0.0] * (ENTRIES - 2)], targets)
 
 
 def limits(span: F64, sizes: F64) -> tuple[F64, F64, F64, F64]:
@@ -172,19 +143,3 @@ def limits(span: F64, sizes: F64) -> tuple[F64, F64, F64, F64]:
     below, above = (np.maximum(np.sqrt(sizes), AS_RECENTLY * own[side]) for side in (BELOW, ABOVE))
     below, above = (np.where(is_limited, most, UNLIMITED) for most in (below, above))
     return low - more, high + more, low - np.maximum(more, below), high + np.maximum(more, above)
-
-
-def check(span: F64) -> None:
-    """Raise ``ValueError`` if a file has entries that no function can learn."""
-    own = span.reshape(-1, ENTRIES).T
-    if (own[LEAST] > own[LARGEST]).any() or not np.abs(span).max() <= NO_SPAN or own[BELOW:].min() < 0.0:
-        raise ValueError(f"expected the least and the largest target, and widths as span, got {span.tolist()}")
-
-
-def merged(spans: F64, base: F64) -> F64:
-    """Return the entries of targets over parts, shape (parts, targets, entries), from those of their common base."""
-    found = spans.max(axis=0)
-    found[:, LEAST] = spans[:, :, LEAST].min(axis=0)
-    found[:, USUAL] = spans[:, :, USUAL].mean(axis=0)
-    found[:, BOUNDED:] = base[:, BOUNDED:] + (spans - base)[:, :, BOUNDED:].sum(axis=0)
-    return np.asarray(found)

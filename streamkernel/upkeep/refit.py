@@ -9,6 +9,7 @@ import numpy as np
 from streamkernel import losses
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.learners import span
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.saddle_point.conjugates import LOSSES
 from streamkernel.solvers.saddle_point.saddle_point import minimise
@@ -53,7 +54,10 @@ def refit(
         after[:, c :: old.columns] = found.coef[:, None]
         gaps.append(found.gap)
     new = build(old.columns)
-    new.restore(old.with_functions(after))
+    tensors = old.with_functions(after)
+    if not old.loss.for_classes:  # predictions may be as far as the targets of these examples
+        tensors["span"] = span.extended(tensors["span"], y)
+    new.restore(tensors)
     return new, max(gaps)
 
 

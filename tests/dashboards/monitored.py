@@ -53,7 +53,7 @@ def hurried(rules: str) -> str:
     >>> hurried("rate(x[5m]) > 10 * y + 30, for: 10m")
     'rate(x[10s]) > 10 * y + 1, for: 1s'
     """
-    rules = re.sub(r"for: \d+m", "for: 1s", re.sub(r"\[\d+m\]", "[10s]", rules))
+    rules = re.sub(r"for: \d+m", "for: 1s", re.sub(r"\[\d+m\]", "[10s]", re.sub(r"offset \d+m", "offset 10s", rules)))
     return rules.replace("+ 30", "+ 1").replace("> 600", "> 10").replace("> 5\n", "> 0\n")
 
 

@@ -23,7 +23,7 @@ from river import linear_model, metrics, preprocessing
 from streams import nested
 
 from connectors import Event, FileSource
-from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, step_sizes
+from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, kernels, learners, step_sizes
 from streamkernel.engine import Engine, checkpointer
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
@@ -39,6 +39,7 @@ from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
 from streamkernel.engine.pipelines import NO_ANSWER
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.snapshot import MOST
+from streamkernel.engine.telemetry.status import status_of
 from streamkernel.upkeep import Refit
 
 FIRST: dict[str, Any] = {"learner": "dsg", "max_features": 64, "features_per_seed": 16}
@@ -174,6 +175,36 @@ def test_metrics_match_the_run(tmp_path: Path) -> None:
     assert second["streamkernel_groups"] == 6  # four blocks, and two groups that forget
     shares = [second[f"streamkernel_function_weight/{kind}"] for kind in ("newton", "constant", "level")]
     assert sum(shares) != 0.0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelRegressor(kernels.Polynomial(2), learner="dsg", max_features=64),
+        GaussianProcessRegressor(kernels.Polynomial(2), n_features=16),
+        KernelRegressor(max_features=64),
+    ],
+    ids=["first order", "process", "second order"],
+)
+def test_bounded_predictions_and_outliers_are_on_the_page_and_in_the_metrics(model: Any) -> None:
+    made = [record | {"y": 0.3 + record["a"] + record["b"]} for record in records(600)]
+    for i in range(520, 600, 10):
+        made[i] |= {"a": -200.0, "b": -200.0}
+    made[400]["y"] = 1000.0
+    engine = Engine(model, Records(made), label="y", metric=metrics.MAE())
+    engine.run()
+    engine.parts.monitor.take_snapshot()
+    engine.parts.monitor.publish_model()
+    bounded = model.n_bounded_predictions
+    assert bounded > 0
+    assert values(engine)["streamkernel_bounded_predictions_total"] == bounded
+    assert values(engine)["streamkernel_outlying_targets_total"] == model.n_outlying_targets == 1
+    assert status_of(engine)["about"]["range of targets"] == f"{bounded} predictions bounded, 1 outlying targets"
+
+
+def test_a_model_without_a_range_of_targets_has_no_such_metrics() -> None:
+    engine = Engine(linear_model.LinearRegression(), Records(records(3)), label="y", metric=metrics.MAE())
+    assert not {"streamkernel_bounded_predictions", "streamkernel_outlying_targets"} & families(engine).keys()
 
 
 def test_a_cluster_is_reported_where_there_is_one() -> None:

@@ -306,6 +306,7 @@ class Reference:
         self.margins = []  # how far the rule's choices were from a tie
         self.t, self.examples, self.mean, self.running_loss = 0, 0, 0.0, 0.0
         self.eta, self.largest, self.weight, self.log_odds = 0.0, 0.0, 0.0, 0.0
+        self.targets = []
 
     @property
     def n_blocks(self):
@@ -333,9 +334,22 @@ class Reference:
     def scores(self, X, averaged=False):
         """Return the prediction of the last iterate, or of the average of all."""
         if not (averaged and self.iterates):
-            return self.function(X) + self.mean
+            return self.in_range(self.function(X) + self.mean)
         phi = self.features(X)
-        return np.mean([(phi[: len(a)] @ a).sum(axis=0) for a in self.iterates], axis=0) + self.mean
+        return self.in_range(np.mean([(phi[: len(a)] @ a).sum(axis=0) for a in self.iterates], axis=0) + self.mean)
+
+    def in_range(self, scores):
+        """Return predictions of numbers limited to the range of the targets so far, none of which is an outlier."""
+        if not (self.intercept and self.targets):
+            return scores
+        low = high = self.targets[0]
+        below = above = 0.0
+        for n, y in enumerate(self.targets, 1):
+            kept = 1.0 - 1.0 / min(n, HORIZON)
+            below, above = kept * below + max(low - y, 0.0), kept * above + max(y - high, 0.0)
+            low, high = min(low, y), max(high, y)
+        more = 0.2 * (high - low)
+        return np.clip(scores, low - max(more, 2.0 * below), high + max(more, 2.0 * above))
 
     def late_average(self, X):
         """Return the average of all iterates, f_t with the weight t(t + 1)(t + 2)."""
@@ -346,7 +360,7 @@ class Reference:
     def mixture(self, X):
         """Return the prediction of the last iterate and the late average together."""
         f = self.function(X)
-        return f + (self.late_average(X) - f) / (1.0 + np.exp(-self.log_odds)) + self.mean
+        return self.in_range(f + (self.late_average(X) - f) / (1.0 + np.exp(-self.log_odds)) + self.mean)
 
     def learn(self, X, y, w=None):
         """Take one step on one batch, of these weights."""
@@ -358,6 +372,7 @@ class Reference:
         bound = self.loss.bound(self.columns)
         for i in range(batch):
             self.examples, self.weight = self.examples + 1, self.weight + w[i]
+            self.targets.append(y[i])
             if self.intercept:
                 self.mean += w[i] * (y[i] - self.mean) / self.weight
             losses.append(self.loss.value(f[i], y[i] - self.mean))

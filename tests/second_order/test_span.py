@@ -163,9 +163,11 @@ def test_counts_of_merged_models_are_sums():
     assert merged.n_outlying_targets == 2
 
 
-def test_classes_and_first_order_have_no_bounds():
-    for model, y in ((KernelClassifier(max_features=64), True), (KernelRegressor(learner="dsg"), 1.0)):
-        model.learn_one({"a": 1.0}, y)
+def test_classes_have_no_bounds():
+    for learner in ("newton", "dsg"):
+        model = KernelClassifier(learner=learner, max_features=64)
+        for i in range(300):
+            model.learn_one({"a": float(i % 7)}, i % 7 > 3)
         assert (model.n_bounded_predictions, model.n_outlying_targets) == (0, 0)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from river import compose
 
+from streamkernel.engine.pipelines import counts_of_targets
 from streamkernel.engine.telemetry.challengers import checkpoint_table, promotion_rows, texts
 from streamkernel.engine.telemetry.quality import stored_scores
 from streamkernel.estimators.base import KernelModel
@@ -39,9 +40,9 @@ def model_rows(model: Any) -> list[tuple[str, str]]:
             ("steps", f"{last.n_steps:,}, of which {last.n_reused:,} reused a block"),
             ("objective", f"{last.objective:.6g}"),
         ]
-        if last.n_bounded_predictions or last.n_outlying_targets:
-            text = f"{last.n_bounded_predictions:,} predictions bounded, {last.n_outlying_targets:,} outlying targets"
-            rows += [("range of targets", text)]
+    bounded, outlying = counts_of_targets(model) or (0, 0)
+    if bounded or outlying:
+        rows += [("range of targets", f"{bounded:,} predictions bounded, {outlying:,} outlying targets")]
     return rows
 
 

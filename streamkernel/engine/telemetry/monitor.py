@@ -14,6 +14,7 @@ import structlog
 
 from connectors import Source
 from streamkernel.engine.label_losses import LabelLosses
+from streamkernel.engine.pipelines import counts_of_targets
 from streamkernel.engine.retrying import REPORT_SECONDS
 from streamkernel.engine.serving_copy import Publisher
 from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
@@ -109,6 +110,7 @@ class Monitor:
             coverage=None if processor.coverage is None else processor.coverage.snapshot(),
             monitoring=None if processor.monitoring is None else processor.monitoring.snapshot(),
             model=None if model is None else of_model(model),
+            of_targets=counts_of_targets(processor.model),
             events=self.event_seconds.histogram(),
             checkpoints=checkpointer.durations.histogram(),
             last_event=self._last_event,

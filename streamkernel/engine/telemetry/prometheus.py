@@ -56,6 +56,8 @@ class EngineCollector(Collector):
         yield build_info()
         if numbers.model is not None:
             yield from _model(numbers.model)
+        if numbers.of_targets is not None:
+            yield from _targets(*numbers.of_targets)
         yield from _quality(numbers.scores)
         yield from challenger_metrics(numbers.challengers)
         if numbers.monitoring is not None:
@@ -107,11 +109,6 @@ def _model(model: ModelSnapshot) -> Iterator[Metric]:
     yield _gauge("model_bytes", "Memory of the model's arrays, without cached directions.", model.bytes)
     yield _gauge("cache_bytes", "Memory of cached directions.", model.cached_bytes)
     yield _counter("prunings", "Prunings of the model.", model.n_prunings)
-    text = "Predictions that were limited to the range of the targets seen, of examples that were learned."
-    yield _counter("bounded_predictions", text, model.n_bounded)
-    yield _counter(
-        "outlying_targets", "Targets that did not count in full because they were outliers.", model.n_outlying
-    )
     if not math.isnan(model.gap):
         text = "Certified primal-dual gap of the last refit."
         yield _gauge("refit_gap", text, model.gap)
@@ -127,6 +124,12 @@ def _model(model: ModelSnapshot) -> Iterator[Metric]:
             "Examples before the newest group of features was added.",
             model.youngest,
         )
+
+
+def _targets(bounded: int, outlying: int) -> Iterator[Metric]:
+    text = "Predictions that were limited to the range of the targets seen, of examples that were learned."
+    yield _counter("bounded_predictions", text, bounded)
+    yield _counter("outlying_targets", "Targets that did not count in full because they were outliers.", outlying)
 
 
 def _quality(scores: Scores) -> Iterator[Metric]:

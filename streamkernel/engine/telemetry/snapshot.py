@@ -31,8 +31,7 @@ class ModelSnapshot(NamedTuple):
     `n_forced` counts the steps among `n_reused` that would have added a block if the cap had allowed it. `next_step` is
     γ of the next step, and `last_step` the last step η that the rule's check has chosen. `shares` are the weights of
     functions by kind, `groups` is the number of groups of features, and `youngest` the number of examples before the
-    youngest group. `gap` is NaN before the first refit. `n_bounded` predictions were limited to the range of
-    targets, and `n_outlying` targets did not count in full.
+    youngest group. `gap` is NaN before the first refit.
     """
 
     objective: float
@@ -50,8 +49,6 @@ class ModelSnapshot(NamedTuple):
     youngest: int
     n_prunings: int
     gap: float
-    n_bounded: int
-    n_outlying: int
 
 
 @dataclass(frozen=True)
@@ -76,6 +73,9 @@ class EngineSnapshot:
         The quality of predictions.
     challengers
         The figures of the challengers.
+    of_targets
+        Numbers of predictions that were limited to the range of targets, and of targets that did not count in full;
+        ``None`` if the model has no such range.
     coverage
         The coverage of intervals or sets of labels, if the run has these.
     monitoring
@@ -104,6 +104,7 @@ class EngineSnapshot:
     coverage: CoverageSnapshot | None
     monitoring: MonitoringSnapshot | None
     model: ModelSnapshot | None
+    of_targets: tuple[int, int] | None
     events: Histogram
     checkpoints: Histogram
     last_event: float
@@ -130,8 +131,6 @@ def of_model(model: KernelModel) -> ModelSnapshot:
         youngest=0 if table is None else int(table[:, 2].max()),
         n_prunings=model.n_prunings,
         gap=model.gap,
-        n_bounded=model.n_bounded_predictions,
-        n_outlying=model.n_outlying_targets,
     )
 
 

@@ -1,0 +1,201 @@
+"""The targets seen, compiled: their range, which predictions stay in, and which targets are outliers.
+
+A prediction is within the range of targets seen, extended by a fraction of it, or, as a trend that continues requires,
+by twice as much as targets have widened the range on that side. The widening is forgotten over as many examples as
+there are, at most `HORIZON`. Only targets extend the range, however well a function fits them.
+
+A target is *outlying* if it is far from its prediction, in units of the mean error, and outside of the range by half of
+it, unless the prediction has a tenth of its distance from the usual targets, as where targets have a long tail. It
+extends the range as if it were two mean errors away from its prediction. If the target before was outlying too, or
+several were recently, the targets have changed, and it counts in full.
+
+The mixture of second-order learners has bounds of its own (`streamkernel.second_order.span`), with the same entries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from streamkernel import tensor_file
+from streamkernel.features.rows import F64
+from streamkernel.jit import compiled, inlined
+from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION
+
+LEAST, LARGEST, BELOW, ABOVE, USUAL, OUTSIDERS, LAST, EARNED, BOUNDED, RESISTED = range(10)
+"""Entries of a target: the smallest and the largest value; by how much recent values lay below and above all before, in
+total; the mean absolute error; the number of recent outlying values, and whether the last one was outlying; by how much
+predictions beyond the limit of linear functions reduced the squared error recently; and, of the examples learned, how
+many predictions were bounded and how many values did not count in full."""
+
+ENTRIES = 10
+
+NO_SPAN = 1e300
+"""The range of targets in files that do not have it: predictions are then not bounded."""
+
+FURTHER = 0.2
+"""Fraction of the range of targets by which the prediction of a single function may exceed it without a trend."""
+
+AS_RECENTLY = 2.0
+"""By how much a function may widen the range, in units of how much targets widened it recently."""
+
+FIRST = 64
+"""Examples before the first one that can be outlying."""
+
+FAR, LEARNED_AS = 8.0, 2.0
+"""Distances from the prediction in mean errors: of an outlying target at least, and that it counts as."""
+
+OUTSIDE = 0.5
+"""Distance of an outlying target from the range of those before at least, as a fraction of that range."""
+
+EXPECTED = 0.1
+"""Share of a target's distance from the usual ones which, if the model predicts it, makes the target no outlier."""
+
+PATIENCE, RECENT = 4.0, 512.0
+"""Number of recent outlying targets from which all count in full, and over how many examples they are recent."""
+
+
+@inlined(allocates=False)
+def is_outlying(entries, y, distance, expected, examples):  # type: ignore[no-untyped-def]
+    """Return whether target y is an outlier after a number of examples.
+
+    `distance` and `expected` are the target and its prediction, less the usual target.
+    """
+    if examples < FIRST or expected * distance > EXPECTED * distance**2:
+        return False
+    more = OUTSIDE * (entries[LARGEST] - entries[LEAST])
+    is_outside = y < entries[LEAST] - more or y > entries[LARGEST] + more
+    return is_outside and abs(distance - expected) > FAR * entries[USUAL]
+
+
+@inlined(allocates=False)
+def counts_in_full(entries):  # type: ignore[no-untyped-def]
+    """Return whether a target that is outlying counts in full, because the targets have changed."""
+    return entries[LAST] != 0.0 or entries[OUTSIDERS] >= PATIENCE
+
+
+@inlined(allocates=False)
+def widen(entries, value, error, outlying, seen):  # type: ignore[no-untyped-def]
+    """Update the range and the mean error with example number `seen`, whose target counts as `value`."""
+    kept = 1.0 - 1.0 / min(float(seen), HORIZON)
+    entries[BELOW] = kept * entries[BELOW] + max(entries[LEAST] - value, 0.0)
+    entries[ABOVE] = kept * entries[ABOVE] + max(value - entries[LARGEST], 0.0)
+    entries[LEAST], entries[LARGEST] = min(entries[LEAST], value), max(entries[LARGEST], value)
+    if entries[USUAL] > 0.0:
+        error = min(error, LARGEST_DEVIATION * entries[USUAL])
+    entries[USUAL] += (error - entries[USUAL]) / min(float(seen), ERROR_HORIZON)
+    entries[OUTSIDERS] = (1.0 - 1.0 / RECENT) * entries[OUTSIDERS] + outlying
+    entries[LAST] = outlying
+
+
+@inlined(allocates=False)
+def limits(entries):  # type: ignore[no-untyped-def]
+    """Return the least and the largest prediction of a single function."""
+    more = FURTHER * (entries[LARGEST] - entries[LEAST])
+    below, above = max(more, AS_RECENTLY * entries[BELOW]), max(more, AS_RECENTLY * entries[ABOVE])
+    return entries[LEAST] - below, entries[LARGEST] + above
+
+
+@inlined(allocates=False)
+def within(value, low, high):  # type: ignore[no-untyped-def]
+    """Return the value between two limits that is closest to `value`; NaN stays NaN."""
+    if value < low:
+        return low
+    return high if value > high else value
+
+
+@inlined(allocates=False)
+def observe(entries, y, usual, raw, prediction, seen):  # type: ignore[no-untyped-def]
+    """Update the entries of a single function with example number `seen`.
+
+    Parameters
+    ----------
+    entries
+        The entries.
+    y, usual
+        The target, and the usual one.
+    raw, prediction
+        The prediction before the example was learned, without limits and within them.
+    seen
+        Number of the example.
+    """
+    value, outlying = y, is_outlying(entries, y, y - usual, prediction - usual, seen - 1.0)
+    if outlying and not counts_in_full(entries):
+        value = prediction + math.copysign(LEARNED_AS * entries[USUAL], y - prediction)
+    widen(entries, value, abs(y - prediction), 1.0 if outlying else 0.0, seen)
+    entries[BOUNDED] += 1.0 if raw != prediction else 0.0
+    entries[RESISTED] += 1.0 if value != y else 0.0
+
+
+@compiled
+def observe_all(entries, targets, usual, predictions, examples):  # type: ignore[no-untyped-def]
+    """Update entries like :func:`observe` with targets after a number of examples, all predicted before they were
+    learned.
+    """
+    low, high = limits(entries)
+    for i in range(len(targets)):
+        raw = predictions[i]
+        observe(entries, targets[i], usual, raw, within(raw, low, high), examples + i + 1.0)
+
+
+@compiled
+def bound_all(entries, predictions):  # type: ignore[no-untyped-def]
+    """Limit predictions of a single function in place."""
+    low, high = limits(entries)
+    for i in range(len(predictions)):
+        predictions[i] = within(predictions[i], low, high)
+
+
+def extended(entries: F64, y: F64) -> F64:
+    """Return the entries of a single function with a range that has further targets, in no order.
+
+    Examples
+    --------
+    >>> extended(np.zeros(ENTRIES), np.array([1.0, -2.0]))[:2]
+    array([-2.,  1.])
+    """
+    after = entries.copy()
+    after[LEAST], after[LARGEST] = min(after[LEAST], y.min()), max(after[LARGEST], y.max())
+    return after
+
+
+def counts(span: F64) -> tuple[int, int]:
+    """Return how many predictions were bounded, and how many targets did not count in full, over all targets.
+
+    Examples
+    --------
+    >>> counts(np.arange(20.0))
+    (26, 28)
+    """
+    bounded, resisted = span.reshape(-1, ENTRIES).sum(axis=0)[[BOUNDED, RESISTED]].tolist()
+    return int(bounded), int(resisted)
+
+
+def unbounded(targets: int) -> F64:
+    """Return the entries of targets whose range is not known."""
+    return np.tile([-NO_SPAN, NO_SPAN, *[0.0] * (ENTRIES - 2)], targets)
+
+
+def restored(tensors: Mapping[str, Any]) -> F64:
+    """Return the entries of the target in a file; older files do not have them.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit, or have values that no function can learn.
+    """
+    if "span" not in tensors:
+        return unbounded(1)
+    entries: F64 = tensor_file.require_tensor(tensors, "span", np.float64, (ENTRIES,))
+    check(entries)
+    return entries
+
+
+def check(span: F64) -> None:
+    """Raise ``ValueError`` if a file has entries that no function can learn."""
+    entries = span.reshape(-1, ENTRIES).T
+    if (entries[LEAST] > entries[LARGEST]).any() or not np.abs(span).max() <= NO_SPAN or entries[BELOW:].min() < 0.0:
+        raise ValueError(f"expected the least and the largest target, and widths as span, got {span.tolist()}")
