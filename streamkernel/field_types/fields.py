@@ -65,7 +65,7 @@ class Fields(base.Transformer):
     >>> fields.transform_one({"at": "noon"})
     Traceback (most recent call last):
         ...
-    streamkernel.errors.InputError: Expected a time in ISO 8601 or a number as declared, got str 'noon' - at field "at"
+    streamkernel.errors.InputError: Expected a time in milliseconds or ISO 8601, got 'noon' - at field "at"
     """
 
     def __init__(self, types: Mapping[str, Spec], missing: Sequence[str | float] = ()) -> None:

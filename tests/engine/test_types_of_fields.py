@@ -240,7 +240,7 @@ def test_declared_types_decide(tmp_path: Path) -> None:
     assert [letter["reason"] for letter in dead] == [
         "Expected a number as declared, got str 'old' - at field \"age\"",
         'Expected a vector of 2 numbers, got 1 - at field "v"',
-        "Expected a time in ISO 8601 or a number as declared, got str 'noon' - at field \"at\"",
+        "Expected a time in milliseconds or ISO 8601, got 'noon' - at field \"at\"",
     ]
     engine = engine_of(load_config(tmp_path / "run.toml"))
     engine.run()
