@@ -47,7 +47,7 @@ class RecordProcessor:
     label
         The field to predict, or several, whose labels and predictions are then dictionaries.
     ignore
-        Fields to leave out.
+        Fields to leave out, with the fields inside them.
     metric
         A River metric of the predictions.
     baseline
@@ -148,9 +148,9 @@ class RecordProcessor:
         self.is_timed, self.predicted_at = False, 0
         self._classes = KnownClasses(model)
         self._has_classes = isinstance(model, base.Classifier)
-        unseen = {*ignore, *(labels.fields if labels is not None else ())}
         is_numeric = isinstance(model, (base.Regressor, base.MultiTargetRegressor))
-        self.examples = Examples(label, unseen, numeric_label=is_numeric, weight=weight, fields=fields)
+        keys = () if labels is None else labels.fields
+        self.examples = Examples(label, ignore, numeric_label=is_numeric, weight=weight, fields=fields, keys=keys)
 
     @property
     def kernel_model(self) -> KernelModel | None:
