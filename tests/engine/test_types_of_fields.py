@@ -287,9 +287,7 @@ def test_an_ignored_object_is_ignored_by_the_check_the_log_and_the_model(
 def test_a_field_inside_an_ignored_object_may_be_declared_or_be_the_label(tmp_path: Path, ignored: str) -> None:
     records = [{"a": i % 3, "user": {"age": str(i % 2), "town": "Ulm", "left": i % 2}} for i in range(50)]
     (tmp_path / "e.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    (tmp_path / "run.toml").write_text(
-        f'label = "user.left"\n{ignored}\n[source]\npath = "e.jsonl"\n[model]\n{DSG}\n'
-    )
+    (tmp_path / "run.toml").write_text(f'label = "user.left"\n{ignored}\n[source]\npath = "e.jsonl"\n[model]\n{DSG}\n')
     engine = engine_of(load_config(tmp_path / "run.toml"))
     engine.run()
     assert engine.outcomes["learned"] == 50
