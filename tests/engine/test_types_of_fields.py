@@ -250,19 +250,6 @@ def test_declared_types_decide(tmp_path: Path) -> None:
     assert engine.parts.processor.examples.types.state() == {}
 
 
-@pytest.mark.parametrize("model", [DSG, NEWTON], ids=["dsg", "newton"])
-def test_a_declaration_may_change_on_a_running_state(tmp_path: Path, model: str) -> None:
-    records = [{"a": i % 7, "plan": i % 2, "y": i % 2} for i in range(300)]
-    run(tmp_path, records, model=model)
-    predictions, dead = run(tmp_path, records, model=model, tables='[fields]\nplan = "category"')
-    assert (len(predictions), dead) == (600, [])
-    assert all(p["prediction"] == p["label"] for p in predictions[500:])
-    predictions, dead = run(tmp_path, records, model=model, tables='[fields]\nplan = "number"')
-    assert (len(predictions), dead) == (900, [])
-    run(tmp_path, records, model=model)
-    assert engine_of(load_config(tmp_path / "run.toml")).parts.processor.examples.fields is None
-
-
 @pytest.mark.parametrize(("top", "types"), [('ignore = ["user"]', {}), ("", {"user": "ignore"})])
 def test_an_ignored_object_is_ignored_by_the_check_the_log_and_the_model(
     tmp_path: Path, notes: list[str], top: str, types: dict[str, str]
