@@ -15,7 +15,7 @@ from streamkernel.engine.examples import shorten
 from streamkernel.engine.label_clock import LabelClock
 from streamkernel.engine.pipelines import Answer
 from streamkernel.errors import JoinError
-from streamkernel.time_series.moments import TimeUnit, TimeUnitError, expected, seconds_since_1970
+from streamkernel.field_types.times import TimeUnit, TimeUnitError, expected, seconds_since_1970
 
 LONGEST_KEY = 1000
 """Largest number of characters of a key."""

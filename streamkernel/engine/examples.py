@@ -14,6 +14,7 @@ from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRan
 from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators.weighting import as_weight
 from streamkernel.features.rows import is_missing
+from streamkernel.field_types.by_path import ByPath
 from streamkernel.field_types.conversions import as_category
 from streamkernel.field_types.fields import Fields
 from streamkernel.field_types.number_texts import read_number
@@ -29,13 +30,15 @@ class Examples:
     label
         The field to predict, or several, whose labels are then a dictionary.
     ignore
-        Fields to leave out.
+        Fields to leave out, with the fields inside them.
     numeric_label
         Whether the label must be a number.
     weight
         The field with the weight of an example, ``None`` if all have the same.
     fields
         The declared types of fields; ``None`` if all are learned.
+    keys
+        Fields that join labels and are no inputs; unlike in `ignore`, the fields inside are.
 
     Attributes
     ----------
@@ -67,14 +70,18 @@ class Examples:
         numeric_label: bool,
         weight: str | None = None,
         fields: Fields | None = None,
+        keys: Collection[str] = (),
     ) -> None:
         self._labels, self.is_several = ((label,), False) if isinstance(label, str) else (label, True)
         self.weight = weight
-        self._ignore = frozenset(ignore) | ({weight} if weight is not None else set())
-        self._unseen = self._ignore | frozenset(self._labels)
+        single = {*keys, *(() if weight is None else (weight,))}
+        self._ignore = ByPath(dict.fromkeys(ignore, True) | dict.fromkeys(self._labels, False), single)
+        self._has_ignored = bool(ignore or single)
         self._numeric_label = numeric_label
         self.fields, self.types = fields, LearnedTypes()
         self.ranges = InputRanges()
+        if fields is not None:
+            fields.keep(self._labels)
 
     @property
     def numbers(self) -> set[str]:
@@ -110,7 +117,7 @@ class Examples:
         types, ignore, labels, limits = self.types, self._ignore, self._labels, self.ranges.limits
         categories, fields = types.categories, self.fields
         for name, value in (record if fields is None else self._converted(record, fields)).items():
-            if name in ignore:
+            if ignore[name]:
                 continue
             kind = type(value)
             if kind is float or kind is int or kind is bool:
@@ -173,28 +180,32 @@ class Examples:
     def _converted(self, record: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
         """Return the inputs of declared types, and the other fields."""
         ignore = self._ignore
-        return fields.transform_one({name: value for name, value in record.items() if name not in ignore})
+        return fields.transform_one({name: value for name, value in record.items() if not ignore[name]})
 
     def split_plain(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
         """Return features and labels of the first records, up to one that `split` may refuse; numbers among the
         features are not looked at.
         """
-        label, ignore, numeric, fields = self._labels[0], self._ignore, self._numeric_label, self.fields
+        label, numeric, fields = self._labels[0], self._numeric_label, self.fields
+        ignore, has_ignored = self._ignore, self._has_ignored
         xs: list[dict[str, Any]] = []
         ys: list[Any] = []
         for record in records:
             if type(record) is not dict:
                 break
             try:
-                x = record.copy() if fields is None else self._converted(record, fields)
+                if fields is not None:
+                    x = self._converted(record, fields)
+                elif has_ignored:
+                    x = {name: value for name, value in record.items() if not ignore[name]}
+                else:
+                    x = record.copy()
             except InputError:
                 break
             y = x.pop(label, None)
             kind = type(y)
             if kind is not bool and (numeric if kind is str else not _is_plain_number(y)):
                 break
-            for name in ignore:
-                x.pop(name, None)
             xs.append(x)
             ys.append(y)
         return xs, ys
@@ -239,9 +250,12 @@ class Examples:
 
     def count(self, record: Mapping[str, Any]) -> None:
         """Count the types of the fields of a record that is read once, whether it is refused or not."""
-        others: Collection[str] = self._unseen
+        others = {*self._labels}
+        if self._has_ignored:
+            ignore = self._ignore
+            others.update([name for name in record if ignore[name]])
         if self.fields is not None:
-            others = self.fields.count(record) | self._unseen
+            others |= self.fields.count(record)
         self.types.count(record, others)
 
     def count_numbers(self, names: Iterable[str], n: int) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from river import base
 
 from streamkernel.engine.examples import shorten
 from streamkernel.engine.pipelines import kernel_model_of
-from streamkernel.errors import TooManyClassesError
+from streamkernel.errors import LabelError, TooManyClassesError
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.internals import check_label
 from streamkernel.estimators.label_forms import LabelForms
+from streamkernel.estimators.multi_label import KernelMultiLabelClassifier
 
 MOST_CLASSES = 1000
 """Largest number of labels of other classifiers: River's metrics count pairs of a label and a prediction."""
@@ -55,3 +58,73 @@ class KnownClasses(LabelForms):
         elif len(self) >= MOST_CLASSES:
             raise TooManyClassesError(f"Expected at most {MOST_CLASSES:,} labels, got one more, {shorten(label)}")
         self.add(label)
+
+
+class KnownClassesByField:
+    """The labels of each field, if a model has several at once.
+
+    Parameters
+    ----------
+    model
+        A classifier of several labels, or a pipeline that ends in one.
+    labels
+        For each field the labels in the order in which they came.
+
+    Examples
+    --------
+    >>> from streamkernel import KernelMultiLabelClassifier
+    >>> classes = KnownClassesByField(KernelMultiLabelClassifier())
+    >>> classes.of({"wet": "True", "storm": 0.0})
+    {'wet': True, 'storm': False}
+    >>> classes.check({"wet": True, "storm": "often"})
+    Traceback (most recent call last):
+        ...
+    streamkernel.errors.LabelError: Expected True or False, got 'often' - at field "storm"
+    """
+
+    def __init__(self, model: Any, labels: Mapping[str, Iterable[Any]] | None = None) -> None:
+        self._is_binary = isinstance(kernel_model_of(model), KernelMultiLabelClassifier)
+        self._fields = {name: self._classes(values) for name, values in (labels or {}).items()}
+
+    @property
+    def labels(self) -> dict[str, list[Any]]:
+        """The labels of each field in their first forms."""
+        return {name: classes.labels for name, classes in self._fields.items()}
+
+    def of(self, label: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the first forms of the labels of an example."""
+        return {name: self._field(name).of(value) for name, value in label.items()}
+
+    def check(self, label: Mapping[str, Any]) -> None:
+        """Add the labels of an example, unless they are known.
+
+        Raises
+        ------
+        InputError
+            If the model cannot learn one.
+        """
+        for name, value in label.items():
+            if self._is_binary and value not in (False, True):
+                raise LabelError(f'Expected True or False, got {shorten(value)} - at field "{name}"')
+            self._field(name).check(value)
+
+    def _field(self, name: str) -> KnownClasses:
+        return self._fields.setdefault(name, self._classes(()))
+
+    def _classes(self, labels: Iterable[Any]) -> KnownClasses:
+        return KnownClasses(None, (False, True) if self._is_binary else labels)
+
+
+def known_classes(model: Any, labels: Any = None) -> KnownClasses | KnownClassesByField | None:
+    """Return the labels that a model takes, or ``None`` if it is no classifier.
+
+    Examples
+    --------
+    >>> from river import linear_model
+    >>> known_classes(linear_model.LogisticRegression(), ["no", 1]).of("1")
+    1
+    >>> known_classes(linear_model.LinearRegression())
+    """
+    if isinstance(model, base.MultiLabelClassifier):
+        return KnownClassesByField(model, labels or None)
+    return KnownClasses(model, labels) if isinstance(model, base.Classifier) else None

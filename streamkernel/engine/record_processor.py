@@ -18,7 +18,7 @@ from streamkernel.engine.coverage import coverage_of, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, types_in
 from streamkernel.engine.explanations import explain_briefly
-from streamkernel.engine.known_classes import KnownClasses
+from streamkernel.engine.known_classes import KnownClasses, known_classes
 from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.pipelines import CLASSIFIERS, NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
 from streamkernel.engine.refusals import KINDS
@@ -47,7 +47,7 @@ class RecordProcessor:
     label
         The field to predict, or several, whose labels and predictions are then dictionaries.
     ignore
-        Fields to leave out.
+        Fields to leave out, with the fields inside them.
     metric
         A River metric of the predictions.
     baseline
@@ -84,8 +84,6 @@ class RecordProcessor:
         Features and labels that wait for each other.
     challengers : Challengers
         Models that learn the same events beside the model, and do not affect its results.
-    classes : KnownClasses
-        Labels that the model is known to take.
     coverage : Coverage or CoverageByTarget or None
         How wide intervals are, and the share of labels inside.
     outcomes : dict
@@ -146,11 +144,10 @@ class RecordProcessor:
         self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
         self.is_timed, self.predicted_at = False, 0
-        self._classes = KnownClasses(model)
-        self._has_classes = isinstance(model, base.Classifier)
-        unseen = {*ignore, *(labels.fields if labels is not None else ())}
+        self._classes = known_classes(model)
         is_numeric = isinstance(model, (base.Regressor, base.MultiTargetRegressor))
-        self.examples = Examples(label, unseen, numeric_label=is_numeric, weight=weight, fields=fields)
+        keys = () if labels is None else labels.fields
+        self.examples = Examples(label, ignore, numeric_label=is_numeric, weight=weight, fields=fields, keys=keys)
 
     @property
     def kernel_model(self) -> KernelModel | None:
@@ -172,11 +169,11 @@ class RecordProcessor:
 
     def known(self, ys: Sequence[Any]) -> Sequence[Any]:
         """Return labels in the forms in which they came first, up to a label that has to be checked first."""
-        return self._classes.known(ys) if self._has_classes else ys
+        return self._classes.known(ys) if isinstance(self._classes, KnownClasses) else ys
 
     def adopt(self, model: base.Estimator) -> None:
         """Continue with another model of the same kind, which may have learned other labels."""
-        self.model, self._classes = model, KnownClasses(model)
+        self.model, self._classes = model, known_classes(model)
 
     def process(self, event: Event) -> Step | None:
         """Predict the features of a record, and learn them if their label is known.
@@ -217,7 +214,7 @@ class RecordProcessor:
             is_new = False
         else:
             raise InputError("Expected features or a label besides the key, got neither")
-        if self._has_classes:
+        if self._classes is not None:
             y = self._classes.of(y)
             if w > 0.0:
                 self._classes.check(y)
@@ -329,7 +326,7 @@ class RecordProcessor:
             "outcomes": self.outcomes,
             "refused": self.refused,
             "fields": self.examples.state(),
-            "classes": self._classes.labels,
+            "classes": () if self._classes is None else self._classes.labels,
             "labels": None if self.labels is None else self.labels.state(),
             "coverage": None if self.coverage is None else self.coverage.state(),
             "monitoring": None if self.monitoring is None else self.monitoring.state(),
@@ -341,7 +338,7 @@ class RecordProcessor:
         self.quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
         self.outcomes, self.refused = self.outcomes | saved["outcomes"], self.refused | saved.get("refused", {})
         self.examples.restore(types_in(saved))
-        self._classes = KnownClasses(self.model, saved.get("classes", ()))
+        self._classes = known_classes(self.model, saved.get("classes", ()))
         self.challengers.restore(saved)
         if self.labels is not None and saved.get("labels") is not None:
             self.labels.restore(saved["labels"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from streamkernel import losses
 from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators.base import Choice
 from streamkernel.estimators.explained import ExplainedModel
+from streamkernel.estimators.label_forms import LabelForms
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.tables import learn_table
 from streamkernel.estimators.targets import as_label
@@ -82,7 +83,7 @@ class SeveralTargetsModel(ExplainedModel):
         """
         if not isinstance(y, Mapping):
             raise TypeError(f"Expected y as a dictionary of targets by name, got {type(y).__name__}")
-        names = self.targets or tuple(as_label(name) for name in y)
+        names = self.targets or _new_names(y)
         _check_names(names, tuple(y))
         return names, np.array([self._number(y[name], f"y[{name!r}]") for name in names])
 
@@ -131,7 +132,7 @@ class SeveralTargetsModel(ExplainedModel):
     def _learn_rows(self, X: Any, Y: Any, w: Any, verbose: bool) -> None:
         """Learn from the rows of a table in order, with the columns of another one as targets."""
         rows, columns = n_rows(X), columns_of(Y)
-        names = self.targets or tuple(as_label(name) for name in columns)
+        names = self.targets or _new_names(columns)
         _check_names(names, tuple(columns))
         numbers = np.empty((rows, len(names)))
         for t, name in enumerate(names):
@@ -171,9 +172,26 @@ class SeveralTargetsModel(ExplainedModel):
 
     def _labels_in(self, description: Mapping[str, Any]) -> dict[Hashable, int]:
         found = {as_label(name): i for i, name in enumerate(description["targets"])}
-        if len(found) != len(description["targets"]):
+        if len(LabelForms(found)) != len(description["targets"]):
             raise ValueError(f"expected targets that differ, got {description['targets']!r}")
         return found
+
+
+def _new_names(targets: Iterable[Hashable]) -> tuple[Hashable, ...]:
+    """Return the names of the targets of a first example.
+
+    Raises
+    ------
+    LabelError
+        If two are one key of a JSON object, such as 1 and "1".
+    """
+    names, forms = tuple(map(as_label, targets)), LabelForms()
+    for name in names:
+        if name in forms:
+            both = f"{forms.of(name)!r} and {name!r}"
+            raise LabelError(f"Expected one form of a target's name, got {both}, which are one key in JSON - at y")
+        forms.add(name)
+    return names
 
 
 def _check_names(names: Sequence[Hashable], given: Sequence[Hashable]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import re
 from collections.abc import Callable
@@ -13,11 +12,11 @@ import numpy as np
 from streamkernel.errors import InputError
 from streamkernel.field_types.declared import DeclaredType
 from streamkernel.field_types.number_texts import read_number
+from streamkernel.field_types.times import TimeUnitError, seconds_since_1970
 
 LONGEST_VECTOR = 4096
 """Largest number of components of a vector, and of different words of a text."""
 
-_EARLIEST, _LATEST = -62_135_596_800.0, 253_402_300_800.0  # the years 1 to 9999
 _WORD = re.compile(r"\w+")
 
 
@@ -92,25 +91,14 @@ def _words(name: str, text: str) -> dict[str, Any]:
 
 def _seconds(name: str, value: Any, declared: DeclaredType) -> float:
     """Return a time as seconds since 1970."""
-    if isinstance(value, np.datetime64):
-        value = value.astype("datetime64[us]").item()
-    elif isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, str):
-        number = read_number(value)
-        try:
-            value = number.value if number is not None else dt.datetime.fromisoformat(value.strip())
-        except ValueError:
-            raise _unfit(name, value, "time in ISO 8601 or a number") from None
-    elif isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-        value = dt.datetime.combine(value, dt.time())
-    if isinstance(value, dt.datetime):
-        return (value if value.tzinfo is not None else value.replace(tzinfo=declared.zone)).timestamp()
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _unfit(name, value, "time in ISO 8601 or a number")
-    if not _EARLIEST <= (seconds := value / declared.scale) < _LATEST:
-        raise _unfit(name, value, "time between the years 1 and 9999, in the declared unit")
-    return seconds
+    try:
+        return seconds_since_1970(value, declared.unit, declared.zone)
+    except TimeUnitError as error:
+        hint = "" if error.unit is None else f'; declare unit = "{error.unit}"'
+        problem = f"{error}{hint}"
+    except ValueError as error:
+        problem = str(error)
+    raise InputError(f'{problem} - at field "{name}"')
 
 
 def _vector(name: str, value: Any, length: int | None) -> dict[str, Any]:

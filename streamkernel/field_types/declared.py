@@ -6,12 +6,11 @@ import datetime as dt
 import zoneinfo
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
+
+from streamkernel.field_types.times import TimeUnit
 
 TYPES = ("number", "category", "identifier", "text", "time", "vector", "ignore")
-UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
-"""Units of times, by their number in a second."""
-
 _KEYS = ("type", "unit", "zone", "missing")
 
 Spec = str | Mapping[str, Any]
@@ -26,8 +25,8 @@ class DeclaredType:
     ----------
     type
         One of `TYPES`.
-    scale
-        Parts of a second in a unit of numeric times.
+    unit
+        The unit of numeric times.
     zone
         The time zone of times without one.
     missing
@@ -35,7 +34,7 @@ class DeclaredType:
     """
 
     type: str
-    scale: float = 1.0
+    unit: TimeUnit = "s"
     zone: dt.tzinfo = dt.UTC
     missing: frozenset[Any] = frozenset()
 
@@ -50,8 +49,8 @@ def declared_type(spec: Spec) -> DeclaredType:
 
     Examples
     --------
-    >>> declared_type({"type": "time", "unit": "ms"}).scale
-    1000.0
+    >>> declared_type({"type": "time", "unit": "ms"}).unit
+    'ms'
     >>> declared_type("float")
     Traceback (most recent call last):
     ValueError: expected one of "number", "category", "identifier", "text", "time", "vector", "ignore", got 'float'
@@ -69,13 +68,13 @@ def declared_type(spec: Spec) -> DeclaredType:
         if key in table and kind != "time":
             raise ValueError(f'expected {key} with type = "time" only, got it with "{kind}"')
     unit, zone = table.get("unit", "s"), table.get("zone", "UTC")
-    if unit not in UNITS:
-        raise ValueError(f"expected the unit to be one of {_quoted(UNITS)}, got {unit!r}")
+    if unit not in get_args(TimeUnit):
+        raise ValueError(f"expected the unit to be one of {_quoted(get_args(TimeUnit))}, got {unit!r}")
     try:
         found = dt.UTC if zone == "UTC" else zoneinfo.ZoneInfo(zone)
     except (TypeError, ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         raise ValueError(f'expected the name of a time zone, as "Europe/Berlin", got {zone!r}') from None
-    return DeclaredType(kind, UNITS[unit], found, markers(table.get("missing", ())))
+    return DeclaredType(kind, unit, found, markers(table.get("missing", ())))
 
 
 def markers(values: Iterable[Any]) -> frozenset[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from river import base
 
 from streamkernel.errors import InputError
 from streamkernel.features.rows import is_missing
+from streamkernel.field_types.by_path import ByPath
 from streamkernel.field_types.conversions import convert
 from streamkernel.field_types.declared import DeclaredType, Spec, declared_type, markers
 
@@ -43,7 +44,7 @@ class Fields(base.Transformer):
         ``"vector"``
             a list of numbers, which become ``field.0`` and so on; the first one fixes the length
         ``"identifier"``, ``"ignore"``
-            no input
+            no input, as are the fields inside: with ``"user"`` also ``"user.age"``, unless it is declared itself
 
         Each may have the key ``missing``, a list of values.
     missing : sequence, default ()
@@ -65,7 +66,7 @@ class Fields(base.Transformer):
     >>> fields.transform_one({"at": "noon"})
     Traceback (most recent call last):
         ...
-    streamkernel.errors.InputError: Expected a time in ISO 8601 or a number as declared, got str 'noon' - at field "at"
+    streamkernel.errors.InputError: Expected a time in milliseconds or ISO 8601, got 'noon' - at field "at"
     """
 
     def __init__(self, types: Mapping[str, Spec], missing: Sequence[str | float] = ()) -> None:
@@ -77,6 +78,7 @@ class Fields(base.Transformer):
                 self._declared[name] = declared_type(spec)
             except ValueError as error:
                 raise ValueError(f"{str(error)[:1].upper()}{str(error)[1:]} - at types[{name!r}]") from None
+        self._unseen = ByPath({name: declared.type in UNSEEN for name, declared in self._declared.items()})
         self._markers = markers(missing)
         self._lengths: dict[str, int] = {}
         self._numeric = {name for name, declared in self._declared.items() if declared.type in ("number", "time")}
@@ -87,11 +89,21 @@ class Fields(base.Transformer):
         return self._numeric
 
     def __contains__(self, name: object) -> bool:
-        """Return whether a field is declared, or is a component of a declared vector."""
-        if name in self._declared:
+        """Return whether a field is declared, or is in a declared vector or in a field that is no input."""
+        if name in self._declared or self._unseen[name]:
             return True
         of, dot, number = str(name).rpartition(".")
         return bool(dot) and number.isdecimal() and self._is_vector(of)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Let fields such as labels pass, unless they are declared themselves.
+
+        Parameters
+        ----------
+        names : iterable of str
+            The fields, which may be inside one that is no input.
+        """
+        self._unseen |= {name: False for name in names if name not in self._declared}
 
     def learn_one(self, x: Mapping[Any, Any]) -> None:
         """Fix the lengths of vectors that an example is the first to have.
@@ -132,10 +144,11 @@ class Fields(base.Transformer):
             If a value does not fit; names the field, the type and the value.
         """
         inputs: dict[Any, Any] = {}
+        unseen = self._unseen
         for name, value in x.items():
-            declared = self._declared.get(name)
-            if declared is not None and declared.type in UNSEEN:
+            if unseen[name]:
                 continue
+            declared = self._declared.get(name)
             if self._lacks(value, declared):
                 continue
             if declared is None:
@@ -177,13 +190,15 @@ class Fields(base.Transformer):
         return pd.DataFrame(rows, index=X.index)
 
     def type_of(self, name: str) -> str:
-        """Return the declared type of a field.
+        """Return the declared type of a field, or of the field around it.
 
         Parameters
         ----------
         name : str
             The field.
         """
+        while name not in self._declared:
+            name = name.rpartition(".")[0]
         return self._declared[name].type
 
     def state(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from river import base
 
 from streamkernel.errors import InputError
 from streamkernel.features.rows import is_missing
-from streamkernel.time_series.moments import (
+from streamkernel.field_types.times import (
     TimeUnit,
     TimeUnitError,
     moment_or_number,

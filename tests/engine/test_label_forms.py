@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import csv
 import itertools
 import json
 import random
@@ -10,15 +12,17 @@ from typing import Any
 
 import orjson
 import pytest
-from river import linear_model, metrics, preprocessing
+from river import linear_model, metrics, multioutput, preprocessing
+from river.metrics.multioutput import MacroAverage
 from states import named
 
-from connectors import FileSink, FileSource
+from connectors import Event, FileSink, FileSource
 from streamkernel import KernelClassifier, tensor_file
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import checkpoints
 from streamkernel.engine.config.config import load_config
+from streamkernel.engine.record_processor import RecordProcessor
 
 KERNEL = 'type = "KernelClassifier"\nlearner = "dsg"\nmax_features = 64'
 FORMS: dict[str, tuple[list[Any], list[Any]]] = {
@@ -136,3 +140,99 @@ def test_a_model_that_was_learned_elsewhere_has_the_forms(tmp_path: Path) -> Non
     records = [{"id": i, "a": float(i % 2), "y": i % 2} for i in range(20)]
     engine = ran(prepared(tmp_path, records, f'{KERNEL}\nfrom = "model.safetensors"'))
     assert (engine.outcomes["learned"], list(engine.model.labels)) == (20, ["0", "1"])
+
+
+BINARY: dict[bool, list[Any]] = {
+    False: [False, "False", 0, "0", 0.0, "false"],
+    True: [True, "True", 1, "1", 1.0, "true"],
+}
+
+
+def written(folder: Path, records: list[dict[str, Any]], form: str) -> None:
+    """Write records as lines of JSON or as a table."""
+    with (folder / f"events.{form}").open("w", newline="") as file:
+        if form == "jsonl":
+            file.writelines(json.dumps(record) + "\n" for record in records)
+        else:
+            writer = csv.DictWriter(file, records[0])
+            writer.writeheader()
+            writer.writerows(records)
+
+
+def several(folder: Path, form: str, more: str = "") -> Engine:
+    """Run a model of two labels on a file."""
+    (folder / "run.toml").write_text(
+        f'label = ["p", "q"]\nignore = ["id"]\n[source]\npath = "events.{form}"\n[sink]\npredictions = "out.jsonl"\n'
+        'dead_letters = "dead.jsonl"\n[state]\ndirectory = "state"\n[model]\ntype = "KernelMultiLabelClassifier"\n'
+        f"max_features = 64\n{more}"
+    )
+    return ran(folder / "run.toml")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+@pytest.mark.parametrize("are_late", [False, True])
+def test_several_labels_have_one_form_each(tmp_path: Path, form: str, are_late: bool) -> None:
+    """Compare with a run of the same events whose labels are all Booleans."""
+    rng, truth = random.Random(0), []
+    xs = [{"id": i, "a": rng.gauss(0.0, 1.0), "b": rng.gauss(0.0, 1.0)} for i in range(240)]
+    mixed, plain = [], []
+    for i, x in enumerate(xs):
+        p, q = x["a"] > 0.0, x["b"] > 0.0
+        truth.append({"p": p, "q": q})
+        several_forms = {"p": BINARY[p][i % 6], "q": BINARY[q][(i + 2) % 6]}
+        for records, y in ((mixed, several_forms), (plain, truth[-1])):
+            records += [x, {"id": i} | y] if are_late else [x | y]
+    more = '[delayed_labels]\nkey = "id"' if are_late else ""
+    if are_late and form == "csv":  # columns of both
+        mixed = [dict.fromkeys(("id", "a", "b", "p", "q")) | record for record in mixed]
+    (tmp_path / "plain").mkdir()
+    written(tmp_path, mixed, form)
+    written(tmp_path / "plain", plain, "jsonl")
+    engine, expected = several(tmp_path, form, more), several(tmp_path / "plain", "jsonl", more)
+    assert (tmp_path / "dead.jsonl").read_text() == ""
+    assert engine.outcomes == expected.outcomes
+    assert engine.quality() == expected.quality()
+    lines = [
+        [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+        for folder in (tmp_path, tmp_path / "plain")
+    ]
+    assert [line["prediction"] for line in lines[0]] == [line["prediction"] for line in lines[1]]
+    assert [line["probabilities"] for line in lines[0]] == [line["probabilities"] for line in lines[1]]
+    if not are_late:
+        assert [json.dumps(line["label"]) for line in lines[0]] == [json.dumps(y) for y in truth]
+
+
+def test_a_label_that_is_neither_true_nor_false_is_refused_by_name_before_a_step_learns_it(tmp_path: Path) -> None:
+    records = [{"id": i, "a": float(i % 5), "p": i % 2, "q": i % 3 > 1} for i in range(40)]
+    with_others = [*records, records[0] | {"a": 1e9, "q": 2}, records[0] | {"a": 1e9, "p": "often"}]
+    step = '[[preprocessing]]\ntype = "StandardScaler"'
+    engines = []
+    for name, found in (("alone", records), ("with others", with_others)):
+        (tmp_path / name).mkdir()
+        written(tmp_path / name, found, "jsonl")
+        engines.append(several(tmp_path / name, "jsonl", step))
+    reasons = [json.loads(line)["reason"] for line in (tmp_path / "with others/dead.jsonl").read_text().splitlines()]
+    assert reasons == [
+        'Expected True or False, got 2 - at field "q"',
+        "Expected True or False, got 'often' - at field \"p\"",
+    ]
+    means = [engine.model["StandardScaler"].transformer.means["a"] for engine in engines]
+    assert means[0] == means[1] == pytest.approx(2.0)
+
+
+def test_several_labels_of_another_model_have_one_form_each_after_a_restart_too(tmp_path: Path) -> None:
+    model = multioutput.ClassifierChain(linear_model.SoftmaxRegression(), order=["p", "q"])
+    config = {"label": ("p", "q"), "metric": MacroAverage(metrics.Accuracy())}
+    written(tmp_path, [{"a": i % 2, "p": [i % 2, str(i % 2)][i % 3 > 1], "q": "yes"} for i in range(60)], "jsonl")
+    processor = RecordProcessor(model, **config)
+    labels = []
+    for line in (tmp_path / "events.jsonl").read_text().splitlines():
+        step = processor.process(Event("e", 1, b"", json.loads(line)))
+        assert step is not None
+        labels.append(step[1])
+        if len(labels) == 30:
+            state = copy.deepcopy(processor.state()) | {"setup": {}}
+            processor = RecordProcessor(model, **config)
+            processor.restore(state)
+    assert {type(label["p"]) for label in labels} == {int}
+    assert processor.state()["classes"] == {"p": [0, 1], "q": ["yes"]}

@@ -240,7 +240,7 @@ def test_declared_types_decide(tmp_path: Path) -> None:
     assert [letter["reason"] for letter in dead] == [
         "Expected a number as declared, got str 'old' - at field \"age\"",
         'Expected a vector of 2 numbers, got 1 - at field "v"',
-        "Expected a time in ISO 8601 or a number as declared, got str 'noon' - at field \"at\"",
+        "Expected a time in milliseconds or ISO 8601, got 'noon' - at field \"at\"",
     ]
     engine = engine_of(load_config(tmp_path / "run.toml"))
     engine.run()
@@ -250,17 +250,37 @@ def test_declared_types_decide(tmp_path: Path) -> None:
     assert engine.parts.processor.examples.types.state() == {}
 
 
-@pytest.mark.parametrize("model", [DSG, NEWTON], ids=["dsg", "newton"])
-def test_a_declaration_may_change_on_a_running_state(tmp_path: Path, model: str) -> None:
-    records = [{"a": i % 7, "plan": i % 2, "y": i % 2} for i in range(300)]
-    run(tmp_path, records, model=model)
-    predictions, dead = run(tmp_path, records, model=model, tables='[fields]\nplan = "category"')
-    assert (len(predictions), dead) == (600, [])
-    assert all(p["prediction"] == p["label"] for p in predictions[500:])
-    predictions, dead = run(tmp_path, records, model=model, tables='[fields]\nplan = "number"')
-    assert (len(predictions), dead) == (900, [])
-    run(tmp_path, records, model=model)
-    assert engine_of(load_config(tmp_path / "run.toml")).parts.processor.examples.fields is None
+@pytest.mark.parametrize(("top", "types"), [('ignore = ["user"]', {}), ("", {"user": "ignore"})])
+def test_an_ignored_object_is_ignored_by_the_check_the_log_and_the_model(
+    tmp_path: Path, notes: list[str], top: str, types: dict[str, str]
+) -> None:
+    user = {"icd": "V45", "tags": ["x"], "left": 1}
+    records = [
+        {"a": i % 7, "users": 1, "user": user | ({"icd": 250.0} if i % 2 else {}), "w": 1, "w.b": i % 2, "y": i % 2}
+        for i in range(100)
+    ]
+    tables = f"[fields]\n{''.join(f'{name} = {json.dumps(kind)}' for name, kind in types.items())}"
+    predictions, dead = run(tmp_path, records, top=f'{top}\nweight = "w"', tables=tables)
+    assert (len(predictions), dead, notes) == (100, [], [])
+    processor = engine_of(load_config(tmp_path / "run.toml")).parts.processor
+    x, y = processor.examples.split({"a": 1, "w": 1, "w.b": 3, "user": 1, "user.icd": "V45", "user.b.c": 2, "y": 1})
+    assert (x, y) == ({"a": 1, "w.b": 3}, 1)
+    assert processor.examples.types.state().keys() == {"a", "users", "w.b"}
+    checked = call("run", "--check", tmp_path / "run.toml").stdout
+    assert "icd" not in checked or "field user.icd: ignore, as declared" in checked
+
+
+@pytest.mark.parametrize("ignored", ['ignore = ["user"]\n[fields]', '[fields]\nuser = "ignore"\n"user.age" = "number"'])
+def test_a_field_inside_an_ignored_object_may_be_declared_or_be_the_label(tmp_path: Path, ignored: str) -> None:
+    records = [{"a": i % 3, "user": {"age": str(i % 2), "town": "Ulm", "left": i % 2}} for i in range(50)]
+    (tmp_path / "e.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (tmp_path / "run.toml").write_text(f'label = "user.left"\n{ignored}\n[source]\npath = "e.jsonl"\n[model]\n{DSG}\n')
+    engine = engine_of(load_config(tmp_path / "run.toml"))
+    engine.run()
+    assert engine.outcomes["learned"] == 50
+    declared = {"user.age": 1.0} if "user.age" in ignored else {}
+    record = {"a": 1, "user.age": "1", "user.town": "Ulm", "user.left": 1}
+    assert engine.parts.processor.examples.split(record) == ({"a": 1} | declared, 1)
 
 
 def test_declarations_with_mistakes_name_the_field(tmp_path: Path) -> None:

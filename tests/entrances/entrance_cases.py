@@ -88,6 +88,11 @@ def _hash(generator: random.Random) -> str:
     return f"{generator.randrange(50) * 2654435761 % 2**32:08x}"
 
 
+def _order(generator: random.Random) -> Row:
+    """Return an object with a field that is refused wherever it is an input."""
+    return {"code": _hash(generator), "item": {"sizes": [1, 2]}}
+
+
 CASES = [
     Case("a number among texts", values("plan", _plan, {0: 3, LATE: 3}), set()),
     Case("a text among numbers", values("b", _number, {LATE: "oops"}), {LATE}),
@@ -100,6 +105,8 @@ CASES = [
     Case("numbers as text", values("b", lambda generator: repr(_number(generator)), {}), set()),
     Case("an ignored field", values("c", _number, {3: "x", 9: math.inf, LATE: "1e999"}), set(), ignore=("c",)),
     Case("a field of a declared identifier", values("c", _hash, {3: 12}), set(), fields={"c": "identifier"}),
+    Case("an ignored object", values("c", _order, {3: {"code": "12"}, LATE: None}), set(), ignore=("c",)),
+    Case("an object declared to be ignored", values("c", _order, {LATE: None}), set(), fields={"c": "ignore"}),
     Case("infinity", values("b", _number, {LATE: math.inf}), {LATE}),
     Case("a long label", values("y", _plan, {LATE: "x" * 2000}), {LATE}, in_python=set()),
 ]

@@ -89,11 +89,21 @@ def json_lines(folder: Path, case: Case) -> Result:
     return run(folder, case, 'path = "events.jsonl"')
 
 
+def flat(row: Row) -> Row:
+    """Return a row of CSV, in which fields of objects are columns."""
+    cells: Row = {}
+    for name, value in row.items():
+        inside = flat(value) if isinstance(value, dict) else None
+        cells |= {name: value} if inside is None else {f"{name}.{path}": cell for path, cell in inside.items()}
+    return cells
+
+
 def csv_file(folder: Path, case: Case) -> Result:
+    rows = list(map(flat, case.rows))
     with (folder / "events.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns(case.rows))
+        writer = csv.DictWriter(file, columns(rows))
         writer.writeheader()
-        writer.writerows(case.rows)
+        writer.writerows(rows)
     return run(folder, case, 'path = "events.csv"')
 
 

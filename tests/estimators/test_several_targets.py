@@ -56,6 +56,19 @@ def test_one_target_is_learned_as_by_the_regressor():
         one.learn_one(x, y["b"])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("names", [(1, "1"), ("True", True), ("0", 0.0)])
+def test_names_of_targets_that_are_one_key_in_json_are_refused(kind, names):
+    """The model is unchanged, and learns other names after."""
+    model, table = KINDS[kind][0](**SMALL), pd.DataFrame([[True, False]], columns=pd.Index(names, dtype=object))
+    with pytest.raises(InputError, match=f"got {names[0]!r} and {names[1]!r}, which are one key in JSON"):
+        model.learn_one(XS[0], dict.fromkeys(names, True))
+    with pytest.raises(InputError, match="one key in JSON"):
+        model.learn_many(pd.DataFrame(XS[:1]), table)
+    model.learn_one(XS[0], {1: True, "2": False})
+    assert model.targets == (1, "2")
+
+
 def test_one_label_is_learned_as_by_the_classifier():
     """Predictions have the same bits if false comes first: a classifier numbers labels in their order of arrival."""
     several, one = KernelMultiLabelClassifier(**SMALL), KernelClassifier(**SMALL)

@@ -44,8 +44,11 @@ def test_each_type_is_converted() -> None:
         ({"age": "old"}, "Expected a number as declared, got str 'old' - at field \"age\""),
         ({"age": [1]}, 'Expected a number as declared, got list [1] - at field "age"'),
         ({"icd": {"a": 1}}, "Expected a category as declared, got dict {'a': 1} - at field \"icd\""),
-        ({"at": "noon"}, "Expected a time in ISO 8601 or a number as declared, got str 'noon' - at field \"at\""),
-        ({"at": 1e18}, "Expected a time between the years 1 and 9999, in the declared unit as declared, got float"),
+        ({"at": "noon"}, "Expected a time in milliseconds or ISO 8601, got 'noon' - at field \"at\""),
+        (
+            {"at": 1e18},
+            'Expected a time in milliseconds or ISO 8601, got 1e+18, which looks like nanoseconds; declare unit = "ns"',
+        ),
         ({"v": 3}, 'Expected a vector as declared, got int 3 - at field "v"'),
         ({"v": [1, "a"]}, "Expected a number of a vector as declared, got str 'a' - at field \"v.1\""),
         ({"v": [0.0] * 4097}, 'Expected a vector of 1 to 4,096 numbers, got 4,097 - at field "v"'),

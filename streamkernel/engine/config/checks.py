@@ -98,8 +98,9 @@ def check_label(settings: Settings) -> None:
 
 def _check_values(settings: Settings, records: list[dict[str, Any]]) -> None:
     """Raise a ConfigError if each of the first records has a field that is refused whatever its value."""
+    ignored = settings.ignored
     unusable = [
-        [name for name, value in record.items() if name not in settings.ignore and type(value) not in _USABLE]
+        [name for name, value in record.items() if not ignored[name] and type(value) not in _USABLE]
         for record in records
     ]
     if not records or not all(unusable):

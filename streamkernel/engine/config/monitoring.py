@@ -64,7 +64,9 @@ def check_monitoring(settings: Settings) -> None:
         elif not metric.works_with(settings.build_model()):
             problems.append(f"{where}: expected a metric for {build.type_of(settings.model)}, got {to_toml(name)}")
     segments = settings.segments
-    if segments is not None and segments.field in (*settings.labels, *settings.ignore, settings.weight):
+    if segments is not None and (
+        segments.field in (*settings.labels, settings.weight) or settings.ignored[segments.field]
+    ):
         problems.append(f"segments.field: expected an input of the model, got {to_toml(segments.field)}")
     for key, table in (
         ("monitoring", settings.monitoring),
@@ -72,7 +74,7 @@ def check_monitoring(settings: Settings) -> None:
         ("novelty", settings.novelty),
     ):
         for name in (table and table.fields) or ():
-            if name in (*settings.labels, *settings.ignore, settings.weight):
+            if name in (*settings.labels, settings.weight) or settings.ignored[name]:
                 problems.append(f"{key}.fields: expected inputs of the model, got {to_toml(name)}")
     if problems:
         raise ConfigError(*problems)

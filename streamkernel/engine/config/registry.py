@@ -92,6 +92,7 @@ def transformers() -> Catalogue:
     ['AdaptiveStandardScaler', 'Binarizer', 'FeatureHasher']
     """
     from streamkernel.estimators.random_features import RandomFeatures
+    from streamkernel.estimators.standard_scaler import StandardScaler
     from streamkernel.time_series import Calendar, Lags, LastTarget
 
     classes = {
@@ -103,7 +104,8 @@ def transformers() -> Catalogue:
         and _is_describable(kind)
     }
     ours = RandomFeatures, Calendar, Lags, LastTarget
-    return Catalogue("a River transformer", {**classes, **{kind.__name__: kind for kind in ours}})
+    classes |= {kind.__name__: kind for kind in ours} | {"streamkernel.StandardScaler": StandardScaler}
+    return Catalogue("a River transformer", classes)
 
 
 @functools.cache

@@ -37,8 +37,9 @@ def sampled_types(config: Config) -> list[str]:
         return ["note: types of fields are not sampled, because the data set may have to be downloaded first"]
     delayed = config.delayed_labels
     others = (config.weight, *((delayed.key, delayed.time) if delayed else ()))
-    unseen = {*config.labels, *config.ignore, *filter(None, others)}
-    lines = describe(list(_records(config)), config.build_fields() or Fields({}), unseen)
+    records, ignored = list(_records(config)), config.ignored
+    unseen = {*config.labels, *filter(None, others), *(name for record in records for name in record if ignored[name])}
+    lines = describe(records, config.build_fields() or Fields({}), unseen)
     more = [f"note: {len(lines) - MOST_FIELDS:,} more fields"] if len(lines) > MOST_FIELDS else []
     return lines[:MOST_FIELDS] + more
 
@@ -69,7 +70,7 @@ def describe(records: list[Mapping[str, Any]], fields: Fields, unseen: set[str])
 
 
 def _describe(name: str, fields: Fields, types: LearnedTypes, unfit: int, n: int) -> str:
-    if name in fields.types:
+    if name in fields:
         return f"{fields.type_of(name)}, as declared" + (f"; {_share(unfit, n)} do not fit" if unfit else "")
     numbers, readable, texts, _ = types.counts.get(name, (0, 0, 0, 0))
     total, kind = numbers + readable + texts, types.type_of(name)

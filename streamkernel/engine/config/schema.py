@@ -32,7 +32,7 @@ from connectors.values import VALUE_FORMATS
 from streamkernel.engine.config.messages import ConfigError
 from streamkernel.engine.config.registered import RegisteredClass, choose
 from streamkernel.engine.mirror.bucket import check_address
-from streamkernel.time_series.moments import TimeUnit
+from streamkernel.field_types.times import TimeUnit
 
 STREAM = "-"
 """The path that means standard input or standard output."""

@@ -40,6 +40,7 @@ from streamkernel.engine.config.schema import (
 )
 from streamkernel.engine.config.telemetry import TelemetryTable
 from streamkernel.field_types import Fields
+from streamkernel.field_types.by_path import ByPath
 from streamkernel.field_types.declared import declared_type
 
 if TYPE_CHECKING:
@@ -160,6 +161,11 @@ class Settings(ConfigTable):
     def labels(self) -> tuple[str, ...]:
         """The fields to predict."""
         return (self.label,) if isinstance(self.label, str) else self.label
+
+    @property
+    def ignored(self) -> ByPath:
+        """The fields of `ignore`, with the fields inside them but without labels."""
+        return ByPath(dict.fromkeys(self.ignore, True) | dict.fromkeys(self.labels, False))
 
     @property
     def dead_letters_path(self) -> Path:

@@ -10,6 +10,7 @@ from river import base, feature_extraction, preprocessing
 
 from streamkernel.engine.fields import OnFields
 from streamkernel.estimators.random_features import RandomFeatures
+from streamkernel.estimators.standard_scaler import StandardScaler
 
 FIXED = (
     preprocessing.Binarizer,
@@ -34,7 +35,7 @@ def problem(step: base.Transformer) -> str | None:
     """
     inner = step.transformer if isinstance(step, OnFields) else step
     if type(inner) not in (*FIXED, *_MERGES):
-        known = ", ".join(kind.__name__ for kind in (*FIXED, *_MERGES))
+        known = ", ".join(dict.fromkeys(kind.__name__ for kind in (*FIXED, *_MERGES)))
         return f"expected a step whose state can be merged ({known}), got {type(inner).__name__}"
     if getattr(inner, "window_size", None) is not None:
         return f"expected a step without a window, got a {type(inner).__name__} with one"
@@ -102,6 +103,7 @@ def _categories(found: Any, before: Any, parts: Sequence[Any]) -> None:
 
 _MERGES: dict[type, Callable[[Any, Any, Sequence[Any]], None]] = {
     preprocessing.StandardScaler: _moments,
+    StandardScaler: _moments,
     preprocessing.MinMaxScaler: _ranges("min", "max"),
     preprocessing.MaxAbsScaler: _ranges("abs_max"),
     preprocessing.OneHotEncoder: _categories,

@@ -65,13 +65,14 @@ def model_of(saved: Mapping[str, Any], version: int) -> PublishedModel:
         setup, model, coverage = translate_setup(saved["setup"]), saved["model"], saved.get("coverage")
         label = setup["label"] if isinstance(setup["label"], str) else tuple(setup["label"])
         types = types_in(saved)
-        unseen = (*(setup["ignore"] or ()), setup["delayed_labels.key"], setup["delayed_labels.time"])
+        keys = (setup["delayed_labels.key"], setup["delayed_labels.time"])
         examples = Examples(
             label,
-            [name for name in unseen if name is not None],
+            setup["ignore"] or (),
             numeric_label=isinstance(model, (base.Regressor, base.MultiTargetRegressor)),
             weight=setup.get("weight"),
             fields=None if types["fields"] is None else Fields.of_state(types["fields"]),
+            keys=[name for name in keys if name is not None],
         )
         examples.restore(types)
         learned = int(saved["outcomes"]["learned"])

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from streamkernel.features.rows import is_missing
+from streamkernel.field_types.number_texts import read_number
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 """Units of numbers that are times."""
@@ -18,6 +19,9 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 _FARTHEST = 10**11
 """Seconds, which are the year 5138; a larger number is of a smaller unit."""
+
+_EARLIEST = -62_135_596_800
+"""Seconds, which are the year 1."""
 
 
 class TimeUnitError(ValueError):
@@ -42,7 +46,7 @@ def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UT
     Parameters
     ----------
     value
-        A number, a text in ISO 8601 or with a number, or a ``datetime``.
+        A number, a text in ISO 8601 or with a number, or a date or moment of Python, pandas or NumPy.
     unit
         The unit of a number.
     zone
@@ -53,7 +57,7 @@ def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UT
     TimeUnitError
         If it is a number of another unit.
     ValueError
-        If it is no time.
+        If it is no time, or one before the year 1.
 
     Examples
     --------
@@ -62,7 +66,7 @@ def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UT
     >>> seconds_since_1970(1_700_000_000_000)
     Traceback (most recent call last):
         ...
-    streamkernel.time_series.moments.TimeUnitError: Expected a time in seconds or ISO 8601, got 1700000000000, which
+    streamkernel.field_types.times.TimeUnitError: Expected a time in seconds or ISO 8601, got 1700000000000, which
     looks like milliseconds
     """
     moment = moment_or_number(value)
@@ -76,7 +80,9 @@ def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UT
             if abs(moment) <= _FARTHEST * per_second:
                 raise TimeUnitError(f"{wanted}, which looks like {_NAMES[other]}", other)  # type: ignore[arg-type]
         raise TimeUnitError(wanted, None)
-    return moment / _PER_SECOND[unit]
+    if (seconds := moment / _PER_SECOND[unit]) < _EARLIEST:
+        raise ValueError(f"Expected a time in the years 1 to 9999, got {_short(value)}")
+    return seconds
 
 
 def expected(unit: TimeUnit) -> str:
@@ -103,19 +109,23 @@ def moment_or_number(value: Any) -> dt.datetime | float | None:
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, dt.datetime):
         return None if is_missing(value) else value
+    if isinstance(value, dt.date):
+        return dt.datetime.combine(value, dt.time())
     if isinstance(value, str):
-        if len(value) == len("20261124") or not value.isdecimal():  # ISO 8601 has years of four digits
-            try:
-                return dt.datetime.fromisoformat(value)
-            except ValueError:
-                pass
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    elif isinstance(value, bool) or not isinstance(value, (int, float)):
+        return _read(value.strip())
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return value if not isinstance(value, float) or math.isfinite(value) else None
+
+
+def _read(text: str) -> dt.datetime | float | None:
+    if len(text) == len("20261124") or not text.isdecimal():  # ISO 8601 has years of four digits
+        try:
+            return dt.datetime.fromisoformat(text)
+        except ValueError:
+            pass
+    number = None if text.endswith("%") else read_number(text)
+    return None if number is None else number.value
 
 
 def _short(value: Any) -> str:
