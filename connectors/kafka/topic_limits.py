@@ -75,4 +75,6 @@ def size_of(value: bytes, key: bytes | None, headers: Headers = ()) -> int:
     125
     """
     size = OVERHEAD + 2 * LENGTH + len(value) + len(key or b"")
-    return size + sum(2 * LENGTH + len(name.encode()) + len(content or b"") for name, content in headers)
+    for name, content in headers:
+        size += 2 * LENGTH + len(name.encode()) + len(content or b"")
+    return size

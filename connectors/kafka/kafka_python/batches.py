@@ -9,32 +9,40 @@ from typing import Any
 from connectors.kafka.clients import OutRecord
 from connectors.kafka.kafka_python.encoding import encode
 
-Report = Callable[[Exception], None]
-"""A function that is called with an error of the brokers."""
+Report = Callable[[int, Exception], None]
+"""A function that is called with the place of a record among those that were added, and its error."""
 
 
-class _Delivery:
-    """Takes the place of the future of a record, or of those of several."""
+class _Deliveries:
+    """Takes the place of the futures of records that were added to a batch together."""
 
-    def __init__(self, report: Report, index: int) -> None:
-        self._report, self._index = report, index
+    def __init__(self, report: Report, first: int, count: int) -> None:
+        self._report, self._first, self._count = report, first, count
 
     def watch(self, batch: Any) -> None:
-        """Report an error of the batch that a future belongs to."""
-        batch._add_cb_eb(self._complete, self._report)
+        """Report errors of the records of a batch."""
+        batch._add_cb_eb(self._complete, lambda error: self._fail(lambda index: error))
 
     def rebind(self, batch: Any, index: int) -> None:
-        """Do the same for a part of the batch, into which kafka-python has moved a record."""
-        self._index = index
+        """Do the same for a part of the batch, into which kafka-python has moved a record.
+
+        Which records are in which part is not known: an error of one part is reported for all records.
+        """
         self.watch(batch)
 
     def _complete(self, result: tuple[Any, Any, Callable[[int], Exception] | None]) -> None:
         _, _, error_of = result
         if error_of is not None:
-            self._report(error_of(self._index))
+            self._fail(error_of)
+
+    def _fail(self, error_of: Callable[[int], Exception]) -> None:
+        """Report the errors of all records, once."""
+        for place in range(self._count):
+            self._report(place, error_of(self._first + place))
+        self._count = 0
 
 
-def extend(kafka: Any, first: Any, records: Sequence[OutRecord], reports: Sequence[Report]) -> int:
+def extend(kafka: Any, first: Any, records: Sequence[OutRecord], report: Report) -> int:
     """Add records to the batch of another record, as long as it has room, and return how many.
 
     Parameters
@@ -45,8 +53,8 @@ def extend(kafka: Any, first: Any, records: Sequence[OutRecord], reports: Sequen
         The future of the other record, which has just been sent.
     records
         The records; all belong to the same partition as the other one.
-    reports
-        The function of each record that is called with an error of the brokers; or one function for all.
+    report
+        The function that is called with errors of the brokers.
     """
     try:
         partition = first._produce_future.topic_partition
@@ -57,13 +65,13 @@ def extend(kafka: Any, first: Any, records: Sequence[OutRecord], reports: Sequen
     with lock:
         if accumulator._closed or not batches.get(partition):
             return 0
-        added = _append(batches[partition][-1], records, reports)
+        added = _append(batches[partition][-1], records, report)
     if added < len(records):
         wake()
     return added
 
 
-def _append(batch: Any, records: Sequence[OutRecord], reports: Sequence[Report]) -> int:
+def _append(batch: Any, records: Sequence[OutRecord], report: Report) -> int:
     """Append records to a batch, as long as it has room, and return how many."""
     place, now = batch.records.next_offset(), int(1000 * time.time())
     try:
@@ -78,10 +86,9 @@ def _append(batch: Any, records: Sequence[OutRecord], reports: Sequence[Report])
         builder._last_offset = place + count - 1
         builder._max_timestamp = max(builder._max_timestamp, now)
         batch.records._next_offset += count
-        deliveries = [_Delivery(report, place + i) for i, report in enumerate(reports[:count])]
-        batch._record_futures += deliveries * (count if len(reports) == 1 else 1)
-        for delivery in deliveries:
-            delivery.watch(batch.produce_future)
+        deliveries = _Deliveries(report, place, count)
+        batch._record_futures += [deliveries] * count
+        deliveries.watch(batch.produce_future)
         batch.max_record_size, batch.last_append = max(batch.max_record_size, largest), time.monotonic()
     return count
 

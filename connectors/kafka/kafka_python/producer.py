@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import monotonic
@@ -78,8 +78,14 @@ class PythonProducer(Producer):
                     first = self._send(topic, records[place], None if origins is None else origins[place], partition)
                     done += 1
                     if first is not None and done < len(places):
-                        rest = [records[place] for place in places[done:]]
-                        done += extend(self._kafka, first, rest, self._reports(topic, rest, places[done:], origins))
+                        done += extend(self._kafka, first, *self._rest(topic, records, places[done:], origins))
+
+    def _rest(
+        self, topic: str, records: Sequence[OutRecord], places: Sequence[int], origins: Sequence[Any] | None
+    ) -> tuple[list[OutRecord], Callable[[int, Exception], None]]:
+        """Return records, and a function that keeps the error of one of them."""
+        rest = [records[place] for place in places]
+        return rest, lambda i, error: self._keep(topic, rest[i], None if origins is None else origins[places[i]], error)
 
     def _send(self, topic: str, record: OutRecord, origin: Any, partition: int | None) -> Any:
         """Write a record, and return its future, or ``None`` if it is too large."""
@@ -93,16 +99,6 @@ class PythonProducer(Producer):
             self._keep(topic, record, origin, error)
             return None
         return sent.add_errback(partial(self._keep, topic, record, origin))
-
-    def _reports(
-        self, topic: str, records: Sequence[OutRecord], places: Sequence[int], origins: Sequence[Any] | None
-    ) -> list[Any]:
-        """Return functions that keep the errors of records, one function for all if they have no origins."""
-        if origins is None:
-            return [partial(self._keep, topic, records[0], None)]
-        return [
-            partial(self._keep, topic, record, origins[place]) for record, place in zip(records, places, strict=True)
-        ]
 
     def flush(self) -> None:
         end = monotonic() + COMMIT_SECONDS
