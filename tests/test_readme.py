@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from streamkernel.engine.config.config import load_config
+from tests.test_cli import call
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -49,6 +50,20 @@ def test_the_toml_of_the_pages_is_valid(page: Path, tmp_path: Path) -> None:
         for name in re.findall(r'^path = "(\S+)"', text, re.MULTILINE):
             (tmp_path / name).touch()
         load_config(tmp_path / f"{i}.toml").check()
+
+
+def test_the_check_of_types_prints_what_the_first_page_says(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    config, printed = (re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL)[0] for kind in ("toml", "text"))
+    (tmp_path / "run.toml").write_text(re.sub(r"\[fields\].*?\[", "[", config, flags=re.DOTALL))
+    with (tmp_path / "events.csv").open("w") as file:
+        file.write("id,icd,age,ward,class\n")
+        for i in range(1000):
+            icd = "V45" if i % 9 < 2 else f"{240 + i % 50}.{i % 10}"
+            age = "unknown" if i % 100 == 3 else 20 + i * 7 % 60
+            file.write(f"{i},{icd},{age},{('east', 'west')[i % 2]},{('home', 'stays')[i % 3 == 0]}\n")
+    result = call("run", "--check", "run.toml", cwd=tmp_path)
+    assert result.stdout == printed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

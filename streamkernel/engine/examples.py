@@ -250,12 +250,12 @@ class Examples:
 
     def count(self, record: Mapping[str, Any]) -> None:
         """Count the types of the fields of a record that is read once, whether it is refused or not."""
-        others = {*self._labels}
+        others: Collection[str] = self._labels
         if self._has_ignored:
             ignore = self._ignore
-            others.update([name for name in record if ignore[name]])
+            others = {*others, *[name for name in record if ignore[name]]}
         if self.fields is not None:
-            others |= self.fields.count(record)
+            others = {*others, *self.fields.count(record)}
         self.types.count(record, others)
 
     def count_numbers(self, names: Iterable[str], n: int) -> None:

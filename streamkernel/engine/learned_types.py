@@ -9,7 +9,7 @@ from typing import Any, Self
 import structlog
 
 from streamkernel.engine.config.messages import to_key
-from streamkernel.field_types.number_texts import UNKNOWN, NumberText, read_number
+from streamkernel.field_types.number_texts import POINT, UNKNOWN, NumberText, read_number
 
 log = structlog.get_logger("streamkernel")
 
@@ -90,8 +90,8 @@ class LearnedTypes:
                     continue
             elif kind is str:
                 number = read_number(value, UNKNOWN if own is None else own[_NOTATION])
-                if number is None and _has_two_meanings(value):
-                    continue
+                if number is None and "," in value and read_number(value, POINT) is not None:
+                    continue  # a number in both notations, as 1,234
                 column = _READABLE if number is not None and _is_meant(number, record) else _TEXT
             else:
                 continue
@@ -240,8 +240,3 @@ def _type(own: list[int]) -> str:
 def _is_meant(number: NumberText, record: Mapping[str, Any]) -> bool:
     """Return whether a text is a number rather than a code: digits alone are where all numbers come as text."""
     return number.is_clear or not any(type(value) is float or type(value) is int for value in record.values())
-
-
-def _has_two_meanings(text: str) -> bool:
-    """Return whether a text is a number in both notations, as 1,234."""
-    return "," in text and read_number(text, 1) is not None

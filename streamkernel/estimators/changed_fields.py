@@ -10,7 +10,7 @@ from river import compose
 
 from streamkernel.estimators.base import KernelModel
 from streamkernel.features.counter_rng import hash64
-from streamkernel.features.numeric_names import MOST_COUNTED, Count
+from streamkernel.features.numeric_names import MOST_COUNTED, SETTLES, Count
 
 BOTH = Count(MOST_COUNTED // 2, MOST_COUNTED // 2)
 """The counts of a name that accepts numbers and strings from now on."""
@@ -45,8 +45,11 @@ def take_texts(model: Any, x: Mapping[str, Any]) -> None:
 
 
 def _take(model: KernelModel, x: Mapping[str, Any]) -> None:
-    counts = model._state.numeric.counts
-    hashes = [hash64(name) for name, value in x.items() if isinstance(value, str)]
-    mixed = {one: BOTH for one in hashes if one in counts and counts[one].is_number}
+    counts, mixed = model._state.numeric.counts, {}
+    for name, value in x.items():
+        if isinstance(value, str):
+            count = counts.get(one := hash64(name))
+            if count is not None and count.numbers >= SETTLES and count.is_number:
+                mixed[one] = BOTH
     if mixed:
         model._state = replace(model._state, numeric=model._state.numeric._replace(counts={**counts, **mixed}))

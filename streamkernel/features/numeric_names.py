@@ -202,9 +202,12 @@ def check(known: NumericNames, x: Mapping[Hashable, Any]) -> None:
     InputError
         If there is one; names the feature and the value.
     """
+    counts = known.counts
     for name, value in x.items():
-        if isinstance(value, str) and count_of(known, name).is_number:
-            raise refusal(name, value)
+        if isinstance(value, str):
+            count = counts.get(hash64(name))
+            if count is not None and count.numbers >= SETTLES and count.is_number:
+                raise refusal(name, value)
 
 
 def refusal(name: Hashable, value: str) -> InputError:

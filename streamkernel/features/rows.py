@@ -104,9 +104,13 @@ def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
     >>> numbers({"colour": "red", "size": 3, "weight": None})
     {'size': 3.0, 'colour=red': 1.0}
     """
-    x = {name: value for name, value in x.items() if not is_missing(value)}
+    x = {
+        name: value
+        for name, value in x.items()
+        if (value == value if type(value) in _PLAIN else not is_missing(value))
+    }
     found = {
-        name: number(value, f"x[{_name_as_text(name)}]", "a number or a string")
+        name: value if type(value) is float else number(value, f"x[{_name_as_text(name)}]", "a number or a string")
         for name, value in x.items()
         if not isinstance(value, str)
     }
@@ -145,6 +149,9 @@ def is_missing(value: Any) -> bool:
         return value.is_nan()  # a signalling NaN cannot be compared
     return value is None or value is getattr(sys.modules.get("pandas"), "NA", None)
 
+
+_PLAIN = frozenset({float, int, str})
+"""Types of most values, which are missing only if they are not equal to themselves."""
 
 _MAY_BE_NAN = (float, np.floating, dt.date, np.datetime64, np.timedelta64)
 """Types with a missing value that is not equal to itself; NaT of pandas is a ``datetime``."""

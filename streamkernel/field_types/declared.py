@@ -6,7 +6,7 @@ import datetime as dt
 import zoneinfo
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from streamkernel.field_types.times import TimeUnit
 
@@ -74,7 +74,7 @@ def declared_type(spec: Spec) -> DeclaredType:
         found = dt.UTC if zone == "UTC" else zoneinfo.ZoneInfo(zone)
     except (TypeError, ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         raise ValueError(f'expected the name of a time zone, as "Europe/Berlin", got {zone!r}') from None
-    return DeclaredType(kind, unit, found, markers(table.get("missing", ())))
+    return DeclaredType(kind, cast("TimeUnit", unit), found, markers(table.get("missing", ())))
 
 
 def markers(values: Iterable[Any]) -> frozenset[Any]:
