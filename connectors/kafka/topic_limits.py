@@ -1,4 +1,4 @@
-"""What a topic takes, and an upper bound of the size of a record."""
+"""The limits of the records of a topic, and an upper bound of the size of a record."""
 
 from __future__ import annotations
 

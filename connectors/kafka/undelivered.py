@@ -1,4 +1,4 @@
-"""Records that a producer could not write, and what the error of the brokers says of them."""
+"""Records that a producer could not write, and the errors of brokers that are about a record or a topic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Undelivered(NamedTuple):
     record
         Value, key and headers.
     origin
-        What the record was made from, as the sender named it.
+        The source of the record, as the sender named it; ``None`` if it named none.
     code
         Kafka's code of the error; negative for an error of the client.
     reason

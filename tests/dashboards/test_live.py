@@ -204,5 +204,7 @@ def test_every_fault_has_its_alert(house: House) -> None:
     house.joined.append('{"id": 1, "half of')
     house.steep.process.kill()
     house.cluster.incidents["worker_lost"] += 1
+    house.cluster.incidents["write_forbidden"] += 1
     fire("Stalled", "Down", "CheckpointOld", "MirrorBehind", "ServedModelOld", "KafkaTrouble", "WorkerLost")
+    fire("WriteForbidden")
     assert seen == {rule["alert"] for rule in rules("alerts.yml")}
