@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import structlog
 from river import base, metrics
 
 from connectors import DeadLetters, KafkaDeadLetters, KafkaSource, Sink, Source, Transactions
@@ -22,6 +23,8 @@ from streamkernel.engine.telemetry.history import History
 from streamkernel.engine.telemetry.snapshot import EngineSnapshot
 from streamkernel.estimators.base import KernelModel
 from streamkernel.field_types import Fields
+
+log = structlog.get_logger("streamkernel")
 
 
 class Engine:
@@ -195,9 +198,12 @@ class Engine:
                 monitor.take_snapshot()
         except BaseException:
             checkpointer.abandon()
+            try:
+                self.close()
+            except Exception as error:  # which often follows from the first error, and must not hide it
+                log.warning("the run also failed to end in order", reason=str(error))
             raise
-        finally:
-            self.close()
+        self.close()
         if watch is not None:
             watch(self)
 
