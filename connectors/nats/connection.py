@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 try:
     import nats
-    from nats.errors import AuthorizationError, Error
+    from nats.errors import AuthorizationError, Error, MaxPayloadError
+    from nats.js.errors import APIError
 except ImportError as error:
     raise ImportError("nats-py is needed: pip install 'streamkernel[nats]'") from error
 
@@ -19,8 +20,11 @@ Result = TypeVar("Result")
 
 CONNECT_SECONDS = 5
 
-REFUSED = ("authorization violation", "permissions violation", "user authentication")
+REFUSED = ("authorization violation", "permissions violation", "authentication expired", "authentication revoked")
 """Parts of the messages of a server that refuses a login, or what the login asks for."""
+
+TOO_LARGE = (10054, 10097)
+"""JetStream's codes of the errors that a message, or its headers, is larger than the stream takes."""
 
 
 class NatsUnavailableError(UnavailableError):
@@ -117,6 +121,11 @@ class NatsConnection:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
+
+
+def is_too_large(answer: Any) -> bool:
+    """Return whether the answer to a message is the error that the server or the stream takes none of its size."""
+    return isinstance(answer, MaxPayloadError) or (isinstance(answer, APIError) and answer.err_code in TOO_LARGE)
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -6,17 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from nats.errors import MaxPayloadError
-from nats.js.errors import APIError
-
 from connectors.base import Position, RecordsRefusedError
-from connectors.nats.connection import NatsConnection
+from connectors.nats.connection import NatsConnection, is_too_large
 from connectors.record_encoding import Encoded, Refused, json_or_refuse
 
 MOST_BUFFERED = 512
-
-TOO_LARGE = (10054, 10097)
-"""JetStream's codes of the errors that a message, or its headers, is larger than the stream takes."""
 
 
 class NatsSink:
@@ -111,7 +105,7 @@ class NatsSink:
         )
         failed = {}
         for i, (one, answer) in enumerate(zip(self._buffer, answers, strict=True)):
-            if _is_too_large(answer):
+            if is_too_large(answer):
                 self._refused.append((one.record, one.key, self._reason(one.content, answer)))
             elif isinstance(answer, BaseException):
                 failed[i] = answer
@@ -120,12 +114,8 @@ class NatsSink:
             raise error
 
     def _reason(self, content: bytes, error: BaseException) -> str:
-        if isinstance(error, APIError):
-            got = f"Expected a message that the stream takes, got {len(content):,} bytes: {error.description}"
+        if (description := getattr(error, "description", None)) is not None:
+            got = f"Expected a message that the stream takes, got {len(content):,} bytes: {description}"
         else:
             got = f"Expected a message of at most {self._connection.largest_message:,} bytes, got {len(content):,}"
         return f"{got} - for subject {self._subject}"
-
-
-def _is_too_large(answer: Any) -> bool:
-    return isinstance(answer, MaxPayloadError) or (isinstance(answer, APIError) and answer.err_code in TOO_LARGE)
