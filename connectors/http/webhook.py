@@ -70,7 +70,7 @@ class WebhookSink:
     Raises
     ------
     ValueError
-        If it is no such address, or it contains a login.
+        If it is no such address, or it contains a login, or the token is none that a header can have.
     """
 
     guarantee: ClassVar[str] = "at_least_once"
@@ -78,11 +78,13 @@ class WebhookSink:
     def __init__(
         self, url: str, token: str | None = None, batch_size: int = 100, give_up_after: float | None = None
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        if not _is_address(url):
             raise ValueError("Expected a url, https://host/path, without a login, got another text")
+        if not _is_plain(token or ""):
+            raise ValueError("Expected a token of printable ASCII characters without spaces, got another text")
         if batch_size < 1:
             raise ValueError(f"Expected batch_size >= 1, got {batch_size}")
+        parts = urlsplit(url)
         self._where = f"{parts.scheme}://{parts.netloc}{parts.path}"  # a query may have secrets
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self._url, self._headers, self._batch_size, self._seconds = url, headers, batch_size, give_up_after
@@ -194,3 +196,17 @@ class WebhookSink:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return f" and {text[:SHOWN]!r}" if text else ""
+
+
+def _is_address(url: str) -> bool:
+    """Return whether a url can be requested, and has no login."""
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port or an address of IPv6
+        return False
+    return parts.scheme in ("http", "https") and has_host and "@" not in parts.netloc and _is_plain(url)
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text

@@ -180,7 +180,7 @@ class Engine:
         StateDirectoryError
             If Kafka and the state directory disagree about the last checkpoint.
         GaveUpError
-            If brokers were unavailable for `give_up_after` seconds.
+            If brokers were unavailable for `give_up_after` seconds, or a sink does not wait longer for its service.
         MemoryError
             If there is too little memory to process a record. The record does not become a dead letter, and nothing is
             committed after it.

@@ -212,3 +212,16 @@ def test_a_webhook_that_fails_ends_with_an_error_without_its_query(hook: HTTPSer
     assert not isinstance(end.value, UnavailableError)  # the engine does not wait for it
     with pytest.raises(ValueError, match="without a login"):
         WebhookSink("https://user:s3cret@host/")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://host/a b", "https://höst/", "https://host/\n", "https://host:port/", "ftp://host/"]
+)
+def test_an_address_or_a_token_that_no_request_can_have_is_refused_at_the_start(url: str) -> None:
+    """Each prediction would fail otherwise."""
+    with pytest.raises(ValueError, match="Expected a url"):
+        WebhookSink(url)
+    for token in ("s3cret\n", "s3crét", "two words"):
+        with pytest.raises(ValueError, match="Expected a token of printable ASCII") as error:
+            WebhookSink("https://host/", token)
+        assert "s3cr" not in str(error.value)
