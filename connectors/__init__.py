@@ -8,6 +8,7 @@ from connectors.base import (
     CommitRefusedError,
     DecoderUnavailableError,
     Event,
+    GaveUpError,
     GroupSource,
     PartitionedSource,
     Position,
@@ -25,7 +26,7 @@ from connectors.csv_table import CsvOptions
 from connectors.datasets import DatasetSource
 from connectors.dead_letters import DeadLetters
 from connectors.files.partitioned import PartitionedFiles
-from connectors.files.sinks import FileSink, OutputClosedError
+from connectors.files.sinks import FileSink, LinesLostError, OutputClosedError
 from connectors.files.source import FileSource, field_names, first_records
 from connectors.http.source import HttpSource
 from connectors.kafka import KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions, PartitionedTopics
@@ -39,12 +40,14 @@ __all__ = [
     "Event",
     "FileSink",
     "FileSource",
+    "GaveUpError",
     "GroupSource",
     "HttpSource",
     "KafkaDeadLetters",
     "KafkaSink",
     "KafkaSource",
     "KafkaTransactions",
+    "LinesLostError",
     "OutputClosedError",
     "PartitionedFiles",
     "PartitionedSource",

@@ -229,6 +229,10 @@ class UnavailableError(OSError):
     service: ClassVar[str] = "Kafka"
 
 
+class GaveUpError(OSError):
+    """A service refuses the login, or was unavailable for longer than the user wants to wait: the run ends."""
+
+
 class DecoderUnavailableError(UnavailableError):
     """A record cannot be decoded yet: a service that the decoder needs, such as a schema registry, is unavailable."""
 
@@ -320,6 +324,10 @@ class Sink(Protocol):
     A sink whose service is unavailable raises `UnavailableError`, `write` after it has buffered the record. The engine
     then repeats `flush`, with pauses, before it writes the next record. A sink whose service refuses records for good
     raises `RecordsRefusedError` in `write` or `flush`, once for each record; the engine writes dead letters for them.
+
+    A `ValueError`, `TypeError`, `LookupError` or `ArithmeticError` of `write` is about its record, which the sink must
+    not have taken: it becomes a dead letter, too. After an `OSError` of `flush` the engine calls it again at the next
+    checkpoint, and the sink must still have its records. `GaveUpError` and any other error end the run.
     """
 
     def open(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from connectors.base import Event, Position, Refusal, Sink
@@ -82,7 +83,7 @@ class DeadLetters:
 def _raw(event: Event) -> str | dict[str, str]:
     if event.raw:
         return _as_json(event.raw)
-    return "" if event.record is None else _as_text(event.record)
+    return "" if event.record is None else record_text(event.record)
 
 
 def _as_json(content: bytes) -> str | dict[str, str]:
@@ -93,8 +94,24 @@ def _as_json(content: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(content).decode()}
 
 
-def _as_text(record: dict[str, Any]) -> str:
-    try:
-        return json.dumps(record, default=repr, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError):
-        return repr(record)
+def record_text(record: Mapping[str, Any]) -> str:
+    """Return a record as JSON, or as Python shows it if JSON cannot represent it.
+
+    Examples
+    --------
+    >>> record_text({"x": 1.5, "of": {2}}), record_text({"x": float("nan")})
+    ('{"x": 1.5, "of": "{2}"}', "{'x': nan}")
+    """
+    for show in (_json_of, repr):
+        try:
+            return show(record)
+        except MemoryError:
+            raise
+        except Exception:  # such as of a class whose objects cannot be shown, or one nested too deeply
+            continue
+    names = ", ".join(name for name in record if isinstance(name, str))
+    return f"a record whose values cannot be shown, of the fields {names}"
+
+
+def _json_of(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, default=repr, ensure_ascii=False, allow_nan=False)

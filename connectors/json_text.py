@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from itertools import repeat
 from typing import Any
 
@@ -14,7 +15,10 @@ RECORD = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
 def to_json(value: Any, option: int) -> bytes:
-    r"""Return a value as JSON; characters that UTF-8 cannot represent, as in some file names, are escaped.
+    r"""Return a value as JSON, and what JSON lacks as what comes next to it.
+
+    Characters and bytes that UTF-8 cannot represent, as in some file names, are escaped. Integers of any size and
+    decimal numbers keep their digits; NaN and infinity become null.
 
     Parameters
     ----------
@@ -26,17 +30,22 @@ def to_json(value: Any, option: int) -> bytes:
     Raises
     ------
     TypeError
-        If JSON cannot hold the value.
+        If JSON cannot hold the value: an object of another class, or one that is nested more than 254 deep.
 
     Examples
     --------
     >>> to_json({"stream": b"caf\xe9.csv".decode(errors="surrogateescape")}, 0)
     b'{"stream":"caf\\\\udce9.csv"}'
+    >>> to_json([2**70, Decimal("0.10"), b"caf\xe9"], 0)
+    b'[1180591620717411303424,0.10,"caf\\\\xe9"]'
     """
     try:
         return orjson.dumps(value, option=option)
     except TypeError:
-        return orjson.dumps(_escape(value), option=option)
+        try:
+            return orjson.dumps(_converted(value), option=option)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(f"Expected values that JSON can hold, got: {error}") from None
 
 
 def all_to_json(values: Iterable[Any], option: int) -> list[bytes]:
@@ -53,9 +62,30 @@ def printable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def _escape(value: Any) -> Any:
-    if isinstance(value, str):
-        return printable(value)
+def _converted(value: Any) -> Any:
+    """Return a value of types that orjson takes."""
     if isinstance(value, Mapping):
-        return {_escape(key): _escape(item) for key, item in value.items()}
-    return [_escape(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {_name(key): _converted(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_converted(item) for item in value]
+    if isinstance(value, (str, bytes)):
+        return _text(value)
+    if isinstance(value, Decimal):
+        return orjson.Fragment(str(value)) if value.is_finite() else None
+    return orjson.Fragment(str(value)) if _is_large(value) else value
+
+
+def _name(key: Any) -> Any:
+    if isinstance(key, (str, bytes)):
+        return _text(key)
+    if isinstance(key, Decimal) or _is_large(key):
+        return str(key)
+    return key.item() if hasattr(key, "item") else key  # a number of NumPy
+
+
+def _text(value: str | bytes) -> str:
+    return printable(value) if isinstance(value, str) else value.decode(errors="backslashreplace")
+
+
+def _is_large(value: Any) -> bool:
+    return isinstance(value, int) and not -(1 << 63) <= value < 1 << 64

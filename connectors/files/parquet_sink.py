@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from connectors.base import Position
 from connectors.checks import is_count
 from connectors.json_text import RECORD, to_json
+from connectors.record_encoding import json_or_refuse
 
 MOST_ROWS = 50_000
 """Rows of one file."""
 
 
+class JsonText(str):
+    """A value as JSON, in contrast to a string."""
+
+    __slots__ = ()
+
+
 class ParquetSink:
     """A directory of files, ``part-000001.parquet`` and so on, which contain each record exactly once.
 
-    A position is the number of files. Fields with objects or lists are columns of JSON text.
+    A position is the number of files. Each file has its own types: a field with objects or lists, with values of
+    several types or with integers beyond 64 bits is a column of JSON text; integers among decimal fractions become
+    such, unless one of them would lose digits.
 
     Parameters
     ----------
@@ -56,11 +65,16 @@ class ParquetSink:
             The fields.
         key : bytes or None, default None
             Not used.
+
+        Raises
+        ------
+        RecordsRefusedError
+            If JSON cannot hold it.
         """
-        row = orjson.loads(to_json(record, RECORD))
+        row = json.loads(json_or_refuse(record, key))  # orjson would round integers beyond 64 bits
         for name, value in row.items():
             if isinstance(value, (dict, list)):
-                row[name] = to_json(value, 0).decode()
+                row[name] = _json_text(value)
         self._rows.append(row)
         if len(self._rows) >= MOST_ROWS:
             self.flush()
@@ -70,22 +84,18 @@ class ParquetSink:
 
         Raises
         ------
-        ValueError
-            If a field has values of several types.
+        OSError
+            If the file cannot be written; the records are kept for the next call.
         """
         if self._rows:
             path = self._path(self._count + 1)
-            draft = path.with_suffix(".draft")
             names = dict.fromkeys(name for row in self._rows for name in row)
+            table = self._arrow.table({name: self._column([row.get(name) for row in self._rows]) for name in names})
             try:
-                table = self._arrow.table({name: [row.get(name) for row in self._rows] for name in names})
-            except self._arrow.ArrowException as error:
-                raise ValueError(f"Expected one type in each field of a file, got {error} - at {path}") from error
-            with draft.open("wb") as file:
-                self._parquet.write_table(table, file)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
+                self._write(table, path)
+            except OSError as error:
+                error.filename = str(path)  # a full disk does not say which file is meant
+                raise
             self._count += 1
             self._rows.clear()
         return self._count
@@ -113,5 +123,33 @@ class ParquetSink:
         """Write the records that are left."""
         self.flush()
 
+    def _column(self, values: list[Any]) -> Any:
+        """Return values as an array of one type, which is JSON text where they have none in common."""
+        if not any(isinstance(value, JsonText) for value in values):
+            with suppress(self._arrow.ArrowException, OverflowError):
+                return self._arrow.array(values)
+        return self._arrow.array(
+            [value if value is None or isinstance(value, JsonText) else _json_text(value) for value in values],
+            self._arrow.string(),
+        )
+
+    def _write(self, table: Any, path: Path) -> None:
+        """Write a file durably, and its name."""
+        draft = path.with_suffix(".draft")
+        with draft.open("wb") as file:
+            self._parquet.write_table(table, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        directory = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
     def _path(self, number: int) -> Path:
         return self._folder / f"part-{number:06d}.parquet"
+
+
+def _json_text(value: Any) -> JsonText:
+    return JsonText(to_json(value, RECORD).decode())

@@ -11,8 +11,9 @@ from typing import Any
 
 import orjson
 
-from connectors.base import Position
-from connectors.json_text import all_to_json
+from connectors.base import Position, RecordsRefusedError
+from connectors.json_text import all_to_json, to_json
+from connectors.record_encoding import Refused, encode_each
 
 BUFFER_BYTES = 1 << 18
 STDOUT_PATH = "-"
@@ -25,6 +26,10 @@ class OutputClosedError(RuntimeError):
 
     def __init__(self) -> None:
         super().__init__("standard output was closed; the last lines may not have been read")
+
+
+class LinesLostError(RuntimeError):
+    """The operating system could not write lines to the disk, and may have dropped them; writing again hides that."""
 
 
 class FileSink:
@@ -73,6 +78,7 @@ class FileSink:
         self._path = Path(path)
         self._to_stdout = str(self._path) == STDOUT_PATH
         self._size = 0
+        self._lost: LinesLostError | None = None
         if self._to_stdout:
             if sys.stdout is None:
                 raise OutputClosedError
@@ -101,8 +107,8 @@ class FileSink:
 
         Raises
         ------
-        TypeError
-            If JSON cannot represent a value.
+        RecordsRefusedError
+            If JSON cannot hold it.
         OutputClosedError
             If the reader of standard output has closed it; `flush` and `close` raise it too.
         """
@@ -117,12 +123,24 @@ class FileSink:
             The fields of each.
         keys : iterable of bytes or None
             Not used, because a file has no keys.
+
+        Raises
+        ------
+        RecordsRefusedError
+            If JSON cannot hold some; the others are written.
         """
-        lines = b"".join(all_to_json(records, _JSON_LINE))
+        records, refused = list(records), list[Refused]()
         try:
-            self._file.write(lines)
+            lines = all_to_json(records, _JSON_LINE)
+        except TypeError:
+            encoded, refused = encode_each(lambda record: to_json(record, _JSON_LINE), records, keys)
+            lines = [content for *_, content in encoded]
+        try:
+            self._file.write(b"".join(lines))
         except OSError as error:
             raise self._name_file(error) from error
+        if refused:
+            raise RecordsRefusedError(refused)
 
     def flush(self) -> Position:
         """Make all written records durable.
@@ -131,12 +149,28 @@ class FileSink:
         -------
         int
             The position after them: the size of the file, 0 for standard output.
+
+        Raises
+        ------
+        LinesLostError
+            If the disk fails, also at each later call: a second attempt could succeed without the lines. The run ends,
+            and a restart writes the lines since the last checkpoint again.
         """
+        if self._lost is not None:
+            raise self._lost
         with self._naming():
             self._file.flush()
-            if self._to_stdout:
-                return 0
+        if self._to_stdout:
+            return 0
+        try:
             os.fsync(self._file.fileno())
+        except OSError as error:
+            lost = (
+                f"Expected lines on the disk, got: {error.strerror} - at {self._path}: lines after byte {self._size:,}"
+            )
+            self._lost = LinesLostError(f"{lost} may be lost; a restart of the run writes them again")
+            raise self._lost from error
+        with self._naming():
             self._size = self._file.tell()
         return self._size
 
@@ -168,8 +202,11 @@ class FileSink:
         if self._to_stdout:
             self.flush()
         elif not self._file.closed:
-            self.flush()
-            self._file.close()
+            try:
+                self.flush()
+            finally:
+                with self._naming():
+                    self._file.close()
 
     @contextmanager
     def _naming(self) -> Iterator[None]:

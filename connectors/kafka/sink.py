@@ -10,10 +10,12 @@ from typing import Any, Protocol
 import orjson
 
 from connectors.base import Event, Position, RecordsRefusedError, Refusal
+from connectors.dead_letters import record_text
 from connectors.json_text import all_to_json, to_json
 from connectors.kafka.clients import Headers, OutRecord
 from connectors.kafka.topic_limits import TopicLimits, size_of
 from connectors.kafka.writer import Writer
+from connectors.record_encoding import Refused
 
 LONGEST = {"value": 900_000, "key": 25_000, "headers": 25_000}
 """Largest size in bytes of each part of a dead letter; together they fit into the usual limits."""
@@ -32,9 +34,6 @@ STREAMS = "__streams.errors."
 
 OWN = "streamkernel."
 """Prefix of the other headers."""
-
-Refused = tuple[Mapping[str, Any], bytes | None, str]
-"""A record that is not written, its key, and the reason."""
 
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
@@ -187,7 +186,9 @@ class KafkaDeadLetters(_Topic):
 
     def write(self, event: Event, refusal: Refusal, member: str | None = None) -> None:
         """Write one event with the reason and the name of the process, as for :class:`DeadLetters`."""
-        value = event.raw or (b"" if event.record is None else orjson.dumps(event.record, default=repr, option=_JSON))
+        value = event.raw or (
+            b"" if event.record is None else record_text(event.record).encode(errors="backslashreplace")
+        )
         sizes = {
             "value": len(value),
             "key": len(event.key or b""),
@@ -227,7 +228,7 @@ def _headers(event: Event, refusal: Refusal, member: str | None) -> dict[str, st
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return value if isinstance(value, str) else to_json(value, _JSON).decode()
 
 
 def _bytes(text: str, longest: int) -> bytes:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from connectors.base import Position
-from connectors.json_text import RECORD, to_json
-from connectors.nats.connection import NatsConnection
+from connectors.base import Position, RecordsRefusedError
+from connectors.nats.connection import NatsConnection, is_too_large
+from connectors.record_encoding import Encoded, Refused, json_or_refuse
 
 MOST_BUFFERED = 512
 
@@ -16,7 +16,9 @@ MOST_BUFFERED = 512
 class NatsSink:
     """A subject of a stream, which gets each record as JSON at least once.
 
-    A stream cannot be truncated: after a crash, the records since the last checkpoint are published again.
+    A stream cannot be truncated: after a crash, the records since the last checkpoint are published again. A record
+    that is larger than the server or the stream takes is refused; one whose publication fails otherwise is published
+    again.
 
     Parameters
     ----------
@@ -45,7 +47,8 @@ class NatsSink:
         password: str | None = None,
     ) -> None:
         self._connection, self._subject = NatsConnection(servers, user, password), subject
-        self._buffer: list[bytes] = []
+        self._buffer: list[Encoded] = []
+        self._refused: list[Refused] = []
 
     def open(self) -> None:
         """Connect, and look up the stream of the subject."""
@@ -60,16 +63,29 @@ class NatsSink:
             The fields.
         key : bytes or None, default None
             Not used.
+
+        Raises
+        ------
+        RecordsRefusedError
+            If JSON cannot hold it, or as `flush` does.
         """
-        self._buffer.append(to_json(record, RECORD))
+        self._buffer.append(Encoded(record, key, json_or_refuse(record, key)))
         if len(self._buffer) >= MOST_BUFFERED:
             self.flush()
 
     def flush(self) -> Position:
-        """Publish all records, and wait until the stream has them."""
+        """Publish all records, and wait until the stream has them.
+
+        Raises
+        ------
+        RecordsRefusedError
+            If records are too large; the stream has the others.
+        """
         if self._buffer:
             self._connection.call(self._publish)
-            self._buffer.clear()
+        if self._refused:
+            refused, self._refused = self._refused, []
+            raise RecordsRefusedError(refused)
         return None
 
     def seek(self, position: Position) -> None:
@@ -83,4 +99,23 @@ class NatsSink:
             self._connection.close()
 
     async def _publish(self, context: Any) -> None:
-        await asyncio.gather(*(context.publish(self._subject, text) for text in self._buffer))
+        """Publish all records; keep those that have to be published again, and raise the first error of these."""
+        answers = await asyncio.gather(
+            *(context.publish(self._subject, content) for *_, content in self._buffer), return_exceptions=True
+        )
+        failed = {}
+        for i, (one, answer) in enumerate(zip(self._buffer, answers, strict=True)):
+            if is_too_large(answer):
+                self._refused.append((one.record, one.key, self._reason(one.content, answer)))
+            elif isinstance(answer, BaseException):
+                failed[i] = answer
+        self._buffer = [self._buffer[i] for i in failed]
+        for error in failed.values():
+            raise error
+
+    def _reason(self, content: bytes, error: BaseException) -> str:
+        if (description := getattr(error, "description", None)) is not None:
+            got = f"Expected a message that the stream takes, got {len(content):,} bytes: {description}"
+        else:
+            got = f"Expected a message of at most {self._connection.largest_message:,} bytes, got {len(content):,}"
+        return f"{got} - for subject {self._subject}"

@@ -18,6 +18,9 @@ from connectors.redrive.driven import Driven
 TIMES = f"{OWN}redriven"
 """The header that counts how often a record was redriven."""
 
+OUTPUT = "output"
+"""The kind of letters whose records were learned, and would be learned again."""
+
 
 class Letter(NamedTuple):
     """A dead letter.
@@ -87,7 +90,7 @@ def file_letters(path: Path, driven: Mapping[str, Driven] | None = None) -> Iter
                     topic=fields.get("topic"),
                     partition=fields.get("partition"),
                     path=fields.get("stream"),
-                    hindrance="" if value else "it has no value",
+                    hindrance=_hindrance(fields["kind"], value),
                 )
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"Expected a dead letter, got {error!r} - at {path}, line {number + 1}") from error
@@ -160,11 +163,11 @@ def _letter(partition: Partition, record: Record) -> Letter:
         return next((headers[name].decode(errors="replace") for name in names if name in headers), None)
 
     number = text(f"{CONNECT}partition", f"{STREAMS}partition")
-    cut, value = text(f"{OWN}truncated"), record.value or b""
+    cut, value, kind = text(f"{OWN}truncated"), record.value or b"", text(f"{OWN}kind") or "error"
     return Letter(
         stream=str(partition),
         number=record.offset,
-        kind=text(f"{OWN}kind") or "error",
+        kind=kind,
         reason=text(f"{CONNECT}exception.message", f"{STREAMS}message") or "",
         value=value,
         key=record.key,
@@ -172,8 +175,15 @@ def _letter(partition: Partition, record: Record) -> Letter:
         topic=text(f"{CONNECT}topic", f"{STREAMS}topic"),
         partition=None if number is None else int(number),
         path=text(f"{OWN}stream"),
-        hindrance=f"its {cut} is cut" if cut else "" if value else "it has no value",
+        hindrance=f"its {cut} is cut" if cut else _hindrance(kind, value),
     )
+
+
+def _hindrance(kind: str, value: bytes) -> str:
+    """Return why a whole record cannot be redriven, or nothing."""
+    if kind == OUTPUT:
+        return "its record was learned; only its prediction is missing"
+    return "" if value else "it has no value"
 
 
 def _for_another_time(headers: Sequence[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:

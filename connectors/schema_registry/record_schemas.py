@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from connectors.schema_registry.field_values import converted
+
 NAME, NAMESPACE = "Prediction", "streamkernel"
 """Name of the record, and of its namespace or package."""
 
@@ -55,6 +57,8 @@ MEMBERS = ("truth", "bool"), ("integer", "int64"), ("number", "double"), ("text"
 def schema_and_write(form: str, fields: Mapping[str, str]) -> tuple[str, Callable[[Mapping[str, Any]], bytes]]:
     """Return a schema in the language of a format, and a function from a record to bytes of this schema.
 
+    The function raises a `ValueError` for a record that does not fit the schema.
+
     Parameters
     ----------
     form
@@ -64,37 +68,7 @@ def schema_and_write(form: str, fields: Mapping[str, str]) -> tuple[str, Callabl
     """
     make = {"avro": _avro, "protobuf": _protobuf, "json-schema": _json_schema}[form]
     schema, write = make(fields)
-    return schema, lambda record: write(_checked(record, fields))
-
-
-def _checked(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return a record with plain values; raise a `ValueError` for a field that the schema lacks."""
-    found: dict[str, Any] = {}
-    for name, value in record.items():
-        kind = fields.get(name)
-        if kind is None:
-            raise ValueError(f'Expected fields of the schema, got "{name}"')
-        if value is None:
-            continue
-        if kind == "json":
-            found[name] = orjson.dumps(value).decode()
-        elif kind == "numbers":
-            found[name] = {_text(label): float(number) for label, number in value.items()}
-        elif kind == "values":
-            found[name] = list(map(_plain, value))
-        else:
-            found[name] = _plain(value)
-    return found
-
-
-def _plain(value: Any) -> Any:
-    """Return Python's own value for one of NumPy's."""
-    return value.item() if hasattr(value, "item") else value
-
-
-def _text(label: Any) -> str:
-    """Return a label as the key of a JSON object."""
-    return label if isinstance(label, str) else json.dumps(_plain(label))
+    return schema, lambda record: write(converted(record, fields))
 
 
 def _avro(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]], bytes]]:

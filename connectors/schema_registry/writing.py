@@ -48,7 +48,15 @@ class ValueWriter:
             self._head = HEAD.pack(0, self._registry.register(self._subject, self._schema, self._kind))
 
     def __call__(self, record: Mapping[str, Any]) -> bytes:
-        """Return the bytes of a record."""
+        """Return the bytes of a record.
+
+        Raises
+        ------
+        ValueError
+            If it does not fit the schema.
+        RegistryUnavailableError
+            If the schema is not registered yet, and the registry is unavailable.
+        """
         self.open()
         return self._head + self._write(record)
 

@@ -27,11 +27,15 @@ def redrive(
 ) -> None:
     """Send the records of dead letters back to their source, each once, for the run to read again."""
     from connectors import CommitRefusedError
+    from connectors.redrive.letters import OUTPUT
     from streamkernel.engine.config.redrive import Choice, Redrive, lines_of
     from streamkernel.engine.refusals import KINDS
 
-    if unknown := [name for name in kind or () if name not in KINDS]:
-        fail(ValueError(f'--kind: expected one of {", ".join(KINDS)}, got "{unknown[0]}"'))
+    kinds = [name for name in KINDS if name != OUTPUT]
+    for name in kind or ():
+        if name not in kinds:
+            why = ", whose records were learned: only their predictions are missing" if name == OUTPUT else ""
+            fail(ValueError(f'--kind: expected one of {", ".join(kinds)}, got "{name}"{why}'))
     if to_topic is not None and to_file is not None:
         fail(ValueError("expected --to-topic or --to-file, got both"))
     found = load_or_fail(config, is_run=False)

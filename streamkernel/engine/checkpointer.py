@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import structlog
 
-from connectors import CommitRefusedError, GroupSource, HttpSource, KafkaSource, Source, Transactions
+from connectors import CommitRefusedError, GaveUpError, GroupSource, HttpSource, KafkaSource, Source, Transactions
 from connectors.kafka.topic_ids import TopicSource
 from streamkernel.engine.checkpoint.commit_recovery import recover_newest
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup
@@ -199,13 +199,16 @@ class Checkpointer:
         Raises
         ------
         OSError
-            If the checkpoint cannot be written and it is the last one; others are tried again later.
+            If the checkpoint cannot be written and it is the last one; others are tried again later, but a
+            `GaveUpError` is raised at once.
         """
-        if self.is_uncertain or self.state is None:
+        if self.is_uncertain or (self.state is None and not last):
             return not self.is_uncertain
         is_durable = False
         try:
-            if self._has_changes or self._refusals:  # after a refusal only a commit shows that there can be one
+            if self.state is None:
+                self._outputs.flush()  # which waits for a service, as `close` does not
+            elif self._has_changes or self._refusals:  # after a refusal only a commit shows that there can be one
                 self.commit()
             else:
                 self._share(self.state.newest())
@@ -213,12 +216,12 @@ class Checkpointer:
         except CommitRefusedError as error:
             self.mark_refused(error)
         except OSError as error:
-            if last:
+            if last or isinstance(error, GaveUpError):
                 raise
             self._health.count("checkpoint_failed")
             log.error("a checkpoint could not be written; retrying later", reason=str(error))
         self._tried = time.monotonic()
-        if is_durable and not self._refusals:
+        if is_durable and self.state is not None and not self._refusals:
             self._written = self._tried
         return is_durable
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import structlog
 from river import base, metrics
 
 from connectors import DeadLetters, KafkaDeadLetters, KafkaSource, Sink, Source, Transactions
@@ -22,6 +23,8 @@ from streamkernel.engine.telemetry.history import History
 from streamkernel.engine.telemetry.snapshot import EngineSnapshot
 from streamkernel.estimators.base import KernelModel
 from streamkernel.field_types import Fields
+
+log = structlog.get_logger("streamkernel")
 
 
 class Engine:
@@ -177,7 +180,7 @@ class Engine:
         StateDirectoryError
             If Kafka and the state directory disagree about the last checkpoint.
         GaveUpError
-            If brokers were unavailable for `give_up_after` seconds.
+            If brokers were unavailable for `give_up_after` seconds, or a sink does not wait longer for its service.
         MemoryError
             If there is too little memory to process a record. The record does not become a dead letter, and nothing is
             committed after it.
@@ -195,9 +198,12 @@ class Engine:
                 monitor.take_snapshot()
         except BaseException:
             checkpointer.abandon()
+            try:
+                self.close()
+            except Exception as error:  # which often follows from the first error, and must not hide it
+                log.warning("the run also failed to end in order", reason=str(error))
             raise
-        finally:
-            self.close()
+        self.close()
         if watch is not None:
             watch(self)
 

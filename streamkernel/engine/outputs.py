@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import structlog
@@ -34,6 +35,9 @@ MOST_GATHERED = 64
 
 FIRST_RECORDS = 100
 """Number of dead letters, with no usable record, after which an error is logged."""
+
+OF_ONE_RECORD = (TypeError, ValueError, LookupError, ArithmeticError)
+"""Errors of `Sink.write` that are about its record; after any other the run ends."""
 
 log = structlog.get_logger("streamkernel")
 
@@ -186,6 +190,8 @@ class Outputs:
                     self._flush_predictions(sink)
                 except RecordsRefusedError as error:
                     self._refuse_lines(error)
+                except OF_ONE_RECORD as error:
+                    self._refuse_line(line, key, f"{type(error).__name__}: {error}")
 
     def _refuse_lines(self, error: RecordsRefusedError) -> None:
         self.has_refused = True
@@ -226,12 +232,14 @@ class Outputs:
             self._n_unreported, self._next_report = 0, now + REPORT_SECONDS
 
     def reason_all_refused(self) -> str:
-        """Return the reason if every record so far was refused, else an empty string."""
+        """Return the reason if every record or every prediction so far was refused, else an empty string."""
         outcomes, refused = self._processor.outcomes, self._processor.refused
         count, kinds = outcomes["dead_letter"], [kind for kind, n in refused.items() if n]
+        last = f": {self.last_dead_letters[-1]['reason']}" if self.last_dead_letters else ""
+        if 0 < outcomes["predicted"] <= refused["output"]:
+            return f"the sink refused every prediction so far, {refused['output']:,} in all{last}"
         if len(kinds) != 1 or outcomes["learned"] or outcomes["predicted"]:
             return ""
-        last = f": {self.last_dead_letters[-1]['reason']}" if self.last_dead_letters else ""
         return f"every record so far was refused, {count:,} in all, for one kind of reason ({kinds[0]}){last}"
 
     def flush(self) -> dict[str, Any]:
@@ -284,10 +292,15 @@ class Outputs:
         return is_whole
 
     def close(self) -> None:
-        """Release the sinks."""
-        for sink in (self.predictions, self.dead_letters):
-            if sink is not None:
-                sink.close()
+        """Release the sinks, also after errors; predictions that are refused at the end become dead letters."""
+        with ExitStack() as stack:
+            if self.dead_letters is not None:
+                stack.callback(self.dead_letters.close)
+            if self.predictions is not None:
+                try:
+                    self.predictions.close()
+                except RecordsRefusedError as error:
+                    self._refuse_lines(error)
 
     def _wait_for(self, call: Callable[[], T]) -> T:
         """Return the result of a call to a sink, which is repeated while its service is unavailable.
@@ -295,11 +308,12 @@ class Outputs:
         Raises
         ------
         StoppedError
-            If the run is stopped before that; the restart writes what no checkpoint has.
+            If the run is stopped before that; with a state, the restart writes what no checkpoint has.
         """
         done = self._retries.ask(lambda: (call(),), self.stopping)
         if done is None:
-            raise StoppedError("stopped while the sink was unavailable; what was not written is processed again")
+            lost = "lost, because there is no state directory" if self.member is None else "processed again"
+            raise StoppedError(f"stopped while the sink was unavailable; what was not written is {lost}")
         return done[0]
 
     def _is_there(self, sink: Any, event: Event) -> bool:

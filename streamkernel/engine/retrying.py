@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
-from connectors import TopicMissingError, Trouble, UnavailableError
+from connectors import GaveUpError, TopicMissingError, Trouble, UnavailableError
 
 FIRST_PAUSE = 0.5
 """Pause in seconds after the first failed attempt, doubled after each further one."""
@@ -29,10 +29,6 @@ REPORT_SECONDS = 60.0
 log = structlog.get_logger("streamkernel")
 
 T = TypeVar("T")
-
-
-class GaveUpError(OSError):
-    """Kafka was unavailable for longer than the configured limit."""
 
 
 class StoppedError(UnavailableError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import subprocess
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import read_file, write
 
-from connectors import DeadLetters, Event, FileSink, Refusal
+from connectors import DeadLetters, Event, FileSink, LinesLostError, RecordsRefusedError, Refusal
 from connectors.files.sinks import BUFFER_BYTES
 
 BECAUSE = Refusal("because", "value", "streamkernel.errors.InputError")
@@ -37,7 +38,7 @@ def test_records_are_json_lines(tmp_path: Path) -> None:
         {"s": "é\n", "f": 0.5, "i": 3, "b": True, "a": [0, 1]},
         {"p": {"true": 0.25, "3": None}, "1": None},
     ]
-    with pytest.raises(TypeError):
+    with pytest.raises(RecordsRefusedError):
         FileSink(tmp_path / "b.jsonl").write({"x": object()})
 
 
@@ -196,3 +197,24 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         sink.close()
     with pytest.raises(OSError, match="nowhere"):
         FileSink(tmp_path / "nowhere" / "predictions.jsonl")
+
+
+def test_a_disk_that_fails_is_never_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second attempt succeeds where the system has dropped the lines that it could not write."""
+
+    def failing(file: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    path = tmp_path / "a.jsonl"
+    sink = FileSink(path)
+    sink.write({"n": 1})
+    position = sink.flush()
+    sink.write({"n": 2})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing)
+        with pytest.raises(LinesLostError, match=f"Input/output error - at {path}: lines after byte {position} may be"):
+            sink.flush()
+    with pytest.raises(LinesLostError):
+        sink.flush()
+    with pytest.raises(LinesLostError):
+        sink.close()

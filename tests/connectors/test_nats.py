@@ -16,7 +16,7 @@ import brokers
 import pytest
 from waiting import LIMIT, wait_for
 
-from connectors.base import UnavailableError
+from connectors.base import GaveUpError, RecordsRefusedError, UnavailableError
 from connectors.nats.sink import NatsSink
 from connectors.nats.source import NatsSource
 from streamkernel.engine.assemble import engine_of
@@ -37,7 +37,8 @@ class Server:
         self.url = f"nats://127.0.0.1:{self.port}"
         (folder / "server.conf").write_text(
             f'port: {self.port}\nhost: 127.0.0.1\njetstream {{ store_dir: "{folder}" }}\n'
-            'authorization { users = [{ user: alice, password: "right-horse" }] }\n'
+            'authorization { users = [{ user: alice, password: "right-horse" },\n'
+            '{ user: reader, password: "right-horse", permissions: { publish: { deny: "denied" } } }] }\n'
         )
         self.start()
 
@@ -180,9 +181,10 @@ def test_positions_subjects_and_bad_records(server: Server, config: Path) -> Non
 
 def test_a_wrong_password_and_a_missing_stream_are_named(server: Server, config: Path) -> None:
     wrong = source(server, config, password="wrong-horse")
-    with pytest.raises(UnavailableError, match=rf"NATS at {server.url} is unavailable: .*(?i:authorization)") as error:
+    with pytest.raises(GaveUpError, match=rf"NATS at {server.url} says: .*(?i:authorization)") as error:
         wrong.poll(0.1)
     assert "horse" not in str(error.value)
+    assert not isinstance(error.value, UnavailableError)  # the engine does not wait for it
     wrong.close()
     missing = NatsSource("NOWHERE", server.url, user="alice", password="right-horse")
     with pytest.raises(UnavailableError, match='expected a stream, got "NOWHERE"'):
@@ -230,3 +232,75 @@ def test_a_run_waits_for_the_server_of_its_predictions(server: Server, config: P
     assert engine.outcomes["learned"] == 1500
     assert server_is_back.finished.is_set()
     assert predictions(server, config) >= 1500  # at least once
+
+
+@pytest.mark.parametrize(("limit", "size"), [(-1, 1_100_000), (5_000, 6_000)])
+def test_a_record_that_is_too_large_is_refused_and_the_others_are_published_once(
+    server: Server, config: Path, limit: int, size: int
+) -> None:
+    """Too large for the server, or for the stream."""
+    name = re.sub(r"\W", "", config.parent.name)
+    server.ask(lambda context: context.add_stream(name=f"{name}-small", subjects=[f"{name}.small"], max_msg_size=limit))
+    sink = NatsSink(f"{name}.small", server.url, "alice", "right-horse")
+    sink.open()
+    for number in range(40):
+        sink.write({"n": number, "text": "x" * (size if number == 17 else 1)}, b"%d" % number)
+    with pytest.raises(RecordsRefusedError, match=rf"got {size + 18:,}.* - for subject {name}\.small$") as error:
+        sink.flush()
+    [(record, key, _)] = error.value.refused
+    assert (record["n"], key) == (17, b"17")
+    sink.close()
+
+    async def numbers(context: Any) -> list[int]:
+        state = (await context.stream_info(f"{name}-small")).state
+        return [json.loads((await context.get_msg(f"{name}-small", i)).data)["n"] for i in range(1, state.last_seq + 1)]
+
+    assert sorted(server.ask(numbers)) == [number for number in range(40) if number != 17]
+
+
+def test_a_run_with_a_message_that_is_too_large(server: Server, config: Path) -> None:
+    """The names of its labels are long, so that later predictions with the shares of all of them are too large."""
+    name = re.sub(r"\W", "", config.parent.name)
+    server.ask(lambda context: context.update_stream(name=f"{name}-out", subjects=[f"{name}.out"], max_msg_size=1_000))
+
+    async def send(context: Any) -> None:
+        for i in range(40):
+            label = "long" * 180 if i == 17 else f"y{i % 2}"
+            await context.publish(f"{name}.in.0", json.dumps({"a": i % 7, "y": label}).encode())
+
+    server.ask(send)
+    engine = engine_of(load_config(config))
+    engine.run()
+    assert engine.outcomes["learned"] == 40
+    letters = [json.loads(line) for line in (config.parent / "state" / "dead_letters.jsonl").read_text().splitlines()]
+    assert letters
+    assert {letter["kind"] for letter in letters} == {"output"}
+    assert predictions(server, config) == 40 - len(letters)
+
+
+def test_a_failure_of_one_message_publishes_only_that_one_again() -> None:
+    class Context:
+        failing, sent = {b'{"n":2}'}, []
+
+        async def publish(self, subject: str, content: bytes) -> None:
+            if content in self.failing:
+                raise nats.errors.TimeoutError
+            self.sent.append(content)
+
+    sink, context = NatsSink("s"), Context()
+    for number in range(4):
+        sink.write({"n": number})
+    with pytest.raises(nats.errors.TimeoutError):
+        asyncio.run(sink._publish(context))
+    context.failing = set()
+    asyncio.run(sink._publish(context))
+    assert context.sent == [b'{"n":0}', b'{"n":1}', b'{"n":3}', b'{"n":2}']
+
+
+def test_a_subject_without_permission_ends_the_run(server: Server, config: Path) -> None:
+    server.ask(lambda context: context.add_stream(name="DENIED", subjects=["denied"]))
+    sink = NatsSink("denied", server.url, "reader", "right-horse")
+    sink.open()
+    sink.write({"n": 1})
+    with pytest.raises(GaveUpError, match=r'says: .*(?i:permissions violation for publish to "denied")'):
+        sink.close()

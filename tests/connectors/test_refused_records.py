@@ -20,11 +20,21 @@ from kafka.admin import (
     ResourcePatternFilter,
     ResourceType,
 )
+from odd_values import AS_JSON, NO_JSON, VALUES
 from river import linear_model, metrics
 from topics import made
 from waiting import wait_for
 
-from connectors import DatasetSource, KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions
+from connectors import (
+    DatasetSource,
+    Event,
+    KafkaDeadLetters,
+    KafkaSink,
+    KafkaSource,
+    KafkaTransactions,
+    RecordsRefusedError,
+    Refusal,
+)
 from connectors.kafka import Options, Writer
 from connectors.kafka.options import CLIENTS
 from connectors.kafka.topic_limits import OVERHEAD
@@ -202,6 +212,27 @@ def test_a_prediction_that_the_format_cannot_represent(servers, options, tmp_pat
     engine.run()
     reasons = check(servers, engine, predictions, dead, {3, 40})
     assert all("that the format can represent, got a schema that fits" in reason for reason in reasons)
+
+
+def test_values_of_all_kinds_are_written_or_refused(servers, options):
+    predictions, dead = made(servers), made(servers)
+    sink, letters = KafkaSink(Writer(options), predictions), KafkaDeadLetters(Writer(options), dead)
+    for client in (sink, letters):
+        client.open()
+    with pytest.raises(RecordsRefusedError) as error:
+        sink.write_all([{"name": name, "value": value} for name, value in VALUES.items()], [b"k"] * len(VALUES))
+    assert [record["name"] for record, *_ in error.value.refused] == list(NO_JSON)
+    for i, value in enumerate(VALUES.values()):
+        letters.write(Event("s", i, b"", {"value": value}), Refusal("a reason \ud800", "value", "ValueError"))
+    for client in (sink, letters):
+        client.flush()
+        client.close()
+    read = {
+        line["name"]: line["value"]
+        for line in (json.loads(one.value) for one in brokers.committed(servers, predictions))
+    }
+    assert read == {name: value for name, (_, value) in AS_JSON.items()}
+    assert len(brokers.committed(servers, dead)) == len(VALUES)
 
 
 @contextmanager

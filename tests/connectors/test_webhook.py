@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from connectors.http.webhook import WebhookSink, WebhookUnavailableError
+from connectors.base import RecordsRefusedError
+from connectors.http.webhook import MOST_REFUSED, WebhookSink, WebhookUnavailableError
 
 
 def test_a_redirect_is_a_failure_and_is_not_followed():
@@ -56,3 +58,35 @@ def test_an_answer_that_is_no_http_is_an_outage():
         with pytest.raises(WebhookUnavailableError, match="garbage"):
             sink.flush()
         thread.join()
+
+
+def test_after_many_refusals_one_record_that_is_accepted_shows_that_the_others_were_at_fault():
+    class OnlyGood(BaseHTTPRequestHandler):
+        def do_POST(self):
+            rows = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            is_good = rows == [{"n": "good"}]
+            self.server.accepted += rows if is_good else []
+            self.send_response(200 if is_good else 422)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), OnlyGood) as server:
+        server.accepted = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        sink = WebhookSink(f"http://127.0.0.1:{server.server_port}/p", batch_size=1000)
+        for number in range(MOST_REFUSED + 2):
+            sink.write({"n": number})
+        sink.write({"n": "good"})
+        with pytest.raises(RecordsRefusedError) as error:
+            sink.flush()
+        assert [record["n"] for record, *_ in error.value.refused] == list(range(MOST_REFUSED))
+        with pytest.raises(WebhookUnavailableError, match=r"it refuses every record, the last 100 in a row: .*422"):
+            sink.flush()  # each attempt sends another of those that wait
+        with pytest.raises(RecordsRefusedError) as error:
+            sink.flush()
+        assert sorted(record["n"] for record, *_ in error.value.refused) == [MOST_REFUSED, MOST_REFUSED + 1]
+        assert sink.flush() is None
+        server.shutdown()
+    assert server.accepted == [{"n": "good"}]

@@ -170,6 +170,19 @@ def test_letters_of_topics_go_to_another_topic_or_a_file(tmp_path, servers, lett
     assert "sent back" not in command(path, "--kind", "label", "--to-file", target)
 
 
+def test_letters_of_predictions_stay_because_their_records_were_learned(tmp_path, servers):
+    path, name = made(tmp_path, servers, "kafka-python", "topic")
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=servers)
+    headers = [("__connect.errors.topic", name.encode()), ("__connect.errors.partition", b"1"),
+               ("streamkernel.kind", b"output")]  # fmt: skip
+    producer.send(f"{name}-dead", b"", key=b"k", headers=headers)
+    producer.close()
+    assert "1  stay: its record was learned; only its prediction is missing" in command(path, "--dry-run")
+    assert "5 sent back" in command(path)
+
+
 FILE = (
     'label = "y"\n[source]\npath = "in.jsonl"\n[model]\ntype = "KernelClassifier"\nmax_features = 32\nlearner = "dsg"\n'
 )
@@ -236,8 +249,9 @@ def test_a_file_that_others_write_to_after_a_kill_is_not_changed(file_run):
     [
         (
             ["--kind", "labels"],
-            '--kind: expected one of unreadable, classes, label, join, diverged, value, error, output, got "labels"',
+            '--kind: expected one of unreadable, classes, label, join, diverged, value, error, got "labels"',
         ),
+        (["--kind", "output"], 'got "output", whose records were learned: only their predictions are missing'),
         (["--to-file", "x.csv.gz"], "expected a file that lines can be added to"),
         (["--to-file", "a", "--to-topic", "b"], "expected --to-topic or --to-file, got both"),
         (["--to-topic", "t"], "kafka: "),
