@@ -105,9 +105,7 @@ def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
     {'size': 3.0, 'colour=red': 1.0}
     """
     x = {
-        name: value
-        for name, value in x.items()
-        if (value == value if type(value) in _PLAIN else not is_missing(value))
+        name: value for name, value in x.items() if (value == value if type(value) in _PLAIN else not is_missing(value))
     }
     found = {
         name: value if type(value) is float else number(value, f"x[{_name_as_text(name)}]", "a number or a string")
