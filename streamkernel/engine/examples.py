@@ -188,24 +188,26 @@ class Examples:
         """
         label, numeric, fields = self._labels[0], self._numeric_label, self.fields
         ignore, has_ignored = self._ignore, self._has_ignored
+        names: tuple[str, ...] = ()
+        ignored: list[str] = []
         xs: list[dict[str, Any]] = []
         ys: list[Any] = []
         for record in records:
             if type(record) is not dict:
                 break
             try:
-                if fields is not None:
-                    x = self._converted(record, fields)
-                elif has_ignored:
-                    x = {name: value for name, value in record.items() if not ignore[name]}
-                else:
-                    x = record.copy()
+                x = record.copy() if fields is None else self._converted(record, fields)
             except InputError:
                 break
             y = x.pop(label, None)
             kind = type(y)
             if kind is not bool and (numeric if kind is str else not _is_plain_number(y)):
                 break
+            if has_ignored and fields is None:
+                if (present := tuple(x)) != names:  # most records have the names of the one before
+                    names, ignored = present, [name for name in present if ignore[name]]
+                for name in ignored:
+                    del x[name]
             xs.append(x)
             ys.append(y)
         return xs, ys

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 MOST_NAMES, LONGEST_NAME = 100_000, 160
 """Largest number of looked up names that are kept, and of characters in one."""
@@ -28,9 +28,18 @@ class ByPath(dict[Any, bool]):
 
     def __init__(self, names: Mapping[Any, bool], single: Iterable[Any] = ()) -> None:
         super().__init__(dict.fromkeys(single, True) | dict(names))
+        self._names, self._single = dict(names), tuple(single)
         self._around = sorted(
             ((f"{name}.", is_meant) for name, is_meant in names.items()), key=lambda around: -len(around[0])
         )
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return this table, whose answers stay as they are."""
+        return self
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
+        """Return the table without looked up names, for another process or a file."""
+        return type(self), (self._names, self._single)
 
     def __missing__(self, name: Any) -> bool:
         """Return the value of the nearest object around a field, and keep it."""

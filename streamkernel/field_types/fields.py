@@ -78,7 +78,7 @@ class Fields(base.Transformer):
                 self._declared[name] = declared_type(spec)
             except ValueError as error:
                 raise ValueError(f"{str(error)[:1].upper()}{str(error)[1:]} - at types[{name!r}]") from None
-        self._unseen = ByPath({name: declared.type in UNSEEN for name, declared in self._declared.items()})
+        self._unseen = self._unseen_but(())
         self._markers = markers(missing)
         self._lengths: dict[str, int] = {}
         self._numeric = {name for name, declared in self._declared.items() if declared.type in ("number", "time")}
@@ -103,7 +103,7 @@ class Fields(base.Transformer):
         names : iterable of str
             The fields, which may be inside an ignored one.
         """
-        self._unseen |= {name: False for name in names if name not in self._declared}
+        self._unseen = self._unseen_but(names)
 
     def learn_one(self, x: Mapping[Any, Any]) -> None:
         """Fix the lengths of vectors that an example is the first to have.
@@ -229,6 +229,11 @@ class Fields(base.Transformer):
         """
         self._lengths = {name: length for name, length in lengths.items() if self._is_vector(name)}
         self._numeric |= {f"{name}.{i}" for name, length in self._lengths.items() for i in range(length)}
+
+    def _unseen_but(self, names: Iterable[str]) -> ByPath:
+        """Return the fields that are no inputs, in which some others, unless they are declared, are inputs."""
+        own = {name: declared.type in UNSEEN for name, declared in self._declared.items()}
+        return ByPath(dict.fromkeys(names, False) | own)
 
     def _is_vector(self, name: str) -> bool:
         declared = self._declared.get(name)

@@ -223,7 +223,7 @@ def test_a_label_that_is_neither_true_nor_false_is_refused_by_name_before_a_step
 def test_several_labels_of_another_model_have_one_form_each_after_a_restart_too(tmp_path: Path) -> None:
     model = multioutput.ClassifierChain(linear_model.SoftmaxRegression(), order=["p", "q"])
     config = {"label": ("p", "q"), "metric": MacroAverage(metrics.Accuracy())}
-    written(tmp_path, [{"a": i % 2, "p": [i % 2, str(i % 2)][i % 3 > 1], "q": "yes"} for i in range(60)], "jsonl")
+    written(tmp_path, [{"a": i % 2, "p": [i % 2, str(i % 2)][i >= 30], "q": "yes"} for i in range(60)], "jsonl")
     processor = RecordProcessor(model, **config)
     labels = []
     for line in (tmp_path / "events.jsonl").read_text().splitlines():
