@@ -139,7 +139,7 @@ def expected(model: Any, values: list[bytes | None]) -> dict[str, bytes]:
     """Return the bits of the last step of a new pipeline that learned these records alone, by direct calls."""
     for value in values:
         record = json.loads(value.decode("utf-8-sig"), parse_constant=lambda _: None)  # infinity is a dead letter
-        inner = {name: field for name, field in record.items() if isinstance(field, dict)}  # nested once
+        inner = {name: field for name, field in record.items() if isinstance(field, dict) and name != "id"}  # once
         record |= {f"{name}.{key}": item for name, field in inner.items() for key, item in field.items()}
         left_out = {"id", *inner}
         fields = {name: field for name, field in record.items() if name not in left_out and field is not None}
