@@ -51,13 +51,17 @@ group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 auto.create.topics.enable=false
 log.cleaner.backoff.ms=200
-authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-allow.everyone.if.no.acl.found=true
 group.consumer.session.timeout.ms=6000
 group.consumer.min.session.timeout.ms=1000
 group.consumer.heartbeat.interval.ms=500
 group.consumer.min.heartbeat.interval.ms=500
 """
+
+AUTHORIZER = """
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
+"""
+"""Properties of a broker that heeds rules of permissions; several brokers could not find one another with them."""
 
 
 def has_java() -> bool:
@@ -133,6 +137,7 @@ def apache(folder: Path, brokers: int = 1) -> Iterator[list[Broker]]:
         told = {"node": node, "voters": voters, "port": port, "controller": controller}
         path.write_text(
             PROPERTIES.format(**told, listeners="", protocols="", data=folder / f"data{node}", replicas=brokers)
+            + (AUTHORIZER if brokers == 1 else "")
         )
         format_data(folder, path, cluster)
         started.append(Broker([*java(), "kafka.Kafka", path], port, folder))
