@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -41,10 +42,12 @@ from streamkernel.engine.config.schema import (
 from streamkernel.engine.config.telemetry import TelemetryTable
 from streamkernel.field_types import Fields
 from streamkernel.field_types.by_path import ByPath
-from streamkernel.field_types.declared import declared_type
+from streamkernel.field_types.declared import OF_TEXTS, declared_type
 
 if TYPE_CHECKING:
     from river.metrics.base import Metric
+
+    from connectors.csv_table import CsvOptions
 
 
 FieldSpec = str | dict[str, Any]
@@ -216,6 +219,15 @@ class Settings(ConfigTable):
         if self._resolved is not None:
             found = self._resolved.hide(found)
         return found
+
+    @property
+    def csv(self) -> CsvOptions:
+        """How tables are written; texts are codes and times as declared, and the key of delayed labels."""
+        types = {name: declared_type(spec).type for name, spec in self.fields.items()}
+        texts = {name: None for name, kind in types.items() if kind in OF_TEXTS}
+        if self.delayed_labels is not None:
+            texts[self.delayed_labels.key] = None
+        return replace(self.source.csv, texts=tuple(texts))
 
     def build_fields(self) -> Fields | None:
         """Return the declared types of fields and markers of missing values, or ``None`` if there are none."""
