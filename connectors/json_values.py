@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
 import orjson
 
-from connectors.nested import flatten
+from connectors.nested import DEEPEST, flatten
 
 _CONSTANT = re.compile(rb'"(?:[^"\\]|\\.?)*(?:"|\Z)|(-?(?:NaN|Infinity))', re.DOTALL)
 """A string, or a constant that only Python's json module reads and writes."""
@@ -22,6 +22,9 @@ _MOST_DIGITS = 18
 
 _LARGEST = float(1 << 63)
 """Size from which on a float may have been an integer of JSON."""
+
+_LONG = re.compile(rb"[0-9]{19}")
+"""Digits that may be those of such an integer."""
 
 
 class JsonFields:
@@ -87,6 +90,44 @@ def object_with_digits(raw: bytes) -> dict[str, Any]:
         return record
     except RecursionError:
         return json_object(raw)
+
+
+def put_digits(value: Any, raw: bytes, texts: Collection[str]) -> None:
+    """Replace large integers in records inside a JSON value by the texts of their digits.
+
+    Parameters
+    ----------
+    value
+        The object that `json_object` returns for these bytes, whose fields are records or lists of records.
+    raw
+        The bytes.
+    texts
+        The fields of the records that are to keep their digits.
+
+    Examples
+    --------
+    >>> raw = b'{"xs": [{"user": {"id": 123456789012345678901}, "size": 123456789012345678901}]}'
+    >>> found = json_object(raw)
+    >>> put_digits(found, raw, ["user.id"])
+    >>> found
+    {'xs': [{'user': {'id': '123456789012345678901'}, 'size': 1.2345678901234568e+20}]}
+    """
+    if texts and _LONG.search(raw):
+        digits = object_with_digits(raw)
+        for name, records in value.items():
+            _put_digits(records, digits[name], texts, "", 0)
+
+
+def _put_digits(value: Any, digits: Any, texts: Collection[str], path: str, depth: int) -> None:
+    if type(value) is list and not path:
+        for record, digits_of_record in zip(value, digits, strict=True):
+            _put_digits(record, digits_of_record, texts, path, depth + 1)
+    elif type(value) is dict and depth <= DEEPEST:
+        for name, inner in value.items():
+            if type(inner) is float and type(digits[name]) is str and f"{path}{name}" in texts:
+                value[name] = digits[name]
+            else:
+                _put_digits(inner, digits[name], texts, f"{path}{name}.", depth + 1)
 
 
 def _integer_or_digits(text: str) -> int | str:

@@ -42,7 +42,7 @@ from streamkernel.engine.config.schema import (
 from streamkernel.engine.config.telemetry import TelemetryTable
 from streamkernel.field_types import Fields
 from streamkernel.field_types.by_path import ByPath
-from streamkernel.field_types.declared import OF_TEXTS, declared_type
+from streamkernel.field_types.declared import declared_type
 
 if TYPE_CHECKING:
     from river.metrics.base import Metric
@@ -223,11 +223,8 @@ class Settings(ConfigTable):
     @property
     def csv(self) -> CsvOptions:
         """How tables are written; texts are codes and times as declared, and the key of delayed labels."""
-        types = {name: declared_type(spec).type for name, spec in self.fields.items()}
-        texts = {name: None for name, kind in types.items() if kind in OF_TEXTS}
-        if self.delayed_labels is not None:
-            texts[self.delayed_labels.key] = None
-        return replace(self.source.csv, texts=tuple(texts))
+        keys = () if self.delayed_labels is None else (self.delayed_labels.key,)
+        return replace(self.source.csv, texts=(*Fields(self.fields).texts, *keys))
 
     def build_fields(self) -> Fields | None:
         """Return the declared types of fields and markers of missing values, or ``None`` if there are none."""
