@@ -95,7 +95,7 @@ class Fields(base.Transformer):
         return self._texts
 
     def __contains__(self, name: object) -> bool:
-        """Return whether a field is declared, or is in a declared vector or in a field that is no input."""
+        """Return whether a field is declared, or is in a declared vector or in a field that is not an input."""
         if name in self._declared or self._unseen[name]:
             return True
         of, dot, number = str(name).rpartition(".")
@@ -107,7 +107,7 @@ class Fields(base.Transformer):
         Parameters
         ----------
         names : iterable of str
-            The fields, which may be inside one that is no input.
+            The fields, which may be inside one that is not an input.
         """
         self._unseen |= {name: False for name in names if name not in self._declared}
 

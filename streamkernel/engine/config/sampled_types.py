@@ -124,7 +124,7 @@ class Sample:
     records : list of dict
         The records that can be read.
     notes : list of str
-        What is to be said of others.
+        Remarks on the other records.
 
     Raises
     ------

@@ -222,7 +222,7 @@ class Settings(ConfigTable):
 
     @property
     def csv(self) -> CsvOptions:
-        """How tables are written; texts are codes and times as declared, and the key of delayed labels."""
+        """How tables are written; columns of texts are declared codes, and the key of delayed labels."""
         keys = () if self.delayed_labels is None else (self.delayed_labels.key,)
         return replace(self.source.csv, texts=(*Fields(self.fields).texts, *keys))
 
