@@ -142,6 +142,7 @@ class Csv:
         self._plain_signs = bytes.maketrans("".join(signs).encode(), "".join(signs.values()).encode())
         self._no_sign = "." if self._decimal == "," else "," if self._delimiter != "," else '"'
         self._names: Sequence[str] = ()
+        self._widths: tuple[int, ...] = ()  # The numbers of cells that a row may have.
         self._header = b""
         if options.columns:
             self._set_names(options.columns)
@@ -149,7 +150,7 @@ class Csv:
     @property
     def cutter(self) -> Callable[[int], LineCutter]:
         """The splitter of bytes into rows."""
-        return partial(QuotedCutter, delimiter=self._delimiter.encode(), widths=self._widths)
+        return partial(QuotedCutter, delimiter=self._delimiter.encode(), widths=lambda: self._widths)
 
     @property
     def ready(self) -> bool:
@@ -161,11 +162,6 @@ class Csv:
         """The names in the header."""
         return self._names
 
-    def _widths(self) -> tuple[int, ...]:
-        """Return the numbers of cells that a row may have."""
-        width = self._n_index + len(self._names)
-        return () if not self._names else (width, width + 1) if self._has_end else (width,)
-
     def parse_all(self, rows: Sequence[bytes]) -> list[dict[str, Any]] | None:
         """Return the fields of rows as :meth:`parse` does for each, faster; ``None`` if one must be parsed alone."""
         names, delimiter = self._names, self._delimiter.encode()
@@ -175,7 +171,7 @@ class Csv:
         if self._has_end and self._header + delimiter in rows:
             return None
         width, *others = {row.count(delimiter) + 1 for row in rows}
-        if others or width not in self._widths():
+        if others or width not in self._widths:
             return None
         if (found := self._rows_of_numbers(rows, joined)) is not None:
             return [dict(zip(names, row, strict=False)) for row in found]  # each has as many
@@ -211,7 +207,7 @@ class Csv:
     def parse(self, raw: bytes) -> dict[str, Any] | None:
         """Return the fields of one row, or ``None`` for a header."""
         cells = _split(self._decode(raw), self._delimiter)
-        names, widths = self._names, self._widths()
+        names, widths = self._names, self._widths
         if not names:
             self._read_header(cells, is_quoted=b'"' in raw)
             return None
@@ -222,13 +218,18 @@ class Csv:
         if values == names:
             self._tell_header()
             return None
+        if len(values) < len(cells):
+            self._check_nameless(cells, first, end)
+        read, texts = number if self._decimal == "." else comma_number, self._texts
+        return {name: cell if name in texts else read(cell) for name, cell in zip(names, values, strict=True) if cell}
+
+    def _check_nameless(self, cells: list[str], first: int, end: int) -> None:
+        """Raise an error if a cell outside of the named columns is neither a row number nor empty."""
         for i, cell in enumerate(cells[:first], start=1):
             if not _counts_rows(cell):
                 raise ValueError(f'Expected a row number in column {i}, which has no name, got "{cell}"')
         if any(cells[end:]):
             raise ValueError(f'Expected nothing in column {end + 1}, which has no name, got "{cells[end]}"')
-        read, texts = number if self._decimal == "." else comma_number, self._texts
-        return {name: cell if name in texts else read(cell) for name, cell in zip(names, values, strict=True) if cell}
 
     def _decode(self, raw: bytes) -> str:
         try:
@@ -268,6 +269,8 @@ class Csv:
 
     def _set_names(self, names: Sequence[str]) -> None:
         self._names = list(names)
+        width = self._n_index + len(names)
+        self._widths = (width, width + 1) if self._has_end else (width,)
         self._has_texts = not self._texts.isdisjoint(names)
         self._header = self._delimiter.join(names).encode(self._codec, "replace")
 

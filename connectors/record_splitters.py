@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
@@ -134,7 +134,7 @@ class QuotedCutter(LineCutter):
     """
 
     def __init__(
-        self, limit: int, delimiter: bytes = b",", widths: Callable[[], Iterable[int]] = tuple[int, ...]
+        self, limit: int, delimiter: bytes = b",", widths: Callable[[], Collection[int]] = tuple[int, ...]
     ) -> None:
         super().__init__(limit)
         self._delimiter, self._widths = delimiter, widths
@@ -177,8 +177,12 @@ class QuotedCutter(LineCutter):
                 else:
                     left.extendleft(reversed(record.lines[1:]))
                     yield record.lines[0]
-            elif type(line) is bytes and b'"' in line and quoted_line(line, False, self._delimiter)[0] is Quotes.OPEN:
-                self._open = OpenRecord(line, self._limit, self._delimiter, {*self._widths()})
+            elif type(line) is bytes and b'"' in line:
+                quotes, delimiters = quoted_line(line, False, self._delimiter)
+                if quotes is Quotes.OPEN:
+                    self._open = OpenRecord(line, delimiters, self._limit, self._delimiter, self._widths())
+                else:
+                    yield line
             else:
                 yield line
 
@@ -190,6 +194,8 @@ class OpenRecord:
     ----------
     line
         The first line.
+    delimiters
+        The delimiters in it that are outside of quotes.
     limit
         Largest number of bytes.
     delimiter
@@ -199,28 +205,29 @@ class OpenRecord:
 
     Examples
     --------
-    >>> OpenRecord(b'1,"two', 100, b",", {2}).add(b'lines"')
+    >>> OpenRecord(b'1,"two', 1, 100, b",", [2]).add(b'lines"')
     <Quotes.CLOSED: 1>
     """
 
-    def __init__(self, line: bytes, limit: int, delimiter: bytes, widths: set[int]) -> None:
+    def __init__(self, line: bytes, delimiters: int, limit: int, delimiter: bytes, widths: Collection[int]) -> None:
         self.lines: list[Raw] = [line]
         self._limit, self._delimiter, self._widths = limit, delimiter, widths
         self._size = len(line)
-        self._cells = 1 + quoted_line(line, False, delimiter).delimiters
-        self._begins_as_row = self._cells_alone(line) in widths
+        self._cells = 1 + delimiters
+        self._begins_as_row = 1 + line.count(delimiter) in widths
         self._goes_on_with_rows = True
         self._delimiters_after = 0  # in the further lines, each taken alone
 
     def add(self, line: Raw) -> Quotes:
         """Add a line, and return how the quotes end: broken if they lead nowhere."""
         quotes, delimiters = quoted_line(_head(line), True, self._delimiter)
-        cells = self._cells_alone(line)
         self.lines.append(line)
         self._size += 1 + (line.size if isinstance(line, OversizedRecord) else len(line))
         self._cells += delimiters
-        self._delimiters_after += cells - 1
-        self._goes_on_with_rows &= cells in self._widths
+        if self._goes_on_with_rows:
+            cells = self._cells_alone(_head(line))
+            self._delimiters_after += cells - 1
+            self._goes_on_with_rows = cells in self._widths
         return Quotes.BROKEN if self._size > self._limit or self._leads_nowhere(quotes) else quotes
 
     def _leads_nowhere(self, quotes: Quotes) -> bool:
@@ -231,11 +238,13 @@ class OpenRecord:
             return self._cells > max(self._widths, default=self._cells)
         return self._goes_on_with_rows and self._cells not in self._widths
 
-    def _cells_alone(self, line: Raw) -> int:
+    def _cells_alone(self, line: bytes) -> int:
         """Return the number of cells of a line as a row, where open quotes are a character like any other."""
-        text = _head(line)
-        quotes, delimiters = quoted_line(text, False, self._delimiter)
-        return 1 + (text.count(self._delimiter) if quotes is Quotes.OPEN else delimiters)
+        most = 1 + line.count(self._delimiter)
+        if b'"' not in line or most < min(self._widths, default=most + 1):
+            return most  # which is enough to know that it is no row
+        quotes, delimiters = quoted_line(line, False, self._delimiter)
+        return most if quotes is Quotes.OPEN else 1 + delimiters
 
 
 def quoted_line(line: bytes, is_quoted: bool, delimiter: bytes = b",") -> QuotedLine:
