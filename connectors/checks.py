@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Mapping
 
 from connectors.base import Position
@@ -93,3 +94,27 @@ def is_count(value: object) -> bool:
     (True, False, False, False)
     """
     return type(value) is int and value >= 0
+
+
+def not_utf8(error: UnicodeDecodeError, hint: str | None = None) -> str:
+    r"""Return the reason why bytes cannot be read as text.
+
+    Parameters
+    ----------
+    error
+        The error.
+    hint
+        The encoding to propose, where one can be declared; it is UTF-16 if the bytes begin as such.
+
+    Examples
+    --------
+    >>> try:
+    ...     b"K\xf6ln".decode()
+    ... except UnicodeDecodeError as error:
+    ...     print(not_utf8(error, hint="latin-1"))
+    Expected UTF-8, got byte 0xf6 as byte 2 of the record - did you mean encoding = "latin-1"?
+    """
+    byte = error.object[error.start]
+    hint = hint and ("utf-16" if error.object[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else hint)
+    question = f' - did you mean encoding = "{hint}"?' if hint else ""
+    return f"Expected UTF-8, got byte 0x{byte:02x} as byte {error.start + 1} of the record{question}"

@@ -6,11 +6,14 @@ import codecs
 import csv
 import json
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import takewhile
 from typing import Any
 
+from connectors.checks import not_utf8
 from connectors.csv_cells import check_names, comma_number, comma_numbers, number, numbers, rows_of_numbers
 from connectors.record_splitters import LineCutter, QuotedCutter
 
@@ -34,6 +37,8 @@ class CsvOptions:
         The encoding, one of Python's for text.
     columns : tuple of str, default ()
         The names of the columns, where no header has them.
+    texts : tuple of str, default ()
+        The names of columns whose cells stay the texts that they are, such as ``1E2``, ``1.10`` and ``007``.
 
     Raises
     ------
@@ -50,6 +55,7 @@ class CsvOptions:
     decimal: str = "."
     encoding: str = "utf-8"
     columns: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value, values in (
@@ -94,12 +100,16 @@ def _has_plain_signs(encoding: str, delimiters: str) -> bool:
 PLAIN = CsvOptions()
 """Commas, decimal points, UTF-8 and a header."""
 
+_UNNAMED = re.compile(r"Unnamed: 0(\.[0-9]+)?")
+"""Names that pandas gives to a first column without one, also if it has written and read it several times."""
+
 
 class Csv:
     """Rows of cells under a header line, quoted as spreadsheets do.
 
-    A cell is an integer, a float or a string, the first that fits; an empty cell is a missing field. A first column
-    without a name has the row numbers of pandas, and is left out; so is a last one without a name and with no values.
+    A cell is an integer, a float or a string, the first that fits; an empty cell is a missing field. First columns
+    without a name, or with the name that pandas gives them then, ``Unnamed: 0``, have row numbers, and are left out; so
+    is a last one without a name and with no values. A row with the names of the columns is a header, wherever it is.
 
     Parameters
     ----------
@@ -107,6 +117,8 @@ class Csv:
         How the table is written.
     is_rewritten
         Whether its bytes have been rewritten as UTF-8.
+    is_silent
+        Whether nothing is written to the log.
 
     Examples
     --------
@@ -119,20 +131,26 @@ class Csv:
     ValueError: Expected 3 fields, got 2
     """
 
-    def __init__(self, options: CsvOptions = PLAIN, *, is_rewritten: bool = False) -> None:
+    def __init__(self, options: CsvOptions = PLAIN, *, is_rewritten: bool = False, is_silent: bool = False) -> None:
         self._delimiter, self._decimal, self._encoding = options.delimiter or ",", options.decimal, options.encoding
         self._codec = "utf-8" if is_rewritten else codecs.lookup(options.encoding).name
-        self._names: Sequence[str] = options.columns
-        self._has_index = self._has_end = False
+        self._is_silent = is_silent
+        self._texts = frozenset(options.texts)
+        self._n_index, self._has_end, self._has_told = 0, False, False
         point = {",": "."} if self._decimal == "," != self._delimiter else {}
         signs = {self._delimiter: ",", **point}
         self._plain_signs = bytes.maketrans("".join(signs).encode(), "".join(signs.values()).encode())
         self._no_sign = "." if self._decimal == "," else "," if self._delimiter != "," else '"'
+        self._names: Sequence[str] = ()
+        self._widths: tuple[int, ...] = ()  # The numbers of cells that a row may have.
+        self._header = b""
+        if options.columns:
+            self._set_names(options.columns)
 
     @property
     def cutter(self) -> Callable[[int], LineCutter]:
         """The splitter of bytes into rows."""
-        return partial(QuotedCutter, delimiter=self._delimiter.encode())
+        return partial(QuotedCutter, delimiter=self._delimiter.encode(), widths=lambda: self._widths)
 
     @property
     def ready(self) -> bool:
@@ -144,15 +162,16 @@ class Csv:
         """The names in the header."""
         return self._names
 
-    @property
-    def _width(self) -> int:
-        return len(self._names) + self._has_index + self._has_end
-
     def parse_all(self, rows: Sequence[bytes]) -> list[dict[str, Any]] | None:
         """Return the fields of rows as :meth:`parse` does for each, faster; ``None`` if one must be parsed alone."""
-        names, width, delimiter = self._names, self._width, self._delimiter.encode()
+        names, delimiter = self._names, self._delimiter.encode()
         joined = delimiter.join(rows)
-        if not names or b'"' in joined or b"\r" in joined or {row.count(delimiter) for row in rows} != {width - 1}:
+        if not names or b'"' in joined or b"\r" in joined or self._header in rows:
+            return None
+        if self._has_end and self._header + delimiter in rows:
+            return None
+        width, *others = {row.count(delimiter) + 1 for row in rows}
+        if others or width not in self._widths:
             return None
         if (found := self._rows_of_numbers(rows, joined)) is not None:
             return [dict(zip(names, row, strict=False)) for row in found]  # each has as many
@@ -160,12 +179,15 @@ class Csv:
             cells = joined.decode(self._codec).split(self._delimiter)
         except UnicodeDecodeError:
             return None
-        if self._has_index and not all(map(_counts_rows, cells[::width])):
+        first, end = self._n_index, self._n_index + len(names)
+        if not all(all(map(_counts_rows, cells[i::width])) for i in range(first)):
             return None
-        if self._has_end and any(cells[width - 1 :: width]):
+        if width > end and any(cells[end::width]):
             return None
         read = numbers if self._decimal == "." else comma_numbers
-        columns = [read(cells[i::width]) for i in range(self._has_index, self._has_index + len(names))]
+        columns = [
+            cells[i::width] if name in self._texts else read(cells[i::width]) for i, name in enumerate(names, first)
+        ]
         if "" not in cells:
             return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         return [
@@ -175,7 +197,7 @@ class Csv:
 
     def _rows_of_numbers(self, rows: Sequence[bytes], joined: bytes) -> list[list[int | float]] | None:
         """Return rows if all their cells are plain numbers."""
-        if self._has_index or self._has_end or self._no_sign.encode() in joined:
+        if self._n_index or self._has_end or self._has_texts or self._no_sign.encode() in joined:
             return None
         if self._delimiter != ",":
             rows = b"\n".join(rows).translate(self._plain_signs).split(b"\n")
@@ -183,30 +205,42 @@ class Csv:
         return rows_of_numbers(rows, joined)
 
     def parse(self, raw: bytes) -> dict[str, Any] | None:
-        """Return the fields of one row, or ``None`` for the header, which is the first row."""
+        """Return the fields of one row, or ``None`` for a header."""
         cells = _split(self._decode(raw), self._delimiter)
-        names, width = self._names, self._width
+        names, widths = self._names, self._widths
         if not names:
             self._read_header(cells, is_quoted=b'"' in raw)
             return None
-        if len(cells) != width:
-            raise ValueError(f"Expected {width} fields, got {len(cells)}")
-        if self._has_index and not _counts_rows(cells[0]):
-            raise ValueError(f'Expected a row number in column 1, which has no name, got "{cells[0]}"')
-        if self._has_end and cells[-1]:
-            raise ValueError(f'Expected nothing in column {width}, which has no name, got "{cells[-1]}"')
-        read = number if self._decimal == "." else comma_number
-        values = cells[self._has_index : width - self._has_end]
-        return {name: read(cell) for name, cell in zip(names, values, strict=True) if cell}
+        if len(cells) not in widths:
+            raise ValueError(f"Expected {widths[-1]} fields, got {len(cells)}")
+        first, end = self._n_index, self._n_index + len(names)
+        values = cells[first:end]
+        if values == names:
+            self._tell_header()
+            return None
+        if len(values) < len(cells):
+            self._check_nameless(cells, first, end)
+        read, texts = number if self._decimal == "." else comma_number, self._texts
+        return {name: cell if name in texts else read(cell) for name, cell in zip(names, values, strict=True) if cell}
+
+    def _check_nameless(self, cells: list[str], first: int, end: int) -> None:
+        """Raise an error if a cell outside of the named columns is neither a row number nor empty."""
+        for i, cell in enumerate(cells[:first], start=1):
+            if not _counts_rows(cell):
+                raise ValueError(f'Expected a row number in column {i}, which has no name, got "{cell}"')
+        if any(cells[end:]):
+            raise ValueError(f'Expected nothing in column {end + 1}, which has no name, got "{cells[end]}"')
 
     def _decode(self, raw: bytes) -> str:
         try:
             return raw.decode(self._codec)
         except UnicodeDecodeError as error:
-            if self._codec == self._encoding == "utf-8":
-                raise
-            byte = f"byte 0x{raw[error.start]:02x} as byte {error.start + 1} of the record"
-            got = byte if self._codec != "utf-8" else "bytes that are none"
+            if self._codec != "utf-8":
+                got = f"byte 0x{raw[error.start]:02x} as byte {error.start + 1} of the record"
+            elif self._encoding == "utf-8":
+                raise ValueError(not_utf8(error, hint="latin-1")) from None
+            else:
+                got = "bytes that are none"
             raise ValueError(f"Expected {self._encoding}, got {got}") from None
 
     def _read_header(self, cells: list[str], *, is_quoted: bool) -> None:
@@ -216,14 +250,38 @@ class Csv:
                 f"Expected columns between {json.dumps(self._delimiter)}, got one column {json.dumps(cells[0])} - did "
                 f"you mean delimiter = {json.dumps(others[0])}?"
             )
-        has_index = len(cells) > 1 and not cells[0]
-        has_end = len(cells) > 1 + has_index and not cells[-1]
-        self._names = check_names(cells[has_index : len(cells) - has_end], first=1 + has_index)
-        self._has_index, self._has_end = has_index, has_end
-        if has_index:
-            log.info("the first column, which has row numbers and no name, is left out")
+        index = [*takewhile(self._is_index, enumerate(cells[:-1]))]
+        n_index = len(index)
+        has_end = len(cells) > 1 + n_index and not cells[-1]
+        names = check_names(cells[n_index : len(cells) - has_end], first=1 + n_index)
+        self._n_index, self._has_end = n_index, has_end
+        self._set_names(names)
+        for _, name in index:
+            which, and_no_name = (f'column "{name}"', "") if name else ("first column", " and no name")
+            self._tell(f"the {which}, which has row numbers{and_no_name}, is left out")
         if has_end:
-            log.info("the last column, which has neither a name nor values, is left out")
+            self._tell("the last column, which has neither a name nor values, is left out")
+
+    def _is_index(self, column: tuple[int, str]) -> bool:
+        """Return whether a column, with those before it, has the row numbers of pandas."""
+        i, name = column
+        return (i == 0 and not name) or (_UNNAMED.fullmatch(name) is not None and name not in self._texts)
+
+    def _set_names(self, names: Sequence[str]) -> None:
+        self._names = list(names)
+        width = self._n_index + len(names)
+        self._widths = (width, width + 1) if self._has_end else (width,)
+        self._has_texts = not self._texts.isdisjoint(names)
+        self._header = self._delimiter.join(names).encode(self._codec, "replace")
+
+    def _tell_header(self) -> None:
+        if not self._has_told:
+            self._has_told = True
+            self._tell("a row with the names of the columns is a header, and is left out")
+
+    def _tell(self, note: str) -> None:
+        if not self._is_silent:
+            log.info(note)
 
 
 def _counts_rows(cell: str) -> bool:
@@ -241,7 +299,7 @@ def _split(text: str, delimiter: str) -> list[str]:
         return next(csv.reader([text], delimiter=delimiter, strict=True))
     except csv.Error as error:
         if "unexpected end of data" in str(error):
-            raise ValueError("Expected closing quotes, got the end of the file") from None
+            raise ValueError("Expected closing quotes, got none that end a cell") from None
         if "new-line" in str(error):
             raise ValueError(r'Expected "\n" or "\r\n" between rows, got "\r" alone') from None
         raise ValueError(f"Expected a row of CSV, got an error: {error}") from None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from connectors.checks import unknown_name
 from connectors.csv_cells import number
 from connectors.csv_table import Csv
-from connectors.json_values import all_json_fields, json_fields, json_object
-from connectors.nested import flatten
+from connectors.json_values import JsonFields
 from connectors.record_splitters import LineCutter
 
 Fields: TypeAlias = dict[str, Any]
@@ -49,6 +48,8 @@ class JsonLines:
     ----------
     max_list_length
         The largest length of a list whose items become fields, as for :func:`~connectors.nested.flatten`.
+    texts
+        The fields in which integers beyond 64 bits are texts, as for :class:`~connectors.json_values.JsonFields`.
 
     Examples
     --------
@@ -64,17 +65,16 @@ class JsonLines:
     cutter: ClassVar[type[LineCutter]] = LineCutter
     ready = True
 
-    def __init__(self, max_list_length: int = 0) -> None:
-        self._max_list_length = max_list_length
+    def __init__(self, max_list_length: int = 0, texts: Iterable[str] = ()) -> None:
+        self._fields = JsonFields(max_list_length, texts)
 
     def parse(self, raw: bytes) -> Fields:
         """Return the fields of one line."""
-        longest = self._max_list_length
-        return flatten(json_object(raw), longest) if longest else json_fields(raw)
+        return self._fields(raw)
 
     def parse_all(self, rows: Sequence[bytes]) -> list[Fields] | None:
         """Return the fields of lines as :meth:`parse` does for each, faster; ``None`` if one must be parsed alone."""
-        return None if self._max_list_length else all_json_fields(rows)
+        return self._fields.read_all(rows)
 
 
 class AllZeros(dict[str, Any]):

@@ -5,16 +5,133 @@ from __future__ import annotations
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
 import orjson
 
-from connectors.nested import flatten
+from connectors.nested import DEEPEST, flatten
 
 _CONSTANT = re.compile(rb'"(?:[^"\\]|\\.?)*(?:"|\Z)|(-?(?:NaN|Infinity))', re.DOTALL)
 """A string, or a constant that only Python's json module reads and writes."""
+
+
+_MOST_DIGITS = 18
+"""Integers of more characters are read as text where digits count, because they may become floats."""
+
+_LARGEST = float(1 << 63)
+"""Size from which on a float may have been an integer of JSON."""
+
+_LONG = re.compile(rb"[0-9]{19}")
+"""Digits that may be those of such an integer."""
+
+
+class JsonFields:
+    """Reads JSON objects as fields, in which integers beyond 64 bits are floats, or texts of their digits.
+
+    Parameters
+    ----------
+    max_list_length
+        The largest length of a list whose items become fields, as for :func:`~connectors.nested.flatten`.
+    texts
+        The fields in which such integers are texts: codes and keys.
+
+    Examples
+    --------
+    >>> read = JsonFields(texts=["id"])
+    >>> read(b'{"id": 123456789012345678901, "size": {"x": 123456789012345678901}}')
+    {'id': '123456789012345678901', 'size.x': 1.2345678901234568e+20}
+    """
+
+    def __init__(self, max_list_length: int = 0, texts: Iterable[str] = ()) -> None:
+        self._max_list_length, self._texts = max_list_length, tuple(texts)
+
+    def __call__(self, raw: bytes) -> dict[str, Any]:
+        """Return the fields of an object."""
+        longest = self._max_list_length
+        fields = flatten(json_object(raw), longest) if longest else json_fields(raw)
+        return self._with_digits(fields, raw) if self._texts else fields
+
+    def read_all(self, values: Sequence[bytes]) -> list[dict[str, Any]] | None:
+        """Return the fields of objects as a call does for each, faster; ``None`` if one must be read alone."""
+        records = None if self._max_list_length else all_json_fields(values)
+        if records is None or not self._texts:
+            return records
+        return [self._with_digits(*record) for record in zip(records, values, strict=True)]
+
+    def _with_digits(self, fields: dict[str, Any], raw: bytes) -> dict[str, Any]:
+        return with_digits(fields, self._texts, lambda: flatten(object_with_digits(raw), self._max_list_length))
+
+
+def with_digits(fields: dict[str, Any], texts: Iterable[str], read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return fields in which large integers are texts of their digits.
+
+    Parameters
+    ----------
+    fields
+        The fields, in which these integers are floats.
+    texts
+        The names of these fields.
+    read
+        Returns the same fields with `object_with_digits`.
+    """
+    names = [name for name in texts if type(fields.get(name)) is float and not -_LARGEST < fields[name] < _LARGEST]
+    if not names:
+        return fields
+    digits = read()
+    return fields | {name: digits[name] for name in names if type(digits[name]) is str}
+
+
+def object_with_digits(raw: bytes) -> dict[str, Any]:
+    """Return a valid JSON object, in which long integers are texts of their digits."""
+    try:
+        record: dict[str, Any] = json.loads(raw.removeprefix(BOM_UTF8), parse_int=_integer_or_digits)
+        return record
+    except RecursionError:
+        return json_object(raw)
+
+
+def put_digits(value: Any, raw: bytes, texts: Collection[str]) -> None:
+    """Replace large integers in records inside a JSON value by the texts of their digits.
+
+    Parameters
+    ----------
+    value
+        The object that `json_object` returns for these bytes, whose fields are records or lists of records.
+    raw
+        The bytes.
+    texts
+        The fields of the records that are to keep their digits.
+
+    Examples
+    --------
+    >>> raw = b'{"xs": [{"user": {"id": 123456789012345678901}, "size": 123456789012345678901}]}'
+    >>> found = json_object(raw)
+    >>> put_digits(found, raw, ["user.id"])
+    >>> found
+    {'xs': [{'user': {'id': '123456789012345678901'}, 'size': 1.2345678901234568e+20}]}
+    """
+    if texts and _LONG.search(raw):
+        digits = object_with_digits(raw)
+        for name, records in value.items():
+            _put_digits(records, digits[name], texts, "", 0)
+
+
+def _put_digits(value: Any, digits: Any, texts: Collection[str], path: str, depth: int) -> None:
+    if type(value) is list and not path:
+        for record, digits_of_record in zip(value, digits, strict=True):
+            _put_digits(record, digits_of_record, texts, path, depth + 1)
+    elif type(value) is dict and depth <= DEEPEST:
+        for name, inner in value.items():
+            if type(inner) is float and type(digits[name]) is str and f"{path}{name}" in texts:
+                value[name] = digits[name]
+            else:
+                _put_digits(inner, digits[name], texts, f"{path}{name}.", depth + 1)
+
+
+def _integer_or_digits(text: str) -> int | str:
+    return int(text) if len(text) <= _MOST_DIGITS else text
 
 
 def json_fields(raw: bytes) -> dict[str, Any]:

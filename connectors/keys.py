@@ -19,7 +19,8 @@ def key_reader(form: str) -> Read:
     ----------
     form
         ``"string"`` is text in UTF-8, ``"long"`` and ``"integer"`` are the 8 and 4 bytes that Kafka's serializers of
-        these names write, ``"json"`` is a value of JSON.
+        these names write, ``"json"`` is a value of JSON,
+        in which an integer beyond 64 bits is a text.
 
     Raises
     ------
@@ -64,7 +65,9 @@ def _integer_of(form: str, number: struct.Struct) -> Read:
 
 def _json(key: bytes) -> Any:
     try:
-        return orjson.loads(key)
+        found = orjson.loads(key)
+        is_long = type(found) is float and key.strip().removeprefix(b"-").isdigit()
+        return key.strip().decode() if is_long else found
     except orjson.JSONDecodeError:
         raise ValueError(f'Expected a key of JSON for key_format "json", got {_shown(key)}') from None
 

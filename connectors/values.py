@@ -9,14 +9,16 @@ from typing import Any
 
 from connectors.csv_table import PLAIN, Csv, CsvOptions
 from connectors.debezium import row_after
+from connectors.json_values import object_with_digits, with_digits
 from connectors.nested import flatten
+from connectors.record_splitters import Quotes, quoted_line
 
 VALUE_FORMATS = ("json", "csv", "avro", "protobuf", "json-schema")
 """Formats of values; those after the first two have their schemas in a registry."""
 
 
 class PassedOverError(Exception):
-    """A record has nothing to learn from and is no error: a tombstone or a deletion, after which reading continues."""
+    """A record has nothing to learn from and is no error: a tombstone, a deletion, or a header of CSV."""
 
 
 class ValueDecoder:
@@ -30,6 +32,8 @@ class ValueDecoder:
         The envelope around the fields. Changes without a row afterwards raise `PassedOverError`.
     max_list_length : int, default 0
         The largest length of a list whose items become fields, as for :func:`~connectors.nested.flatten`.
+    texts : sequence of str, default ()
+        The fields in which integers of JSON beyond 64 bits are texts, where `read` reads JSON.
 
     Examples
     --------
@@ -39,13 +43,23 @@ class ValueDecoder:
     {'id': 7, 'size.x': 2.5}
     """
 
-    def __init__(self, read: Callable[[bytes], Any], *, envelope: str | None = None, max_list_length: int = 0) -> None:
-        self._read, self._max_list_length = read, max_list_length
+    def __init__(
+        self,
+        read: Callable[[bytes], Any],
+        *,
+        envelope: str | None = None,
+        max_list_length: int = 0,
+        texts: Sequence[str] = (),
+    ) -> None:
+        self._read, self._max_list_length, self._texts = read, max_list_length, texts
         self._has_envelope = envelope is not None
 
     def __call__(self, value: bytes) -> dict[str, Any]:
         """Return the fields of a value."""
-        found = self._read(value)
+        fields = self._fields(self._read(value))
+        return with_digits(fields, self._texts, lambda: self._fields(object_with_digits(value)))
+
+    def _fields(self, found: Any) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise ValueError(f"Expected a record with fields, got {type(found).__name__}")
         if self._has_envelope:
@@ -73,6 +87,7 @@ class CsvRow:
 
     def __init__(self, columns: Sequence[str], options: CsvOptions = PLAIN) -> None:
         options = replace(options, columns=tuple(columns))
+        self._delimiter = (options.delimiter or ",").encode()
         self._encoding = options.encoding if options.is_rewritten else None
         self._table = Csv(options, is_rewritten=options.is_rewritten)
 
@@ -80,9 +95,13 @@ class CsvRow:
         """Return the fields of a row."""
         text = value if self._encoding is None else value.decode(self._encoding).encode()
         row = text.removeprefix(BOM_UTF8).removesuffix(b"\n").removesuffix(b"\r")
-        if b"\n" in row:
-            cutter = self._table.cutter(len(row))
-            rows = len(cutter.feed(row)) + len(cutter.end())
-            if rows != 1:
-                raise ValueError(f"Expected one row of CSV, got {rows}")
-        return self._table.parse(row) or {}
+        *lines, _ = row.split(b"\n")
+        is_quoted = False
+        for line in lines:
+            is_quoted = quoted_line(line, is_quoted, self._delimiter).quotes is Quotes.OPEN
+            if not is_quoted:
+                raise ValueError("Expected one row of CSV, got several")
+        fields = self._table.parse(row)
+        if fields is None:
+            raise PassedOverError("a header")
+        return fields

@@ -23,6 +23,8 @@ class Layout:
         The largest length of a list whose items become fields.
     limit
         Longest text record, in bytes, that is read.
+    is_silent
+        Whether nothing is written to the log, as for a look at the first records.
 
     Examples
     --------
@@ -34,6 +36,7 @@ class Layout:
     csv: CsvOptions = PLAIN
     max_list_length: int = 0
     limit: int = 1 << 20
+    is_silent: bool = False
 
     def format_of(self, path: Path) -> str:
         """Return the format of a file; raise a `ValueError` if nothing tells it."""
@@ -48,5 +51,6 @@ class Layout:
         form = self.format_of(path)
         if form == "csv":
             is_tabs = self.csv.delimiter is None and suffix_of(path) == ".tsv"
-            return Csv(replace(self.csv, delimiter="\t") if is_tabs else self.csv, is_rewritten=self.csv.is_rewritten)
-        return JsonLines(self.max_list_length) if form == "jsonl" else TEXT_FORMATS[form]()
+            options = replace(self.csv, delimiter="\t") if is_tabs else self.csv
+            return Csv(options, is_rewritten=options.is_rewritten, is_silent=self.is_silent)
+        return JsonLines(self.max_list_length, self.csv.texts) if form == "jsonl" else TEXT_FORMATS[form]()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,12 @@ from connectors.files.arrow_values import values_of
 from connectors.json_text import RECORD
 from connectors.nested import flatten
 
+log = logging.getLogger(__name__)
+
 BATCH_ROWS = 512
+
+_INDEX = re.compile(r"__index_level_[0-9]+__")
+"""The names that pandas gives to an index without one."""
 
 
 def arrow() -> tuple[type[Exception], Any]:
@@ -41,6 +49,8 @@ class ParquetReader:
         The file.
     max_list_length
         The largest length of a list whose items become fields.
+    is_silent
+        Whether nothing is written to the log.
 
     Raises
     ------
@@ -50,7 +60,7 @@ class ParquetReader:
         If it is not a Parquet file, or names of columns are empty or repeated.
     """
 
-    def __init__(self, name: str, path: Path, max_list_length: int = 0) -> None:
+    def __init__(self, name: str, path: Path, max_list_length: int = 0, *, is_silent: bool = False) -> None:
         self._arrow_error, open_file = arrow()
         self._name = name
         try:
@@ -62,8 +72,12 @@ class ParquetReader:
         except ValueError as error:
             self.close()
             raise ValueError(f"{error} - at the schema of {path}") from None
-        self._columns: list[str] = self._file.schema_arrow.names
-        self._is_nested = any(map(_may_be_nested, self._file.schema_arrow.types))
+        schema = self._file.schema_arrow
+        index = [name for name in schema.names if _INDEX.fullmatch(name)]
+        self._to_tell = [] if is_silent else index[:]
+        self._schema = [field for field in schema if field.name not in index]
+        self._columns = [field.name for field in self._schema]
+        self._is_nested = any(_may_be_nested(field.type) for field in self._schema)
         self._max_list_length = max_list_length
         self._rows: int = self._file.metadata.num_rows
         self._row = 0
@@ -83,6 +97,8 @@ class ParquetReader:
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the events of the next batch of rows, or ``None`` at the end; never wait."""
+        while self._to_tell:
+            log.info('the column "%s", an index of pandas without a name, is left out', self._to_tell.pop(0))
         batch = next(self._batches, None)
         if batch is None:
             return None
@@ -91,12 +107,13 @@ class ParquetReader:
             self._row = batch.end
             reason = f"Expected Parquet data, got an error: {batch.error} - at {rows}"
             return [Event(self._name, self._row, b"", error=reason)]
-        return list(map(self._event, zip(*map(values_of, batch.columns), strict=True)))
+        columns = [values_of(batch.column(name)) for name in self._columns]
+        return list(map(self._event, zip(*columns, strict=True) if columns else repeat((), batch.num_rows)))
 
     @property
     def names(self) -> Sequence[str]:
         """The names of the fields as far as the schema has them."""
-        return list(_paths(self._file.schema_arrow))
+        return list(_paths(self._schema))
 
     def lag(self) -> int:
         """Return the number of rows after the last event."""

@@ -70,9 +70,10 @@ class FileSource:
         when its newline has been written.
     max_record_bytes : int, default 2**20
         The largest size of a text record, in bytes. A longer record is never loaded into memory; its event has the
-        first 1024 bytes. A CSV quote that stays open for longer ends there, with the line.
+        first 1024 bytes. A CSV quote that is open for longer is an error of its line alone.
     csv : CsvOptions, default CsvOptions()
-        How tables are written: delimiter, decimal sign, encoding, and names of columns if there is no header.
+        How tables are written: delimiter, decimal sign, encoding, names of columns if there is no header, and columns
+        of texts.
     max_list_length : int, default 0
         The largest length of a list, in jsonl and Parquet, whose items become fields.
 
@@ -250,7 +251,7 @@ def field_names(
     """
     names: dict[str, None] = {}
     problems = []
-    for file, columns, events in _first_events(Path(path), Layout(format, csv, max_list_length)):
+    for file, columns, events in _first_events(Path(path), Layout(format, csv, max_list_length, is_silent=True)):
         names |= dict.fromkeys([*columns, *(name for event in events for name in event.record or ())])
         problems += [f"{event.error} of {file}" for event in events if event.record is None]
     if problems and not names and not follow:
@@ -292,7 +293,7 @@ def first_records(
     ...     path.write_text("name,age\nAnn,31\n") and first_records(path)
     [{'name': 'Ann', 'age': 31}]
     """
-    found = _first_events(Path(path), Layout(format, csv, max_list_length))
+    found = _first_events(Path(path), Layout(format, csv, max_list_length, is_silent=True))
     return [event.record for *_, events in found for event in events if event.record is not None]
 
 

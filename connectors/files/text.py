@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, islice, repeat
+from itertools import accumulate, chain, islice, repeat
 from typing import cast
 
 from connectors.base import Event, Position
-from connectors.checks import BROKEN, is_count
+from connectors.checks import BROKEN, is_count, not_utf8
 from connectors.csv_table import Csv
 from connectors.files.bytestreams import BrokenStreamError, ByteStream
 from connectors.formats import Headless, JsonLines, TextFormat
@@ -115,7 +115,7 @@ class TextReader:
             return [] if self._offset == self._told_at else [self._damage(error)]
         if chunk is None:
             self._ended = True
-            self._records = iter([*self._cutter.feed(self._start), *self._cutter.end()])
+            self._records = chain(self._cutter.feed(self._start), self._cutter.end())
         else:
             self._read += len(chunk)
             self._records = iter(self._cutter.feed(self._after_mark(chunk) if self._at_start else chunk))
@@ -197,8 +197,4 @@ class TextReader:
 
 
 def _reason(error: ValueError) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        byte = error.object[error.start]
-        hint = ' - did you mean encoding = "utf-16"?' if error.object[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else ""
-        return f"Expected UTF-8, got byte 0x{byte:02x} as byte {error.start + 1} of the record{hint}"
-    return str(error)
+    return not_utf8(error) if isinstance(error, UnicodeDecodeError) else str(error)

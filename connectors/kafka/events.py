@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from connectors.base import DecoderUnavailableError, Event, Position, Trouble, UnavailableError
-from connectors.json_values import all_json_fields, json_fields
+from connectors.checks import not_utf8
+from connectors.json_values import JsonFields
 from connectors.kafka.buffers import Run
 from connectors.kafka.clients import Partition, Record
 from connectors.keys import key_reader
@@ -45,8 +46,8 @@ class Events:
     """
 
     def __init__(self, decoder: Decoder | None = None, key: str | None = None, key_format: str = "string") -> None:
-        self._decode = decoder or json_fields
-        self._is_plain = decoder is None and key is None
+        self._decode = decoder or JsonFields()
+        self._read_all = self._decode.read_all if isinstance(self._decode, JsonFields) and key is None else None
         self._more = _parameters_of(decoder)
         self._key, self._read_key = key, key_reader(key_format)
 
@@ -82,7 +83,10 @@ class Events:
             raise DecoderUnavailableError(f"{error} - at {stream}, offset {record.offset}") from error
         except Exception as error:  # whatever a decoder raises, the stream goes on
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-            fields, reason = None, f"{kind}{error} - at {stream}, offset {record.offset}"
+            problem = f"{kind}{error}"
+            if isinstance(error, UnicodeDecodeError) and error.encoding == "utf-8":
+                problem = not_utf8(error)
+            fields, reason = None, f"{problem} - at {stream}, offset {record.offset}"
         origin = _origin(partition, record.offset)
         if record.timestamp is not None and record.timestamp >= 0:
             origin["timestamp"] = record.timestamp
@@ -90,15 +94,15 @@ class Events:
 
     def of_all(self, runs: Sequence[Run]) -> list[Event] | None:
         """Return the events of records as `of` does for each, faster; ``None`` if one must be read alone."""
-        if not self._is_plain:
+        if self._read_all is None:
             return None
         values: list[Any] = [record.value for _, records, _ in runs for record in records]
         if None in values:
             return None
-        found = all_json_fields(values)
+        found = self._read_all(values)
         if found is None:
             try:
-                found = list(map(json_fields, values))
+                found = list(map(self._decode, values))
             except Exception:  # `of` reports the problem
                 return None
         events: list[Event] = []

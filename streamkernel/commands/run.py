@@ -58,6 +58,7 @@ def run(
             separate_models,
         )
 
+        logs.write_lines_once()
         try:
             found.check_records()
             busy = check_state(found)

@@ -260,6 +260,12 @@ class Engine:
         return self.parts.processor.refused
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """The fields of codes and keys, which are read as they are written."""
+        fields, labels = self.parts.processor.examples.fields, self.parts.processor.labels
+        return (*(() if fields is None else fields.texts), *(() if labels is None else (labels.key,)))
+
+    @property
     def labels(self) -> dict[str, int]:
         """Numbers of labels from separate records, by outcome; see :class:`DelayedLabels`."""
         labels = self.parts.processor.labels

@@ -11,6 +11,9 @@ from typing import Any, cast, get_args
 from streamkernel.field_types.times import TimeUnit
 
 TYPES = ("number", "category", "identifier", "text", "time", "vector", "ignore")
+OF_TEXTS = ("category", "identifier", "text")
+"""Types whose values are read from the texts that a source has, not from the numbers that these may look like."""
+
 _KEYS = ("type", "unit", "zone", "missing")
 
 Spec = str | Mapping[str, Any]

@@ -12,7 +12,7 @@ from streamkernel.errors import InputError
 from streamkernel.features.rows import is_missing
 from streamkernel.field_types.by_path import ByPath
 from streamkernel.field_types.conversions import convert
-from streamkernel.field_types.declared import DeclaredType, Spec, declared_type, markers
+from streamkernel.field_types.declared import OF_TEXTS, DeclaredType, Spec, declared_type, markers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,14 +82,20 @@ class Fields(base.Transformer):
         self._markers = markers(missing)
         self._lengths: dict[str, int] = {}
         self._numeric = {name for name, declared in self._declared.items() if declared.type in ("number", "time")}
+        self._texts = tuple(name for name, declared in self._declared.items() if declared.type in OF_TEXTS)
 
     @property
     def numbers(self) -> set[str]:
         """The declared fields, or components of vectors, that are numbers."""
         return self._numeric
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The declared fields that a source has to leave as text, because their texts may look like numbers."""
+        return self._texts
+
     def __contains__(self, name: object) -> bool:
-        """Return whether a field is declared, or is in a declared vector or an ignored field."""
+        """Return whether a field is declared, or is in a declared vector or in a field that is not an input."""
         if name in self._declared or self._unseen[name]:
             return True
         of, dot, number = str(name).rpartition(".")
@@ -101,7 +107,7 @@ class Fields(base.Transformer):
         Parameters
         ----------
         names : iterable of str
-            The fields, which may be inside an ignored one.
+            The fields, which may be inside one that is not an input.
         """
         self._unseen = self._unseen_but(names)
 

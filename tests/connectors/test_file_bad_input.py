@@ -12,6 +12,8 @@ from reading import check_every_resume, chunks_of, errors, read_file, records, w
 
 from connectors import FileSource
 
+LATIN_1 = ' - did you mean encoding = "latin-1"?'
+
 
 @pytest.mark.parametrize(
     ("line", "error"),
@@ -45,8 +47,8 @@ def test_bad_json_lines(tmp_path: Path, line: bytes, error: str) -> None:
         (b'1,"2"2,3', "Expected a row of CSV, got an error: ',' expected after '\"'"),
         (b'1,"2"2,"3', "Expected a row of CSV, got an error: ',' expected after '\"'"),
         (b"1,2\r3,4", r'Expected "\n" or "\r\n" between rows, got "\r" alone'),
-        (b"1,\xff,3", "Expected UTF-8, got byte 0xff as byte 3 of the record"),
-        (b'1,"\n\xff",3', "Expected UTF-8, got byte 0xff as byte 5 of the record"),
+        (b"1,\xff,3", "Expected UTF-8, got byte 0xff as byte 3 of the record" + LATIN_1),
+        (b'1,"\n\xff",3', "Expected UTF-8, got byte 0xff as byte 5 of the record" + LATIN_1),
     ],
 )
 def test_bad_rows_of_csv(tmp_path: Path, line: bytes, error: str) -> None:
@@ -59,20 +61,20 @@ def test_bad_rows_of_csv(tmp_path: Path, line: bytes, error: str) -> None:
 
 
 @pytest.mark.parametrize("ending", [b"", b"\n", b"\n3,4\n"])
-def test_quotes_that_stay_open_end_with_the_file(tmp_path: Path, ending: bytes) -> None:
+def test_a_quote_that_stays_open_costs_its_line(tmp_path: Path, ending: bytes) -> None:
     events = check_every_resume(write(tmp_path / "a.csv", b'a,b\n1,2\n3,"4' + ending))
-    assert records(events) == [{"a": 1, "b": 2}, None]
-    assert events[1].error == "Expected closing quotes, got the end of the file - at line 3"
-    assert events[1].resume[0] == 12 + len(ending)
+    assert records(events)[:2] == [{"a": 1, "b": 2}, None]
+    assert events[1].error == "Expected closing quotes, got none that end a cell - at line 3"
+    assert (events[1].raw, events[1].resume[0]) == (b'3,"4', 12 + bool(ending))
+    assert records(events)[2:] == ([{"a": 3, "b": 4}] if ending[1:] else [])
 
 
-def test_quotes_that_stay_open_past_the_limit_do_not_swallow_the_file(tmp_path: Path) -> None:
-    rows = b"".join(b"%d,%d\n" % (row, row) for row in range(10, 50))
-    path = write(tmp_path / "a.csv", b'a,b\n1,"2\n' + rows)
+def test_a_quote_that_stays_open_past_the_limit_costs_its_line(tmp_path: Path) -> None:
+    rows = b"".join(b"%d\n" % row for row in range(10, 50))
+    path = write(tmp_path / "a.csv", b'a\n"2\n' + rows)
     events = check_every_resume(path, max_record_bytes=31)
-    assert events[0].error == "Expected at most 31 bytes in a record, got 34 - at line 2"
-    assert events[0].raw == b'1,"2\n10,10\n11,11\n12,12\n13,13\n14,14'
-    assert records(events[1:]) == [{"a": row, "b": row} for row in range(15, 50)]
+    assert (events[0].raw, events[0].error) == (b'"2', "Expected closing quotes, got none that end a cell - at line 2")
+    assert records(events[1:]) == [{"a": row} for row in range(10, 50)]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_bad_svmlight_lines(tmp_path: Path, line: bytes, error: str) -> None:
         (b"x,,y,,", "got none for columns 2, 4 - at the header"),
         (b",x,,x", 'got none for column 3 and "x" for columns 2, 4'),
         (b"x,\xff", "Expected UTF-8, got byte 0xff"),
-        (b'x,"y', "Expected closing quotes, got the end of the file - at the header"),
+        (b'x,"y', "Expected closing quotes, got none that end a cell - at the header"),
         (b"x,y\r1,2\r", r'Expected "\\n" or "\\r\\n" between rows'),
         (b"x" * 101, "Expected at most 100 bytes in a record, got 101 - at the header"),
     ],

@@ -89,9 +89,13 @@ def test_arbitrary_bytes_neither_stop_a_source_nor_change_positions(data: bytes,
 @max_examples(200)
 @given(data=st.text(alphabet='a1,"\n', max_size=40))
 def test_csv_rows_match_the_csv_module(data: str) -> None:
+    """Also rows over several lines, unless their lines look like rows: they do not fit, or have many delimiters."""
     expected = []
     try:
         for row in csv.reader(io.StringIO("a,b\n" + data, newline=""), strict=True):
+            if any("\n" in cell for cell in row) and (len(row) != 2 or sum(cell.count(",") for cell in row) >= 8):
+                expected.append(None)
+                break
             expected.append(row)
     except csv.Error:
         expected.append(None)  # From here on it is for each to say where the next row begins.

@@ -25,6 +25,7 @@ from streamkernel.commands.state import newest_checkpoint
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.http.learning import events_in
+from streamkernel.engine.http.questions import question_in
 
 CONFIG = """
 label = "y"
@@ -154,6 +155,16 @@ def test_invalid_events_are_refused(run: ServerProcess, body: Any, key: str, sta
 def test_the_openapi_description_lists_the_statuses(run: ServerProcess) -> None:
     responses = run.ask("GET", "/openapi.json")[2]["paths"]["/learn"]["post"]["responses"]
     assert responses.keys() == {"202", "400", "403", "408", "413", "415", "422", "429", "503"}
+
+
+def test_long_integers_keep_their_digits_where_these_count() -> None:
+    record, kept = b'{"id":123456789012345678901,"a":123456789012345678901}', "123456789012345678901"
+    text = b'{"id":"123456789012345678901","a":1.2345678901234568e+20}'
+    assert events_in(b'{"event":%b}' % record, ["id"]) == [text]
+    assert events_in(b'{"events":[%b,5,%b]}' % (record, record), ["id"])[::2] == [text] * 2
+    assert question_in(b'{"x":%b}' % record, ["id"]) == {"id": kept, "a": 1.2345678901234568e20}
+    assert question_in(b'{"x":[{"o":%b}]}' % record, ["o.id"]) == [{"o": {"id": kept, "a": 1.2345678901234568e20}}]
+    assert question_in(b'{"x":%b}' % record)["id"] == 1.2345678901234568e20
 
 
 def test_half_a_line_is_cut_off_and_keys_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

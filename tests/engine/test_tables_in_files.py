@@ -83,6 +83,9 @@ VARIANTS: dict[str, tuple[str, bytes, str]] = {
     "a mark": ("e.csv", table(";").encode("utf-8-sig"), 'delimiter = ";"'),
     "no header": ("e.csv", table(header="").encode(), 'columns = ["a", "code", "town", "y"]'),
     "row numbers": ("e.csv", table(header=",a,code,town,y", begin="{i},").encode(), ""),
+    "row numbers of pandas": ("e.csv", table(header="Unnamed: 0,a,code,town,y", begin="{i},").encode(), ""),
+    "a header beside columns": ("e.csv", table().encode(), 'columns = ["a", "code", "town", "y"]'),
+    "an empty end of the header": ("e.csv", table(header="a,code,town,y,").encode(), ""),
     "an empty end": ("e.csv", table(header="a,code,town,y,", end=",").encode(), ""),
 }
 
@@ -99,6 +102,75 @@ def test_columns_that_are_left_out_are_logged(tmp_path: Path) -> None:
     output = command("run", config_of(tmp_path, "e.csv")).output
     assert "the first column, which has row numbers and no name, is left out" in output
     assert "the last column, which has neither a name nor values, is left out" in output
+
+
+def test_columns_that_are_left_out_are_named_once_by_a_check(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text(table(header=",a,code,town,y,", begin="{i},", end=","))
+    config = config_of(tmp_path, "e.csv")
+    config.write_text(f'{config.read_text()}[state]\ndirectory = "state"\n')
+    for _ in range(2):  # without a state, and with one
+        output = command("run", "--check", config).output
+        assert output.count("the first column, which has row numbers and no name, is left out") == 1
+        assert output.count("the last column, which has neither a name nor values, is left out") == 1
+        assert command("run", config).exit_code == 0
+
+
+@pytest.mark.parametrize("code", ["1E2 100", "1.10 1.1", "7E3 9E1", "12345678901234567890 2", "250 250.0"])
+def test_a_check_names_numbers_that_look_like_codes(tmp_path: Path, code: str) -> None:
+    def check(fields: str, codes: list[str], label: str = "np") -> str:
+        rows = [f"{i},{codes[i % len(codes)]},{label[i % 2]}" for i in range(60)]
+        (tmp_path / "e.csv").write_text("\n".join(["a,v,y", *rows, ""]))
+        config = config_of(tmp_path, "e.csv")
+        config.write_text(f"{config.read_text()}[fields]\n{fields}\n")
+        result = command("run", "--check", config)
+        assert result.exit_code == 0, result.output
+        return " ".join(result.output.split())
+
+    found = check("", code.split())
+    assert "field v: numbers; looks like codes, because " in found
+    assert 'if so, declare it: v = "category"' in found
+    assert "codes" not in check('v = "category"', code.split())
+    assert "codes" not in check("", ["0.5", "-0.0", "0", "1e-05", "123456.789012345678", "12"])
+
+
+def test_a_check_names_labels_that_look_like_codes(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("a,y\n" + "1,250.0\n2,250\n" * 30)
+    output = " ".join(command("run", "--check", config_of(tmp_path, "e.csv")).output.split())
+    assert "note: label y looks like codes: 250.0 and 250 are one number" in output
+
+
+@pytest.mark.parametrize("code", ["1E2 100", "1.10 1.1", "007 7", "12345678901234567890 12345678901234567891"])
+def test_labels_are_joined_by_the_texts_of_keys(tmp_path: Path, code: str) -> None:
+    one, other = code.split()
+    (tmp_path / "e.csv").write_text(f"id,a,y\n{one},-5,\n{other},,p\n{one},,n\n{other},5,\n")
+    config = config_of(tmp_path, "e.csv")
+    config.write_text(f'{config.read_text()}[delayed_labels]\nkey = "id"\n')
+    assert command("run", config).exit_code == 0
+    assert lines_of(tmp_path / "dead.jsonl") == []
+    # Features get a prediction, and the label that came first is that of the other features.
+    found = {line["key"]: line["label"] for line in lines_of(tmp_path / "predictions.jsonl")}
+    assert found == {one: None, other: "p"}
+
+
+def test_a_check_says_what_cannot_be_read(tmp_path: Path) -> None:
+    def check(data: bytes, source: str = "") -> tuple[int, str]:
+        (tmp_path / "e.csv").write_bytes(data)
+        result = command("run", "--check", config_of(tmp_path, "e.csv", source))
+        return result.exit_code, " ".join(result.output.split())
+
+    for nothing in (b"", b"\n\n", b"a,code,town,y\n"):
+        code, output = check(nothing)
+        assert (code, "note: there is nothing to read yet in " in output) == (0, True)
+    code, output = check(table(header="").encode(), 'columns = ["a", "y"]')
+    assert code != 0
+    assert "none that can be read; the first: Expected 2 fields, got 4 - at line 1" in output
+    code, output = check(table().encode("latin-1"))
+    n = sum(town == "Köln" for *_, town in ROWS)
+    assert (code, f"note: {n} of the first 40 records cannot be read: Expected UTF-8, got byte 0xf6" in output) == (
+        0,
+        True,
+    )
+    assert 'did you mean encoding = "latin-1"?' in output
 
 
 def test_a_wrong_delimiter_is_named(tmp_path: Path) -> None:

@@ -88,6 +88,31 @@ def _hash(generator: random.Random) -> str:
     return f"{generator.randrange(50) * 2654435761 % 2**32:08x}"
 
 
+def _number_code(generator: random.Random) -> str:
+    """Return a code of which others are the same number."""
+    return generator.choice(["1.1", "1.10", "12E5", "1200000", "007", "7", "7.0"])
+
+
+def _long_code(generator: random.Random) -> int:
+    """Return an integer that no float and no 64 bits can hold."""
+    return 10**30 + generator.randrange(5)
+
+
+def _told_by(name: str, code: Callable[[random.Random], Any]) -> list[Row]:
+    """Return a stream in which a field alone tells the label."""
+
+    def change(_: int, row: Row, generator: random.Random) -> None:
+        row[name] = code(generator)
+        row["y"] = "yes" if hash_of(row[name]) else "no"
+
+    return stream(change)
+
+
+def hash_of(code: Any) -> int:
+    """Return 0 or 1 for the text of a code."""
+    return sum(str(code).encode()) % 2
+
+
 def _order(generator: random.Random) -> Row:
     """Return an object with a field that is refused wherever it is an input."""
     return {"code": _hash(generator), "item": {"sizes": [1, 2]}}
@@ -101,6 +126,8 @@ CASES = [
     Case("markers of missing values", values("b", _number, {9: "NA", LATE: -200, LATE + 1: "NA"}), set(), ("NA", -200)),
     Case("hashes", values("code", _hash, {}), set(), is_alike=False),
     Case("hashes that are declared", values("code", _hash, {}), set(), fields={"code": "category"}),
+    Case("codes that are numbers", _told_by("code", _number_code), set(), fields={"code": "category"}),
+    Case("codes of many digits", _told_by("code", _long_code), set(), fields={"code": "category"}),
     Case("a text in a declared number", values("b", _number, {0: "x", LATE: "y"}), {0, LATE}, fields={"b": "number"}),
     Case("numbers as text", values("b", lambda generator: repr(_number(generator)), {}), set()),
     Case("an ignored field", values("c", _number, {3: "x", 9: math.inf, LATE: "1e999"}), set(), ignore=("c",)),

@@ -108,10 +108,10 @@ def csv_file(folder: Path, case: Case) -> Result:
 
 
 def parquet_file(folder: Path, case: Case) -> Result:
-    """A column of Parquet has one type: where values have two, all are texts."""
+    """A column of Parquet has one type: where values have two, or more than 64 bits, all are texts."""
     table = {name: [row.get(name) for row in case.rows] for name in columns(case.rows)}
     for name, values in table.items():
-        if has_two_types(values):
+        if has_two_types(values) or any(type(value) is int and value >= 1 << 64 for value in values):
             table[name] = [None if value is None else str(value) for value in values]
     pq.write_table(pa.table(table), folder / "events.parquet")
     return run(folder, case, 'path = "events.parquet"')

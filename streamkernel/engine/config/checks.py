@@ -80,7 +80,7 @@ def check_label(settings: Settings) -> None:
         return
     try:
         names = field_names(
-            path, source.format, follow=source.follow, csv=source.csv, max_list_length=source.max_list_length
+            path, source.format, follow=source.follow, csv=settings.csv, max_list_length=source.max_list_length
         )
     except (OSError, ValueError) as error:
         raise ConfigError(of_error("source.path", error)) from error
@@ -93,7 +93,9 @@ def check_label(settings: Settings) -> None:
             f"label: expected a field of the records, got {got}; "
             f"{path} has {', '.join(map(to_toml, names[:_NAMES_SHOWN]))}{more}"
         )
-    _check_values(settings, first_records(path, source.format, csv=source.csv, max_list_length=source.max_list_length))
+    _check_values(
+        settings, first_records(path, source.format, csv=settings.csv, max_list_length=source.max_list_length)
+    )
 
 
 def _check_values(settings: Settings, records: list[dict[str, Any]]) -> None:

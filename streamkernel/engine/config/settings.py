@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -45,6 +46,8 @@ from streamkernel.field_types.declared import declared_type
 
 if TYPE_CHECKING:
     from river.metrics.base import Metric
+
+    from connectors.csv_table import CsvOptions
 
 
 FieldSpec = str | dict[str, Any]
@@ -216,6 +219,12 @@ class Settings(ConfigTable):
         if self._resolved is not None:
             found = self._resolved.hide(found)
         return found
+
+    @property
+    def csv(self) -> CsvOptions:
+        """How tables are written; columns of texts are declared codes, and the key of delayed labels."""
+        keys = () if self.delayed_labels is None else (self.delayed_labels.key,)
+        return replace(self.source.csv, texts=(*Fields(self.fields).texts, *keys))
 
     def build_fields(self) -> Fields | None:
         """Return the declared types of fields and markers of missing values, or ``None`` if there are none."""

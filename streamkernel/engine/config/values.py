@@ -9,6 +9,7 @@ from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.schema import REGISTRY_FORMATS
 
 if TYPE_CHECKING:
+    from connectors.json_values import JsonFields
     from connectors.schema_registry import Registry, ValueWriter
     from connectors.values import ValueDecoder
     from streamkernel.engine.config.settings import Settings
@@ -53,21 +54,21 @@ def value_problems(settings: Settings) -> Iterator[str]:
         yield f"schema_registry: expected a format with schemas in source or sink, {names}, got none"
 
 
-def value_decoder(settings: Settings) -> ValueDecoder | None:
-    """Return the decoder of values, or ``None`` for JSON objects.
+def value_decoder(settings: Settings) -> ValueDecoder | JsonFields:
+    """Return the decoder of values.
 
     Raises
     ------
     ConfigError
         If the schema that is read into is none, or the registry's options are wrong.
     """
-    from connectors.json_values import json_object
+    from connectors.json_values import JsonFields, json_object
     from connectors.values import CsvRow, ValueDecoder
 
     source = settings.source
     form = source.format or "json"
     if form == "csv":
-        return ValueDecoder(CsvRow(source.csv.columns, source.csv))
+        return ValueDecoder(CsvRow(settings.csv.columns, settings.csv))
     if form in REGISTRY_FORMATS:
         from connectors.schema_registry import registry_reader
 
@@ -77,9 +78,14 @@ def value_decoder(settings: Settings) -> ValueDecoder | None:
         except ImportError as error:
             raise ConfigError(_needs_extra(error)) from error
     elif source.envelope is None and not source.max_list_length:
-        return None
+        return JsonFields(texts=settings.csv.texts)
     else:
-        read = json_object
+        return ValueDecoder(
+            json_object,
+            envelope=source.envelope,
+            max_list_length=source.max_list_length,
+            texts=settings.csv.texts,
+        )
     return ValueDecoder(read, envelope=source.envelope, max_list_length=source.max_list_length)
 
 

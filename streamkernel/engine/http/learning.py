@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -17,7 +18,7 @@ from connectors import HttpSource
 from connectors.base import Position
 from connectors.http.request_log import KeyConflictError, Request
 from connectors.http.source import BacklogError, NotReadyError, positions_of
-from connectors.json_values import JSON_NAMES, json_object
+from connectors.json_values import JSON_NAMES, json_object, put_digits
 from connectors.nested import flatten
 from streamkernel.engine.http.answers import json_answer
 from streamkernel.engine.http.bodies import json_body
@@ -27,13 +28,13 @@ _KEY = re.compile(r"[ -~]{1,255}")
 _SOON, _LATER = {"retry-after": "1"}, {"retry-after": "10"}
 
 
-def learning_route(source: HttpSource) -> Route:
-    """Return the route of requests to learn."""
+def learning_route(source: HttpSource, texts: Collection[str]) -> Route:
+    """Return the route of requests to learn, in which integers beyond 64 bits are texts in these fields."""
 
     async def learn(request: HttpRequest) -> Response:
         body = await json_body(request)
         try:
-            key, found = key_of(request.headers.getlist("idempotency-key")), events_in(body)
+            key, found = key_of(request.headers.getlist("idempotency-key")), events_in(body, texts)
         except ValueError as error:
             raise HTTPException(400, str(error)) from None
         events = [event for event in found if isinstance(event, bytes)]
@@ -58,8 +59,15 @@ def learning_route(source: HttpSource) -> Route:
     return Route("/learn", learn, methods=["POST"])
 
 
-def events_in(body: bytes) -> list[bytes | ValueError]:
+def events_in(body: bytes, texts: Collection[str] = ()) -> list[bytes | ValueError]:
     """Return the events of a request as JSON, and in the place of one of several that cannot be stored its error.
+
+    Parameters
+    ----------
+    body
+        The body of the request.
+    texts
+        Fields in which integers beyond 64 bits are texts.
 
     Raises
     ------
@@ -77,6 +85,7 @@ def events_in(body: bytes) -> list[bytes | ValueError]:
         found = json_object(body)
     except UnicodeDecodeError:
         raise ValueError("Expected UTF-8, got other bytes") from None
+    put_digits(found, body, texts)
     if list(found) == ["event"]:
         return [_event(found["event"], "event")]
     events = found.get("events")

@@ -32,7 +32,9 @@ async def answer_prediction(request: Request, found: PublishedModel, worker: Wor
     """
     try:
         body = await json_body(request)
-        question, explained = question_in(body), is_explanation_wanted(request.query_params)
+        fields = found.examples.fields
+        question = question_in(body, () if fields is None else fields.texts)
+        explained = is_explanation_wanted(request.query_params)
 
         def answered() -> Response:
             answer = answer_to(question, found, explained=explained)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import orjson
 
-from connectors.json_values import JSON_NAMES, json_object
+from connectors.json_values import JSON_NAMES, json_object, put_digits
 from connectors.nested import flatten
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.pipelines import last_step, name_of
@@ -27,8 +27,15 @@ SHORT_BYTES = 2048
 """Largest size in bytes of a short request for one record."""
 
 
-def question_in(body: bytes) -> Any:
+def question_in(body: bytes, texts: Collection[str] = ()) -> Any:
     """Return the list of records that a request asks to predict, or its only record; none is checked yet.
+
+    Parameters
+    ----------
+    body
+        The body of the request.
+    texts
+        Fields in which integers beyond 64 bits are texts.
 
     Raises
     ------
@@ -50,6 +57,7 @@ def question_in(body: bytes) -> Any:
     if list(found) != ["x"]:
         got = ", ".join(orjson.dumps(name[:60]).decode() for name in list(found)[:5]) or "nothing"
         raise ValueError(f'Expected a field "x" and no other, got {got}')
+    put_digits(found, body, texts)
     x = found["x"]
     if isinstance(x, list) and not 1 <= len(x) <= MOST_ROWS:
         raise ValueError(f"Expected 1 to {MOST_ROWS:,} records, got {len(x):,} - at x")

@@ -50,7 +50,7 @@ def serve(
 def application(engine: Engine, token: str | None) -> Starlette:
     """Return the ASGI application of an engine."""
     registry, worker = registry_of(engine), Worker()
-    learning = learning_route(engine.source) if isinstance(engine.source, HttpSource) else None
+    learning = learning_route(engine.source, engine.texts) if isinstance(engine.source, HttpSource) else None
     description = orjson.dumps(openapi.description(needs_token=token is not None, learns=learning is not None))
 
     async def page(request: Request) -> Response:

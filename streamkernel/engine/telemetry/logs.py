@@ -56,5 +56,24 @@ def configure(level: str = "info", form: str = "auto") -> None:
         logging.getLogger(name).setLevel(_number(level))
 
 
+def write_lines_once() -> None:
+    """Write each different line of the log only once, where a command reads the same records again."""
+    logging.getLogger().handlers[0].addFilter(_Once())
+
+
+class _Once(logging.Filter):
+    """Lets a line pass that was not there before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines = set[str]()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        line = str(record.msg) if isinstance(record.msg, dict) else record.getMessage()
+        is_new = line not in self._lines
+        self._lines.add(line)
+        return is_new
+
+
 def _number(level: str) -> int:
     return logging.getLevelNamesMapping()[level.upper()]
