@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import structlog
 
 from streamkernel.engine.config.messages import to_key
-from streamkernel.field_types.number_texts import UNKNOWN, NumberText, read_number
+from streamkernel.engine.doubtful_numbers import two_meanings, two_notations
+from streamkernel.field_types.number_texts import FEW, UNKNOWN, NumberText, notation_of, read_number
 
 log = structlog.get_logger("streamkernel")
 
@@ -30,7 +31,7 @@ MOST_NOTES = 20
 UNDECIDED, NUMBERS, CATEGORIES, MIXED = "undecided", "numbers", "categories", "mixed"
 """Types of a field. A number among categories is one; a text among numbers is refused; all else is taken as it is."""
 
-_NUMBER, _READABLE, _TEXT, _NOTATION = range(4)
+_NUMBER, _READABLE, _TEXT, _EVIDENCE = range(4)
 
 
 class LearnedTypes:
@@ -46,7 +47,7 @@ class LearnedTypes:
     Attributes
     ----------
     counts : dict
-        Numbers, readable texts and other texts of each field, and what its texts have before a fraction.
+        Numbers, readable texts and other texts of each field, and the evidence for its notation.
     n_refused : int
         Values that were not counted because there was no room for another field.
 
@@ -88,10 +89,10 @@ class LearnedTypes:
             if kind is float or kind is int or kind is bool:
                 if value != value:
                     continue
+                if own is not None and own[_EVIDENCE] > 0:
+                    self.note(two_notations(name, value, _notation(own)))
             elif kind is str:
-                number = read_number(value, UNKNOWN if own is None else own[_NOTATION])
-                if number is None and _has_two_meanings(value):
-                    continue
+                number = read_number(value, _notation(own))
                 column = _READABLE if number is not None and _is_meant(number, record) else _TEXT
             else:
                 continue
@@ -100,8 +101,15 @@ class LearnedTypes:
                 if own is None:
                     continue
             own[column] += 1
-            if column == _READABLE and number is not None and number.notation:
-                own[_NOTATION] = number.notation
+            if column == _READABLE and number is not None:
+                own[_EVIDENCE] += number.notation
+                if (
+                    number.other_value is not None
+                    and own[_READABLE] >= FEW
+                    and not _notation(own)
+                    and _reads_texts(own)
+                ):
+                    self.note(two_meanings(name, value))
             total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
             if total > WINDOW:
                 _halve(own)
@@ -134,7 +142,9 @@ class LearnedTypes:
     def read_text(self, name: str, text: str, record: Mapping[str, Any]) -> float | str | None:
         """Return a text as the field takes it: as a number, as a category, or not at all, which is ``None``."""
         own = self.counts.get(name)
-        number = read_number(text, UNKNOWN if own is None else own[_NOTATION])
+        number = read_number(text, notation := _notation(own))
+        if number is not None and number.other_value is not None and "," in text and not notation:
+            number = number if name in self.numbers else None  # 1,234 before anything is known
         if number is not None and _is_meant(number, record) and (own is None or _reads_texts(own)):
             return number.value
         return None if name in self.numbers else text
@@ -155,8 +165,8 @@ class LearnedTypes:
         for name, others in counts.items():
             own = self.counts.get(name) or self._add(name)
             if own is not None:
-                own[:] = map(max, own, others)
-                while sum(own[:_NOTATION]) > WINDOW:
+                own[:] = _larger(own, others)
+                while sum(own[:_EVIDENCE]) > WINDOW:
                     _halve(own)
                 self._settle(name, own)
 
@@ -186,7 +196,7 @@ class LearnedTypes:
             self.n_refused += 1
             return None
         self._characters += len(name)
-        return self.counts.setdefault(name, [0, 0, 0, UNKNOWN])
+        return self.counts.setdefault(name, [0, 0, 0, 0])
 
     def _settle(self, name: str, own: list[int]) -> None:
         """Set the type of a field, and say in the log what was not expected."""
@@ -195,13 +205,14 @@ class LearnedTypes:
             for fields in self._fields.values():
                 fields.discard(name)
             self._fields[found].add(name)
-        if found == MIXED and sum(own[:_NOTATION]) >= CERTAIN:
-            self._note(f'field "{name}" looks like codes; declare it: [fields] {to_key(name)} = "category"')
+        if found == MIXED and sum(own[:_EVIDENCE]) >= CERTAIN:
+            self.note(f'field "{name}" looks like codes; declare it: [fields] {to_key(name)} = "category"')
         if found == NUMBERS and own[_READABLE] and _reads_texts(own):
-            self._note(f'field "{name}": texts are read as numbers')
+            self.note(f'field "{name}": texts are read as numbers')
 
-    def _note(self, note: str) -> None:
-        if not self._is_silent and note not in self._noted and len(self._noted) < MOST_NOTES:
+    def note(self, note: str | None) -> None:
+        """Write a note about a field to the log, unless it has been written."""
+        if note is not None and not self._is_silent and note not in self._noted and len(self._noted) < MOST_NOTES:
             self._noted.add(note)
             log.warning(note)
 
@@ -214,12 +225,21 @@ def join_counts(counts: Mapping[str, list[int]], more: Mapping[str, list[int]]) 
     >>> join_counts({"a": [7, 0, 1, 0]}, {"a": [3, 0, 2, 0], "b": [1, 0, 0, 0]})
     {'a': [7, 0, 2, 0], 'b': [1, 0, 0, 0]}
     """
-    joined = {name: list(map(max, own, more.get(name, own))) for name, own in counts.items()}
+    joined = {name: _larger(own, more.get(name, own)) for name, own in counts.items()}
     return joined | {name: list(own) for name, own in more.items() if name not in joined}
 
 
+def _larger(own: Iterable[int], others: Iterable[int]) -> list[int]:
+    """Return the larger one of each count, where the evidence for a notation may be negative."""
+    return [max(pair, key=abs) for pair in zip(own, others, strict=True)]
+
+
 def _halve(own: list[int]) -> None:
-    own[:_NOTATION] = [count // 2 for count in own[:_NOTATION]]
+    own[:] = [int(count / 2) for count in own]
+
+
+def _notation(own: Sequence[int] | None) -> int:
+    return UNKNOWN if own is None else notation_of(own[_EVIDENCE], own[_READABLE])
 
 
 def _reads_texts(own: list[int]) -> bool:
@@ -240,8 +260,3 @@ def _type(own: list[int]) -> str:
 def _is_meant(number: NumberText, record: Mapping[str, Any]) -> bool:
     """Return whether a text is a number rather than a code: digits alone are where all numbers come as text."""
     return number.is_clear or not any(type(value) is float or type(value) is int for value in record.values())
-
-
-def _has_two_meanings(text: str) -> bool:
-    """Return whether a text is a number in both notations, as 1,234."""
-    return "," in text and read_number(text, 1) is not None

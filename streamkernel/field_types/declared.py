@@ -8,10 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from streamkernel.field_types.notations import SIGNS
+from streamkernel.field_types.number_texts import UNKNOWN
 from streamkernel.field_types.times import TimeUnit
 
 TYPES = ("number", "category", "identifier", "text", "time", "vector", "ignore")
-_KEYS = ("type", "unit", "zone", "missing")
+LABEL_TYPES = ("number", "category")
+"""Types of a label."""
+
+_KEYS = ("type", "unit", "zone", "decimal", "missing")
 
 Spec = str | Mapping[str, Any]
 """The name of a type, or a table with its name as ``type`` and more keys."""
@@ -29,6 +34,8 @@ class DeclaredType:
         The unit of numeric times.
     zone
         The time zone of times without one.
+    notation
+        The sign before a fraction in numbers that are written as text.
     missing
         Values that mean that there is none.
     """
@@ -36,6 +43,7 @@ class DeclaredType:
     type: str
     unit: TimeUnit = "s"
     zone: dt.tzinfo = dt.UTC
+    notation: int = UNKNOWN
     missing: frozenset[Any] = frozenset()
 
 
@@ -64,9 +72,12 @@ def declared_type(spec: Spec) -> DeclaredType:
     kind = table.get("type")
     if kind not in TYPES:
         raise ValueError(f"expected one of {_quoted(TYPES)}, got {'nothing' if kind is None else repr(kind)}")
-    for key in ("unit", "zone"):
-        if key in table and kind != "time":
-            raise ValueError(f'expected {key} with type = "time" only, got it with "{kind}"')
+    for key, wanted in (("unit", "time"), ("zone", "time"), ("decimal", "number")):
+        if key in table and kind != wanted:
+            raise ValueError(f'expected {key} with type = "{wanted}" only, got it with "{kind}"')
+    decimal = table.get("decimal")
+    if "decimal" in table and decimal not in SIGNS:
+        raise ValueError(f"expected decimal to be one of {_quoted(SIGNS)}, got {decimal!r}")
     unit, zone = table.get("unit", "s"), table.get("zone", "UTC")
     if unit not in get_args(TimeUnit):
         raise ValueError(f"expected the unit to be one of {_quoted(get_args(TimeUnit))}, got {unit!r}")
@@ -74,7 +85,7 @@ def declared_type(spec: Spec) -> DeclaredType:
         found = dt.UTC if zone == "UTC" else zoneinfo.ZoneInfo(zone)
     except (TypeError, ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         raise ValueError(f'expected the name of a time zone, as "Europe/Berlin", got {zone!r}') from None
-    return DeclaredType(kind, unit, found, markers(table.get("missing", ())))
+    return DeclaredType(kind, unit, found, SIGNS.get(decimal, UNKNOWN), markers(table.get("missing", ())))
 
 
 def markers(values: Iterable[Any]) -> frozenset[Any]:

@@ -41,7 +41,7 @@ from streamkernel.engine.config.schema import (
 from streamkernel.engine.config.telemetry import TelemetryTable
 from streamkernel.field_types import Fields
 from streamkernel.field_types.by_path import ByPath
-from streamkernel.field_types.declared import declared_type
+from streamkernel.field_types.declared import LABEL_TYPES, declared_type
 
 if TYPE_CHECKING:
     from river.metrics.base import Metric
@@ -132,9 +132,11 @@ class Settings(ConfigTable):
         for label in self.labels:
             if label in self.ignore:
                 problems.append(f"ignore: expected fields other than the label, got {to_toml(label)}")
-        for name in (*self.labels, self.weight):
-            if name in self.fields:
-                problems.append(f"fields: expected inputs, got the label or the weight, {to_toml(name)}")
+        if self.weight in self.fields:
+            problems.append(f"fields: expected other fields than the weight, got {to_toml(self.weight)}")
+        for name in self.fields.keys() & {*self.labels}:
+            if (kind := declared_type(self.fields[name]).type) not in LABEL_TYPES:
+                problems.append(f"fields.{to_key(name)}: expected a number or a category as label, got {to_toml(kind)}")
         if self.weight is not None and self.weight in (*self.labels, *self.ignore):
             other = "the label" if self.weight in self.labels else "those of ignore"
             problems.append(f"weight: expected a field other than {other}, got {to_toml(self.weight)}")
