@@ -20,8 +20,9 @@ def two_meanings(name: str, text: str) -> str | None:
     number = read_any_number(text)
     if number is None or number.other_value is None:
         return None
+    text, value, other = ("1,234", "1234", "1.234") if number.is_grouped else ("1.234", "1.234", "1234")
     return (
-        f'field "{name}": texts such as {text.strip()} are read as {number.value:.15g}; for {number.other_value:.15g}, '
+        f'field "{name}": texts such as {text} are read as {value}; for {other}, '
         f'declare [fields] {to_key(name)} = {{ type = "number", decimal = "," }}'
     )
 

@@ -342,7 +342,7 @@ class Examples:
 
 def types_in(saved: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the types of fields in a checkpoint; those of 0.1 have the names of numbers."""
-    numbers = {name: [SETTLED, 0, 0, 0] for name in saved.get("numbers", ())}
+    numbers = {name: [SETTLED, 0, 0, 0, 0, 0] for name in saved.get("numbers", ())}
     return saved.get("fields") or {"types": numbers, "fields": None, "labels": {}}
 
 

@@ -31,7 +31,7 @@ MOST_NOTES = 20
 UNDECIDED, NUMBERS, CATEGORIES, MIXED = "undecided", "numbers", "categories", "mixed"
 """Types of a field. A number among categories is one; a text among numbers is refused; all else is taken as it is."""
 
-_NUMBER, _READABLE, _TEXT, _EVIDENCE = range(4)
+_NUMBER, _READABLE, _TEXT, _EVIDENCE, _GROUPED, _DIGITS = range(6)
 
 
 class LearnedTypes:
@@ -47,7 +47,8 @@ class LearnedTypes:
     Attributes
     ----------
     counts : dict
-        Numbers, readable texts and other texts of each field, and the evidence for its notation.
+        Numbers, readable texts and other texts of each field; the evidence for its notation, the readable texts with
+        thousands apart, and the other texts that are digits.
     n_refused : int
         Values that were not counted because there was no room for another field.
 
@@ -93,7 +94,7 @@ class LearnedTypes:
                     self.note(two_notations(name, value, _notation(own)))
             elif kind is str:
                 number = read_number(value, _notation(own))
-                column = _READABLE if number is not None and _is_meant(number, record) else _TEXT
+                column = _READABLE if number is not None and _is_meant(number, record, own) else _TEXT
             else:
                 continue
             if own is None:
@@ -101,8 +102,11 @@ class LearnedTypes:
                 if own is None:
                     continue
             own[column] += 1
-            if column == _READABLE and number is not None:
+            if column == _TEXT:
+                own[_DIGITS] += number is not None
+            elif column == _READABLE and number is not None:
                 own[_EVIDENCE] += number.notation
+                own[_GROUPED] += number.is_grouped
                 if (
                     number.other_value is not None
                     and own[_READABLE] >= FEW
@@ -145,7 +149,7 @@ class LearnedTypes:
         number = read_number(text, notation := _notation(own))
         if number is not None and number.other_value is not None and "," in text and not notation:
             number = number if name in self.numbers else None  # 1,234 before anything is known
-        if number is not None and _is_meant(number, record) and (own is None or _reads_texts(own)):
+        if number is not None and _is_meant(number, record, own) and (own is None or _reads_texts(own)):
             return number.value
         return None if name in self.numbers else text
 
@@ -196,7 +200,7 @@ class LearnedTypes:
             self.n_refused += 1
             return None
         self._characters += len(name)
-        return self.counts.setdefault(name, [0, 0, 0, 0])
+        return self.counts.setdefault(name, [0] * 6)
 
     def _settle(self, name: str, own: list[int]) -> None:
         """Set the type of a field, and say in the log what was not expected."""
@@ -222,8 +226,8 @@ def join_counts(counts: Mapping[str, list[int]], more: Mapping[str, list[int]]) 
 
     Examples
     --------
-    >>> join_counts({"a": [7, 0, 1, 0]}, {"a": [3, 0, 2, 0], "b": [1, 0, 0, 0]})
-    {'a': [7, 0, 2, 0], 'b': [1, 0, 0, 0]}
+    >>> join_counts({"a": [7, 0, 1]}, {"a": [3, 0, 2], "b": [1, 0, 0]})
+    {'a': [7, 0, 2], 'b': [1, 0, 0]}
     """
     joined = {name: _larger(own, more.get(name, own)) for name, own in counts.items()}
     return joined | {name: list(own) for name, own in more.items() if name not in joined}
@@ -245,18 +249,33 @@ def _notation(own: Sequence[int] | None) -> int:
 def _reads_texts(own: list[int]) -> bool:
     """Return whether nearly all texts of a field are numbers; of few values, half."""
     total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
-    return own[_TEXT] < total * RARE if total >= SETTLED else 2 * own[_TEXT] <= total
+    return _texts(own) < total * RARE if total >= SETTLED else 2 * _texts(own) <= total
 
 
 def _type(own: list[int]) -> str:
     total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
     if total < SETTLED:
         return UNDECIDED
-    if own[_TEXT] < RARE * total and (own[_READABLE] or own[_NUMBER]):
+    if _texts(own) < RARE * total and (own[_READABLE] or own[_NUMBER]):
         return NUMBERS
     return CATEGORIES if own[_NUMBER] < RARE * total else MIXED
 
 
-def _is_meant(number: NumberText, record: Mapping[str, Any]) -> bool:
-    """Return whether a text is a number rather than a code: digits alone are where all numbers come as text."""
-    return number.is_clear or not any(type(value) is float or type(value) is int for value in record.values())
+def _texts(own: Sequence[int]) -> int:
+    """Return how many texts are no numbers."""
+    return own[_TEXT] - (own[_DIGITS] if _has_groups(own) else 0)
+
+
+def _has_groups(own: Sequence[int]) -> bool:
+    """Return whether a field has numbers such as 1,234, so that 917 is one, too."""
+    return own[_GROUPED] > RARE * (own[_READABLE] + own[_TEXT])
+
+
+def _is_meant(number: NumberText, record: Mapping[str, Any], own: Sequence[int] | None) -> bool:
+    """Return whether a text is a number rather than a code.
+
+    Digits alone are one where all numbers of a record come as text, and in a field of numbers with thousands apart.
+    """
+    if number.is_clear or (own is not None and _has_groups(own)):
+        return True
+    return not any(type(value) is float or type(value) is int for value in record.values())

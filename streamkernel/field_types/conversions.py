@@ -20,6 +20,9 @@ from streamkernel.field_types.times import TimeUnitError, seconds_since_1970
 LONGEST_VECTOR = 4096
 """Largest number of components of a vector, and of different words of a text."""
 
+LONGEST_INTEGER = 4096
+"""Largest number of bits of an integer that is a category; Python refuses to write the longest."""
+
 _TRUTH = {text: str(text).lower() for text in ("True", "False", "TRUE", "FALSE")}
 
 _DIGITS, _LARGEST_FLOAT = 19, 1e300
@@ -52,7 +55,7 @@ def plain(value: Any) -> Any:
 
 
 def as_category(value: Any) -> str | None:
-    """Return the category of a text or a number, or ``None`` for infinity.
+    """Return the category of a text or a number, or ``None`` for infinity and for an integer of thousands of digits.
 
     3 and 3.0 are the same, and so are True, "True" and "true".
 
@@ -65,6 +68,8 @@ def as_category(value: Any) -> str | None:
         if math.isinf(value):
             return None
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else str(value)
+    if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+        return None
     text = str(value)
     return _TRUTH.get(text, text)
 
@@ -140,7 +145,7 @@ def _words(name: str, text: str) -> dict[str, Any]:
 
 def _seconds(name: str, value: Any, declared: DeclaredType) -> float:
     """Return a time as seconds since 1970; the integer 20260724 is a date, as its text is."""
-    if declared.unit == "s" and type(value) is int and _DATE.fullmatch(str(value)):
+    if declared.unit == "s" and type(value) is int and value.bit_length() < 32 and _DATE.fullmatch(str(value)):
         value = str(value)
     try:
         return seconds_since_1970(value, declared.unit, declared.zone)

@@ -37,12 +37,15 @@ class NumberText(NamedTuple):
         The sign before a fraction that it shows: `POINT`, `COMMA` or `UNKNOWN`.
     other_value
         What it is in the other notation, if that is another number: 1,234 is 1234 or 1.234.
+    is_grouped
+        Whether points or commas separate thousands.
     """
 
     value: float
     is_clear: bool
     notation: int = UNKNOWN
     other_value: float | None = None
+    is_grouped: bool = False
 
 
 @lru_cache(4096)
@@ -75,7 +78,7 @@ def read_number(text: str, notation: int = UNKNOWN) -> NumberText | None:
     if number == text:
         return found
     other = None if found.other_value is None else found.other_value / 100.0
-    return NumberText(found.value / 100.0, True, found.notation, other)
+    return found._replace(value=found.value / 100.0, is_clear=True, other_value=other)
 
 
 def read_any_number(text: str, notation: int = UNKNOWN) -> NumberText | None:
@@ -116,16 +119,17 @@ def _read(text: str, notation: int) -> NumberText | None:
         if fraction is not None:
             if fraction_sign == separator:
                 return None
-            return NumberText(float(f"{sign}{whole}.{fraction}"), True, POINT if fraction_sign == "." else COMMA)
+            notation = POINT if fraction_sign == "." else COMMA
+            return NumberText(float(f"{sign}{whole}.{fraction}"), True, notation, is_grouped=separator != " ")
         if separator == " ":
             return NumberText(float(sign + whole), bool(sign))
         of_thousands = POINT if separator == "," else COMMA
         thousands, of_thousands = float(sign + whole), POINT if separator == "," else COMMA
         if digits.count(separator) > 1:
-            return NumberText(thousands, True, of_thousands)
+            return NumberText(thousands, True, of_thousands, is_grouped=True)
         fraction_of_three = float(text.replace(",", "."))
         if of_thousands == (notation or POINT):
-            return NumberText(thousands, True, UNKNOWN, fraction_of_three)
+            return NumberText(thousands, True, UNKNOWN, fraction_of_three, is_grouped=True)
         return NumberText(fraction_of_three, True, UNKNOWN, thousands)
     comma = _COMMA.fullmatch(text)
     if comma is not None:

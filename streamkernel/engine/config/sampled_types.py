@@ -72,7 +72,7 @@ def describe(records: list[Mapping[str, Any]], fields: Fields, unseen: set[str])
 def _describe(name: str, fields: Fields, types: LearnedTypes, unfit: int, n: int) -> str:
     if name in fields:
         return f"{fields.type_of(name)}, as declared" + (f"; {_share(unfit, n)} do not fit" if unfit else "")
-    numbers, readable, texts, _ = types.counts.get(name, (0, 0, 0, 0))
+    numbers, readable, texts, *_ = types.counts.get(name, (0, 0, 0))
     total, kind = numbers + readable + texts, types.type_of(name)
     if not total:
         return "no numbers and no texts"
