@@ -102,9 +102,10 @@ def test_what_may_mean_another_number_is_said_once_with_the_way_to_declare_it(tm
     )
     notes.clear()
     for sign, value in ((",", 1.234), (".", 1234.0)):
-        (tmp_path / sign).mkdir()
-        run(tmp_path / sign, records, tables=f'[fields]\np = {{ type = "number", decimal = "{sign}" }}')
-        engine = engine_of(load_config(tmp_path / sign / "run.toml"))
+        folder = tmp_path / f"{value}"
+        folder.mkdir()
+        run(folder, records, tables=f'[fields]\np = {{ type = "number", decimal = "{sign}" }}')
+        engine = engine_of(load_config(folder / "run.toml"))
         assert engine.parts.processor.examples.read({"p": "1,234", "y": 1})[0] == {"p": value}
     assert notes == []
 
@@ -139,6 +140,19 @@ def test_cells_of_csv_that_were_read_with_a_point_are_named(tmp_path: Path, note
         config.write_text(text + tables)
         engine_of(load_config(config)).run()
         assert sum("texts have a decimal comma, numbers a decimal point" in note for note in notes) == 1
+
+
+@pytest.mark.parametrize("least", [0, 1000])
+def test_a_csv_file_of_integers_with_thousands_apart_is_learned(tmp_path: Path, least: int) -> None:
+    rng, config = random.Random(4), tmp_path / "run.toml"
+    rows = [f'"{least + round(v):,}",{rng.gauss(0, 1):.3f},{int(v > 1500)}\n' for v in amounts()]
+    (tmp_path / "e.csv").write_text(f"p,b,y\n{''.join(rows)}")
+    config.write_text(f'label = "y"\n[source]\npath = "e.csv"\n[model]\n{NEWTON}\n[sink]\npredictions = "p.jsonl"\n')
+    engine = engine_of(load_config(config))
+    engine.run()
+    predictions = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert len(predictions) == 600
+    assert sum(p["prediction"] == p["label"] for p in predictions[200:]) > 0.97 * 400
 
 
 def test_notations_continue_from_a_checkpoint(tmp_path: Path) -> None:
