@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,8 @@ class ValueDecoder:
         The envelope around the fields. Changes without a row afterwards raise `PassedOverError`.
     max_list_length : int, default 0
         The largest length of a list whose items become fields, as for :func:`~connectors.nested.flatten`.
+    zones : dict of str to str, optional
+        The zones of times without one, by field; by default UTC.
 
     Examples
     --------
@@ -39,8 +41,15 @@ class ValueDecoder:
     {'id': 7, 'size.x': 2.5}
     """
 
-    def __init__(self, read: Callable[[bytes], Any], *, envelope: str | None = None, max_list_length: int = 0) -> None:
-        self._read, self._max_list_length = read, max_list_length
+    def __init__(
+        self,
+        read: Callable[[bytes], Any],
+        *,
+        envelope: str | None = None,
+        max_list_length: int = 0,
+        zones: Mapping[str, str] | None = None,
+    ) -> None:
+        self._read, self._max_list_length, self._zones = read, max_list_length, zones
         self._has_envelope = envelope is not None
 
     def __call__(self, value: bytes) -> dict[str, Any]:
@@ -52,7 +61,7 @@ class ValueDecoder:
             found = row_after(found)
             if found is None:
                 raise PassedOverError("a change without a row afterwards")
-        return flatten(found, self._max_list_length)
+        return flatten(found, self._max_list_length, self._zones)
 
 
 class CsvRow:

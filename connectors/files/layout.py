@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from connectors.csv_table import PLAIN, Csv, CsvOptions
@@ -23,6 +24,8 @@ class Layout:
         The largest length of a list whose items become fields.
     limit
         Longest text record, in bytes, that is read.
+    zones
+        The zones of times without one, by field; UTC for others.
 
     Examples
     --------
@@ -34,6 +37,7 @@ class Layout:
     csv: CsvOptions = PLAIN
     max_list_length: int = 0
     limit: int = 1 << 20
+    zones: Mapping[str, str] = field(default_factory=dict)
 
     def format_of(self, path: Path) -> str:
         """Return the format of a file; raise a `ValueError` if nothing tells it."""

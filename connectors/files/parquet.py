@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ class ParquetReader:
         The file.
     max_list_length
         The largest length of a list whose items become fields.
+    zones
+        The zones of time stamps without one, by field; UTC for others.
 
     Raises
     ------
@@ -50,7 +52,9 @@ class ParquetReader:
         If it is not a Parquet file, or names of columns are empty or repeated.
     """
 
-    def __init__(self, name: str, path: Path, max_list_length: int = 0) -> None:
+    def __init__(
+        self, name: str, path: Path, max_list_length: int = 0, *, zones: Mapping[str, str] | None = None
+    ) -> None:
         self._arrow_error, open_file = arrow()
         self._name = name
         try:
@@ -64,7 +68,7 @@ class ParquetReader:
             raise ValueError(f"{error} - at the schema of {path}") from None
         self._columns: list[str] = self._file.schema_arrow.names
         self._is_nested = any(map(_may_be_nested, self._file.schema_arrow.types))
-        self._max_list_length = max_list_length
+        self._max_list_length, self._zones = max_list_length, zones or {}
         self._rows: int = self._file.metadata.num_rows
         self._row = 0
         self._batches = self._batches_from(0)
@@ -91,7 +95,9 @@ class ParquetReader:
             self._row = batch.end
             reason = f"Expected Parquet data, got an error: {batch.error} - at {rows}"
             return [Event(self._name, self._row, b"", error=reason)]
-        return list(map(self._event, zip(*map(values_of, batch.columns), strict=True)))
+        named = zip(batch.columns, self._columns, strict=True)
+        columns = [values_of(column, name, self._zones) for column, name in named]
+        return list(map(self._event, zip(*columns, strict=True)))
 
     @property
     def names(self) -> Sequence[str]:

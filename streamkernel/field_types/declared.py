@@ -75,17 +75,19 @@ def declared_type(spec: Spec) -> DeclaredType:
     for key, wanted in (("unit", "time"), ("zone", "time"), ("decimal", "number")):
         if key in table and kind != wanted:
             raise ValueError(f'expected {key} with type = "{wanted}" only, got it with "{kind}"')
-    decimal = table.get("decimal")
-    if "decimal" in table and decimal not in SIGNS:
-        raise ValueError(f"expected decimal to be one of {_quoted(SIGNS)}, got {decimal!r}")
-    unit, zone = table.get("unit", "s"), table.get("zone", "UTC")
+    if "decimal" in table and table["decimal"] not in SIGNS:
+        raise ValueError(f"expected decimal to be one of {_quoted(SIGNS)}, got {table['decimal']!r}")
+    unit: Any = table.get("unit", "s")
+    zone = table.get("zone", "UTC")
     if unit not in get_args(TimeUnit):
         raise ValueError(f"expected the unit to be one of {_quoted(get_args(TimeUnit))}, got {unit!r}")
     try:
         found = dt.UTC if zone == "UTC" else zoneinfo.ZoneInfo(zone)
     except (TypeError, ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         raise ValueError(f'expected the name of a time zone, as "Europe/Berlin", got {zone!r}') from None
-    return DeclaredType(kind, unit, found, SIGNS.get(decimal, UNKNOWN), markers(table.get("missing", ())))
+    return DeclaredType(
+        kind, unit, found, SIGNS.get(table.get("decimal", ""), UNKNOWN), markers(table.get("missing", ()))
+    )
 
 
 def markers(values: Iterable[Any]) -> frozenset[Any]:

@@ -132,7 +132,7 @@ class Settings(ConfigTable):
         for label in self.labels:
             if label in self.ignore:
                 problems.append(f"ignore: expected fields other than the label, got {to_toml(label)}")
-        if self.weight in self.fields:
+        if self.weight is not None and self.weight in self.fields:
             problems.append(f"fields: expected other fields than the weight, got {to_toml(self.weight)}")
         for name in self.fields.keys() & {*self.labels}:
             if (kind := declared_type(self.fields[name]).type) not in LABEL_TYPES:
@@ -218,6 +218,12 @@ class Settings(ConfigTable):
         if self._resolved is not None:
             found = self._resolved.hide(found)
         return found
+
+    @property
+    def zones(self) -> dict[str, str]:
+        """The declared zones of times without one, by field."""
+        zones = {name: spec.get("zone") for name, spec in self.fields.items() if isinstance(spec, dict)}
+        return {name: zone for name, zone in zones.items() if zone is not None}
 
     def build_fields(self) -> Fields | None:
         """Return the declared types of fields and markers of missing values, or ``None`` if there are none."""

@@ -80,7 +80,7 @@ def value_decoder(settings: Settings) -> ValueDecoder | None:
         return None
     else:
         read = json_object
-    return ValueDecoder(read, envelope=source.envelope, max_list_length=source.max_list_length)
+    return ValueDecoder(read, envelope=source.envelope, max_list_length=source.max_list_length, zones=settings.zones)
 
 
 def predictions_writer(settings: Settings) -> ValueWriter | None:
