@@ -30,7 +30,7 @@ class ValueDecoder:
         The envelope around the fields. Changes without a row afterwards raise `PassedOverError`.
     max_list_length : int, default 0
         The largest length of a list whose items become fields, as for :func:`~connectors.nested.flatten`.
-    zones : dict of str to str, optional
+    zones : dict of str to str or None, default None
         The zones of times without one, by field; by default UTC.
 
     Examples

@@ -11,7 +11,7 @@ _WIDEST = 60
 
 
 class _ShortRepr(reprlib.Repr):
-    """What `shorten` shows of values that are neither text nor bytes."""
+    """Short texts of values that are neither text nor bytes, for `shorten`."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -55,7 +55,7 @@ class PartitionedFiles:
         How tables are written.
     max_list_length : int, default 0
         The largest length of a list whose items become fields.
-    zones : dict of str to str, optional
+    zones : dict of str to str or None, default None
         The zones of Parquet's time stamps without one, by field; by default UTC.
 
     Raises

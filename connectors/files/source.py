@@ -75,7 +75,7 @@ class FileSource:
         How tables are written: delimiter, decimal sign, encoding, and names of columns if there is no header.
     max_list_length : int, default 0
         The largest length of a list, in jsonl and Parquet, whose items become fields.
-    zones : dict of str to str, optional
+    zones : dict of str to str or None, default None
         The zones of Parquet's time stamps without one, by field, such as ``{"at": "Europe/Berlin"}``; by default UTC.
 
     Raises

@@ -1,4 +1,4 @@
-"""What the log says of number texts that may mean another number."""
+"""Notes for the log about number texts that may mean another number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streamkernel.field_types.number_texts import COMMA, read_any_number
 
 
 def two_meanings(name: str, text: str) -> str | None:
-    """Return what to say of a text in a field whose values have shown no notation.
+    """Return the note about a text in a field whose values have shown no notation.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def two_meanings(name: str, text: str) -> str | None:
 
 
 def two_notations(name: str, value: Any, notation: int) -> str | None:
-    """Return what to say of a number in a field whose texts have a decimal comma.
+    """Return the note about a number in a field whose texts have a decimal comma.
 
     The reader of a CSV file takes 1.234 for a fraction before it is known what the other cells have.
 

@@ -101,7 +101,7 @@ class Fields(base.Transformer):
         return self._numeric
 
     def __contains__(self, name: object) -> bool:
-        """Return whether a field is declared, or is in a declared vector or in a field that is no input."""
+        """Return whether a field is declared, or is in a declared vector or in an ignored field."""
         if name in self._declared or self._unseen[name]:
             return True
         of, dot, number = str(name).rpartition(".")
@@ -113,7 +113,7 @@ class Fields(base.Transformer):
         Parameters
         ----------
         names : iterable of str
-            The fields, which may be inside one that is no input.
+            The fields, which may be inside an ignored one.
         """
         self._unseen |= {name: False for name in names if name not in self._declared}
 

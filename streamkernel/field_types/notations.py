@@ -72,7 +72,7 @@ class Notations:
             own[:] = own[0] // 2, int(own[1] / 2)
 
     def state(self) -> dict[str, list[int]]:
-        """Return what has been learned."""
+        """Return the number of texts of each field, and their evidence."""
         return {name: list(own) for name, own in sorted(self._counts.items())}
 
     def restore(self, counts: Mapping[str, Sequence[int]], names: Collection[str]) -> None:

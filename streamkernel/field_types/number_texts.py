@@ -36,7 +36,7 @@ class NumberText(NamedTuple):
     notation
         The sign before a fraction that it shows: `POINT`, `COMMA` or `UNKNOWN`.
     other_value
-        What it is in the other notation, if that is another number: 1,234 is 1234 or 1.234.
+        The number in the other notation, if that is another one: 1,234 is 1234 or 1.234.
     is_grouped
         Whether points or commas separate thousands.
     """
@@ -100,7 +100,7 @@ def notation_of(evidence: int, n: int) -> int:
     evidence
         The sum of the notations that its values have shown.
     n
-        How many texts were numbers.
+        The number of texts that were numbers.
 
     Examples
     --------

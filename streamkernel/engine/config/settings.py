@@ -134,9 +134,10 @@ class Settings(ConfigTable):
                 problems.append(f"ignore: expected fields other than the label, got {to_toml(label)}")
         if self.weight is not None and self.weight in self.fields:
             problems.append(f"fields: expected other fields than the weight, got {to_toml(self.weight)}")
-        for name in self.fields.keys() & {*self.labels}:
-            if (kind := declared_type(self.fields[name]).type) not in LABEL_TYPES:
-                problems.append(f"fields.{to_key(name)}: expected a number or a category as label, got {to_toml(kind)}")
+        for label in self.fields.keys() & {*self.labels}:
+            kind = declared_type(self.fields[label]).type
+            if kind not in LABEL_TYPES:
+                problems.append(f'fields.{to_key(label)}: expected a number or a category as label, got "{kind}"')
         if self.weight is not None and self.weight in (*self.labels, *self.ignore):
             other = "the label" if self.weight in self.labels else "those of ignore"
             problems.append(f"weight: expected a field other than {other}, got {to_toml(self.weight)}")
