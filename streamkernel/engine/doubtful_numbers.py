@@ -35,11 +35,11 @@ def two_notations(name: str, value: Any, notation: int) -> str | None:
     Examples
     --------
     >>> print(two_notations("p", 1.234, COMMA))
-    field "p": texts have a decimal comma, numbers a decimal point; of a CSV file, all have a comma with decimal = ","
+    field "p": texts have a decimal comma, numbers a decimal point; if the source is CSV, set its decimal = ","
     """
     if notation != COMMA or not isinstance(value, float) or value.is_integer() or round(value, 3) != value:
         return None
     return (
         f'field "{name}": texts have a decimal comma, numbers a decimal point; '
-        'of a CSV file, all have a comma with decimal = ","'
+        'if the source is CSV, set its decimal = ","'
     )

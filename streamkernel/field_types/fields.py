@@ -213,12 +213,14 @@ class Fields(base.Transformer):
             declared = self._declared.get(name)
             if self._lacks(value, declared):
                 continue
-            more = {name: value}
-            if declared is not None:
-                more = convert(name, value, declared, self.lengths.of(name), self.notations.of(name))
-            if not inputs.keys().isdisjoint(more):
-                twice = next(input for input in more if input in inputs)
-                raise InputError(f'Expected one value for each input, got two of "{twice}" - at field "{name}"')
+            if declared is None:
+                if name in inputs:
+                    raise _twice(name, name)
+                inputs[name] = value
+                continue
+            more = convert(name, value, declared, self.lengths.of(name), self.notations.of(name))
+            for of_field in more.keys() & inputs.keys():
+                raise _twice(of_field, name)
             inputs |= more
         return inputs
 
@@ -326,3 +328,8 @@ class Fields(base.Transformer):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {"types": {}}
+
+
+def _twice(input: Any, name: Any) -> InputError:
+    """Return the error for a field that becomes an input of another field."""
+    return InputError(f'Expected one value for each input, got two of "{input}" - at field "{name}"')

@@ -10,6 +10,7 @@ from streamkernel.field_types.number_texts import (
     FEW,
     POINT,
     UNKNOWN,
+    WHOLE,
     NumberText,
     notation_of,
     read_any_number,
@@ -17,6 +18,9 @@ from streamkernel.field_types.number_texts import (
 
 WINDOW = 2048
 """Counts of a field are halved when it has more texts than this, so that newer ones weigh more."""
+
+COMMON = 0.05
+"""The share of whole numbers below 1,000 above which a field that shows no fractions has thousands apart."""
 
 SIGNS = {".": POINT, ",": COMMA}
 """The notation by the sign before a fraction."""
@@ -53,8 +57,8 @@ class Notations:
         declared = self._declared.get(name, UNKNOWN)
         if declared or name not in self._counts:
             return declared
-        n, evidence = self._counts[name]
-        return notation_of(evidence, n)
+        n, evidence, n_whole = self._counts[name]
+        return notation_of(evidence, n) or (WHOLE if n_whole > COMMON * n else UNKNOWN)
 
     def is_open(self, name: str) -> bool:
         """Return whether a field has many number texts and no notation."""
@@ -65,11 +69,13 @@ class Notations:
         number = self.read(name, value) if isinstance(value, str) else None
         if number is None:
             return
-        own = self._counts.setdefault(name, [0, 0])
+        own = self._counts.setdefault(name, [0, 0, 0])
         own[0] += 1
         own[1] += number.notation
+        is_whole = number.value.is_integer() and not number.notation and number.other_value is None
+        own[2] += is_whole and abs(number.value) < 1000.0
         if own[0] > WINDOW:
-            own[:] = own[0] // 2, int(own[1] / 2)
+            own[:] = [int(count / 2) for count in own]
 
     def state(self) -> dict[str, list[int]]:
         """Return the number of texts of each field, and their evidence."""

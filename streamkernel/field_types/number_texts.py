@@ -10,8 +10,10 @@ from typing import NamedTuple
 LONGEST = 40
 """Largest number of characters of a text that is read as a number."""
 
-POINT, UNKNOWN, COMMA = -1, 0, 1
-"""Notations by the sign before a fraction; each value of a field that shows one adds it to the field's evidence."""
+POINT, UNKNOWN, COMMA, WHOLE = -1, 0, 1, 2
+"""Notations by the sign before a fraction; each value of a field that shows one adds it to the field's evidence. In a
+field of whole numbers either sign separates thousands.
+"""
 
 FEW, RARE = 20, 0.01
 """Numbers that are few texts, of which one may decide; and the share of many that does not."""
@@ -128,7 +130,7 @@ def _read(text: str, notation: int) -> NumberText | None:
         if digits.count(separator) > 1:
             return NumberText(thousands, True, of_thousands, is_grouped=True)
         fraction_of_three = float(text.replace(",", "."))
-        if of_thousands == (notation or POINT):
+        if notation == WHOLE or of_thousands == (notation or POINT):
             return NumberText(thousands, True, UNKNOWN, fraction_of_three, is_grouped=True)
         return NumberText(fraction_of_three, True, UNKNOWN, thousands)
     comma = _COMMA.fullmatch(text)

@@ -32,6 +32,9 @@ FORMS: dict[str, Callable[[int, float], Any]] = {
     "German with three digits": lambda i, v: german(v / 1000, 3),
 }
 
+ALL_FORMS = FORMS | {"German integers": lambda i, v: german(v, 0)}
+"""With one that may be codes in a field that is not declared."""
+
 
 def scale(form: str) -> float:
     return 1000.0 if "three" in form else 1.0
@@ -60,14 +63,15 @@ def test_a_field_has_one_notation_whether_it_is_declared_or_not(tmp_path: Path, 
     assert sum(p["prediction"] == p["label"] for p in predictions[200:]) > 0.97 * 400
 
 
-@pytest.mark.parametrize("kind", ["input", "declared", "label"])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("kind", "form"), [("input", form) for form in FORMS] + [(k, f) for k in ("declared", "label") for f in ALL_FORMS]
+)
 def test_each_value_is_read_as_it_was_written(form: str, kind: str) -> None:
     fields = Fields({"p": "number"}) if kind == "declared" else None
     examples = Examples("p" if kind == "label" else "y", numeric_label=kind == "label", fields=fields)
     wrong = []
     for i, v in enumerate(amounts()):
-        record = {"p": FORMS[form](i, v), "a": 0.5} | ({} if kind == "label" else {"y": "yes"})
+        record = {"p": ALL_FORMS[form](i, v), "a": 0.5} | ({} if kind == "label" else {"y": "yes"})
         x, y = examples.take(record, is_labelled=True)
         value = y if kind == "label" else x["p"]
         if isinstance(value, str) or abs(value * scale(form) - v) > 0.51:
@@ -82,6 +86,12 @@ def test_one_value_in_another_notation_changes_no_other() -> None:
         y = "9,5" if i == 100 else f"{1000 + i:,}"
         read = examples.take({"a": 1.0, "y": y}, is_labelled=True)[1]
         assert read == (9.5 if i == 100 else 1000 + i)
+
+
+def test_thousandths_of_whole_numbers_are_no_thousands() -> None:
+    examples = Examples("y", numeric_label=True)
+    for i in range(100):
+        assert examples.take({"a": 1.0, "y": f"{i % 7 + 1}.000"}, is_labelled=True)[1] == i % 7 + 1
 
 
 def test_a_notation_that_changes_for_good_is_followed() -> None:
