@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,8 @@ class ValueDecoder:
         The largest length of a list whose items become fields, as for :func:`~connectors.nested.flatten`.
     texts : sequence of str, default ()
         The fields in which integers of JSON beyond 64 bits are texts, where `read` reads JSON.
+    zones : dict of str to str or None, default None
+        The zones of times without one, by field; by default UTC.
 
     Examples
     --------
@@ -50,8 +52,9 @@ class ValueDecoder:
         envelope: str | None = None,
         max_list_length: int = 0,
         texts: Sequence[str] = (),
+        zones: Mapping[str, str] | None = None,
     ) -> None:
-        self._read, self._max_list_length, self._texts = read, max_list_length, texts
+        self._read, self._max_list_length, self._texts, self._zones = read, max_list_length, texts, zones
         self._has_envelope = envelope is not None
 
     def __call__(self, value: bytes) -> dict[str, Any]:
@@ -66,7 +69,7 @@ class ValueDecoder:
             found = row_after(found)
             if found is None:
                 raise PassedOverError("a change without a row afterwards")
-        return flatten(found, self._max_list_length)
+        return flatten(found, self._max_list_length, self._zones)
 
 
 class CsvRow:

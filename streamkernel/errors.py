@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
 from numbers import Integral, Real
 from typing import Any
+
+_WIDEST = 60
+
+
+class _ShortRepr(reprlib.Repr):
+    """Short texts of values that are neither text nor bytes, for `shorten`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = self.maxarray = _WIDEST // 2
+        self.maxstring = self.maxother = _WIDEST + 1
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Return an integer, of which Python refuses to write the longest."""
+        digits = int(x.bit_length() * math.log10(2.0)) + 1
+        return repr(x) if digits <= _WIDEST else f"an integer of {digits} digits"
+
+
+_REPR = _ShortRepr()
 
 
 class InputError(ValueError):
@@ -50,6 +71,19 @@ class ModelFileError(ValueError):
 
 class MergeError(ValueError):
     """Models that cannot be merged: their features, or what they learn, differ."""
+
+
+def shorten(value: Any) -> str:
+    """Return a value as Python shows it, in at most 60 characters, however long or deep it is.
+
+    Examples
+    --------
+    >>> shorten("red"), shorten(["a", 1.5]), len(shorten("x" * 1_000_000))
+    ("'red'", "['a', 1.5]", 60)
+    """
+    is_text = isinstance(value, (str, bytes, bytearray))
+    text = repr(value[: _WIDEST + 1]) if is_text else _REPR.repr(value)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
 
 
 def is_real(value: Any) -> bool:

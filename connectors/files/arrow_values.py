@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _SECONDS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY = 86_400.0
 
 
-def values_of(column: Any) -> list[Any]:
+def values_of(column: Any, name: str = "", zones: Mapping[str, str] | None = None) -> list[Any]:
     """Return the values of a column, with ``None`` for nulls and for NaN.
 
     A time stamp becomes seconds since 1970, a date too, a time of day and a duration seconds, a decimal a float, an
@@ -20,6 +20,10 @@ def values_of(column: Any) -> list[Any]:
     ----------
     column
         An array of pyarrow.
+    name
+        Its name.
+    zones
+        The zones of dates, and of time stamps without a zone, by name; UTC for others.
 
     Examples
     --------
@@ -33,13 +37,15 @@ def values_of(column: Any) -> list[Any]:
 
     kind, types = column.type, pa.types
     if types.is_dictionary(kind):
-        return values_of(column.dictionary_decode())
+        return values_of(column.dictionary_decode(), name, zones)
     if isinstance(kind, pa.BaseExtensionType):
         found = values_of(column.storage)
         return found if kind.extension_name != "arrow.uuid" else _map(_uuid, found)
     if types.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
-        rows = zip(*map(values_of, column.flatten()), strict=True) if names else ((),) * len(column)
+        paths = [f"{name}.{inside}" for inside in names]
+        parts = [values_of(part, path, zones) for part, path in zip(column.flatten(), paths, strict=True)]
+        rows = zip(*parts, strict=True) if names else ((),) * len(column)
         valid = column.is_valid().to_pylist()
         return [dict(zip(names, row, strict=True)) if there else None for row, there in zip(rows, valid, strict=True)]
     if types.is_map(kind):
@@ -47,6 +53,8 @@ def values_of(column: Any) -> list[Any]:
         return _map(lambda rows: {row["key"]: row["value"] for row in rows}, values_of(column.cast(pa.list_(pairs))))
     if types.is_nested(kind) and not types.is_union(kind):
         return list(_lists(column))
+    if zones and name in zones and (types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None)):
+        return values_of(_in_zone(column, zones[name]))
     if types.is_timestamp(kind) or types.is_duration(kind) or types.is_time(kind):
         per_second = _SECONDS[kind.unit]
         return _map(lambda ticks: ticks / per_second, _integers(column))
@@ -60,6 +68,15 @@ def values_of(column: Any) -> list[Any]:
 
 def _map(convert: Any, values: list[Any]) -> list[Any]:
     return [None if value is None else convert(value) for value in values]
+
+
+def _in_zone(column: Any, zone: str) -> Any:
+    """Return dates or time stamps that a clock in a zone shows as moments; of an hour that comes twice, the first."""
+    import pyarrow as pa
+    from pyarrow.compute import assume_timezone
+
+    moments = column.cast(pa.timestamp("ms")) if pa.types.is_date(column.type) else column
+    return assume_timezone(moments, zone, ambiguous="earliest", nonexistent="earliest")
 
 
 def _integers(column: Any) -> list[Any]:

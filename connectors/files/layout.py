@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from connectors.csv_table import PLAIN, Csv, CsvOptions
@@ -25,6 +26,8 @@ class Layout:
         Longest text record, in bytes, that is read.
     is_silent
         Whether nothing is written to the log, as for a look at the first records.
+    zones
+        The zones of times without one, by field; UTC for others.
 
     Examples
     --------
@@ -37,6 +40,7 @@ class Layout:
     max_list_length: int = 0
     limit: int = 1 << 20
     is_silent: bool = False
+    zones: Mapping[str, str] = field(default_factory=dict)
 
     def format_of(self, path: Path) -> str:
         """Return the format of a file; raise a `ValueError` if nothing tells it."""

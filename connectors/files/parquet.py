@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -51,6 +51,8 @@ class ParquetReader:
         The largest length of a list whose items become fields.
     is_silent
         Whether nothing is written to the log.
+    zones
+        The zones of time stamps without one, by field; UTC for others.
 
     Raises
     ------
@@ -60,7 +62,15 @@ class ParquetReader:
         If it is not a Parquet file, or names of columns are empty or repeated.
     """
 
-    def __init__(self, name: str, path: Path, max_list_length: int = 0, *, is_silent: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        max_list_length: int = 0,
+        *,
+        is_silent: bool = False,
+        zones: Mapping[str, str] | None = None,
+    ) -> None:
         self._arrow_error, open_file = arrow()
         self._name = name
         try:
@@ -78,7 +88,7 @@ class ParquetReader:
         self._schema = [field for field in schema if field.name not in index]
         self._columns = [field.name for field in self._schema]
         self._is_nested = any(_may_be_nested(field.type) for field in self._schema)
-        self._max_list_length = max_list_length
+        self._max_list_length, self._zones = max_list_length, zones or {}
         self._rows: int = self._file.metadata.num_rows
         self._row = 0
         self._batches = self._batches_from(0)
@@ -107,7 +117,7 @@ class ParquetReader:
             self._row = batch.end
             reason = f"Expected Parquet data, got an error: {batch.error} - at {rows}"
             return [Event(self._name, self._row, b"", error=reason)]
-        columns = [values_of(batch.column(name)) for name in self._columns]
+        columns = [values_of(batch.column(name), name, self._zones) for name in self._columns]
         return list(map(self._event, zip(*columns, strict=True) if columns else repeat((), batch.num_rows)))
 
     @property

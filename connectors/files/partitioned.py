@@ -55,6 +55,8 @@ class PartitionedFiles:
         How tables are written.
     max_list_length : int, default 0
         The largest length of a list whose items become fields.
+    zones : dict of str to str or None, default None
+        The zones of Parquet's time stamps without one, by field; by default UTC.
 
     Raises
     ------
@@ -96,10 +98,11 @@ class PartitionedFiles:
         max_record_bytes: int = 1 << 20,
         csv: CsvOptions = PLAIN,
         max_list_length: int = 0,
+        zones: Mapping[str, str] | None = None,
     ) -> None:
         if str(path) == STDIN_PATH:
             raise ValueError("Expected a file or a pattern to divide, got standard input")
-        self._layout = Layout(format, csv, max_list_length, max_record_bytes)
+        self._layout = Layout(format, csv, max_list_length, max_record_bytes, zones=zones or {})
         FileSource(  # checks the arguments
             path, format, max_record_bytes=max_record_bytes, csv=csv, max_list_length=max_list_length
         ).close()

@@ -45,7 +45,7 @@ def file_reader(
     """Open a file that is not followed, or whose end is final unless `grows` returns true; plain text up to `end`."""
     _check_file(path)
     if layout.format_of(path) == "parquet":
-        return ParquetReader(str(path), path, layout.max_list_length, is_silent=layout.is_silent)
+        return ParquetReader(str(path), path, layout.max_list_length, is_silent=layout.is_silent, zones=layout.zones)
     stream: ByteStream = GzipBytes(path) if is_compressed(path) else FileBytes(path, grows, end)
     return TextReader(str(path), _as_utf8(stream, path, layout), layout.parser(path), layout.limit)
 

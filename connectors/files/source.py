@@ -76,6 +76,8 @@ class FileSource:
         of texts.
     max_list_length : int, default 0
         The largest length of a list, in jsonl and Parquet, whose items become fields.
+    zones : dict of str to str or None, default None
+        The zones of Parquet's time stamps without one, by field, such as ``{"at": "Europe/Berlin"}``; by default UTC.
 
     Raises
     ------
@@ -122,12 +124,13 @@ class FileSource:
         max_record_bytes: int = 1 << 20,
         csv: CsvOptions = PLAIN,
         max_list_length: int = 0,
+        zones: Mapping[str, str] | None = None,
     ) -> None:
         if max_record_bytes < 1:
             raise ValueError(f"Expected max_record_bytes of at least 1, got {max_record_bytes}")
         if format is not None and format not in FORMATS:
             raise unknown_name("a format of", format, FORMATS)
-        layout = Layout(format, csv, max_list_length, max_record_bytes)
+        layout = Layout(format, csv, max_list_length, max_record_bytes, zones=zones or {})
         self._name = str(Path(path))
         self._reader: TextReader | ParquetReader | FollowReader | PatternReader
         if self._name == STDIN_PATH:

@@ -101,7 +101,13 @@ def partitioned_source(config: Config) -> PartitionedSource:
         options, decoder = kafka_options(config), decoder_of(config)
     try:
         if source.path is not None:
-            return PartitionedFiles(source.path, source.format, csv=config.csv, max_list_length=source.max_list_length)
+            return PartitionedFiles(
+                source.path,
+                source.format,
+                csv=config.csv,
+                max_list_length=source.max_list_length,
+                zones=config.zones,
+            )
         return PartitionedTopics(
             options,
             source.topics or (),

@@ -134,8 +134,7 @@ def _events(path: Path, label: str, model: Any, window: int) -> tuple[deque[tupl
                 try:
                     if event.record is None:
                         raise InputError(event.error or "")
-                    examples.count(event.record)
-                    raw, y = examples.split(event.record)
+                    raw, y = examples.take(event.record, is_labelled=True)
                     x = raw
                     for step in steps:
                         x = step.transform_one(x)

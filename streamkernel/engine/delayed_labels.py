@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamkernel.engine.checkpoint.packing import pack, unpack
-from streamkernel.engine.examples import shorten
 from streamkernel.engine.label_clock import LabelClock
 from streamkernel.engine.pipelines import Answer
-from streamkernel.errors import JoinError
+from streamkernel.errors import JoinError, shorten
 from streamkernel.field_types.times import TimeUnit, TimeUnitError, expected, seconds_since_1970
 
 LONGEST_KEY = 1000

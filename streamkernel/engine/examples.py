@@ -8,16 +8,17 @@ from typing import Any
 
 from connectors.formats import AllZeros
 from streamkernel.engine.config.messages import to_key
+from streamkernel.engine.doubtful_numbers import two_meanings, two_notations
 from streamkernel.engine.label_limits import check_length
 from streamkernel.engine.learned_types import SETTLED, LearnedTypes
 from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
-from streamkernel.errors import InputError, LabelError
+from streamkernel.errors import InputError, LabelError, shorten
 from streamkernel.estimators.weighting import as_weight
 from streamkernel.features.rows import is_missing
 from streamkernel.field_types.by_path import ByPath
-from streamkernel.field_types.conversions import as_category
+from streamkernel.field_types.conversions import VectorLengthError, as_category
 from streamkernel.field_types.fields import Fields
-from streamkernel.field_types.number_texts import read_number
+from streamkernel.field_types.notations import Notations
 
 
 class Examples:
@@ -80,6 +81,9 @@ class Examples:
         self._numeric_label = numeric_label
         self.fields, self.types = fields, LearnedTypes()
         self.ranges = InputRanges()
+        self._notations = Notations()
+        declared = () if fields is None else fields.types
+        self._number_labels = [name for name in self._labels if name not in declared] if numeric_label else []
         if fields is not None:
             fields.keep(self._labels)
 
@@ -99,8 +103,7 @@ class Examples:
         x, y = self.read(record)
         if y is None:
             label = self._labels[0]
-            found = "null" if label in record else "no such field"
-            raise LabelError(f'Expected a label, got {found} - at field "{label}"')
+            raise LabelError(f'Expected a label, got {_nothing(label, record)} - at field "{label}"')
         if not x and not isinstance(record, AllZeros):
             raise InputError("Expected at least one feature besides the label, got none")
         return x, y
@@ -122,7 +125,7 @@ class Examples:
             kind = type(value)
             if kind is float or kind is int or kind is bool:
                 low, high = limits.get(name, WIDEST)
-                if name in categories and value == value:
+                if name in categories and abs(value) < inf:
                     value = as_category(value)
                 elif not low <= value <= high:
                     if value != value:
@@ -151,18 +154,18 @@ class Examples:
         LabelError
             If some are missing, or one is unusable.
         """
-        found = {name: x.pop(name, None) for name in self._labels[1:]}
+        found = {name: self._label(name, x.pop(name, None)) for name in self._labels[1:]}
         y = {self._labels[0]: first, **found}
         missing = [name for name, value in y.items() if value is None]
         if len(missing) == len(y):
             return None
         for name in missing:
-            got = "null" if name in record else "no such field"
+            got = _nothing(name, record)
             raise LabelError(f'Expected all {len(y)} labels, got {got} - at field "{name}"')
-        return {name: self._label(name, value) for name, value in y.items()}
+        return y
 
     def _label(self, name: str, y: Any) -> Any:
-        """Return a label, which must be a number for a regressor, also one that is written as text.
+        """Return a label, which must be a number for a regressor, also one that is written as text; "" is missing.
 
         Raises
         ------
@@ -170,9 +173,11 @@ class Examples:
             If it is another text, or too long.
         """
         check_length(y, name)
+        if isinstance(y, str) and not y.strip():
+            return None
         if not self._numeric_label or not isinstance(y, str):
             return y
-        number = read_number(y)
+        number = self._notations.read(name, y)
         if number is None:
             raise LabelError(f'Expected a number as label, got the string {shorten(y)} - at field "{name}"')
         return number.value
@@ -201,7 +206,7 @@ class Examples:
                 break
             y = x.pop(label, None)
             kind = type(y)
-            if kind is not bool and (numeric if kind is str else not _is_plain_number(y)):
+            if kind is not bool and (numeric or not y.strip() if kind is str else not _is_plain_number(y)):
                 break
             if has_ignored and fields is None:
                 if (present := tuple(x)) != names:  # most records have the names of the one before
@@ -250,32 +255,79 @@ class Examples:
             if isinstance(value, str) and name in numbers:
                 raise _not_a_number(name, value)
 
+    def take(self, record: Mapping[str, Any], *, is_labelled: bool) -> tuple[dict[str, Any], Any]:
+        """Return the features and the label of a record that is read once, and learn the types of its fields.
+
+        Parameters
+        ----------
+        record
+            The record.
+        is_labelled
+            Whether it must have features and a label.
+
+        Raises
+        ------
+        InputError
+            As `split` does, or else as `read` does. Types have been learned then, but the length of a vector only if it
+            is the reason.
+        """
+        self.count(record)
+        try:
+            example = self.split(record) if is_labelled else self.read(record)
+        except VectorLengthError:
+            self._count_vectors(record)
+            raise
+        self._count_vectors(record)
+        return example
+
+    def _count_vectors(self, record: Mapping[str, Any]) -> None:
+        if self.fields is not None:
+            self.fields.count_vectors(record)
+
     def count(self, record: Mapping[str, Any]) -> None:
-        """Count the types of the fields of a record that is read once, whether it is refused or not."""
+        """Count the types of the fields of a record, whether it is refused or not."""
         others: Collection[str] = self._labels
         if self._has_ignored:
             ignore = self._ignore
             others = {*others, *[name for name in record if ignore[name]]}
         if self.fields is not None:
-            others = {*others, *self.fields.count(record)}
+            self.fields.count_texts(record)
+            others = {*others, *self.fields.passing(record)}
+            self._note_numbers(record, self.fields.number_fields, self.fields.notations)
+        for name in self._number_labels:
+            self._notations.count(name, record.get(name))
+        self._note_numbers(record, self._number_labels, self._notations)
         self.types.count(record, others)
+
+    def _note_numbers(self, record: Mapping[str, Any], names: Iterable[str], notations: Notations) -> None:
+        """Write to the log which numbers may mean others."""
+        for name in names:
+            value = record.get(name)
+            if not isinstance(value, str):
+                self.types.note(two_notations(name, value, notations.of(name)))
+            elif notations.is_open(name):
+                self.types.note(two_meanings(name, value))
 
     def count_numbers(self, names: Iterable[str], n: int) -> None:
         """Count the types of n records with numbers in these fields."""
         fields = self.fields
+        if fields is not None:
+            fields.count_components(names, n)
         self.types.count_numbers(names if fields is None else [name for name in names if name not in fields], n)
 
     def state(self) -> dict[str, Any]:
         """Return the types of fields for a checkpoint."""
-        return {"types": self.types.state(), "fields": None if self.fields is None else self.fields.state()}
+        fields = None if self.fields is None else self.fields.state()
+        return {"types": self.types.state(), "fields": fields, "labels": self._notations.state()}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the types of fields; where a declaration has changed, the field begins again."""
         self.types.restore(saved["types"])
-        before = saved["fields"] or {"types": {}, "lengths": {}}
+        self._notations.restore(saved["labels"], self._number_labels)
+        before = saved["fields"] or {"types": {}, "lengths": {}, "notations": {}}
         types = {} if self.fields is None else self.fields.state()["types"]
         if self.fields is not None:
-            self.fields.restore(before["lengths"])
+            self.fields.restore(before)
         for name in types.keys() | before["types"].keys():
             if types.get(name) != before["types"].get(name):
                 self.types.forget(name)
@@ -285,14 +337,27 @@ class Examples:
         self.restore(others[0])
         for other in others[1:]:
             self.types.join(other["types"])
+            self._notations.join(other["labels"], self._number_labels)
             if self.fields is not None:
-                self.fields.restore(other["fields"]["lengths"] | self.fields.state()["lengths"])
+                self.fields.join(other["fields"])
 
 
 def types_in(saved: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the types of fields in a checkpoint; those of 0.1 have the names of numbers."""
-    numbers = {name: [SETTLED, 0, 0, 0] for name in saved.get("numbers", ())}
-    return saved.get("fields") or {"types": numbers, "fields": None}
+    numbers = {name: [SETTLED, 0, 0, 0, 0, 0] for name in saved.get("numbers", ())}
+    return saved.get("fields") or {"types": numbers, "fields": None, "labels": {}}
+
+
+def _nothing(name: str, record: Mapping[str, Any]) -> str:
+    """Return how a label is missing."""
+    value = record.get(name)
+    return (
+        "an empty text"
+        if isinstance(value, str) and not value.strip()
+        else "null"
+        if name in record
+        else "no such field"
+    )
 
 
 def _is_plain_number(value: Any) -> bool:
@@ -309,9 +374,3 @@ def _not_a_number(name: str, value: str) -> InputError:
 def remedy(name: str, kind: str) -> str:
     """Return the end of the reason of a dead letter that another type of a field would avoid."""
     return f'; to take it, declare [fields] {to_key(name)} = "{kind}"'
-
-
-def shorten(value: Any) -> str:
-    """Return a value as Python shows it, in at most 60 characters."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -7,9 +7,8 @@ from typing import Any
 
 from river import base
 
-from streamkernel.engine.examples import shorten
 from streamkernel.engine.pipelines import kernel_model_of
-from streamkernel.errors import LabelError, TooManyClassesError
+from streamkernel.errors import LabelError, TooManyClassesError, shorten
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.internals import check_label
 from streamkernel.estimators.label_forms import LabelForms

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import structlog
 
 from streamkernel.engine.config.messages import to_key
-from streamkernel.field_types.number_texts import POINT, UNKNOWN, NumberText, read_number
+from streamkernel.engine.doubtful_numbers import two_meanings, two_notations
+from streamkernel.field_types.number_texts import FEW, UNKNOWN, NumberText, notation_of, read_number
 
 log = structlog.get_logger("streamkernel")
 
@@ -30,7 +31,7 @@ MOST_NOTES = 20
 UNDECIDED, NUMBERS, CATEGORIES, MIXED = "undecided", "numbers", "categories", "mixed"
 """Types of a field. A number among categories is one; a text among numbers is refused; all else is taken as it is."""
 
-_NUMBER, _READABLE, _TEXT, _NOTATION = range(4)
+_NUMBER, _READABLE, _TEXT, _EVIDENCE, _GROUPED, _DIGITS = range(6)
 
 
 class LearnedTypes:
@@ -46,7 +47,8 @@ class LearnedTypes:
     Attributes
     ----------
     counts : dict
-        Numbers, readable texts and other texts of each field, and what its texts have before a fraction.
+        Numbers, readable texts and other texts of each field; the evidence for its notation, the readable texts with
+        thousands apart, and the other texts that are digits.
     n_refused : int
         Values that were not counted because there was no room for another field.
 
@@ -88,11 +90,11 @@ class LearnedTypes:
             if kind is float or kind is int or kind is bool:
                 if value != value:
                     continue
+                if own is not None and own[_EVIDENCE] > 0:
+                    self.note(two_notations(name, value, _notation(own)))
             elif kind is str:
-                number = read_number(value, UNKNOWN if own is None else own[_NOTATION])
-                if number is None and "," in value and read_number(value, POINT) is not None:
-                    continue  # a number in both notations, as 1,234
-                column = _READABLE if number is not None and _is_meant(number, record) else _TEXT
+                number = read_number(value, _notation(own))
+                column = _READABLE if number is not None and _is_meant(number, record, own) else _TEXT
             else:
                 continue
             if own is None:
@@ -100,8 +102,18 @@ class LearnedTypes:
                 if own is None:
                     continue
             own[column] += 1
-            if column == _READABLE and number is not None and number.notation:
-                own[_NOTATION] = number.notation
+            if column == _TEXT:
+                own[_DIGITS] += number is not None
+            elif column == _READABLE and number is not None:
+                own[_EVIDENCE] += number.notation
+                own[_GROUPED] += number.is_grouped
+                if (
+                    number.other_value is not None
+                    and own[_READABLE] >= FEW
+                    and not _notation(own)
+                    and _reads_texts(own)
+                ):
+                    self.note(two_meanings(name, value))
             total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
             if total > WINDOW:
                 _halve(own)
@@ -134,8 +146,10 @@ class LearnedTypes:
     def read_text(self, name: str, text: str, record: Mapping[str, Any]) -> float | str | None:
         """Return a text as the field takes it: as a number, as a category, or not at all, which is ``None``."""
         own = self.counts.get(name)
-        number = read_number(text, UNKNOWN if own is None else own[_NOTATION])
-        if number is not None and _is_meant(number, record) and (own is None or _reads_texts(own)):
+        number = read_number(text, notation := _notation(own))
+        if number is not None and number.other_value is not None and "," in text and not notation:
+            number = number if name in self.numbers else None  # 1,234 before anything is known
+        if number is not None and _is_meant(number, record, own) and (own is None or _reads_texts(own)):
             return number.value
         return None if name in self.numbers else text
 
@@ -155,8 +169,8 @@ class LearnedTypes:
         for name, others in counts.items():
             own = self.counts.get(name) or self._add(name)
             if own is not None:
-                own[:] = map(max, own, others)
-                while sum(own[:_NOTATION]) > WINDOW:
+                own[:] = _larger(own, others)
+                while sum(own[:_EVIDENCE]) > WINDOW:
                     _halve(own)
                 self._settle(name, own)
 
@@ -186,7 +200,7 @@ class LearnedTypes:
             self.n_refused += 1
             return None
         self._characters += len(name)
-        return self.counts.setdefault(name, [0, 0, 0, UNKNOWN])
+        return self.counts.setdefault(name, [0] * 6)
 
     def _settle(self, name: str, own: list[int]) -> None:
         """Set the type of a field, and say in the log what was not expected."""
@@ -195,13 +209,14 @@ class LearnedTypes:
             for fields in self._fields.values():
                 fields.discard(name)
             self._fields[found].add(name)
-        if found == MIXED and sum(own[:_NOTATION]) >= CERTAIN:
-            self._note(f'field "{name}" looks like codes; declare it: [fields] {to_key(name)} = "category"')
+        if found == MIXED and sum(own[:_EVIDENCE]) >= CERTAIN:
+            self.note(f'field "{name}" looks like codes; declare it: [fields] {to_key(name)} = "category"')
         if found == NUMBERS and own[_READABLE] and _reads_texts(own):
-            self._note(f'field "{name}": texts are read as numbers')
+            self.note(f'field "{name}": texts are read as numbers')
 
-    def _note(self, note: str) -> None:
-        if not self._is_silent and note not in self._noted and len(self._noted) < MOST_NOTES:
+    def note(self, note: str | None) -> None:
+        """Write a note about a field to the log, unless it has been written."""
+        if note is not None and not self._is_silent and note not in self._noted and len(self._noted) < MOST_NOTES:
             self._noted.add(note)
             log.warning(note)
 
@@ -211,32 +226,56 @@ def join_counts(counts: Mapping[str, list[int]], more: Mapping[str, list[int]]) 
 
     Examples
     --------
-    >>> join_counts({"a": [7, 0, 1, 0]}, {"a": [3, 0, 2, 0], "b": [1, 0, 0, 0]})
-    {'a': [7, 0, 2, 0], 'b': [1, 0, 0, 0]}
+    >>> join_counts({"a": [7, 0, 1]}, {"a": [3, 0, 2], "b": [1, 0, 0]})
+    {'a': [7, 0, 2], 'b': [1, 0, 0]}
     """
-    joined = {name: list(map(max, own, more.get(name, own))) for name, own in counts.items()}
+    joined = {name: _larger(own, more.get(name, own)) for name, own in counts.items()}
     return joined | {name: list(own) for name, own in more.items() if name not in joined}
 
 
+def _larger(own: Iterable[int], others: Iterable[int]) -> list[int]:
+    """Return the larger one of each count, where the evidence for a notation may be negative."""
+    return [max(pair, key=abs) for pair in zip(own, others, strict=True)]
+
+
 def _halve(own: list[int]) -> None:
-    own[:_NOTATION] = [count // 2 for count in own[:_NOTATION]]
+    own[:] = [int(count / 2) for count in own]
+
+
+def _notation(own: Sequence[int] | None) -> int:
+    return UNKNOWN if own is None else notation_of(own[_EVIDENCE], own[_READABLE])
 
 
 def _reads_texts(own: list[int]) -> bool:
     """Return whether nearly all texts of a field are numbers; of few values, half."""
     total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
-    return own[_TEXT] < total * RARE if total >= SETTLED else 2 * own[_TEXT] <= total
+    return _texts(own) < total * RARE if total >= SETTLED else 2 * _texts(own) <= total
 
 
 def _type(own: list[int]) -> str:
     total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
     if total < SETTLED:
         return UNDECIDED
-    if own[_TEXT] < RARE * total and (own[_READABLE] or own[_NUMBER]):
+    if _texts(own) < RARE * total and (own[_READABLE] or own[_NUMBER]):
         return NUMBERS
     return CATEGORIES if own[_NUMBER] < RARE * total else MIXED
 
 
-def _is_meant(number: NumberText, record: Mapping[str, Any]) -> bool:
-    """Return whether a text is a number rather than a code: digits alone are where all numbers come as text."""
-    return number.is_clear or not any(type(value) is float or type(value) is int for value in record.values())
+def _texts(own: Sequence[int]) -> int:
+    """Return how many texts are no numbers."""
+    return own[_TEXT] - (own[_DIGITS] if _has_groups(own) else 0)
+
+
+def _has_groups(own: Sequence[int]) -> bool:
+    """Return whether a field has numbers such as 1,234, so that 917 is one, too."""
+    return own[_GROUPED] > RARE * (own[_READABLE] + own[_TEXT])
+
+
+def _is_meant(number: NumberText, record: Mapping[str, Any], own: Sequence[int] | None) -> bool:
+    """Return whether a text is a number rather than a code.
+
+    Digits alone are one where all numbers of a record come as text, and in a field of numbers with thousands apart.
+    """
+    if number.is_clear or (own is not None and _has_groups(own)):
+        return True
+    return not any(type(value) is float or type(value) is int for value in record.values())

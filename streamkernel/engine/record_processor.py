@@ -187,8 +187,7 @@ class RecordProcessor:
         if record is None:
             raise InputError(event.error or "Expected a record, got none")
         labels, key, is_new = self.labels, None, True
-        self.examples.count(record)
-        x, y = self.examples.split(record) if labels is None else self.examples.read(record)
+        x, y = self.examples.take(record, is_labelled=labels is None)
         w = self.examples.weight_of(record) if x else 1.0
         self._take_texts(x)
         if labels is None or (x and y is not None):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel import losses
-from streamkernel.errors import LabelError, TooManyClassesError
+from streamkernel.errors import LabelError, TooManyClassesError, shorten
 from streamkernel.estimators.explained import ExplainedModel
 from streamkernel.estimators.label_forms import LabelForms, namesakes
 from streamkernel.estimators.model_state import Journal, State
@@ -41,7 +41,9 @@ class ClassModel(ExplainedModel):
     def _target(self, y: Any) -> float:
         number = self.labels.get(as_label(y))
         if number is None:
-            raise LabelError(f"Expected a label that the model has learned, {[*self.labels]}, got {y!r} - at y")
+            raise LabelError(
+                f"Expected a label that the model has learned, {shorten([*self.labels])}, got {shorten(y)} - at y"
+            )
         return number
 
     def _check_labels(self, labels: Sequence[Label]) -> None:
@@ -49,12 +51,14 @@ class ClassModel(ExplainedModel):
         new = dict.fromkeys(label for label in labels if label not in known)
         if new and len(known) + len(new) > self.max_classes:
             label, most = list(new)[max(0, self.max_classes - len(known))], self.max_classes
-            raise TooManyClassesError(f"Expected at most {most} labels (max_classes), got one more, {label!r} - at y")
+            raise TooManyClassesError(
+                f"Expected at most {most} labels (max_classes), got one more, {shorten(label)} - at y"
+            )
         came = {label: label for label in (*known, *new)} if new else {}
         for label in new:
             for other in namesakes(label):
                 if other in came:
-                    both = f"{came[other]!r} and {label!r}"
+                    both = f"{shorten(came[other])} and {shorten(label)}"
                     raise LabelError(f"Expected one form of a label, got {both}, which are one key in JSON - at y")
 
     def _with_label(self, found: State, label: Label) -> State:

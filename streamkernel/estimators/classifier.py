@@ -9,7 +9,7 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
-from streamkernel.errors import LabelError
+from streamkernel.errors import LabelError, shorten
 from streamkernel.estimators.classes import ClassModel
 from streamkernel.estimators.parameters import require_at_least
 from streamkernel.estimators.tables import learn_table, row_scores
@@ -284,7 +284,9 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         if label is None:
             label = larger(labels) if len(labels) == 2 else self.predict_one(x)
         elif as_label(label) not in labels:
-            raise LabelError(f"Expected a label that the model has learned, {[*labels]}, got {label!r} - at label")
+            raise LabelError(
+                f"Expected a label that the model has learned, {shorten([*labels])}, got {shorten(label)} - at label"
+            )
         centred = isinstance(self._loss, (losses.Logistic, losses.Softmax))
         return self._explain(x, lambda scores: label_scores(scores, labels, label, centred), method, n_orders)
 

@@ -11,7 +11,7 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses, rules, step_sizes, tensor_file
-from streamkernel.errors import InputError, is_real
+from streamkernel.errors import InputError, is_real, shorten
 from streamkernel.estimators.base import KernelModel
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import Rows
@@ -187,7 +187,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
             If a value is neither a finite number nor a string, or `y` is not a Boolean. The model is unchanged.
         """
         if not isinstance(y, (bool, np.bool_)):
-            raise InputError(f"Expected True for an event of q or False for one of p, got {y!r} - at y")
+            raise InputError(f"Expected True for an event of q or False for one of p, got {shorten(y)} - at y")
         try:
             directions = self._learner.directions
             row, numeric = directions.learnable_row(x, self._state.numeric)

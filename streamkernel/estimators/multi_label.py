@@ -9,7 +9,7 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
-from streamkernel.errors import LabelError
+from streamkernel.errors import LabelError, shorten
 from streamkernel.estimators.several_targets import SeveralTargetsModel
 from streamkernel.estimators.tables import row_scores
 from streamkernel.estimators.targets import sigmoid
@@ -109,7 +109,7 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
     def _number(self, y: Any, where: str) -> float:
         value = y.item() if isinstance(y, np.generic) else y
         if not isinstance(value, (bool, int, float)) or value not in (0, 1):
-            raise LabelError(f"Expected True or False, got {y!r} - at {where}")
+            raise LabelError(f"Expected True or False, got {shorten(y)} - at {where}")
         return float(value)
 
     def learn_one(self, x: Mapping[Hashable, Any], y: Mapping[Hashable, bool], w: float = 1.0) -> None:

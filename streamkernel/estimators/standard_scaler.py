@@ -10,7 +10,7 @@ import numpy as np
 from river import base
 from river.utils.dataframe import into_frame
 
-from streamkernel.errors import InputError
+from streamkernel.errors import InputError, shorten
 from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.frames import native_frame
 from streamkernel.features.rows import F64, in_row, is_missing, number
@@ -166,7 +166,7 @@ def _passes(value: Any) -> bool:
 def _number(name: Hashable, value: Any) -> float:
     found = number(value, f"x[{name!r}]", "a number or a string")
     if not abs(found) <= LARGEST_VALUE:
-        raise InputError(f"Expected a number of usable size, got {value!r} - at x[{name!r}]")
+        raise InputError(f"Expected a number of usable size, got {shorten(value)} - at x[{name!r}]")
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel import losses
-from streamkernel.errors import LabelError
+from streamkernel.errors import LabelError, shorten
 from streamkernel.features.rows import F64, number
 
 Label = bool | str | int
@@ -34,7 +34,8 @@ def as_label(y: Any, where: str = "y") -> Any:
     label = y.item() if isinstance(y, np.generic) else y
     if not isinstance(label, (bool, int, float, str)) or (isinstance(label, float) and not math.isfinite(label)):
         raise LabelError(
-            f"Expected a label that is a string, a number or a Boolean, got {type(y).__name__} {y!r} - at {where}"
+            "Expected a label that is a string, a number or a Boolean, "
+            f"got {type(y).__name__} {shorten(y)} - at {where}"
         )
     return label
 
@@ -51,7 +52,7 @@ def as_target(y: Any, where: str = "y") -> float:
     """
     target = number(y, where)
     if not abs(target) <= LARGEST_TARGET:
-        raise LabelError(f"Expected a finite number of usable size, got {y!r} - at {where}")
+        raise LabelError(f"Expected a finite number of usable size, got {shorten(y)} - at {where}")
     return target
 
 

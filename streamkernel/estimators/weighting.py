@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streamkernel.errors import InputError
+from streamkernel.errors import InputError, shorten
 from streamkernel.estimators.targets import Label, as_label
 from streamkernel.features.frames import targets_of
 from streamkernel.features.rows import F64, number
@@ -34,7 +34,7 @@ def as_weight(w: Any, where: str = "w") -> float:
     """
     found = number(w, where)
     if not 0.0 <= found <= LARGEST_WEIGHT:
-        raise InputError(f"Expected a weight from 0 to {LARGEST_WEIGHT:.0e}, got {w!r} - at {where}")
+        raise InputError(f"Expected a weight from 0 to {LARGEST_WEIGHT:.0e}, got {shorten(w)} - at {where}")
     return found
 
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from streamkernel.errors import InputError
+from streamkernel.errors import InputError, shorten
 from streamkernel.jit import inlined
 
 _U64 = np.uint64
@@ -73,7 +73,8 @@ def _name_bytes(name: Hashable) -> bytes:
             raise InputError("Expected a feature name of usable size, got a huge integer") from None
         return b"n" + (str(int(name)) if number.is_integer() else repr(number)).encode()
     raise InputError(
-        f"Expected a feature name that is a string, a number or a tuple of these, got {type(name).__name__} {name!r}"
+        "Expected a feature name that is a string, a number or a tuple of these, "
+        f"got {type(name).__name__} {shorten(name)}"
     )
 
 

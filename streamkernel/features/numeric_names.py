@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamkernel.errors import DataWarning, InputError
+from streamkernel.errors import DataWarning, InputError, shorten
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.field_names import Fields, add_fields, add_in_order, join_fields, read_fields, read_hash
 from streamkernel.features.rows import is_missing
@@ -213,7 +213,7 @@ def check(known: NumericNames, x: Mapping[Hashable, Any]) -> None:
 def refusal(name: Hashable, value: str) -> InputError:
     """Return the error for a string under a name that has settled on numbers."""
     return InputError(
-        f"Expected a number as learned before, or None if it is missing, got str {value!r} - at x[{name!r}]"
+        f"Expected a number as learned before, or None if it is missing, got str {shorten(value)} - at x[{name!r}]"
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from streamkernel.errors import InputError
+from streamkernel.errors import InputError, shorten
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -165,10 +165,10 @@ def number(value: Any, where: str, expected: str = "a number") -> float:
     """
     try:
         return float(array("d", (value,))[0])
-    except TypeError:
-        if isinstance(value, (dt.date, dt.time, np.datetime64)):
+    except (TypeError, ValueError):  # a signalling NaN of a decimal is the second
+        if isinstance(value, (dt.date, np.datetime64)):
             expected += ", which streamkernel.Calendar or streamkernel.Fields makes of a time"
-        raise InputError(f"Expected {expected}, got {type(value).__name__} {value!r} - at {where}") from None
+        raise InputError(f"Expected {expected}, got {type(value).__name__} {shorten(value)} - at {where}") from None
     except OverflowError:
         digits = int(math.log10(abs(int(value)))) + 1  # Python refuses to write the longest integers as text
         raise InputError(

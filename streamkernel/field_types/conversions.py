@@ -5,36 +5,88 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from streamkernel.errors import InputError
+from streamkernel.errors import InputError, shorten
+from streamkernel.features.rows import is_missing
 from streamkernel.field_types.declared import DeclaredType
-from streamkernel.field_types.number_texts import read_number
+from streamkernel.field_types.number_texts import UNKNOWN, read_any_number
 from streamkernel.field_types.times import TimeUnitError, seconds_since_1970
 
 LONGEST_VECTOR = 4096
 """Largest number of components of a vector, and of different words of a text."""
 
+LONGEST_INTEGER = 4096
+"""Largest number of bits of an integer that is a category; Python refuses to write the longest."""
+
+_TRUTH = {text: str(text).lower() for text in ("True", "False", "TRUE", "FALSE")}
+
+_DIGITS, _LARGEST_FLOAT = 19, 1e300
+
+_DATE = re.compile("(19[89]|20[0-9])[0-9](0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
 _WORD = re.compile(r"\w+")
 
 
-def as_category(value: Any) -> str:
-    """Return the category of a text or a number; 3 and 3.0 are the same.
+class VectorLengthError(InputError):
+    """A vector of another length than most vectors of its field."""
+
+
+def plain(value: Any) -> Any:
+    """Return a number of NumPy, a decimal or a fraction as a number of Python, and other values unchanged.
 
     Examples
     --------
-    >>> as_category("V45"), as_category(3), as_category(3.0), as_category(2.5), as_category(True)
-    ('V45', '3', '3', '2.5', 'True')
+    >>> plain(np.float32(0.5)), plain(Decimal("7")), plain(Decimal("1.50")), plain("7")
+    (0.5, 7, 1.5, '7')
     """
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value)) if abs(value) < 1e15 else str(value)
-    return str(value)
+    kind = type(value)
+    if kind is float or kind is int or kind is str:
+        return value
+    if isinstance(value, (np.number, np.bool_, np.str_)) or (isinstance(value, np.ndarray) and not value.ndim):
+        value = value.item()
+    if isinstance(value, Decimal):
+        is_integer = value.is_finite() and 0 <= value.adjusted() < _DIGITS and value == int(value)
+        return int(value) if is_integer or value == 0 else float(value)
+    return float(value) if isinstance(value, Real) and not isinstance(value, (int, float)) else value
 
 
-def convert(name: str, value: Any, declared: DeclaredType, length: int | None) -> dict[str, Any]:
+def as_category(value: Any) -> str | None:
+    """Return the category of a text or a number, or ``None`` for infinity and for an integer of thousands of digits.
+
+    3 and 3.0 are the same, and so are True, "True" and "true".
+
+    Examples
+    --------
+    >>> as_category("V45"), as_category(3), as_category(3.0), as_category(2.5), as_category(True), as_category("True")
+    ('V45', '3', '3', '2.5', 'true', 'true')
+    """
+    if isinstance(value, float):
+        if math.isinf(value):
+            return None
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else str(value)
+    if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+        return None
+    text = str(value)
+    return _TRUTH.get(text, text)
+
+
+def convert(
+    name: str, value: Any, declared: DeclaredType, length: int | None = None, notation: int = UNKNOWN
+) -> dict[str, Any]:
     """Return the inputs that a value of a declared field stands for.
+
+    Parameters
+    ----------
+    name, value, declared
+        The field.
+    length
+        The length of a vector, if it is known.
+    notation
+        The notation of numbers that are written as text.
 
     Raises
     ------
@@ -43,13 +95,14 @@ def convert(name: str, value: Any, declared: DeclaredType, length: int | None) -
 
     Examples
     --------
-    >>> convert("note", "A river, a stream", DeclaredType("text"), None)
+    >>> convert("note", "A river, a stream", DeclaredType("text"))
     {'note=a': 1.0, 'note=river': 1.0, 'note=stream': 1.0}
-    >>> convert("at", "1970-01-02", DeclaredType("time"), None)
+    >>> convert("at", "1970-01-02", DeclaredType("time"))
     {'at': 86400.0}
-    >>> convert("v", [1, 2.5], DeclaredType("vector"), None)
+    >>> convert("v", [1, 2.5], DeclaredType("vector"))
     {'v.0': 1.0, 'v.1': 2.5}
     """
+    value = plain(value)
     if declared.type == "vector":
         return _vector(name, value, length)
     if declared.type == "text":
@@ -58,27 +111,28 @@ def convert(name: str, value: Any, declared: DeclaredType, length: int | None) -
         return {name: _seconds(name, value, declared)}
     if declared.type == "category":
         return {name: _scalar(name, value, "category", as_category)}
-    return {name: _scalar(name, value, "number", _number)}
+    return {name: _scalar(name, value, "number", lambda value: _number(value, notation))}
+
+
+def vector_length(value: Any) -> int | None:
+    """Return the length of a vector, or ``None`` if it can be none."""
+    is_vector = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    return len(value) if is_vector and 0 < len(value) <= LONGEST_VECTOR else None
 
 
 def _scalar(name: str, value: Any, wanted: str, convert_value: Callable[[Any], Any]) -> Any:
     """Return a converted text or number."""
-    if isinstance(value, np.generic):
-        value = value.item()
     found = convert_value(value) if isinstance(value, (str, int, float)) else None
     if found is None:
         raise _unfit(name, value, wanted)
     return found
 
 
-def _number(value: float | str) -> float | int | None:
+def _number(value: float | str, notation: int) -> float | int | None:
     if not isinstance(value, str):
         return value
-    number = read_number(value)
-    if number is not None:
-        return number.value
-    text = value.strip()
-    return float(text) if text.isascii() and text.isdecimal() else None  # leading zeros
+    number = read_any_number(value, notation)
+    return None if number is None else number.value
 
 
 def _words(name: str, text: str) -> dict[str, Any]:
@@ -90,7 +144,9 @@ def _words(name: str, text: str) -> dict[str, Any]:
 
 
 def _seconds(name: str, value: Any, declared: DeclaredType) -> float:
-    """Return a time as seconds since 1970."""
+    """Return a time as seconds since 1970; the integer 20260724 is a date, as its text is."""
+    if declared.unit == "s" and type(value) is int and value.bit_length() < 32 and _DATE.fullmatch(str(value)):
+        value = str(value)
     try:
         return seconds_since_1970(value, declared.unit, declared.zone)
     except TimeUnitError as error:
@@ -104,21 +160,21 @@ def _seconds(name: str, value: Any, declared: DeclaredType) -> float:
 def _vector(name: str, value: Any, length: int | None) -> dict[str, Any]:
     if not isinstance(value, (list, tuple, np.ndarray)):
         raise _unfit(name, value, "vector")
-    items = value.tolist() if isinstance(value, np.ndarray) else value
-    expected = length or LONGEST_VECTOR
-    if not 0 < len(items) <= expected or (length is not None and len(items) != length):
-        wanted = f"{length:,} numbers" if length is not None else f"1 to {LONGEST_VECTOR:,} numbers"
-        raise InputError(f'Expected a vector of {wanted}, got {len(items):,} - at field "{name}"')
+    found, wanted = vector_length(value), f"{length or LONGEST_VECTOR:,} numbers"
+    if found is None or found != (length or found):
+        wanted = wanted if length else f"1 to {wanted}"
+        raise VectorLengthError(f'Expected a vector of {wanted}, got {len(value):,} - at field "{name}"')
     inputs = {}
-    for i, item in enumerate(items):
-        if isinstance(item, bool) or not (isinstance(item, (int, float)) or item is None):
+    for i, item in enumerate(map(plain, value)):
+        if is_missing(item):
+            continue
+        if isinstance(item, bool) or not isinstance(item, (int, float)):
             raise _unfit(f"{name}.{i}", item, "number of a vector")
-        if item is not None and item == item:
-            inputs[f"{name}.{i}"] = float(item) if abs(item) < math.inf else item
+        inputs[f"{name}.{i}"] = float(item) if abs(item) < _LARGEST_FLOAT else item
     return inputs
 
 
 def _unfit(name: str, value: Any, wanted: str) -> InputError:
-    text = repr(value)
-    text = text if len(text) <= 60 else f"{text[:57]}..."
-    return InputError(f'Expected a {wanted} as declared, got {type(value).__name__} {text} - at field "{name}"')
+    return InputError(
+        f'Expected a {wanted} as declared, got {type(value).__name__} {shorten(value)} - at field "{name}"'
+    )

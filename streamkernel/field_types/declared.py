@@ -8,13 +8,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
+from streamkernel.field_types.notations import SIGNS
+from streamkernel.field_types.number_texts import UNKNOWN
 from streamkernel.field_types.times import TimeUnit
 
 TYPES = ("number", "category", "identifier", "text", "time", "vector", "ignore")
 OF_TEXTS = ("category", "identifier", "text")
 """Types whose values are read from the texts that a source has, not from the numbers that these may look like."""
 
-_KEYS = ("type", "unit", "zone", "missing")
+LABEL_TYPES = ("number", "category")
+"""Types of a label."""
+
+_KEYS = ("type", "unit", "zone", "decimal", "missing")
 
 Spec = str | Mapping[str, Any]
 """The name of a type, or a table with its name as ``type`` and more keys."""
@@ -32,6 +37,8 @@ class DeclaredType:
         The unit of numeric times.
     zone
         The time zone of times without one.
+    notation
+        The sign before a fraction in numbers that are written as text.
     missing
         Values that mean that there is none.
     """
@@ -39,6 +46,7 @@ class DeclaredType:
     type: str
     unit: TimeUnit = "s"
     zone: dt.tzinfo = dt.UTC
+    notation: int = UNKNOWN
     missing: frozenset[Any] = frozenset()
 
 
@@ -67,17 +75,21 @@ def declared_type(spec: Spec) -> DeclaredType:
     kind = table.get("type")
     if kind not in TYPES:
         raise ValueError(f"expected one of {_quoted(TYPES)}, got {'nothing' if kind is None else repr(kind)}")
-    for key in ("unit", "zone"):
-        if key in table and kind != "time":
-            raise ValueError(f'expected {key} with type = "time" only, got it with "{kind}"')
-    unit, zone = table.get("unit", "s"), table.get("zone", "UTC")
+    for key, wanted in (("unit", "time"), ("zone", "time"), ("decimal", "number")):
+        if key in table and kind != wanted:
+            raise ValueError(f'expected {key} with type = "{wanted}" only, got it with "{kind}"')
+    if "decimal" in table and table["decimal"] not in SIGNS:
+        raise ValueError(f"expected decimal to be one of {_quoted(SIGNS)}, got {table['decimal']!r}")
+    unit: Any = table.get("unit", "s")
+    zone = table.get("zone", "UTC")
     if unit not in get_args(TimeUnit):
         raise ValueError(f"expected the unit to be one of {_quoted(get_args(TimeUnit))}, got {unit!r}")
     try:
         found = dt.UTC if zone == "UTC" else zoneinfo.ZoneInfo(zone)
     except (TypeError, ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         raise ValueError(f'expected the name of a time zone, as "Europe/Berlin", got {zone!r}') from None
-    return DeclaredType(kind, cast("TimeUnit", unit), found, markers(table.get("missing", ())))
+    notation = SIGNS.get(table.get("decimal", ""), UNKNOWN)
+    return DeclaredType(kind, cast("TimeUnit", unit), found, notation, markers(table.get("missing", ())))
 
 
 def markers(values: Iterable[Any]) -> frozenset[Any]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from river import base
 
 from streamkernel.errors import InputError
 from streamkernel.features.rows import is_missing
 from streamkernel.field_types.by_path import ByPath
-from streamkernel.field_types.conversions import convert
-from streamkernel.field_types.declared import OF_TEXTS, DeclaredType, Spec, declared_type, markers
+from streamkernel.field_types.conversions import convert, vector_length
+from streamkernel.field_types.declared import OF_TEXTS, TYPES, DeclaredType, Spec, declared_type, markers
+from streamkernel.field_types.notations import Notations
+from streamkernel.field_types.vector_lengths import VectorLengths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +36,8 @@ class Fields(base.Transformer):
         The type of each declared field, or a table as ``{"type": "time", "unit": "ms"}``:
 
         ``"number"``
-            also written as text: ``"0,5"``, ``"1,016.30"``, ``"12%"``
+            also written as text: ``"0,5"``, ``"1,016.30"``, ``"12%"``. Other texts of the field say what ``"1,234"``
+            is, or the key ``decimal``, which is ``"."`` or ``","``. Without either it is 1234
         ``"category"``
             a number is one, too
         ``"text"``
@@ -42,7 +46,7 @@ class Fields(base.Transformer):
             ISO 8601, or a number with the key ``unit``: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``; becomes seconds since
             1970. The key ``zone`` is for times without one, UTC by default
         ``"vector"``
-            a list of numbers, which become ``field.0`` and so on; the first one fixes the length
+            a list of numbers, which become ``field.0`` and so on; all have the length that most have
         ``"identifier"``, ``"ignore"``
             no input, as are the fields inside: with ``"user"`` also ``"user.age"``, unless it is declared itself
 
@@ -80,9 +84,17 @@ class Fields(base.Transformer):
                 raise ValueError(f"{str(error)[:1].upper()}{str(error)[1:]} - at types[{name!r}]") from None
         self._unseen = self._unseen_but(())
         self._markers = markers(missing)
-        self._lengths: dict[str, int] = {}
-        self._numeric = {name for name, declared in self._declared.items() if declared.type in ("number", "time")}
-        self._texts = tuple(name for name, declared in self._declared.items() if declared.type in OF_TEXTS)
+        self.lengths = VectorLengths()
+        self.notations = Notations({name: declared.notation for name, declared in self._declared.items()})
+        self._of_type = {kind: [n for n, declared in self._declared.items() if declared.type == kind] for kind in TYPES}
+        self._numeric: set[str] = set()
+        self._texts = tuple(name for kind in OF_TEXTS for name in self._of_type[kind])
+        self._name_numbers()
+
+    @property
+    def number_fields(self) -> list[str]:
+        """The fields that are declared as numbers."""
+        return self._of_type["number"]
 
     @property
     def numbers(self) -> set[str]:
@@ -112,28 +124,78 @@ class Fields(base.Transformer):
         self._unseen = self._unseen_but(names)
 
     def learn_one(self, x: Mapping[Any, Any]) -> None:
-        """Fix the lengths of vectors that an example is the first to have.
+        """Learn the lengths of vectors and the notations of numbers that are written as text.
 
         Parameters
         ----------
         x : dict
             The fields by name.
         """
-        for name, declared in self._declared.items():
-            if declared.type == "vector" and name not in self._lengths and not self._lacks(x.get(name), declared):
-                convert(name, x[name], declared, None)
-                self.restore(self._lengths | {name: len(x[name])})
+        self.count_texts(x)
+        self.count_vectors(x)
 
     def count(self, x: Mapping[str, Any]) -> set[str]:
-        """Learn from an example, whatever it contains, and return its fields that are declared or missing.
+        """Learn from an example, and return its fields that are declared or missing.
 
         Parameters
         ----------
         x : dict
             The fields by name.
         """
-        with suppress(InputError):
-            self.learn_one(x)
+        self.learn_one(x)
+        return self.passing(x)
+
+    def count_texts(self, x: Mapping[Any, Any]) -> None:
+        """Learn the notations of numbers that are written as text.
+
+        Parameters
+        ----------
+        x : dict
+            The fields by name.
+        """
+        for name in self._of_type["number"]:
+            if isinstance(value := x.get(name), str) and not self._lacks(value, self._declared[name]):
+                self.notations.count(name, value)
+
+    def count_vectors(self, x: Mapping[Any, Any]) -> None:
+        """Learn the lengths of vectors.
+
+        Parameters
+        ----------
+        x : dict
+            The fields by name.
+        """
+        for name in self._of_type["vector"]:
+            length = vector_length(x.get(name))
+            if length is not None:
+                before = self.lengths.of(name)
+                self.lengths.count(name, length)
+                if self.lengths.of(name) != before:
+                    self._name_numbers()
+
+    def count_components(self, inputs: Iterable[str], n: int) -> None:
+        """Count the vectors of n examples with these inputs, which have the lengths of their fields.
+
+        Parameters
+        ----------
+        inputs : iterable of str
+            The names of the inputs.
+        n : int
+            The number of examples.
+        """
+        if self._of_type["vector"]:
+            for name in {str(one).rpartition(".")[0] for one in inputs}.intersection(self._of_type["vector"]):
+                if (length := self.lengths.of(name)) is not None:
+                    self.lengths.count(name, length, n)
+
+    def passing(self, x: Mapping[str, Any]) -> set[str]:
+        """Return the fields of an example that are declared or missing.
+
+        Parameters
+        ----------
+        x : dict
+            The fields by name.
+        """
         return {name for name, value in x.items() if name in self or self._lacks(value, None)}
 
     def transform_one(self, x: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -158,23 +220,26 @@ class Fields(base.Transformer):
             if self._lacks(value, declared):
                 continue
             if declared is None:
+                if name in inputs:
+                    raise _twice(name, name)
                 inputs[name] = value
-            else:
-                inputs |= convert(name, value, declared, self._lengths.get(name))
+                continue
+            more = convert(name, value, declared, self.lengths.of(name), self.notations.of(name))
+            for of_field in more.keys() & inputs.keys():
+                raise _twice(of_field, name)
+            inputs |= more
         return inputs
 
     def learn_many(self, X: pd.DataFrame) -> None:
-        """Fix the lengths of vectors by the first row that has one.
+        """Learn from each row what :meth:`learn_one` does.
 
         Parameters
         ----------
         X : DataFrame of shape (n_examples, n_fields)
             The fields in columns.
         """
-        vectors = [name for name, declared in self._declared.items() if declared.type == "vector" and name in X]
-        for row in X[vectors].to_dict("records"):
-            if all(name in self._lengths for name in vectors):
-                return
+        names = [name for kind in ("vector", "number") for name in self._of_type[kind] if name in X]
+        for row in X[names].to_dict("records"):
             self.learn_one(row)
 
     def transform_many(self, X: pd.DataFrame) -> pd.DataFrame:
@@ -208,9 +273,10 @@ class Fields(base.Transformer):
         return self._declared[name].type
 
     def state(self) -> dict[str, Any]:
-        """Return the declared types and the lengths of vectors as plain values."""
+        """Return the declared types, and what has been learned, as plain values."""
         types = {name: dict(spec) if isinstance(spec, Mapping) else spec for name, spec in self.types.items()}
-        return {"types": types, "missing": list(self.missing), "lengths": dict(self._lengths)}
+        learned = {"lengths": self.lengths.state(), "notations": self.notations.state()}
+        return {"types": types, "missing": list(self.missing), **learned}
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Fields:
@@ -222,19 +288,37 @@ class Fields(base.Transformer):
             The result of :meth:`state`.
         """
         fields = cls(state["types"], state["missing"])
-        fields.restore(state["lengths"])
+        fields.restore(state)
         return fields
 
-    def restore(self, lengths: Mapping[str, int]) -> None:
-        """Set the lengths of the declared vectors.
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue with what fields of a state have learned, where the same types are declared.
 
         Parameters
         ----------
-        lengths : dict
-            The lengths by field.
+        state : dict
+            The result of :meth:`state`.
         """
-        self._lengths = {name: length for name, length in lengths.items() if self._is_vector(name)}
-        self._numeric |= {f"{name}.{i}" for name, length in self._lengths.items() for i in range(length)}
+        self.lengths.restore(state["lengths"], self._of_type["vector"])
+        self.notations.restore(state["notations"], self._of_type["number"])
+        self._name_numbers()
+
+    def join(self, state: Mapping[str, Any]) -> None:
+        """Take from other fields what they have learned from more values.
+
+        Parameters
+        ----------
+        state : dict
+            The result of :meth:`state`.
+        """
+        self.lengths.join(state["lengths"], self._of_type["vector"])
+        self.notations.join(state["notations"], self._of_type["number"])
+        self._name_numbers()
+
+    def _name_numbers(self) -> None:
+        """Name the inputs that are numbers."""
+        components = {f"{name}.{i}" for name in self._of_type["vector"] for i in range(self.lengths.of(name) or 0)}
+        self._numeric = {*self._of_type["number"], *self._of_type["time"], *components}
 
     def _unseen_but(self, names: Iterable[str]) -> ByPath:
         """Return the fields that are no inputs, in which some others, unless they are declared, are inputs."""
@@ -242,17 +326,21 @@ class Fields(base.Transformer):
         return ByPath(dict.fromkeys(names, False) | own)
 
     def _is_vector(self, name: str) -> bool:
-        declared = self._declared.get(name)
-        return declared is not None and declared.type == "vector"
+        return name in self._of_type["vector"]
 
     def _lacks(self, value: Any, declared: DeclaredType | None) -> bool:
         """Return whether a value is missing."""
         if is_missing(value):
             return True
-        if not isinstance(value, (str, int, float)) or isinstance(value, bool):
+        if not isinstance(value, (str, int, float, np.number, Decimal)) or isinstance(value, bool):
             return False
         return value in self._markers or (declared is not None and value in declared.missing)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {"types": {}}
+
+
+def _twice(input: Any, name: Any) -> InputError:
+    """Return the error for a field that becomes an input of another field."""
+    return InputError(f'Expected one value for each input, got two of "{input}" - at field "{name}"')

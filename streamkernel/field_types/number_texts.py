@@ -10,13 +10,19 @@ from typing import NamedTuple
 LONGEST = 40
 """Largest number of characters of a text that is read as a number."""
 
-UNKNOWN, POINT, COMMA = 0, 1, 2
-"""Notations that a field has shown before a fraction: none yet, a point or a comma."""
+POINT, UNKNOWN, COMMA, WHOLE = -1, 0, 1, 2
+"""Notations by the sign before a fraction; each value of a field that shows one adds it to the field's evidence. In a
+field of whole numbers either sign separates thousands.
+"""
+
+FEW, RARE = 20, 0.01
+"""Numbers that are few texts, of which one may decide; and the share of many that does not."""
 
 _STARTS = frozenset("0123456789+-.")
 _SPACES = str.maketrans("\u00a0\u202f", "  ")
 _PLAIN = re.compile(r"([+-]?)([0-9]*)(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 _COMMA = re.compile(r"([+-]?)([0-9]+),([0-9]+)")
+_ZEROS = re.compile(r"(\s*[+-]?)0+(?=[0-9])")
 _GROUPS = re.compile(r"([+-]?)([1-9][0-9]{0,2}(?:([ ,.])[0-9]{3})(?:\3[0-9]{3})*)(?:([.,])([0-9]+))?")
 
 
@@ -31,31 +37,37 @@ class NumberText(NamedTuple):
         Whether it cannot be a code: it has a fraction, an exponent, a sign or a percent sign.
     notation
         The sign before a fraction that it shows: `POINT`, `COMMA` or `UNKNOWN`.
+    other_value
+        The number in the other notation, if that is another one: 1,234 is 1234 or 1.234.
+    is_grouped
+        Whether points or commas separate thousands.
     """
 
     value: float
     is_clear: bool
     notation: int = UNKNOWN
+    other_value: float | None = None
+    is_grouped: bool = False
 
 
 @lru_cache(4096)
 def read_number(text: str, notation: int = UNKNOWN) -> NumberText | None:
-    """Return the number that a text is, or ``None`` if it is another text, a code, or has two meanings.
+    """Return the number that a text is, or ``None`` if it is another text or a code.
 
     Parameters
     ----------
     text
         The text.
     notation
-        The notation that other values of the field have shown; it decides what 1,234 and 1.234 are.
+        The notation of the field; it decides what 1,234 and 1.234 are. Unless it is `COMMA`, they are 1234 and 1.234.
 
     Examples
     --------
     >>> [read_number(text).value for text in ("0.5", "0,5", "1,016.30", "1.016,30", "12 %", "-3", " 7 ")]
     [0.5, 0.5, 1016.3, 1016.3, 0.12, -3.0, 7.0]
-    >>> [read_number(text) for text in ("red", "01234", "12e4567", "1,234", "1.2.3")]
-    [None, None, None, None, None]
-    >>> read_number("1,234", POINT).value, read_number("1,234", COMMA).value, read_number("42").is_clear
+    >>> [read_number(text) for text in ("red", "01234", "12e4567", "1.2.3")]
+    [None, None, None, None]
+    >>> read_number("1,234").value, read_number("1,234", COMMA).value, read_number("42").is_clear
     (1234.0, 1.234, False)
     """
     text = text.translate(_SPACES).strip()
@@ -65,7 +77,40 @@ def read_number(text: str, notation: int = UNKNOWN) -> NumberText | None:
     found = _read(number, notation)
     if found is None or not isfinite(found.value):
         return None
-    return found if number is text or number == text else NumberText(found.value / 100.0, True, found.notation)
+    if number == text:
+        return found
+    other = None if found.other_value is None else found.other_value / 100.0
+    return found._replace(value=found.value / 100.0, is_clear=True, other_value=other)
+
+
+def read_any_number(text: str, notation: int = UNKNOWN) -> NumberText | None:
+    """Return the number that a text is where it can be no code, so that leading zeros do not matter.
+
+    Examples
+    --------
+    >>> [read_any_number(text).value for text in ("007", "-00,5", "0.5", "12")]
+    [7.0, -0.5, 0.5, 12.0]
+    """
+    return read_number(text, notation) or read_number(_ZEROS.sub(r"\1", text, count=1), notation)
+
+
+def notation_of(evidence: int, n: int) -> int:
+    """Return the notation of a field.
+
+    Parameters
+    ----------
+    evidence
+        The sum of the notations that its values have shown.
+    n
+        The number of texts that were numbers.
+
+    Examples
+    --------
+    >>> notation_of(1, 3) == COMMA, notation_of(1, 300) == UNKNOWN, notation_of(-150, 300) == POINT
+    (True, True, True)
+    """
+    is_clear = abs(evidence) > (0 if n < FEW else max(1.0, RARE * n))
+    return UNKNOWN if not is_clear else POINT if evidence < 0 else COMMA
 
 
 def _read(text: str, notation: int) -> NumberText | None:
@@ -76,17 +121,18 @@ def _read(text: str, notation: int) -> NumberText | None:
         if fraction is not None:
             if fraction_sign == separator:
                 return None
-            return NumberText(float(f"{sign}{whole}.{fraction}"), True, POINT if fraction_sign == "." else COMMA)
+            notation = POINT if fraction_sign == "." else COMMA
+            return NumberText(float(f"{sign}{whole}.{fraction}"), True, notation, is_grouped=separator != " ")
         if separator == " ":
             return NumberText(float(sign + whole), bool(sign))
         of_thousands = POINT if separator == "," else COMMA
+        thousands, of_thousands = float(sign + whole), POINT if separator == "," else COMMA
         if digits.count(separator) > 1:
-            return NumberText(float(sign + whole), True, of_thousands)
-        if notation == of_thousands:
-            return NumberText(float(sign + whole), True)
-        if separator == "," and notation != COMMA:
-            return None
-        return NumberText(float(text.replace(",", ".")), True)
+            return NumberText(thousands, True, of_thousands, is_grouped=True)
+        fraction_of_three = float(text.replace(",", "."))
+        if notation == WHOLE or of_thousands == (notation or POINT):
+            return NumberText(thousands, True, UNKNOWN, fraction_of_three, is_grouped=True)
+        return NumberText(fraction_of_three, True, UNKNOWN, thousands)
     comma = _COMMA.fullmatch(text)
     if comma is not None:
         sign, digits, fraction = comma.groups()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from typing import Any, Literal
 
 import numpy as np
 
+from streamkernel.errors import shorten
 from streamkernel.features.rows import is_missing
 from streamkernel.field_types.number_texts import read_number
 
@@ -15,17 +17,21 @@ TimeUnit = Literal["s", "ms", "us", "ns"]
 """Units of numbers that are times."""
 
 _NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_MONTH_OR_YEAR = re.compile("[12][0-9]{3}(-(0[1-9]|1[0-2]))?")
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 _FARTHEST = 10**11
 """Seconds, which are the year 5138; a larger number is of a smaller unit."""
+
+_USUAL = 315_532_800, 4_102_444_800
+"""Seconds, which are the years 1980 and 2100; a number outside is of another unit, if it is inside in that."""
 
 _EARLIEST = -62_135_596_800
 """Seconds, which are the year 1."""
 
 
 class TimeUnitError(ValueError):
-    """A number too large for a time in its unit.
+    """A number that is a time in another unit than its own.
 
     Parameters
     ----------
@@ -55,7 +61,7 @@ def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UT
     Raises
     ------
     TimeUnitError
-        If it is a number of another unit.
+        If it is a number of another unit: too large, or outside 1980 to 2100 and inside in the other unit.
     ValueError
         If it is no time, or one before the year 1.
 
@@ -72,7 +78,7 @@ def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UT
     moment = moment_or_number(value)
     if isinstance(moment, dt.datetime):
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
-    wanted = f"{expected(unit)}, got {_short(value)}"
+    wanted = f"{expected(unit)}, got {shorten(value)}"
     if moment is None:
         raise ValueError(wanted)
     if abs(moment) > _FARTHEST * _PER_SECOND[unit]:
@@ -80,8 +86,12 @@ def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UT
             if abs(moment) <= _FARTHEST * per_second:
                 raise TimeUnitError(f"{wanted}, which looks like {_NAMES[other]}", other)  # type: ignore[arg-type]
         raise TimeUnitError(wanted, None)
+    if not _is_usual(moment / _PER_SECOND[unit]):
+        for other, per_second in _PER_SECOND.items():
+            if _is_usual(moment / per_second):
+                raise TimeUnitError(f"{wanted}, which looks like {_NAMES[other]}", other)  # type: ignore[arg-type]
     if (seconds := moment / _PER_SECOND[unit]) < _EARLIEST:
-        raise ValueError(f"Expected a time in the years 1 to 9999, got {_short(value)}")
+        raise ValueError(f"Expected a time in the years 1 to 9999, got {shorten(value)}")
     return seconds
 
 
@@ -97,7 +107,7 @@ def expected(unit: TimeUnit) -> str:
 
 
 def moment_or_number(value: Any) -> dt.datetime | float | None:
-    """Return the moment or the number that a value is or has as text, or ``None``.
+    """Return the moment or the number that a value is or has as text, or ``None``; a month or a year is its first day.
 
     Examples
     --------
@@ -118,16 +128,17 @@ def moment_or_number(value: Any) -> dt.datetime | float | None:
     return value if not isinstance(value, float) or math.isfinite(value) else None
 
 
+def _is_usual(seconds: float) -> bool:
+    return _USUAL[0] <= seconds < _USUAL[1]
+
+
 def _read(text: str) -> dt.datetime | float | None:
+    if _MONTH_OR_YEAR.fullmatch(text):
+        return dt.datetime(int(text[:4]), int(text[5:] or 1), 1)
     if len(text) == len("20261124") or not text.isdecimal():  # ISO 8601 has years of four digits
         try:
             return dt.datetime.fromisoformat(text)
         except ValueError:
             pass
-    number = None if text.endswith("%") else read_number(text)
+    number = None if "%" in text or "," in text else read_number(text)
     return None if number is None else number.value
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

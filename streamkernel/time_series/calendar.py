@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from river import base
 
-from streamkernel.errors import InputError
+from streamkernel.errors import InputError, shorten
 from streamkernel.features.rows import is_missing
 from streamkernel.field_types.times import (
     TimeUnit,
@@ -125,5 +125,5 @@ def _moment(value: Any, unit: TimeUnit, field: str) -> dt.datetime:
         hint = "" if error.unit is None else f'; set unit="{error.unit}"'
         problem = f"{error}{hint}"
     except (ValueError, OverflowError, OSError) as error:
-        problem = str(error) if moment is None else f"Expected a time in the years 1 to 9999, got {value!r}"
+        problem = str(error) if moment is None else f"Expected a time in the years 1 to 9999, got {shorten(value)}"
     raise InputError(f"{problem} - at x[{field!r}]")

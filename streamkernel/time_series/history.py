@@ -9,7 +9,7 @@ from typing import Any
 
 from river import base, compose
 
-from streamkernel.errors import InputError
+from streamkernel.errors import InputError, shorten
 from streamkernel.features.rows import is_missing
 from streamkernel.time_series.calendar import Calendar
 
@@ -80,7 +80,7 @@ class HistoryTransformer(base.Transformer):
     def _key_of(self, x: Mapping[Hashable, Any]) -> Any:
         found = None if self.key is None else x.get(self.key)
         if not isinstance(found, Hashable):
-            raise InputError(f"Expected a key as a string or a number, got {found!r} - at x[{self.key!r}]")
+            raise InputError(f"Expected a key as a string or a number, got {shorten(found)} - at x[{self.key!r}]")
         return None if is_missing(found) else found
 
     def _remember(self, x: Mapping[Hashable, Any], value: Any) -> None:

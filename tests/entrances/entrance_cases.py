@@ -113,6 +113,22 @@ def hash_of(code: Any) -> int:
     return sum(str(code).encode()) % 2
 
 
+def _dollars(generator: random.Random) -> str:
+    return f"{generator.randrange(100, 5000):,}"
+
+
+def _euros(generator: random.Random) -> str:
+    return f"{generator.uniform(100, 5000):,.2f}".translate(str.maketrans(",.", ".,"))
+
+
+def _second(generator: random.Random) -> int:
+    return 1_700_000_000 + generator.randrange(10**6)
+
+
+def _truth(generator: random.Random) -> Any:
+    return generator.choice([True, "true", "True"])
+
+
 def _order(generator: random.Random) -> Row:
     """Return an object with a field that is refused wherever it is an input."""
     return {"code": _hash(generator), "item": {"sizes": [1, 2]}}
@@ -130,6 +146,11 @@ CASES = [
     Case("codes of many digits", _told_by("code", _long_code), set(), fields={"code": "category"}),
     Case("a text in a declared number", values("b", _number, {0: "x", LATE: "y"}), {0, LATE}, fields={"b": "number"}),
     Case("numbers as text", values("b", lambda generator: repr(_number(generator)), {}), set()),
+    Case("declared numbers with thousands apart", values("b", _dollars, {}), set(), fields={"b": "number"}),
+    Case("declared numbers with points and commas", values("b", _euros, {}), set(), fields={"b": "number"}),
+    Case("a time in another unit", values("t", _second, {LATE: 1_700_000_000_000}), {LATE}, fields={"t": "time"}),
+    Case("truth as a value and as text", values("c", _truth, {}), set(), fields={"c": "category"}),
+    Case("an empty label", values("y", _plan, {LATE: ""}), {LATE}, in_python=set()),
     Case("an ignored field", values("c", _number, {3: "x", 9: math.inf, LATE: "1e999"}), set(), ignore=("c",)),
     Case("a field of a declared identifier", values("c", _hash, {3: 12}), set(), fields={"c": "identifier"}),
     Case("an ignored object", values("c", _order, {3: {"code": "12"}, LATE: None}), set(), ignore=("c",)),

@@ -2,7 +2,9 @@
 
 import datetime as dt
 import pickle
+from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pandas as pd
 import pytest
 from river import compose
 
-from streamkernel import Fields, InputError, KernelClassifier, load, save
+from streamkernel import Calendar, Fields, InputError, KernelClassifier, KernelRegressor, load, save
 from streamkernel.field_types.number_texts import COMMA, POINT, UNKNOWN, read_number
 
 TYPES = {
@@ -23,6 +25,7 @@ TYPES = {
     "v": "vector",
     "raw": "ignore",
 }
+SECONDS = 1_784_874_600
 X: dict[str, Any] = {"icd": 250.0, "age": "1,5", "id": 7, "note": "Big, big river", "at": "2026-01-01", "v": [1, 2]}
 NEW_YEAR = dt.datetime(2025, 12, 31, 23, tzinfo=dt.UTC).timestamp()
 INPUTS = {"icd": "250", "age": 1.5, "note=big": 1.0, "note=river": 1.0, "at": NEW_YEAR, "v.0": 1.0, "v.1": 2.0}
@@ -62,7 +65,83 @@ def test_what_does_not_fit_names_field_type_and_value(x: dict[str, Any], reason:
     assert str(error.value).startswith(reason)
 
 
-def test_the_first_vector_fixes_the_length() -> None:
+@pytest.mark.parametrize(
+    ("kind", "value", "inputs"),
+    [
+        ("number", Decimal("1.5"), {"f": 1.5}),
+        ("number", Fraction(1, 4), {"f": 0.25}),
+        ("number", np.float32(0.5), {"f": 0.5}),
+        ("category", Decimal("3.0"), {"f": "3"}),
+        ("category", Decimal(10**18), {"f": "1" + "0" * 18}),
+        ("category", True, {"f": "true"}),
+        ("category", np.bool_(False), {"f": "false"}),
+        ("category", "True", {"f": "true"}),
+        ("time", Decimal(SECONDS), {"f": SECONDS}),
+        ("time", np.int64(SECONDS), {"f": SECONDS}),
+        ("vector", [np.float32(0.5), Decimal("1.5"), np.int8(3), None], {"f.0": 0.5, "f.1": 1.5, "f.2": 3.0}),
+        ("vector", np.array([1, 2], np.float16), {"f.0": 1.0, "f.1": 2.0}),
+    ],
+)
+def test_numbers_of_any_kind_fit(kind: str, value: Any, inputs: dict[str, Any]) -> None:
+    assert Fields({"f": kind}).transform_one({"f": value}) == inputs
+
+
+@pytest.mark.parametrize("value", [-999, -999.0, "-999", np.int64(-999), np.float32(-999), Decimal(-999)], ids=repr)
+def test_a_marker_is_seen_in_numbers_of_any_kind(value: Any) -> None:
+    assert Fields({}, missing=[-999]).transform_one({"a": value}) == {}
+    assert Fields({"a": {"type": "number", "missing": [-999]}}).transform_one({"a": value}) == {}
+
+
+@pytest.mark.parametrize(
+    "value", [float("inf"), Decimal("-Infinity"), np.float64("inf"), 10**5000], ids=["inf", "decimal", "numpy", "long"]
+)
+def test_infinity_is_no_category(value: Any) -> None:
+    with pytest.raises(InputError, match=r'Expected a category as declared, got .* - at field "f"'):
+        Fields({"f": "category"}).transform_one({"f": value})
+
+
+@pytest.mark.parametrize(
+    ("types", "x"),
+    [
+        ({"v": "vector"}, {"v": [1.0], "v.0": 3}),
+        ({"v": "vector"}, {"v.0": 3, "v": [1.0]}),
+        ({"note": "text"}, {"note": "a", "note=a": 1}),
+    ],
+)
+def test_two_fields_do_not_become_one_input(types: dict[str, str], x: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="Expected one value for each input, got two of"):
+        Fields(types).transform_one(x)
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+LONG = ["x" * 10**6, b"x" * 10**6, nested(100_000), [0.5] * 10**5, {"a": "x" * 10**6}]
+
+
+@pytest.mark.parametrize("value", LONG, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "use",
+    [
+        Fields({"f": "time"}).transform_one,
+        Fields({"f": "number"}).transform_one,
+        lambda x: KernelRegressor().learn_one({"a": 1.0}, x["f"]),
+        lambda x: KernelRegressor().learn_one({"a": 1.0}, 1.0, w=x["f"]),
+        lambda x: Calendar("f").transform_one(x),
+    ],
+    ids=["time", "number", "target", "weight", "calendar"],
+)
+def test_an_error_shows_a_value_in_few_characters(use: Callable[[dict[str, Any]], Any], value: Any) -> None:
+    with pytest.raises(InputError) as error:
+        use({"f": value})
+    assert len(str(error.value)) < 150
+
+
+def test_the_first_vectors_say_the_length() -> None:
     fields = Fields({"v": "vector"})
     fields.learn_one({"v": None})
     fields.learn_one({"v": [1, 2, 3]})
@@ -101,7 +180,9 @@ def test_a_pipeline_learns_codes_and_continues_from_a_file(tmp_path: Path) -> No
         ({"a": "float"}, (), "Expected one of \"number\", .* got 'float' - at types"),
         ({"a": {"type": "number", "zone": "UTC"}}, (), 'Expected zone with type = "time" only'),
         ({"a": {"type": "time", "unit": "h"}}, (), 'Expected the unit to be one of "s", "ms", "us", "ns", got \'h\''),
-        ({"a": {"types": "time"}}, (), "Expected the keys type, unit, zone, missing, got 'types'"),
+        ({"a": {"types": "time"}}, (), "Expected the keys type, unit, zone, decimal, missing, got 'types'"),
+        ({"a": {"type": "time", "decimal": ","}}, (), 'Expected decimal with type = "number" only'),
+        ({"a": {"type": "number", "decimal": ";"}}, (), 'Expected decimal to be one of "\\.", ",", got \';\''),
         ({"a": {"missing": [1]}}, (), "got nothing"),
         ({"a": 3}, (), "Expected the name of a type or a table, got 3"),
         ({}, "NA", "xpected a list of strings and numbers as missing, got 'NA'"),
@@ -118,8 +199,8 @@ NUMBERS = {
     "1 016,30": 1016.3, "1\u202f016.5": 1016.5, "1,234,567": 1234567.0, "1.234.567": 1234567.0, "1.234": 1.234,
     "0,125": 0.125, "1234,5": 1234.5, "42": 42.0,
 }  # fmt: skip
-NO_NUMBERS = ["", " ", "-", ".", "e5", "%", "nan", "inf", "0x1f", "01234", "00,5", "1_000", "12e4567", "1,234",
-              "-1,234", "1,23,456", "1.2.3", "1,016,30", "\u0663", "9" * 41, "12 34", "250 V"]  # fmt: skip
+NO_NUMBERS = ["", " ", "-", ".", "e5", "%", "nan", "inf", "0x1f", "01234", "00,5", "1_000", "12e4567",
+              "1,23,456", "1.2.3", "1,016,30", "\u0663", "9" * 41, "12 34", "250 V"]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "value"), NUMBERS.items())
@@ -137,6 +218,6 @@ def test_texts_that_are_no_numbers(text: str) -> None:
 
 def test_the_notation_of_a_field_decides_what_has_two_meanings() -> None:
     read = {notation: read_number("1,234", notation) for notation in (UNKNOWN, POINT, COMMA)}
-    assert [number and number.value for number in read.values()] == [None, 1234.0, 1.234]
+    assert [number and number.value for number in read.values()] == [1234.0, 1234.0, 1.234]
     assert [read_number("1.234", notation).value for notation in (UNKNOWN, POINT, COMMA)] == [1.234, 1.234, 1234.0]  # type: ignore[union-attr]
     assert Fields({}).transform_one({"a": Decimal("NaN")}) == {}

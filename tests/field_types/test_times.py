@@ -33,7 +33,22 @@ MOMENTS = [
     np.datetime64("2026-07-24T06:30", "ns"),
 ]
 DAYS = ["2026-07-24", "20260724", dt.date(2026, 7, 24), np.datetime64("2026-07-24")]
-NO_TIMES = ["noon", "", "12 %", "1,234", "0123", "1_000", True, [1], 1e300, -1e11, "-99999999999", float("inf")]
+NO_TIMES = [
+    "noon",
+    "2026-13",
+    "12%",
+    "",
+    "12 %",
+    "1,234",
+    "0123",
+    "1_000",
+    True,
+    [1],
+    1e300,
+    -1e11,
+    "-99999999999",
+    float("inf"),
+]
 
 
 def declared(value: Any, unit: TimeUnit = "s") -> float:
@@ -91,6 +106,29 @@ def test_a_smaller_unit_is_refused_by_name(
     number = SECONDS * PER_SECOND[other]
     with pytest.raises((InputError, JoinError), match=rf'got {number}, which looks like {name}; {hint}"{other}" - at'):
         read(number, unit)
+
+
+@pytest.mark.parametrize(
+    ("read", "hint"), [(declared, "declare unit = "), (delayed, "set delayed_labels.time_unit = ")]
+)
+@pytest.mark.parametrize(("unit", "other"), [("ms", "s"), ("us", "s"), ("us", "ms"), ("ns", "s"), ("ns", "us")])
+@pytest.mark.parametrize("form", [int, str, float])
+def test_a_larger_unit_is_refused_by_name(
+    read: Callable[..., float], hint: str, unit: TimeUnit, other: str, form: Callable[[int], Any]
+) -> None:
+    with pytest.raises((InputError, JoinError), match=rf'which looks like \w+; {hint}"{other}" - at field "t"'):
+        read(form(SECONDS * PER_SECOND[other]), unit)
+
+
+@pytest.mark.parametrize(
+    ("value", "moment"),
+    [
+        ("2026", "2026-01-01"), ("2026-07", "2026-07-01"), ("20260724", "2026-07-24"), (20260724, "2026-07-24"),
+        (86_400, "1970-01-02"), (20_000_000, "1970-08-20T11:33:20"),
+    ],
+)  # fmt: skip
+def test_dates_of_any_precision(value: Any, moment: str) -> None:
+    assert declared(value) == dt.datetime.fromisoformat(moment).replace(tzinfo=dt.UTC).timestamp()
 
 
 @pytest.mark.parametrize("read", READERS)

@@ -100,7 +100,7 @@ def describe(
 def _describe(name: str, fields: Fields, types: LearnedTypes, unfit: int, n: int, code: str | None) -> str:
     if name in fields:
         return f"{fields.type_of(name)}, as declared" + (f"; {_share(unfit, n)} do not fit" if unfit else "")
-    numbers, readable, texts, _ = types.counts.get(name, (0, 0, 0, 0))
+    numbers, readable, texts, *_ = types.counts.get(name, (0, 0, 0))
     total, kind = numbers + readable + texts, types.type_of(name)
     why = f'; looks like codes, because {code}; if so, declare it: {to_key(name)} = "category"' if code else ""
     if not total:

@@ -42,7 +42,7 @@ from streamkernel.engine.config.schema import (
 from streamkernel.engine.config.telemetry import TelemetryTable
 from streamkernel.field_types import Fields
 from streamkernel.field_types.by_path import ByPath
-from streamkernel.field_types.declared import declared_type
+from streamkernel.field_types.declared import LABEL_TYPES, declared_type
 
 if TYPE_CHECKING:
     from river.metrics.base import Metric
@@ -135,9 +135,12 @@ class Settings(ConfigTable):
         for label in self.labels:
             if label in self.ignore:
                 problems.append(f"ignore: expected fields other than the label, got {to_toml(label)}")
-        for name in (*self.labels, self.weight):
-            if name in self.fields:
-                problems.append(f"fields: expected inputs, got the label or the weight, {to_toml(name)}")
+        if self.weight is not None and self.weight in self.fields:
+            problems.append(f"fields: expected other fields than the weight, got {to_toml(self.weight)}")
+        for label in self.fields.keys() & {*self.labels}:
+            kind = declared_type(self.fields[label]).type
+            if kind not in LABEL_TYPES:
+                problems.append(f'fields.{to_key(label)}: expected a number or a category as label, got "{kind}"')
         if self.weight is not None and self.weight in (*self.labels, *self.ignore):
             other = "the label" if self.weight in self.labels else "those of ignore"
             problems.append(f"weight: expected a field other than {other}, got {to_toml(self.weight)}")
@@ -225,6 +228,12 @@ class Settings(ConfigTable):
         """How tables are written; columns of texts are declared codes, and the key of delayed labels."""
         keys = () if self.delayed_labels is None else (self.delayed_labels.key,)
         return replace(self.source.csv, texts=(*Fields(self.fields).texts, *keys))
+
+    @property
+    def zones(self) -> dict[str, str]:
+        """The declared zones of times without one, by field."""
+        zones = {name: spec.get("zone") for name, spec in self.fields.items() if isinstance(spec, dict)}
+        return {name: zone for name, zone in zones.items() if zone is not None}
 
     def build_fields(self) -> Fields | None:
         """Return the declared types of fields and markers of missing values, or ``None`` if there are none."""

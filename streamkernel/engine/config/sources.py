@@ -36,7 +36,12 @@ def build_source(settings: Settings, member: str | None = None) -> Source:
         return DatasetSource(dataset, label=settings.labels[0], limit=source.limit)
     try:
         return FileSource(
-            source.path, source.format, source.follow, csv=settings.csv, max_list_length=source.max_list_length
+            source.path,
+            source.format,
+            source.follow,
+            csv=settings.csv,
+            max_list_length=source.max_list_length,
+            zones=settings.zones,
         )
     except (ImportError, OSError, ValueError) as error:
         raise ConfigError(of_error("source.path", error)) from error

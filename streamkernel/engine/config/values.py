@@ -85,8 +85,9 @@ def value_decoder(settings: Settings) -> ValueDecoder | JsonFields:
             envelope=source.envelope,
             max_list_length=source.max_list_length,
             texts=settings.csv.texts,
+            zones=settings.zones,
         )
-    return ValueDecoder(read, envelope=source.envelope, max_list_length=source.max_list_length)
+    return ValueDecoder(read, envelope=source.envelope, max_list_length=source.max_list_length, zones=settings.zones)
 
 
 def predictions_writer(settings: Settings) -> ValueWriter | None:
