@@ -7,16 +7,15 @@ from math import inf
 from typing import Any
 
 from connectors.formats import AllZeros
-from streamkernel.engine.config.messages import to_key
 from streamkernel.engine.label_limits import check_length
-from streamkernel.engine.learned_types import SETTLED, LearnedTypes
+from streamkernel.engine.learned_types import SETTLED, LearnedTypes, has_numbers
 from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators.weighting import as_weight
 from streamkernel.features.rows import is_missing
 from streamkernel.field_types.by_path import ByPath
 from streamkernel.field_types.conversions import as_category
-from streamkernel.field_types.fields import Fields
+from streamkernel.field_types.fields import UNSEEN, Fields
 from streamkernel.field_types.number_texts import read_number
 
 
@@ -115,7 +114,7 @@ class Examples:
         """
         x: dict[str, Any] = {}
         types, ignore, labels, limits = self.types, self._ignore, self._labels, self.ranges.limits
-        categories, fields = types.categories, self.fields
+        categories, fields, are_codes = types.categories, self.fields, None
         for name, value in (record if fields is None else self._converted(record, fields)).items():
             if ignore[name]:
                 continue
@@ -131,14 +130,13 @@ class Examples:
             elif kind is not str:
                 if is_missing(value):
                     continue
-                raise InputError(
-                    f'Expected a number or a string, got {kind.__name__} {shorten(value)} - at field "{name}"'
-                    f"{remedy(name, 'vector')}"
-                )
+                raise self._unusable(name, value)
             elif name not in categories and name not in labels and (fields is None or name not in fields):
-                text, value = value, types.read_text(name, value, record)
+                if are_codes is None:
+                    are_codes = has_numbers(record, self._is_input)
+                text, value = value, types.read_text(name, value, digits_are_codes=are_codes)
                 if value is None:
-                    raise _not_a_number(name, text)
+                    raise self._not_a_number(name, text)
             x[name] = value
         y = self._label(labels[0], x.pop(labels[0], None))
         return x, (self._rest(x, y, record) if self.is_several else y)
@@ -235,6 +233,22 @@ class Examples:
             raise InputError(f'Expected {what}, got {shorten(value)} - at field "{name}"')
         self.ranges.outside(name, value)
 
+    def _is_input(self, name: str) -> bool:
+        """Return whether a field is an input."""
+        if self._ignore[name] or name in self._labels:
+            return False
+        return self.fields is None or name not in self.fields or self.fields.type_of(name) not in UNSEEN
+
+    def _unusable(self, name: str, value: Any) -> InputError:
+        got = f'got {type(value).__name__} {shorten(value)} - at field "{name}"'
+        if name in self._labels:
+            return LabelError(f"Expected a number or a string as label, {got}")
+        return InputError(f"Expected a number or a string, {got}{self.types.remedy(name, value)}")
+
+    def _not_a_number(self, name: str, text: str) -> InputError:
+        reason = f'Expected a number as before, got the string {shorten(text)} - at field "{name}"'
+        return InputError(reason + self.types.remedy(name, text))
+
     def check_again(self, x: Mapping[str, Any]) -> None:
         """Raise an error for pending features with strings in fields where numbers have been learned since.
 
@@ -246,7 +260,7 @@ class Examples:
         numbers = self.numbers
         for name, value in x.items():
             if isinstance(value, str) and name in numbers:
-                raise _not_a_number(name, value)
+                raise self._not_a_number(name, value)
 
     def count(self, record: Mapping[str, Any]) -> None:
         """Count the types of the fields of a record that is read once, whether it is refused or not."""
@@ -256,7 +270,7 @@ class Examples:
             others.update([name for name in record if ignore[name]])
         if self.fields is not None:
             others |= self.fields.count(record)
-        self.types.count(record, others)
+        self.types.count(record, others, self._is_input)
 
     def count_numbers(self, names: Iterable[str], n: int) -> None:
         """Count the types of n records with numbers in these fields."""
@@ -265,11 +279,13 @@ class Examples:
 
     def state(self) -> dict[str, Any]:
         """Return the types of fields for a checkpoint."""
-        return {"types": self.types.state(), "fields": None if self.fields is None else self.fields.state()}
+        fields = None if self.fields is None else self.fields.state()
+        return {"types": self.types.state(), "texts": self.types.texts.state(), "fields": fields}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the types of fields; where a declaration has changed, the field begins again."""
         self.types.restore(saved["types"])
+        self.types.texts.restore(saved.get("texts", {}))
         before = saved["fields"] or {"types": {}, "lengths": {}}
         types = {} if self.fields is None else self.fields.state()["types"]
         if self.fields is not None:
@@ -283,6 +299,7 @@ class Examples:
         self.restore(others[0])
         for other in others[1:]:
             self.types.join(other["types"])
+            self.types.texts.join(other["texts"])
             if self.fields is not None:
                 self.fields.restore(other["fields"]["lengths"] | self.fields.state()["lengths"])
 
@@ -297,16 +314,6 @@ def _is_plain_number(value: Any) -> bool:
     """Return whether a value is a number of Python of usable size."""
     kind = type(value)
     return (kind is float or kind is int or kind is bool) and -LARGEST <= value <= LARGEST
-
-
-def _not_a_number(name: str, value: str) -> InputError:
-    reason = f'Expected a number as before, got the string {shorten(value)} - at field "{name}"'
-    return InputError(reason + remedy(name, "category"))
-
-
-def remedy(name: str, kind: str) -> str:
-    """Return the end of the reason of a dead letter that another type of a field would avoid."""
-    return f'; to take it, declare [fields] {to_key(name)} = "{kind}"'
 
 
 def shorten(value: Any) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Self
 
 import structlog
 
-from streamkernel.engine.config.messages import to_key
-from streamkernel.field_types.number_texts import UNKNOWN, NumberText, read_number
+from streamkernel.engine import remedies
+from streamkernel.engine.seen_texts import SeenTexts
+from streamkernel.field_types.number_texts import UNKNOWN, read_number
 
 log = structlog.get_logger("streamkernel")
 
@@ -19,9 +20,9 @@ MOST_NAMES, MOST_CHARACTERS = 100_000, 1 << 24
 WINDOW = 2048
 """Counts of a field are halved when they exceed this many values together."""
 
-SETTLED, CERTAIN, RARE = 20, 40, 0.05
+SETTLED, CERTAIN, RARE, SEVERAL = 20, 40, 0.05, 5
 """Values from which on a field has a type, and from which on the log warns of a mixed one; the share below which its
-other values are exceptions.
+other values are exceptions; numbers in a field of categories from which on the log asks what its texts mean.
 """
 
 MOST_NOTES = 20
@@ -41,12 +42,14 @@ class LearnedTypes:
     Parameters
     ----------
     is_silent
-        Whether nothing is written to the log.
+        Whether nothing is written to the log; also an attribute.
 
     Attributes
     ----------
     counts : dict
         Numbers, readable texts and other texts of each field, and what its texts have before a fraction.
+    texts : SeenTexts
+        The texts of fields that are no numbers there.
     n_refused : int
         Values that were not counted because there was no room for another field.
 
@@ -57,15 +60,16 @@ class LearnedTypes:
     ...     types.count({"age": i, "plan": "pro"})
     >>> [types.type_of(name) for name in ("age", "plan", "new")]
     ['numbers', 'categories', 'undecided']
-    >>> types.read_text("age", "12,5", {}), types.read_text("age", "old", {}), types.read_text("plan", "12,5", {})
+    >>> types.read_text("age", "12,5"), types.read_text("age", "old"), types.read_text("plan", "12,5")
     (12.5, None, '12,5')
     """
 
     def __init__(self, *, is_silent: bool = False) -> None:
         self.counts: dict[str, list[int]] = {}
         self._fields: dict[str, set[str]] = {kind: set() for kind in (UNDECIDED, NUMBERS, CATEGORIES, MIXED)}
+        self.texts = SeenTexts()
         self.n_refused = self._characters = 0
-        self._is_silent, self._noted = is_silent, set[str]()
+        self.is_silent, self._noted = is_silent, set[tuple[str, str]]()
 
     @property
     def numbers(self) -> set[str]:
@@ -77,9 +81,24 @@ class LearnedTypes:
         """The fields of categories; a number there is one."""
         return self._fields[CATEGORIES]
 
-    def count(self, record: Mapping[str, Any], others: Collection[str] = ()) -> None:
-        """Count the values of a record, except those of other fields, as the label."""
-        counts, categories = self.counts, self.categories
+    def count(
+        self,
+        record: Mapping[str, Any],
+        others: Collection[str] = (),
+        is_input: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """Count the values of a record.
+
+        Parameters
+        ----------
+        record
+            The record.
+        others
+            Fields that are not counted, as the label.
+        is_input
+            Whether a field is an input. If no input is a number, texts of digits alone are numbers.
+        """
+        counts, categories, are_meant = self.counts, self.categories, None
         for name, value in record.items():
             if name in others:
                 continue
@@ -92,7 +111,11 @@ class LearnedTypes:
                 number = read_number(value, UNKNOWN if own is None else own[_NOTATION])
                 if number is None and _has_two_meanings(value):
                     continue
-                column = _READABLE if number is not None and _is_meant(number, record) else _TEXT
+                column = _TEXT
+                if number is not None:
+                    if are_meant is None and not number.is_clear:
+                        are_meant = not has_numbers(record, is_input)
+                    column = _READABLE if number.is_clear or are_meant else _TEXT
             else:
                 continue
             if own is None:
@@ -100,6 +123,8 @@ class LearnedTypes:
                 if own is None:
                     continue
             own[column] += 1
+            if column == _TEXT:
+                self._see(name, value, own, is_number=number is not None)
             if column == _READABLE and number is not None and number.notation:
                 own[_NOTATION] = number.notation
             total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
@@ -131,13 +156,30 @@ class LearnedTypes:
         own = self.counts.get(name)
         return UNDECIDED if own is None else _type(own)
 
-    def read_text(self, name: str, text: str, record: Mapping[str, Any]) -> float | str | None:
-        """Return a text as the field takes it: as a number, as a category, or not at all, which is ``None``."""
+    def read_text(self, name: str, text: str, *, digits_are_codes: bool = False) -> float | str | None:
+        """Return a text as the field takes it: as a number, as a category, or not at all, which is ``None``.
+
+        Parameters
+        ----------
+        name, text
+            The field and its text.
+        digits_are_codes
+            Whether an input of the record is a number, so that digits alone in a text may be a code.
+        """
         own = self.counts.get(name)
         number = read_number(text, UNKNOWN if own is None else own[_NOTATION])
-        if number is not None and _is_meant(number, record) and (own is None or _reads_texts(own)):
+        is_meant = number is not None and (number.is_clear or not digits_are_codes)
+        if number is not None and is_meant and (own is None or _reads_texts(own)):
             return number.value
         return None if name in self.numbers else text
+
+    def remedy(self, name: str, value: Any) -> str:
+        """Return the end of the reason of a dead letter for a value that its field does not take."""
+        if not isinstance(value, str):
+            return "" if name in self.counts else remedies.for_value(name, value)
+        if _has_two_meanings(value):
+            return f"; it may be {value.replace(',', '')} or {value.replace(',', '.')}: write it without a comma"
+        return remedies.for_text(name, value, self.texts.placeholders(name, value))
 
     def state(self) -> dict[str, list[int]]:
         """Return the counts for a checkpoint, for another process, or for a merge."""
@@ -164,6 +206,7 @@ class LearnedTypes:
         """Begin again with a field."""
         if self.counts.pop(name, None) is not None:
             self._characters -= len(name)
+            self.texts.forget(name)
             for fields in self._fields.values():
                 fields.discard(name)
 
@@ -177,6 +220,7 @@ class LearnedTypes:
         twin.__dict__ |= {
             "counts": {name: list(own) for name, own in self.counts.items()},
             "_noted": set(self._noted),
+            "texts": copy.deepcopy(self.texts),
             "_fields": {kind: set(fields) for kind, fields in self._fields.items()},
         }
         return twin
@@ -196,14 +240,34 @@ class LearnedTypes:
                 fields.discard(name)
             self._fields[found].add(name)
         if found == MIXED and sum(own[:_NOTATION]) >= CERTAIN:
-            self._note(f'field "{name}" looks like codes; declare it: [fields] {to_key(name)} = "category"')
+            self._note(name, MIXED, remedies.for_texts(name, self.texts.placeholders(name)))
         if found == NUMBERS and own[_READABLE] and _reads_texts(own):
-            self._note(f'field "{name}": texts are read as numbers')
+            self._note(name, found, "texts are read as numbers")
+        has_several = found == CATEGORIES and own[_NUMBER] + own[_READABLE] >= SEVERAL
+        if has_several and (placeholders := self.texts.placeholders(name)):
+            self._note(name, MIXED, remedies.for_texts(name, placeholders))
 
-    def _note(self, note: str) -> None:
-        if not self._is_silent and note not in self._noted and len(self._noted) < MOST_NOTES:
-            self._noted.add(note)
-            log.warning(note)
+    def _see(self, name: str, text: str, own: list[int], *, is_number: bool) -> None:
+        """Look at a text, unless its field has many and nothing else."""
+        is_looked_at = self.texts.is_looked_at(name)
+        if is_looked_at and not own[_NUMBER] and not own[_READABLE]:
+            return
+        self.texts.add(name, text, is_number=is_number)
+        if not is_looked_at and self.texts.is_looked_at(name) and (kind := self.texts.like(name)):
+            self._note(name, kind, remedies.for_alike_texts(name, kind))
+
+    def _note(self, name: str, kind: str, note: str) -> None:
+        if not self.is_silent and (name, kind) not in self._noted and len(self._noted) < MOST_NOTES:
+            self._noted.add((name, kind))
+            log.warning(f'field "{name}": {note}')
+
+
+def has_numbers(record: Mapping[str, Any], is_input: Callable[[str], bool]) -> bool:
+    """Return whether an input of a record is a number, so that its texts of digits alone may be codes."""
+    return any(
+        (type(value) is float or type(value) is int) and value == value and is_input(name)
+        for name, value in record.items()
+    )
 
 
 def join_counts(counts: Mapping[str, list[int]], more: Mapping[str, list[int]]) -> dict[str, list[int]]:
@@ -235,11 +299,6 @@ def _type(own: list[int]) -> str:
     if own[_TEXT] < RARE * total and (own[_READABLE] or own[_NUMBER]):
         return NUMBERS
     return CATEGORIES if own[_NUMBER] < RARE * total else MIXED
-
-
-def _is_meant(number: NumberText, record: Mapping[str, Any]) -> bool:
-    """Return whether a text is a number rather than a code: digits alone are where all numbers come as text."""
-    return number.is_clear or not any(type(value) is float or type(value) is int for value in record.values())
 
 
 def _has_two_meanings(text: str) -> bool:

@@ -3,103 +3,109 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from river.datasets.base import RemoteDataset
-
-from streamkernel.engine.config import build
+from streamkernel.engine import remedies
 from streamkernel.engine.config.config import Config
-from streamkernel.engine.config.messages import to_key
-from streamkernel.engine.config.schema import STREAM
-from streamkernel.engine.examples import remedy
-from streamkernel.engine.learned_types import CATEGORIES, MIXED, UNDECIDED, LearnedTypes
+from streamkernel.engine.config.messages import did_you_mean
+from streamkernel.engine.config.samples import Sample, share
+from streamkernel.engine.examples import Examples
+from streamkernel.engine.learned_types import CATEGORIES, MIXED, SETTLED, UNDECIDED
 from streamkernel.errors import InputError
-from streamkernel.field_types import Fields
+from streamkernel.features.rows import is_missing
 
-MOST_RECORDS, MOST_FIELDS = 1000, 100
-"""Records of a sample, and fields that are listed, at most."""
+MOST_FIELDS = 100
+"""Fields that are listed, at most."""
 
 
-def sampled_types(config: Config) -> list[str]:
-    """Return a line for each field of the first records, or the reason why they are not read.
-
-    Raises
-    ------
-    ConfigError, OSError, ValueError
-        If the source cannot be read.
-    """
-    source = config.source
-    if source.path == Path(STREAM) or (source.path is None and source.dataset is None):
-        return ["note: types of fields are not sampled, because only files and data sets can be read twice"]
-    if source.dataset is not None and issubclass(build.datasets().classes[source.dataset], RemoteDataset):
-        return ["note: types of fields are not sampled, because the data set may have to be downloaded first"]
+def sampled_types(config: Config, sample: Sample) -> list[str]:
+    """Return a line for each field of a sample, and for each field that the configuration names and that it lacks."""
+    if not sample.n_records:
+        return ["note: the source has no records yet"]
     delayed = config.delayed_labels
-    others = (config.weight, *((delayed.key, delayed.time) if delayed else ()))
-    records, ignored = list(_records(config)), config.ignored
-    unseen = {*config.labels, *filter(None, others), *(name for record in records for name in record if ignored[name])}
-    lines = describe(records, config.build_fields() or Fields({}), unseen)
+    keys = (config.weight, *((delayed.key, delayed.time) if delayed else ()))
+    names = dict.fromkeys(name for record in sample.records for name in record)
+    uses = {"label": config.labels, "ignore": config.ignore, "fields": config.fields, "weight or key": keys}
+    absent = [
+        f'note: {use}: no record of the sample has "{name}"{did_you_mean(name, names)}'
+        for use, used in uses.items()
+        for name in filter(None, used)
+        if name not in names and not any(other.startswith(f"{name}.") for other in names)
+    ]
+    ignored = config.ignored
+    unlisted = {*config.labels, *filter(None, keys), *(name for name in names if ignored[name])}
+    lines = describe(sample.records, sample.examples, [name for name in names if name not in unlisted])
     more = [f"note: {len(lines) - MOST_FIELDS:,} more fields"] if len(lines) > MOST_FIELDS else []
-    return lines[:MOST_FIELDS] + more
+    return absent + lines[:MOST_FIELDS] + more
 
 
-def describe(records: list[Mapping[str, Any]], fields: Fields, unseen: set[str]) -> list[str]:
-    """Return a line for each field of some records.
+def describe(records: Sequence[Mapping[str, Any]], examples: Examples, names: Iterable[str]) -> list[str]:
+    """Return a line for each of some fields of records that were counted.
 
     Examples
     --------
-    >>> records = [{"icd": 250.0 if i % 4 else "V45", "age": "old" if i == 3 else i, "y": 1} for i in range(100)]
-    >>> for line in describe(records, Fields({}), {"y"}):
+    >>> records = [{"icd": 250.0 if i % 4 else f"V{i}", "age": "NA" if i == 3 else i} for i in range(100)]
+    >>> examples = Examples("y", numeric_label=False)
+    >>> for record in records:
+    ...     examples.count(record)
+    >>> for line in describe(records, examples, ["icd", "age"]):
     ...     print(line)
-    field icd: mixed, 75 % numbers; looks like codes; declare it: icd = "category"
-    field age: numbers, 1 % texts, which would be dead letters; to take it, declare [fields] age = "category"
-    >>> describe(records, Fields({"icd": "category"}), {"y", "age"})
-    ['field icd: category, as declared']
+    field icd: mixed, 75 % numbers; looks like codes; declare it: [fields] icd = "category"
+    field age: numbers, 1 % others, which are dead letters; if it means that there is no value, declare missing = ["NA"]
     """
-    types, unfit, names = LearnedTypes(is_silent=True), Counter[str](), dict[str, None]()
-    for record in records:
-        names.update(dict.fromkeys(name for name in record if name not in unseen))
-        types.count(record, fields.count(record) | unseen)
-        for name in record.keys() & fields.types.keys():
-            try:
-                fields.transform_one({name: record[name]})
-            except InputError:
-                unfit[name] += 1
-    return [f"field {name}: {_describe(name, fields, types, unfit[name], len(records))}" for name in names]
+    return [f"field {name}: {_describe(name, records, examples)}" for name in names]
 
 
-def _describe(name: str, fields: Fields, types: LearnedTypes, unfit: int, n: int) -> str:
-    if name in fields:
-        return f"{fields.type_of(name)}, as declared" + (f"; {_share(unfit, n)} do not fit" if unfit else "")
+def _describe(name: str, records: Sequence[Mapping[str, Any]], examples: Examples) -> str:
+    values = [record[name] for record in records if name in record]
+    fields, types = examples.fields, examples.types
+    if fields is not None and name in fields:
+        n_unfit = sum(not _fits(examples, name, value) for value in values)
+        return f"{fields.type_of(name)}, as declared" + (f"; {share(n_unfit, len(values))} do not fit" * (n_unfit > 0))
+    if fields is not None:
+        values = [value for value in values if fields.transform_one({name: value})]
+    values = [value for value in values if not is_missing(value)]
+    kinds = Counter("text" if isinstance(v, str) else "number" if isinstance(v, (int, float)) else "" for v in values)
     numbers, readable, texts, _ = types.counts.get(name, (0, 0, 0, 0))
-    total, kind = numbers + readable + texts, types.type_of(name)
-    if not total:
-        return "no numbers and no texts"
+    others = [value for value in values if not isinstance(value, (str, int, float))]
+    n_unclear = kinds["text"] - readable - texts
+    if not values:
+        return "no values"
+    if others and len(others) >= len(values) / 2:
+        what = f"{share(len(others), len(values))} {type(others[0]).__name__}, which are dead letters"
+        return what + types.remedy(name, others[0])
+    if n_unclear == len(values):
+        return f'texts that may be a number in two ways, as "{values[0]}"'
+    kind, placeholders = types.type_of(name), types.texts.placeholders(name)
     if kind == UNDECIDED:
-        return f"undecided, because it has only {total} values"
+        return f"undecided, because it has only {numbers + readable + texts} values"
     if kind == MIXED:
-        return f'mixed, {_share(numbers, total)} numbers; looks like codes; declare it: {to_key(name)} = "category"'
+        return f"mixed, {share(numbers, len(values))} numbers; {remedies.for_texts(name, placeholders)}"
     if kind == CATEGORIES:
-        return "categories" + (f", {_share(numbers, total)} numbers, which are categories, too" if numbers else "")
-    written = f", {_share(readable, total)} written as text" if readable else ""
-    bad = f", {_share(texts, total)} texts, which would be dead letters{remedy(name, 'category')}" if texts else ""
-    return f"numbers{written}{bad}"
+        hint = remedies.for_alike_texts(name, alike) if texts >= SETTLED and (alike := types.texts.like(name)) else ""
+        if not numbers:
+            return "categories" + (f"; {hint}" if hint else "")
+        more = f"; {remedies.for_texts(name, placeholders)}" if placeholders else ""
+        return f"categories, {share(numbers, len(values))} numbers, which are categories, too{more}"
+    written = f", {share(readable, len(values))} written as text" if readable else ""
+    n_refused = texts + n_unclear + len(others)
+    if not n_refused:
+        return f"numbers{written}"
+    what = f"numbers{written}, {share(n_refused, len(values))} others, which are dead letters"
+    refused = (
+        value
+        for are_codes in (False, True)
+        for value in values
+        if isinstance(value, str) and types.read_text(name, value, digits_are_codes=are_codes) is None
+    )
+    return what + types.remedy(name, next(refused, others[0] if others else ""))
 
 
-def _records(config: Config) -> Iterator[Mapping[str, Any]]:
-    """Yield the first usable records; those that a followed file does not have yet are not waited for."""
-    source, n = config.build_source(), 0
+def _fits(examples: Examples, name: str, value: Any) -> bool:
+    assert examples.fields is not None
     try:
-        while n < MOST_RECORDS and (events := source.poll(0.0)):
-            for event in events[: MOST_RECORDS - n]:
-                n += 1
-                if event.record is not None:
-                    yield event.record
-    finally:
-        source.close()
-
-
-def _share(count: int, total: int) -> str:
-    """Return a share in percent, at least 1."""
-    return f"{max(1, round(100 * count / total))} %"
+        examples.fields.transform_one({name: value})
+    except InputError:
+        return False
+    return True
