@@ -1,4 +1,4 @@
-"""What to declare for a value that does not fit its field, as the end of a reason or of a line in the log."""
+"""Declarations that help with values that do not fit their field, as ends of reasons and of lines in the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def declaration(name: str, kind: str) -> str:
 
 
 def for_text(name: str, text: str, placeholders: Sequence[str]) -> str:
-    """Return what to declare for a text in a field of numbers, whose usual texts may be placeholders.
+    """Return the declaration that helps with a text in a field of numbers, whose usual texts may be placeholders.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def for_text(name: str, text: str, placeholders: Sequence[str]) -> str:
 
 
 def for_texts(name: str, placeholders: Sequence[str]) -> str:
-    """Return what to declare for a field that has both numbers and texts.
+    """Return the declaration that helps with a field that has both numbers and texts.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def for_texts(name: str, placeholders: Sequence[str]) -> str:
 
 
 def for_alike_texts(name: str, kind: str) -> str:
-    """Return what to declare for a field of categories whose texts are numbers or times.
+    """Return the declaration that helps with a field of categories whose texts are numbers or times.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def for_alike_texts(name: str, kind: str) -> str:
 
 
 def for_value(name: str, value: Any) -> str:
-    """Return what to declare for a value that is neither a number nor a text; nothing for an empty list.
+    """Return the declaration that helps with a value that is neither a number nor a text; nothing for an empty list.
 
     Examples
     --------

@@ -100,6 +100,6 @@ class SeenTexts:
         for name, (counts, looks) in saved.items():
             own = self._counts.get(name, {})
             joined = {text: max(own.get(text, 0), counts.get(text, 0)) for text in own | counts}
-            first = sorted(joined, key=lambda text, n=joined: (-n[text], text))[:SLOTS]
-            self._counts[name] = {text: joined[text] for text in first}
+            first = sorted((-count, text) for text, count in joined.items())[:SLOTS]
+            self._counts[name] = {text: -count for count, text in first}
             self._looks[name] = max(self._looks.get(name, [0, 0, 0]), list(looks))

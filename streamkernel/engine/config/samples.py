@@ -37,7 +37,7 @@ class Sample(NamedTuple):
     examples : Examples
         The types that a run would have learned from them.
     dead_letters : list of str
-        How many would become dead letters, and for which reasons; empty if none would.
+        The number of those that would become dead letters, and their reasons; empty if none would.
     """
 
     n_records: int
