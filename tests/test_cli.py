@@ -661,7 +661,7 @@ def test_a_label_missing_from_all_records_is_reported(tmp_path: Path) -> None:
     assert answer.exit_code == 1
     lines = log_lines(answer.stderr)
     assert [line["event"].startswith("every record so far was refused, 100 in all") for line in lines].count(True) == 1
-    assert lines[-1]["event"].endswith('(label): Expected a label, got no such field - at field "y"')
+    assert lines[-1]["event"].endswith('(150 label); the last one: Expected a label, got no such field - at field "y"')
     assert lines[-2]["events/s"] == "–"
     assert checkpoints(tmp_path / "run" / "state")
 

@@ -51,6 +51,7 @@ def run(
     if check:
         from streamkernel.engine.config.registered import weaker_guarantees
         from streamkernel.engine.config.sampled_types import sampled_types
+        from streamkernel.engine.config.samples import sample_of, why_not_sampled
         from streamkernel.engine.config.start_checks import (
             check_connections,
             check_state,
@@ -62,13 +63,16 @@ def run(
         try:
             found.check_records()
             busy = check_state(found)
-            sampled = sampled_types(found)
+            unsampled = why_not_sampled(found)
+            sample = None if unsampled else sample_of(found)
             if connect:
                 check_connections(found)
         except EXPECTED as error:
             fail(error)
+        for line in sample.dead_letters if sample else ():
+            typer.echo(line)
         typer.echo(f"{config} is valid" + (f", but {busy}" if busy else ""))
-        for line in sampled:
+        for line in sampled_types(found, sample) if sample else [f"note: records are not sampled, because {unsampled}"]:
             typer.echo(line)
         notes = [cluster is None and separate_models(found), mirror_promise(found)]
         for note in (*filter(None, notes), *weaker_guarantees(found.source.choice, found.sink.choice)):

@@ -7,17 +7,16 @@ from math import inf
 from typing import Any
 
 from connectors.formats import AllZeros
-from streamkernel.engine.config.messages import to_key
 from streamkernel.engine.doubtful_numbers import two_meanings, two_notations
 from streamkernel.engine.label_limits import check_length
-from streamkernel.engine.learned_types import SETTLED, LearnedTypes
+from streamkernel.engine.learned_types import SETTLED, LearnedTypes, has_numbers
 from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError, shorten
 from streamkernel.estimators.weighting import as_weight
 from streamkernel.features.rows import is_missing
 from streamkernel.field_types.by_path import ByPath
 from streamkernel.field_types.conversions import VectorLengthError, as_category
-from streamkernel.field_types.fields import Fields
+from streamkernel.field_types.fields import UNSEEN, Fields
 from streamkernel.field_types.notations import Notations
 
 
@@ -118,7 +117,7 @@ class Examples:
         """
         x: dict[str, Any] = {}
         types, ignore, labels, limits = self.types, self._ignore, self._labels, self.ranges.limits
-        categories, fields = types.categories, self.fields
+        categories, fields, are_codes = types.categories, self.fields, None
         for name, value in (record if fields is None else self._converted(record, fields)).items():
             if ignore[name]:
                 continue
@@ -134,14 +133,13 @@ class Examples:
             elif kind is not str:
                 if is_missing(value):
                     continue
-                raise InputError(
-                    f'Expected a number or a string, got {kind.__name__} {shorten(value)} - at field "{name}"'
-                    f"{remedy(name, 'vector')}"
-                )
+                raise self._unusable(name, value)
             elif name not in categories and name not in labels and (fields is None or name not in fields):
-                text, value = value, types.read_text(name, value, record)
+                if are_codes is None:
+                    are_codes = has_numbers(record, self._is_input)
+                text, value = value, types.read_text(name, value, digits_are_codes=are_codes)
                 if value is None:
-                    raise _not_a_number(name, text)
+                    raise self._not_a_number(name, text)
             x[name] = value
         y = self._label(labels[0], x.pop(labels[0], None))
         return x, (self._rest(x, y, record) if self.is_several else y)
@@ -242,6 +240,22 @@ class Examples:
             raise InputError(f'Expected {what}, got {shorten(value)} - at field "{name}"')
         self.ranges.outside(name, value)
 
+    def _is_input(self, name: str) -> bool:
+        """Return whether a field is an input."""
+        if self._ignore[name] or name in self._labels:
+            return False
+        return self.fields is None or name not in self.fields or self.fields.type_of(name) not in UNSEEN
+
+    def _unusable(self, name: str, value: Any) -> InputError:
+        got = f'got {type(value).__name__} {shorten(value)} - at field "{name}"'
+        if name in self._labels:
+            return LabelError(f"Expected a number or a string as label, {got}")
+        return InputError(f"Expected a number or a string, {got}{self.types.remedy(name, value)}")
+
+    def _not_a_number(self, name: str, text: str) -> InputError:
+        reason = f'Expected a number as before, got the string {shorten(text)} - at field "{name}"'
+        return InputError(reason + self.types.remedy(name, text))
+
     def check_again(self, x: Mapping[str, Any]) -> None:
         """Raise an error for pending features with strings in fields where numbers have been learned since.
 
@@ -253,7 +267,7 @@ class Examples:
         numbers = self.numbers
         for name, value in x.items():
             if isinstance(value, str) and name in numbers:
-                raise _not_a_number(name, value)
+                raise self._not_a_number(name, value)
 
     def take(self, record: Mapping[str, Any], *, is_labelled: bool) -> tuple[dict[str, Any], Any]:
         """Return the features and the label of a record that is read once, and learn the types of its fields.
@@ -297,7 +311,7 @@ class Examples:
         for name in self._number_labels:
             self._notations.count(name, record.get(name))
         self._note_numbers(record, self._number_labels, self._notations)
-        self.types.count(record, others)
+        self.types.count(record, others, self._is_input)
 
     def _note_numbers(self, record: Mapping[str, Any], names: Iterable[str], notations: Notations) -> None:
         """Write to the log which numbers may mean others."""
@@ -318,11 +332,17 @@ class Examples:
     def state(self) -> dict[str, Any]:
         """Return the types of fields for a checkpoint."""
         fields = None if self.fields is None else self.fields.state()
-        return {"types": self.types.state(), "fields": fields, "labels": self._notations.state()}
+        return {
+            "types": self.types.state(),
+            "texts": self.types.texts.state(),
+            "fields": fields,
+            "labels": self._notations.state(),
+        }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the types of fields; where a declaration has changed, the field begins again."""
         self.types.restore(saved["types"])
+        self.types.texts.restore(saved.get("texts", {}))
         self._notations.restore(saved["labels"], self._number_labels)
         before = saved["fields"] or {"types": {}, "lengths": {}, "notations": {}}
         types = {} if self.fields is None else self.fields.state()["types"]
@@ -338,6 +358,7 @@ class Examples:
         for other in others[1:]:
             self.types.join(other["types"])
             self._notations.join(other["labels"], self._number_labels)
+            self.types.texts.join(other["texts"])
             if self.fields is not None:
                 self.fields.join(other["fields"])
 
@@ -364,13 +385,3 @@ def _is_plain_number(value: Any) -> bool:
     """Return whether a value is a number of Python of usable size."""
     kind = type(value)
     return (kind is float or kind is int or kind is bool) and -LARGEST <= value <= LARGEST
-
-
-def _not_a_number(name: str, value: str) -> InputError:
-    reason = f'Expected a number as before, got the string {shorten(value)} - at field "{name}"'
-    return InputError(reason + remedy(name, "category"))
-
-
-def remedy(name: str, kind: str) -> str:
-    """Return the end of the reason of a dead letter that another type of a field would avoid."""
-    return f'; to take it, declare [fields] {to_key(name)} = "{kind}"'

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import structlog
 
-from streamkernel.engine.config.messages import to_key
+from streamkernel.engine import remedies
 from streamkernel.engine.doubtful_numbers import two_meanings, two_notations
-from streamkernel.field_types.number_texts import FEW, UNKNOWN, NumberText, notation_of, read_number
+from streamkernel.engine.seen_texts import SeenTexts
+from streamkernel.field_types.number_texts import FEW, UNKNOWN, notation_of, read_number
 
 log = structlog.get_logger("streamkernel")
 
@@ -20,9 +21,9 @@ MOST_NAMES, MOST_CHARACTERS = 100_000, 1 << 24
 WINDOW = 2048
 """Counts of a field are halved when they exceed this many values together."""
 
-SETTLED, CERTAIN, RARE = 20, 40, 0.05
+SETTLED, CERTAIN, RARE, SEVERAL = 20, 40, 0.05, 5
 """Values from which on a field has a type, and from which on the log warns of a mixed one; the share below which its
-other values are exceptions.
+other values are exceptions; numbers in a field of categories from which on the log asks what its texts mean.
 """
 
 MOST_NOTES = 20
@@ -42,13 +43,15 @@ class LearnedTypes:
     Parameters
     ----------
     is_silent
-        Whether nothing is written to the log.
+        Whether nothing is written to the log; also an attribute.
 
     Attributes
     ----------
     counts : dict
         Numbers, readable texts and other texts of each field; the evidence for its notation, the readable texts with
         thousands apart, and the other texts that are digits.
+    texts : SeenTexts
+        The texts of fields that are no numbers there.
     n_refused : int
         Values that were not counted because there was no room for another field.
 
@@ -59,15 +62,16 @@ class LearnedTypes:
     ...     types.count({"age": i, "plan": "pro"})
     >>> [types.type_of(name) for name in ("age", "plan", "new")]
     ['numbers', 'categories', 'undecided']
-    >>> types.read_text("age", "12,5", {}), types.read_text("age", "old", {}), types.read_text("plan", "12,5", {})
+    >>> types.read_text("age", "12,5"), types.read_text("age", "old"), types.read_text("plan", "12,5")
     (12.5, None, '12,5')
     """
 
     def __init__(self, *, is_silent: bool = False) -> None:
         self.counts: dict[str, list[int]] = {}
         self._fields: dict[str, set[str]] = {kind: set() for kind in (UNDECIDED, NUMBERS, CATEGORIES, MIXED)}
+        self.texts = SeenTexts()
         self.n_refused = self._characters = 0
-        self._is_silent, self._noted = is_silent, set[str]()
+        self.is_silent, self._noted = is_silent, set[Any]()
 
     @property
     def numbers(self) -> set[str]:
@@ -79,9 +83,24 @@ class LearnedTypes:
         """The fields of categories; a number there is one."""
         return self._fields[CATEGORIES]
 
-    def count(self, record: Mapping[str, Any], others: Collection[str] = ()) -> None:
-        """Count the values of a record, except those of other fields, as the label."""
-        counts, categories = self.counts, self.categories
+    def count(
+        self,
+        record: Mapping[str, Any],
+        others: Collection[str] = (),
+        is_input: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """Count the values of a record.
+
+        Parameters
+        ----------
+        record
+            The record.
+        others
+            Fields that are not counted, as the label.
+        is_input
+            Whether a field is an input. If no input is a number, texts of digits alone are numbers.
+        """
+        counts, categories, are_meant = self.counts, self.categories, None
         for name, value in record.items():
             if name in others:
                 continue
@@ -94,7 +113,12 @@ class LearnedTypes:
                     self.note(two_notations(name, value, _notation(own)))
             elif kind is str:
                 number = read_number(value, _notation(own))
-                column = _READABLE if number is not None and _is_meant(number, record, own) else _TEXT
+                is_meant = number is not None and (number.is_clear or _has_groups(own))
+                if number is not None and not is_meant:
+                    if are_meant is None:
+                        are_meant = not has_numbers(record, is_input)
+                    is_meant = are_meant
+                column = _READABLE if is_meant else _TEXT
             else:
                 continue
             if own is None:
@@ -104,6 +128,7 @@ class LearnedTypes:
             own[column] += 1
             if column == _TEXT:
                 own[_DIGITS] += number is not None
+                self._see(name, value, own, is_number=number is not None)
             elif column == _READABLE and number is not None:
                 own[_EVIDENCE] += number.notation
                 own[_GROUPED] += number.is_grouped
@@ -143,15 +168,30 @@ class LearnedTypes:
         own = self.counts.get(name)
         return UNDECIDED if own is None else _type(own)
 
-    def read_text(self, name: str, text: str, record: Mapping[str, Any]) -> float | str | None:
-        """Return a text as the field takes it: as a number, as a category, or not at all, which is ``None``."""
+    def read_text(self, name: str, text: str, *, digits_are_codes: bool = False) -> float | str | None:
+        """Return a text as the field takes it: as a number, as a category, or not at all, which is ``None``.
+
+        Parameters
+        ----------
+        name, text
+            The field and its text.
+        digits_are_codes
+            Whether an input of the record is a number, so that digits alone in a text may be a code.
+        """
         own = self.counts.get(name)
         number = read_number(text, notation := _notation(own))
         if number is not None and number.other_value is not None and "," in text and not notation:
             number = number if name in self.numbers else None  # 1,234 before anything is known
-        if number is not None and _is_meant(number, record, own) and (own is None or _reads_texts(own)):
+        is_meant = number is not None and (number.is_clear or not digits_are_codes or _has_groups(own))
+        if number is not None and is_meant and (own is None or _reads_texts(own)):
             return number.value
         return None if name in self.numbers else text
+
+    def remedy(self, name: str, value: Any) -> str:
+        """Return the end of the reason of a dead letter for a value that its field does not take."""
+        if not isinstance(value, str):
+            return "" if name in self.counts else remedies.for_value(name, value)
+        return remedies.for_text(name, value, self.texts.placeholders(name, value))
 
     def state(self) -> dict[str, list[int]]:
         """Return the counts for a checkpoint, for another process, or for a merge."""
@@ -178,6 +218,7 @@ class LearnedTypes:
         """Begin again with a field."""
         if self.counts.pop(name, None) is not None:
             self._characters -= len(name)
+            self.texts.forget(name)
             for fields in self._fields.values():
                 fields.discard(name)
 
@@ -191,6 +232,7 @@ class LearnedTypes:
         twin.__dict__ |= {
             "counts": {name: list(own) for name, own in self.counts.items()},
             "_noted": set(self._noted),
+            "texts": copy.deepcopy(self.texts),
             "_fields": {kind: set(fields) for kind, fields in self._fields.items()},
         }
         return twin
@@ -210,15 +252,43 @@ class LearnedTypes:
                 fields.discard(name)
             self._fields[found].add(name)
         if found == MIXED and sum(own[:_EVIDENCE]) >= CERTAIN:
-            self.note(f'field "{name}" looks like codes; declare it: [fields] {to_key(name)} = "category"')
+            self._note_once(name, MIXED, remedies.for_texts(name, self.texts.placeholders(name)))
         if found == NUMBERS and own[_READABLE] and _reads_texts(own):
-            self.note(f'field "{name}": texts are read as numbers')
+            self._note_once(name, found, "texts are read as numbers")
+        has_several = found == CATEGORIES and own[_NUMBER] + own[_READABLE] >= SEVERAL
+        if has_several and (placeholders := self.texts.placeholders(name)):
+            self._note_once(name, MIXED, remedies.for_texts(name, placeholders))
+
+    def _see(self, name: str, text: str, own: list[int], *, is_number: bool) -> None:
+        """Look at a text, unless its field has many and nothing else."""
+        is_looked_at = self.texts.is_looked_at(name)
+        if is_looked_at and not own[_NUMBER] and not own[_READABLE]:
+            return
+        self.texts.add(name, text, is_number=is_number)
+        if not is_looked_at and self.texts.is_looked_at(name) and (kind := self.texts.like(name)):
+            self._note_once(name, kind, remedies.for_alike_texts(name, kind))
 
     def note(self, note: str | None) -> None:
         """Write a note about a field to the log, unless it has been written."""
-        if note is not None and not self._is_silent and note not in self._noted and len(self._noted) < MOST_NOTES:
-            self._noted.add(note)
+        if note is not None:
+            self._write(note, note)
+
+    def _note_once(self, name: str, kind: str, note: str) -> None:
+        """Write a note of one kind about a field to the log, unless one has been written."""
+        self._write((name, kind), f'field "{name}": {note}')
+
+    def _write(self, key: Any, note: str) -> None:
+        if not self.is_silent and key not in self._noted and len(self._noted) < MOST_NOTES:
+            self._noted.add(key)
             log.warning(note)
+
+
+def has_numbers(record: Mapping[str, Any], is_input: Callable[[str], bool]) -> bool:
+    """Return whether an input of a record is a number, so that its texts of digits alone may be codes."""
+    return any(
+        (type(value) is float or type(value) is int) and value == value and is_input(name)
+        for name, value in record.items()
+    )
 
 
 def join_counts(counts: Mapping[str, list[int]], more: Mapping[str, list[int]]) -> dict[str, list[int]]:
@@ -266,16 +336,6 @@ def _texts(own: Sequence[int]) -> int:
     return own[_TEXT] - (own[_DIGITS] if _has_groups(own) else 0)
 
 
-def _has_groups(own: Sequence[int]) -> bool:
+def _has_groups(own: Sequence[int] | None) -> bool:
     """Return whether a field has numbers such as 1,234, so that 917 is one, too."""
-    return own[_GROUPED] > RARE * (own[_READABLE] + own[_TEXT])
-
-
-def _is_meant(number: NumberText, record: Mapping[str, Any], own: Sequence[int] | None) -> bool:
-    """Return whether a text is a number rather than a code.
-
-    Digits alone are one where all numbers of a record come as text, and in a field of numbers with thousands apart.
-    """
-    if number.is_clear or (own is not None and _has_groups(own)):
-        return True
-    return not any(type(value) is float or type(value) is int for value in record.values())
+    return own is not None and own[_GROUPED] > RARE * (own[_READABLE] + own[_TEXT])

@@ -24,8 +24,9 @@ from connectors import (
 )
 from connectors.kafka.clients import Headers
 from streamkernel.engine.record_processor import RecordProcessor
-from streamkernel.engine.retrying import REPORT_SECONDS, Retries, StoppedError
+from streamkernel.engine.retrying import Retries, StoppedError
 from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
+from streamkernel.engine.telemetry.dead_letter_reports import DeadLetterReports
 
 DEAD_LETTERS, RAW_SHOWN = 8, 300
 """Number of dead letters that are shown, and of bytes of each."""
@@ -85,7 +86,7 @@ class Outputs:
         self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
         self.dead_letter_groups = DeadLetterGroups()
         self.has_refused = False
-        self._n_unreported, self._next_report = 0, 0.0
+        self._reports = DeadLetterReports()
         self._processor, self._retries = processor, retries
         self._source: KafkaSource | None = None
         self._forget()
@@ -218,33 +219,29 @@ class Outputs:
         if self.dead_letters is None:
             log.warning("dead letter", stream=event.stream, resume=event.resume, reason=reason)
         else:
-            self._report(reason)
+            self._reports.add(reason, event.stream)
         if self.dead_letters is not None and not self._is_there(self.dead_letters, event):
             self.dead_letters.write(event, refusal, self.member)
         if self._processor.outcomes["dead_letter"] == FIRST_RECORDS and (reason := self.reason_all_refused()):
             log.error(reason)
 
-    def _report(self, reason: str) -> None:
-        """Log how many records were refused since the last report, and why the last one was, at most once a minute."""
-        self._n_unreported += 1
-        if (now := time.monotonic()) >= self._next_report:
-            log.warning("records are refused and become dead letters", count=self._n_unreported, reason=reason)
-            self._n_unreported, self._next_report = 0, now + REPORT_SECONDS
-
     def reason_all_refused(self) -> str:
         """Return the reason if every record or every prediction so far was refused, else an empty string."""
         outcomes, refused = self._processor.outcomes, self._processor.refused
-        count, kinds = outcomes["dead_letter"], [kind for kind, n in refused.items() if n]
-        last = f": {self.last_dead_letters[-1]['reason']}" if self.last_dead_letters else ""
         if 0 < outcomes["predicted"] <= refused["output"]:
-            return f"the sink refused every prediction so far, {refused['output']:,} in all{last}"
-        if len(kinds) != 1 or outcomes["learned"] or outcomes["predicted"]:
+            return f"the sink refused every prediction so far, {refused['output']:,} in all{self._last()}"
+        if not outcomes["dead_letter"] or outcomes["learned"] or outcomes["predicted"]:
             return ""
-        return f"every record so far was refused, {count:,} in all, for one kind of reason ({kinds[0]}){last}"
+        kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(refused.items(), key=lambda pair: -pair[1]) if n)
+        return f"every record so far was refused, {outcomes['dead_letter']:,} in all ({kinds}){self._last()}"
+
+    def _last(self) -> str:
+        return f"; the last one: {self.last_dead_letters[-1]['reason']}" if self.last_dead_letters else ""
 
     def flush(self) -> dict[str, Any]:
         """Flush the sinks, and return their end positions for a checkpoint."""
         self.write_gathered()
+        self._reports.report_if_due()
         return {
             "sink": self._flush_predictions(self.predictions) if self.predictions else None,
             "dead_letters": self._wait_for(self.dead_letters.flush) if self.dead_letters else None,
@@ -296,6 +293,7 @@ class Outputs:
         with ExitStack() as stack:
             if self.dead_letters is not None:
                 stack.callback(self.dead_letters.close)
+            stack.callback(self._reports.report)
             if self.predictions is not None:
                 try:
                     self.predictions.close()

@@ -31,7 +31,6 @@ from streamkernel.time_series.history import first_steps
 if TYPE_CHECKING:
     from streamkernel.engine.config.settings import Settings
 
-_USABLE = {bool, int, float, str, type(None)}
 _NAMES_SHOWN = 20
 
 
@@ -72,7 +71,7 @@ def check_label(settings: Settings) -> None:
     ConfigError
         If they have other fields only. This is not checked if labels arrive in separate records.
     """
-    from connectors import field_names, first_records
+    from connectors import field_names
 
     source = settings.source
     path = source.path
@@ -93,27 +92,6 @@ def check_label(settings: Settings) -> None:
             f"label: expected a field of the records, got {got}; "
             f"{path} has {', '.join(map(to_toml, names[:_NAMES_SHOWN]))}{more}"
         )
-    _check_values(
-        settings, first_records(path, source.format, csv=settings.csv, max_list_length=source.max_list_length)
-    )
-
-
-def _check_values(settings: Settings, records: list[dict[str, Any]]) -> None:
-    """Raise a ConfigError if each of the first records has a field that is refused whatever its value."""
-    ignored = settings.ignored
-    unusable = [
-        [name for name, value in record.items() if not ignored[name] and type(value) not in _USABLE]
-        for record in records
-    ]
-    if not records or not all(unusable):
-        return
-    name = unusable[0][0]
-    kind = type(records[0][name]).__name__
-    hint = " or a larger source.max_list_length" if kind == "list" else ""
-    raise ConfigError(
-        f"source.path: expected numbers and strings, got {kind} - at field {to_toml(name)} of {settings.source.path}; "
-        f"name it in ignore{hint}"
-    )
 
 
 def check_storable(where: str, part: Any) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 MOST, SAMPLES = 8, 3
@@ -12,12 +14,14 @@ MOST, SAMPLES = 8, 3
 LONGEST = 300
 """Maximum number of characters of a text."""
 
-
-_FIELD = ' - at field "'
+_FIELD, _ADVICE = ' - at field "', '"; '
+_PLACE = re.compile(r" - at (?:line|row) [0-9,]+$")
 
 
 class DeadLetterGroups:
     """The last reasons of dead letters; another value in the same field makes no other reason.
+
+    A reason ends with the last advice for its field.
 
     Examples
     --------
@@ -36,10 +40,14 @@ class DeadLetterGroups:
 
     def add(self, reason: str, stream: str, raw: str, seconds: float | None = None) -> None:
         """Count a dead letter, and keep it as a sample; `seconds` is when it was, now if it is ``None``."""
-        expected, _, rest = reason.partition(", got ")
-        key = (expected + "".join(rest.rpartition(_FIELD)[1:]) * (_FIELD in rest))[:LONGEST]
+        expected, _, rest = _PLACE.sub("", reason).partition(", got ")
+        _, at, field = rest.rpartition(_FIELD)
+        name, end, advice = field.partition(_ADVICE) if at else ("", "", "")
+        key = (expected + at + name + end[:1])[:LONGEST]
         when = time.time() if seconds is None else seconds
         group = self._groups.pop(key, None) or {"reason": key, "count": 0, "samples": deque(maxlen=SAMPLES)}
+        if advice:
+            group["reason"] = (key + end[1:] + advice)[:LONGEST]
         group["count"] += 1
         group["time"] = when
         group["samples"].append({"stream": stream[:LONGEST], "reason": reason[:LONGEST], "raw": raw[:LONGEST]})
@@ -51,3 +59,8 @@ class DeadLetterGroups:
         """Return the groups, the most frequent first, for any thread."""
         groups = [group | {"samples": list(group["samples"])} for group in list(self._groups.values())]
         return sorted(groups, key=lambda group: -group["count"])
+
+
+def n_and_reason(group: Mapping[str, Any]) -> tuple[int, str]:
+    """Return how many dead letters a group has, and the whole reason of the last one."""
+    return group["count"], group["samples"][-1]["reason"]
