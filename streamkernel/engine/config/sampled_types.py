@@ -44,7 +44,7 @@ def sampled_types(config: Config) -> list[str]:
         return ["note: types of fields are not sampled, because the data set may have to be downloaded first"]
     delayed = config.delayed_labels
     others = (config.weight, *((delayed.key, delayed.time) if delayed else ()))
-    sample, ignored = Sample(config), config.ignored
+    sample, ignored = SampledRecords(config), config.ignored
     records = sample.records
     unseen = {*config.labels, *filter(None, others), *(name for record in records for name in record if ignored[name])}
     codes = _codes(config, records)
@@ -116,7 +116,7 @@ def _describe(name: str, fields: Fields, types: LearnedTypes, unfit: int, n: int
     return f"numbers{written}{bad}{why}"
 
 
-class Sample:
+class SampledRecords:
     """The first records of a source; those that a followed file does not have yet are not waited for.
 
     Attributes
