@@ -99,11 +99,12 @@ class CsvRow:
         text = value if self._encoding is None else value.decode(self._encoding).encode()
         row = text.removeprefix(BOM_UTF8).removesuffix(b"\n").removesuffix(b"\r")
         *lines, _ = row.split(b"\n")
-        is_quoted = False
+        n_rows, is_quoted = 1, False
         for line in lines:
             is_quoted = quoted_line(line, is_quoted, self._delimiter).quotes is Quotes.OPEN
-            if not is_quoted:
-                raise ValueError("Expected one row of CSV, got several")
+            n_rows += not is_quoted
+        if n_rows > 1:
+            raise ValueError(f"Expected one row of CSV, got {n_rows:,}")
         fields = self._table.parse(row)
         if fields is None:
             raise PassedOverError("a header")

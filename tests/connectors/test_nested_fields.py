@@ -99,7 +99,7 @@ def test_rows_of_csv():
     for value, message in (
         (b"1,2", "Expected 3 fields, got 2"),
         (b"1,2,3\n4,5,6", "Expected one row of CSV, got 2"),
-        (b"\xff,1,2", "invalid start byte"),
+        (b"\xff,1,2", "Expected UTF-8, got byte 0xff as byte 1 of the record"),
         (b"", "Expected 3 fields, got 1"),
     ):
         with pytest.raises(ValueError, match=message):
