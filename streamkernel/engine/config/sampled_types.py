@@ -14,7 +14,7 @@ from connectors import first_records
 from streamkernel.engine import remedies
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.messages import did_you_mean
-from streamkernel.engine.config.samples import Sample, share
+from streamkernel.engine.config.samples import SourceSample, share
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.learned_types import CATEGORIES, MIXED, SETTLED, UNDECIDED
 from streamkernel.errors import InputError
@@ -25,7 +25,7 @@ MOST_FIELDS = 100
 """Fields that are listed, at most."""
 
 
-def sampled_types(config: Config, sample: Sample) -> list[str]:
+def sampled_types(config: Config, sample: SourceSample) -> list[str]:
     """Return a line for each field of a sample, and for each field that the configuration names and that it lacks."""
     if not sample.n_records:
         return ["note: the source has no records yet"]

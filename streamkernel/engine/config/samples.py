@@ -25,7 +25,7 @@ MOST_RECORDS, MOST_REASONS = 1000, 5
 """Records of a sample, and reasons that are listed, at most."""
 
 
-class Sample(NamedTuple):
+class SourceSample(NamedTuple):
     """The first records of a source, and what a run would make of them.
 
     Attributes
@@ -56,7 +56,7 @@ def why_not_sampled(config: Config) -> str:
     return ""
 
 
-def sample_of(config: Config) -> Sample:
+def sample_of(config: Config) -> SourceSample:
     """Process the first records of a source with a new model, and write nothing.
 
     Raises
@@ -100,7 +100,7 @@ def sample_of(config: Config) -> Sample:
             f"source: expected records that can be used, got {found} that would be dead letters:", *reasons
         )
     dead_letters = [f"{found} would be dead letters:", *reasons] if n_refused else []
-    return Sample(n_records, records, processor.examples, dead_letters)
+    return SourceSample(n_records, records, processor.examples, dead_letters)
 
 
 @contextmanager
