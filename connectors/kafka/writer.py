@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from connectors.base import CommitRefusedError, RecordsRefusedError
-from connectors.kafka.clients import Headers, OutRecord, Producer
+from connectors.kafka.clients import TOO_LARGE, Headers, OutRecord, Producer, Undelivered, forbidden
 from connectors.kafka.offsets import missing_topic
 from connectors.kafka.options import Options
 from connectors.kafka.topic_limits import TopicLimits
-from connectors.kafka.undelivered import TOO_LARGE, Undelivered, forbidden
 
 LARGEST_BATCH = 1_000_000
 """Largest size of a batch in bytes that brokers accept by default."""

@@ -195,7 +195,10 @@ def test_another_error_of_a_sink_ends_the_run_and_a_restart_repeats(picky: Path)
 
 def test_a_sink_that_refuses_every_prediction_is_an_error_at_the_end(picky: Path) -> None:
     said = run(picky, 'picky]\npath = "there.txt"\nerror = "TypeError"\nall_of_them = true\n', status=1)
-    assert "the sink refused every prediction so far, 40 in all: TypeError: no label of mine" in said.replace("\n", " ")
+    assert (
+        "the sink refused every prediction so far, 40 in all; the last one: TypeError: no label of mine"
+        in said.replace("\n", " ")
+    )
 
 
 def test_labels_of_several_types_are_one_column_of_a_parquet_file(tmp_path: Path) -> None:

@@ -14,10 +14,18 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as AnyProducer
 
 from connectors.base import CommitRefusedError
-from connectors.kafka.clients import COMMIT_SECONDS, Headers, OutRecord, Partition, Producer
+from connectors.kafka.clients import (
+    COMMIT_SECONDS,
+    FORBIDDEN,
+    TOO_LARGE,
+    Headers,
+    OutRecord,
+    Partition,
+    Producer,
+    Undelivered,
+)
 from connectors.kafka.confluent.client_mapping import describe_error, reach, settings, to_client
 from connectors.kafka.timeouts import run_within
-from connectors.kafka.undelivered import FORBIDDEN, TOO_LARGE, Undelivered
 
 BATCHES = {"linger.ms": 50}
 """Default batching; a flush does not wait for a batch to fill."""

@@ -12,12 +12,11 @@ from kafka import KafkaProducer
 from kafka.errors import InvalidRecordError, KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, UnknownError
 
 from connectors.base import CommitRefusedError, UnavailableError
-from connectors.kafka.clients import COMMIT_SECONDS, Headers, OutRecord, Partition, Producer
+from connectors.kafka.clients import COMMIT_SECONDS, Headers, OutRecord, Partition, Producer, Undelivered
 from connectors.kafka.kafka_python.batches import by_partition, extend
 from connectors.kafka.kafka_python.client_mapping import with_note
 from connectors.kafka.kafka_python.connecting import connect
 from connectors.kafka.timeouts import describe_error, run_within
-from connectors.kafka.undelivered import Undelivered
 
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
 """Default batching; a flush does not wait for a batch to fill."""

@@ -122,7 +122,7 @@ def _describe(name: str, records: Sequence[Mapping[str, Any]], examples: Example
     return what + types.remedy(name, refused[0])
 
 
-def _codes(config: Config, sample: Sample) -> dict[str, str]:
+def _codes(config: Config, sample: SourceSample) -> dict[str, str]:
     """Return why numbers of fields look like codes in the texts of a file."""
     source = config.source
     if source.path is None:
