@@ -483,7 +483,7 @@ def test_check_reports_every_problem_without_running(tmp_path: Path) -> None:
     assert answer.exit_code == 0
     assert answer.stdout.splitlines() == [
         f"{config} is valid",
-        f"note: there is nothing to read yet in {tmp_path / 'events.jsonl'}",
+        "note: the source has no records yet",
     ]
     assert not (tmp_path / "state").exists()
 

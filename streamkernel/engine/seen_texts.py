@@ -42,7 +42,7 @@ class SeenTexts:
         """Count a text of a field; `is_number` says whether it is a number that may be a code."""
         looks = self._looks.setdefault(name, [0, 0, 0])
         if looks[0] < LOOKED_AT:
-            is_time = len(text) <= LONGEST and isinstance(moment_or_number(text), dt.datetime)
+            is_time = 4 < len(text) <= LONGEST and isinstance(moment_or_number(text), dt.datetime)
             looks[:] = looks[0] + 1, looks[1] + (is_number and not is_time), looks[2] + is_time
         counts, text = self._counts.setdefault(name, {}), text[: LONGEST + 1]
         if text not in counts:

@@ -88,7 +88,9 @@ class Fields(base.Transformer):
         self.notations = Notations({name: declared.notation for name, declared in self._declared.items()})
         self._of_type = {kind: [n for n, declared in self._declared.items() if declared.type == kind] for kind in TYPES}
         self._numeric: set[str] = set()
-        self._texts = tuple(name for kind in OF_TEXTS for name in self._of_type[kind])
+        self._texts = tuple(
+            name for name, declared in self._declared.items() if declared.type in OF_TEXTS or declared.notation
+        )
         self._name_numbers()
 
     @property

@@ -152,6 +152,20 @@ def test_cells_of_csv_that_were_read_with_a_point_are_named(tmp_path: Path, note
         assert sum("texts have a decimal comma, numbers a decimal point" in note for note in notes) == 1
 
 
+def test_cells_of_csv_have_the_decimal_comma_that_is_declared(tmp_path: Path, notes: list[str]) -> None:
+    cells = [(v, german(v) if i % 2 else german(round(v), 0)) for i, v in enumerate(amounts())]
+    (tmp_path / "e.csv").write_text("p;y\n" + "".join(f"{cell};{'ab'[v > 1500]}\n" for v, cell in cells))
+    config = tmp_path / "run.toml"
+    config.write_text(
+        'label = "y"\n[fields]\np = { type = "number", decimal = "," }\n[source]\npath = "e.csv"\ndelimiter = ";"\n'
+        f'[model]\n{NEWTON}\n[sink]\npredictions = "p.jsonl"\n'
+    )
+    engine_of(load_config(config)).run()
+    predictions = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert sum(p["prediction"] == p["label"] for p in predictions[200:]) > 0.97 * 400
+    assert notes == []
+
+
 @pytest.mark.parametrize("least", [0, 1000])
 def test_a_csv_file_of_integers_with_thousands_apart_is_learned(tmp_path: Path, least: int) -> None:
     rng, config = random.Random(4), tmp_path / "run.toml"
