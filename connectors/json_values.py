@@ -7,14 +7,17 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import repeat
+from math import isinf
 from typing import Any
 
 import orjson
 
 from connectors.nested import DEEPEST, flatten
 
-_CONSTANT = re.compile(rb'"(?:[^"\\]|\\.?)*(?:"|\Z)|(-?(?:NaN|Infinity))', re.DOTALL)
-"""A string, or a constant that only Python's json module reads and writes."""
+_UNUSUAL = re.compile(
+    rb'"(?:[^"\\]|\\.?)*(?:"|\Z)|(-?(?:NaN|Infinity))|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)', re.DOTALL
+)
+"""A string, a constant that only Python's json module reads and writes, or a number, which may be too large."""
 
 
 _MOST_DIGITS = 18
@@ -166,11 +169,14 @@ def json_object(raw: bytes) -> dict[str, Any]:
     """Return a JSON object unchanged, or raise a `ValueError` with the reason.
 
     A byte order mark before it does not count, and it may have the ``NaN`` and ``Infinity`` of Python's ``json.dumps``.
+    A number too large for a float is infinite.
 
     Examples
     --------
     >>> json_object(b'{"a": {"b": NaN}, "c": "NaN"}')
     {'a': {'b': nan}, 'c': 'NaN'}
+    >>> json_object(b'{"a": -1e999, "b": 7}')
+    {'a': -inf, 'b': 7}
     """
     try:
         record = orjson.loads(raw)
@@ -178,19 +184,19 @@ def json_object(raw: bytes) -> dict[str, Any]:
         raw.decode()  # If it is not even text, say that.
         if raw.startswith(BOM_UTF8):
             return json_object(raw.removeprefix(BOM_UTF8))
-        if b"NaN" not in raw and b"Infinity" not in raw:
+        if b"NaN" not in raw and b"Infinity" not in raw and "infinity" not in error.msg:
             raise _invalid(error) from None
-        record = _with_constants(raw)
+        record = _with_infinity(raw)
     if type(record) is not dict:
         raise ValueError(f"Expected a JSON object, got {JSON_NAMES[type(record)]}")
     return record
 
 
-def _with_constants(raw: bytes) -> Any:
-    """Return JSON that also has the constants of Python's json module."""
+def _with_infinity(raw: bytes) -> Any:
+    """Return JSON that also has the constants of Python's json module, or numbers too large for a float."""
     try:
-        orjson.loads(_CONSTANT.sub(_as_zero, raw))  # which is stricter than the module in all else
-        return json.loads(raw, parse_int=orjson.loads)
+        orjson.loads(_UNUSUAL.sub(_as_zero, raw))  # which is stricter than the module in all else
+        return json.loads(raw, parse_int=_integer)
     except json.JSONDecodeError as error:  # of either
         raise _invalid(error) from None
     except RecursionError:
@@ -198,9 +204,14 @@ def _with_constants(raw: bytes) -> Any:
 
 
 def _as_zero(found: re.Match[bytes]) -> bytes:
-    """Return a number as long as a constant, and a string unchanged."""
-    constant: bytes | None = found[1]
-    return found[0] if constant is None else b"0.".ljust(len(constant), b"0")
+    """Return a number as long as a constant or a number that is too large, and all else unchanged."""
+    is_large = found[2] is not None and isinf(float(found[2]))
+    return b"0.".ljust(len(found[0]), b"0") if found[1] is not None or is_large else found[0]
+
+
+def _integer(text: str) -> int | float:
+    number = float(text)
+    return number if isinf(number) else orjson.loads(text)
 
 
 def _invalid(error: json.JSONDecodeError) -> ValueError:

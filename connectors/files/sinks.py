@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -77,6 +78,7 @@ class FileSink:
     def __init__(self, path: str | os.PathLike[str], *, private: bool = False) -> None:
         self._path = Path(path)
         self._to_stdout = str(self._path) == STDOUT_PATH
+        self._is_device = False
         self._size = 0
         self._lost: LinesLostError | None = None
         if self._to_stdout:
@@ -89,6 +91,7 @@ class FileSink:
             self._file = open(  # noqa: SIM115 - the file stays open
                 self._path, "ab+", BUFFER_BYTES, opener=lambda path, flags: os.open(path, flags | more, mode)
             )
+            self._is_device = not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
             self._size = self._file.seek(0, os.SEEK_END)
             self._end_last_line()
 
@@ -148,7 +151,7 @@ class FileSink:
         Returns
         -------
         int
-            The position after them: the size of the file, 0 for standard output.
+            The position after them: the size of the file, 0 for standard output and for devices such as ``/dev/null``.
 
         Raises
         ------
@@ -160,7 +163,7 @@ class FileSink:
             raise self._lost
         with self._naming():
             self._file.flush()
-        if self._to_stdout:
+        if self._to_stdout or self._is_device:
             return 0
         try:
             os.fsync(self._file.fileno())
@@ -187,7 +190,7 @@ class FileSink:
         ValueError
             If the file is shorter, because durable records are missing.
         """
-        if self._to_stdout:
+        if self._to_stdout or self._is_device:
             return
         if self._size < position:
             sizes = f"Expected at least {position} bytes, got {self._size}"

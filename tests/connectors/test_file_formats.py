@@ -224,6 +224,7 @@ def test_json_values_that_are_parsed_as_one_have_the_fields_of_each() -> None:
         (b'\xef\xbb\xbf{"a": 1}', {"a": 1}),
         (b'\xef\xbb\xbf{"a": NaN, "b": "\\"NaN\\\\"}', {"a": math.nan, "b": '"NaN\\'}),
         (b'{"a": NaN, "b": 18446744073709551616}', {"a": math.nan, "b": 2.0**64}),
+        (b'{"a": -%b, "b": "1e999", "c": 2e999}' % (b"9" * 400), {"a": -math.inf, "b": "1e999", "c": math.inf}),
     ],
 )
 def test_json_as_python_writes_it_is_read(raw: bytes, fields: dict[str, object]) -> None:
@@ -235,6 +236,8 @@ def test_json_as_python_writes_it_is_read(raw: bytes, fields: dict[str, object])
     [
         (b'{"a": -NaN}', "Expected valid JSON"),
         (b'{"a": 1NaN}', "Expected valid JSON"),
+        (b'{"a": 01e999}', "leading zero"),
+        (b'{"a": 1e999,}', "trailing comma"),
         (b'{"a": NaN, b}', "a string key in column 12"),
         (b'{"a": NaN, "b": "\\ud83d"}', "surrogate"),
         (b'{"a": "NaN"', "unexpected end of data"),

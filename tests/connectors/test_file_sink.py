@@ -218,3 +218,11 @@ def test_a_disk_that_fails_is_never_tried_again(tmp_path: Path, monkeypatch: pyt
         sink.flush()
     with pytest.raises(LinesLostError):
         sink.close()
+
+
+def test_a_device_takes_lines_and_keeps_none():
+    sink = FileSink("/dev/null")
+    sink.write({"y": 1})
+    assert sink.flush() == 0
+    sink.seek(0)
+    sink.close()

@@ -135,6 +135,13 @@ def test_each_record_of_a_request_is_predicted_or_refused_in_its_place(predictin
     )
 
 
+def test_a_number_too_large_for_a_float_is_refused_in_its_place(predicting: ServerProcess) -> None:
+    status, answer = predict(predicting, b'{"x": [{"a": 0.3}, {"a": 1e999}, {"a": 0.3}]}')
+    first, refused, last = answer["predictions"]
+    assert (status, first == last) == (200, True)
+    assert refused == {"error": 'Expected a finite number, got inf - at field "a" - in x[1]'}
+
+
 def test_each_event_of_a_request_is_stored_or_refused_in_its_place(run: ServerProcess) -> None:
     bad = [5, {"a": 0.25, "y": []}, {}]
     body = {"events": [{"a": 0.25, "y": True}, *bad, {"a": 0.5, "y": False}]}
