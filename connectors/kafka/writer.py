@@ -10,6 +10,7 @@ from connectors.kafka.clients import TOO_LARGE, Headers, OutRecord, Producer, Un
 from connectors.kafka.offsets import missing_topic
 from connectors.kafka.options import Options
 from connectors.kafka.topic_limits import TopicLimits
+from connectors.record_encoding import Refused
 
 LARGEST_BATCH = 1_000_000
 """Largest size of a batch in bytes that brokers accept by default."""
@@ -39,6 +40,7 @@ class Writer:
         self._limits: dict[str, TopicLimits] = {}
         self._batch: int | None = None
         self._unsent: list[Undelivered] = []  # to be sent again
+        self._refused: list[Refused] = []  # until all others are stored
 
     def open(self, topic: str) -> None:
         """Check that a topic exists, and look up its limits.
@@ -107,7 +109,6 @@ class Writer:
             if not self._unsent:
                 raise
             self._restart(is_single=True)
-        refused = list[tuple[Any, bytes | None, str]]()
         while self._unsent:
             topic, (value, key, headers), origin, *_ = self._unsent[0]
             self._connect().send(topic, value, key, headers)
@@ -117,12 +118,13 @@ class Writer:
                 undelivered = next(iter(self._take_undelivered()), None)
                 if undelivered is None or not undelivered.is_refused or origin is None:
                     raise CommitRefusedError(f"{error} - for topic {topic}") from error
-                refused.append((origin, key, refusal_of(undelivered)))
+                self._refused.append((origin, key, refusal_of(undelivered)))
                 self._restart(is_single=True)  # after an error, a client may write nothing more
             del self._unsent[0]
         if self.is_single:
             self._restart(is_single=False)
-        if refused:
+        if self._refused:
+            refused, self._refused = self._refused, []
             raise RecordsRefusedError(refused)
 
     def close(self) -> None:

@@ -34,6 +34,7 @@ from connectors import (
     KafkaTransactions,
     RecordsRefusedError,
     Refusal,
+    UnavailableError,
 )
 from connectors.kafka import Options, Writer
 from connectors.kafka.options import CLIENTS
@@ -351,3 +352,29 @@ def test_at_least_once_writes_all_that_the_brokers_accept(servers, options, tell
     letters = {int(dict(letter.headers)["streamkernel.position"]) for letter in brokers.committed(servers, dead)}
     assert letters == {4, 41}
     assert positions == set(range(1, 1251)) - letters
+
+
+def test_refused_records_are_known_after_an_outage(servers, options, monkeypatch):
+    """The brokers are unavailable after the first record was found; the next flush continues."""
+    predictions = made(servers, **{"cleanup.policy": "compact"})
+    writer = Writer(options)
+    made_producers, make = [], writer._make_producer
+
+    def fragile(batch):
+        made_producers.append(batch)
+        if len(made_producers) == 3:  # the one after the first refused record
+            raise UnavailableError("no broker answers")
+        return make(batch)
+
+    monkeypatch.setattr(writer, "_make_producer", fragile)
+    origins = [{"offset": n} for n in range(6)]
+    records = [(b"%d" % n, None if n in (1, 4) else b"k%d" % n, ()) for n in range(6)]
+    writer.send_all(predictions, records, origins)
+    with pytest.raises(UnavailableError):
+        writer.flush()
+    with pytest.raises(RecordsRefusedError) as error:
+        writer.flush()
+    writer.flush()
+    writer.close()
+    assert [origin["offset"] for origin, *_ in error.value.refused] == [1, 4]
+    assert {record.value for record in brokers.committed(servers, predictions)} == {b"0", b"2", b"3", b"5"}
