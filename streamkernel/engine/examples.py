@@ -343,7 +343,7 @@ class Examples:
         """Restore the types of fields; where a declaration has changed, the field begins again."""
         self.types.restore(saved["types"])
         self.types.texts.restore(saved.get("texts", {}))
-        self._notations.restore(saved["labels"], self._number_labels)
+        self._notations.restore(saved.get("labels", {}), self._number_labels)
         before = saved["fields"] or {"types": {}, "lengths": {}, "notations": {}}
         types = {} if self.fields is None else self.fields.state()["types"]
         if self.fields is not None:

@@ -126,7 +126,7 @@ def test_check_says_what_is_at_least_once(folder: Path) -> None:
         ("parquet", []),
         ("webhook", ["sink.predictions.webhook is at least once: after a crash, predictions since the last checkpoint "
                      "are written again"]),
-        ("counting", ["types of fields are not sampled, because only files and data sets can be read twice",
+        ("counting", ["records are not sampled, because only files and data sets can be read twice",
                       "source.counting is at least once: after a crash, events since the last checkpoint are learned "
                       "again"]),
     ):  # fmt: skip

@@ -128,7 +128,7 @@ def test_a_check_names_numbers_that_look_like_codes(tmp_path: Path, code: str) -
 
     found = check("", code.split())
     assert "field v: numbers; looks like codes, because " in found
-    assert 'if so, declare it: v = "category"' in found
+    assert 'if so, declare it: [fields] v = "category"' in found
     assert "codes" not in check('v = "category"', code.split())
     assert "codes" not in check("", ["0.5", "-0.0", "0", "1e-05", "123456.789012345678", "12"])
 
@@ -160,14 +160,17 @@ def test_a_check_says_what_cannot_be_read(tmp_path: Path) -> None:
 
     for nothing in (b"", b"\n\n", b"a,code,town,y\n"):
         code, output = check(nothing)
-        assert (code, "note: there is nothing to read yet in " in output) == (0, True)
+        assert (code, "note: the source has no records yet" in output) == (0, True)
     code, output = check(table(header="").encode(), 'columns = ["a", "y"]')
     assert code != 0
-    assert "none that can be read; the first: Expected 2 fields, got 4 - at line 1" in output
+    assert (
+        "40 of the first 40 records (100 %) that would be dead letters: 40 (100 %): Expected 2 fields, got 4" in output
+    )
     code, output = check(table().encode("latin-1"))
     n = sum(town == "Köln" for *_, town in ROWS)
-    assert (code, f"note: {n} of the first 40 records cannot be read: Expected UTF-8, got byte 0xf6" in output) == (
+    assert (code, f"{n} of the first 40 records (" in output, "Expected UTF-8, got byte 0xf6" in output) == (
         0,
+        True,
         True,
     )
     assert 'did you mean encoding = "latin-1"?' in output
