@@ -183,10 +183,9 @@ def test_csv_values_that_json_cannot_represent(tmp_path: Path) -> None:
     Engine(KernelClassifier(), source, label="y", metric=metrics.Accuracy(), dead_letters=letters).run()
     reasons = [orjson.loads(line)["reason"] for line in (tmp_path / "dead_letters.jsonl").read_bytes().splitlines()]
     assert reasons == [
-        "Expected a number as before, got the string '-inf' - at field \"b\"; if it means that there is no value, declare "
-        'missing = ["-inf"]',
-        "Expected a number as before, got the string 'x' - at field \"b\"; if it means that there is no value, declare "
-        'missing = ["-inf", "x"]',
+        f"Expected a number as before, got the string '{text}' - at field \"b\"; if it means that there is no value, "
+        f"declare missing = {missing}"
+        for text, missing in (("-inf", '["-inf"]'), ("x", '["-inf", "x"]'))
     ]
 
 
