@@ -72,6 +72,7 @@ def describe(
     --------
     >>> records = [{"icd": 250.0 if i % 4 else f"V{i}", "age": "NA" if i == 3 else i} for i in range(100)]
     >>> examples = Examples("y", numeric_label=False)
+    >>> examples.types.is_silent = True
     >>> for record in records:
     ...     examples.count(record)
     >>> for line in describe(records, examples, ["icd", "age"]):
