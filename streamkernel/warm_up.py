@@ -44,7 +44,7 @@ def warm_up(model: Any, *, explains: bool = False) -> None:
         Whether to compile what explanations need, too.
     """
     model = _small(model)
-    with _quiet():
+    with quiet():
         for i in range(growth.FROM):  # the second decides scales and bandwidth, the last begins a larger group
             x, n_classes = {"a": i % 7 / 7.0, "b": i % 5 / 5.0}, 2 if i < growth.FROM // 2 else 3
             with suppress(ValueError):  # these examples do not suit it, or it diverges: its run will report that
@@ -63,7 +63,7 @@ def warm_up(model: Any, *, explains: bool = False) -> None:
 
 def warm_up_detectors() -> None:
     """Compile what drift detection in a run needs."""
-    with _quiet():
+    with quiet():
         KernelDriftDetector(Gaussian(1.0), window=2, max_features=16).update_many([{"a": i / 7.0} for i in range(7)])
 
 
@@ -94,8 +94,8 @@ def _small(model: Any) -> Any:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress log lines below warnings: the bandwidth of synthetic examples is of no interest."""
+def quiet() -> Iterator[None]:
+    """Suppress log lines below warnings: the bandwidth of examples that are not learned for long is of no interest."""
     log = logging.getLogger("streamkernel")
     before = log.level
     log.setLevel(logging.WARNING)

@@ -40,13 +40,10 @@ class LearnedTypes:
 
     A text that is clearly a number counts as readable: where nearly all texts are, they are read as numbers.
 
-    Parameters
-    ----------
-    is_silent
-        Whether nothing is written to the log; also an attribute.
-
     Attributes
     ----------
+    is_silent : bool
+        Whether nothing is written to the log.
     counts : dict
         Numbers, readable texts and other texts of each field; the evidence for its notation, the readable texts with
         thousands apart, and the other texts that are digits.
@@ -66,12 +63,12 @@ class LearnedTypes:
     (12.5, None, '12,5')
     """
 
-    def __init__(self, *, is_silent: bool = False) -> None:
+    def __init__(self) -> None:
         self.counts: dict[str, list[int]] = {}
         self._fields: dict[str, set[str]] = {kind: set() for kind in (UNDECIDED, NUMBERS, CATEGORIES, MIXED)}
         self.texts = SeenTexts()
         self.n_refused = self._characters = 0
-        self.is_silent, self._noted = is_silent, set[Any]()
+        self.is_silent, self._noted = False, set[Any]()
 
     @property
     def numbers(self) -> set[str]:

@@ -136,17 +136,6 @@ class Fields(base.Transformer):
         self.count_texts(x)
         self.count_vectors(x)
 
-    def count(self, x: Mapping[str, Any]) -> set[str]:
-        """Learn from an example, and return its fields that are declared or missing.
-
-        Parameters
-        ----------
-        x : dict
-            The fields by name.
-        """
-        self.learn_one(x)
-        return self.passing(x)
-
     def count_texts(self, x: Mapping[Any, Any]) -> None:
         """Learn the notations of numbers that are written as text.
 

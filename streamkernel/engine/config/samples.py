@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +18,7 @@ from streamkernel.engine.examples import Examples
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.refusals import refusal_of
 from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups, n_and_reason
+from streamkernel.warm_up import quiet
 
 MOST_RECORDS, MOST_REASONS = 1000, 5
 """Records of a sample, and reasons that are listed, at most."""
@@ -78,7 +77,7 @@ def sample_of(config: Config) -> SourceSample:
     processor.examples.types.is_silent = True
     groups, n_records, n_refused = DeadLetterGroups(), 0, 0
     records: list[dict[str, Any]] = []
-    with _without_infos():
+    with quiet():
         for event in _events(config):
             n_records += 1
             if event.record is not None:
@@ -101,18 +100,6 @@ def sample_of(config: Config) -> SourceSample:
         )
     dead_letters = [f"{found} would be dead letters:", *reasons] if n_refused else []
     return SourceSample(n_records, records, processor.examples, dead_letters)
-
-
-@contextmanager
-def _without_infos() -> Iterator[None]:
-    """Log no more of a model than warnings."""
-    logger = logging.getLogger("streamkernel")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _events(config: Config) -> Iterator[Event]:
