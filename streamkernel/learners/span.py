@@ -5,9 +5,10 @@ by twice as much as targets have widened the range on that side. The widening is
 there are, at most `HORIZON`. Only targets extend the range, however well a function fits them.
 
 A target is *outlying* if it is far from its prediction, in units of the mean error, and outside of the range by half of
-it, unless the prediction has a tenth of its distance from the usual targets, as where targets have a long tail. It
-extends the range as if it were two mean errors away from its prediction. If the target before was outlying too, or
-several were recently, the targets have changed, and it counts in full.
+it, unless the prediction is unusual too and has a tenth of its distance from the usual targets, as where targets have a
+long tail. It extends the range as if it were two mean errors away from its prediction. If the target before was
+outlying too, or several were recently, the targets have changed, and it counts in full. A value that repeats exactly,
+as while a sensor fails, is no change until there are several.
 
 The mixture of second-order learners has bounds of its own (`streamkernel.second_order.span`), with the same entries.
 """
@@ -25,13 +26,14 @@ from streamkernel.features.rows import F64
 from streamkernel.jit import compiled, inlined
 from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION
 
-LEAST, LARGEST, BELOW, ABOVE, USUAL, OUTSIDERS, LAST, EARNED, BOUNDED, RESISTED = range(10)
-"""Entries of a target: the smallest and the largest value; by how much recent values lay below and above all before, in
-total; the mean absolute error; the number of recent outlying values, and whether the last one was outlying; by how much
-predictions beyond the limit of linear functions reduced the squared error recently; and, of the examples learned, how
-many predictions were bounded and how many values did not count in full."""
+LEAST, LARGEST, OUTLIER, BELOW, ABOVE, SPREAD, USUAL, OUTSIDERS, LAST, EARNED, BOUNDED, RESISTED = range(12)
+"""Entries of a target: the smallest and the largest value; the last outlying value; by how much recent values lay below
+and above all before, in total; the mean distance from the usual target; the mean absolute error; the number of recent
+outlying values, and whether the last one was outlying; by how much predictions beyond the limit of linear functions
+reduced the squared error recently; and, of the examples learned, how many predictions were bounded and how many values
+did not count in full."""
 
-ENTRIES = 10
+ENTRIES = 12
 
 NO_SPAN = 1e300
 """The range of targets in files that do not have it: predictions are then not bounded."""
@@ -51,10 +53,11 @@ FAR, LEARNED_AS = 8.0, 2.0
 OUTSIDE = 0.5
 """Distance of an outlying target from the range of those before at least, as a fraction of that range."""
 
-EXPECTED = 0.1
-"""Share of a target's distance from the usual ones which, if the model predicts it, makes the target no outlier."""
+EXPECTED, UNUSUAL = 0.1, 3.0
+"""Share of a target's distance from the usual ones which, if the model predicts it, makes the target no outlier; and
+how many mean distances of targets from the usual ones the prediction must be away from them."""
 
-PATIENCE, RECENT = 4.0, 512.0
+PATIENCE, RECENT = 8.0, 512.0
 """Number of recent outlying targets from which all count in full, and over how many examples they are recent."""
 
 
@@ -64,7 +67,8 @@ def is_outlying(entries, y, distance, expected, examples):  # type: ignore[no-un
 
     `distance` and `expected` are the target and its prediction, less the usual target.
     """
-    if examples < FIRST or expected * distance > EXPECTED * distance**2:
+    is_unusual = abs(expected) > UNUSUAL * entries[SPREAD]
+    if examples < FIRST or (is_unusual and expected * distance > EXPECTED * distance**2):
         return False
     more = OUTSIDE * (entries[LARGEST] - entries[LEAST])
     is_outside = y < entries[LEAST] - more or y > entries[LARGEST] + more
@@ -72,14 +76,14 @@ def is_outlying(entries, y, distance, expected, examples):  # type: ignore[no-un
 
 
 @inlined(allocates=False)
-def counts_in_full(entries):  # type: ignore[no-untyped-def]
-    """Return whether a target that is outlying counts in full, because the targets have changed."""
-    return entries[LAST] != 0.0 or entries[OUTSIDERS] >= PATIENCE
+def counts_in_full(entries, y):  # type: ignore[no-untyped-def]
+    """Return whether a target y that is outlying counts in full, because the targets have changed."""
+    return (entries[LAST] != 0.0 and y != entries[OUTLIER]) or entries[OUTSIDERS] >= PATIENCE
 
 
 @inlined(allocates=False)
-def widen(entries, value, error, outlying, seen):  # type: ignore[no-untyped-def]
-    """Update the range and the mean error with example number `seen`, whose target counts as `value`."""
+def widen(entries, y, value, usual, error, outlying, seen):  # type: ignore[no-untyped-def]
+    """Update the range and the means with example number `seen`, whose target y counts as `value`."""
     kept = 1.0 - 1.0 / min(float(seen), HORIZON)
     entries[BELOW] = kept * entries[BELOW] + max(entries[LEAST] - value, 0.0)
     entries[ABOVE] = kept * entries[ABOVE] + max(value - entries[LARGEST], 0.0)
@@ -87,8 +91,11 @@ def widen(entries, value, error, outlying, seen):  # type: ignore[no-untyped-def
     if entries[USUAL] > 0.0:
         error = min(error, LARGEST_DEVIATION * entries[USUAL])
     entries[USUAL] += (error - entries[USUAL]) / min(float(seen), ERROR_HORIZON)
+    entries[SPREAD] += (abs(value - usual) - entries[SPREAD]) / min(float(seen), HORIZON)
     entries[OUTSIDERS] = (1.0 - 1.0 / RECENT) * entries[OUTSIDERS] + outlying
     entries[LAST] = outlying
+    if outlying != 0.0:
+        entries[OUTLIER] = y
 
 
 @inlined(allocates=False)
@@ -123,9 +130,9 @@ def observe(entries, y, usual, raw, prediction, seen):  # type: ignore[no-untype
         Number of the example.
     """
     value, outlying = y, is_outlying(entries, y, y - usual, prediction - usual, seen - 1.0)
-    if outlying and not counts_in_full(entries):
+    if outlying and not counts_in_full(entries, y):
         value = prediction + math.copysign(LEARNED_AS * entries[USUAL], y - prediction)
-    widen(entries, value, abs(y - prediction), 1.0 if outlying else 0.0, seen)
+    widen(entries, y, value, usual, abs(y - prediction), 1.0 if outlying else 0.0, seen)
     entries[BOUNDED] += 1.0 if raw != prediction else 0.0
     entries[RESISTED] += 1.0 if value != y else 0.0
 
@@ -167,8 +174,8 @@ def counts(span: F64) -> tuple[int, int]:
 
     Examples
     --------
-    >>> counts(np.arange(20.0))
-    (26, 28)
+    >>> counts(np.arange(24.0))
+    (32, 34)
     """
     bounded, resisted = span.reshape(-1, ENTRIES).sum(axis=0)[[BOUNDED, RESISTED]].tolist()
     return int(bounded), int(resisted)

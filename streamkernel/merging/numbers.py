@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from streamkernel.features.rows import F64
-from streamkernel.learners.span import BOUNDED, LEAST, USUAL
+from streamkernel.learners.span import BOUNDED, LEAST, SPREAD, USUAL
 from streamkernel.learners.state import LEARNED_INTS, LEARNED_REALS, NUMBERS
 
 _MEANS = ("mean_square", "mean_fourth")
@@ -82,6 +82,6 @@ def merge_spans(parts: Sequence[CountingSummary], base: CountingSummary) -> F64:
     root = base.span if base.numbers["examples"] else np.zeros_like(spans[0])
     merged = spans.max(axis=0)
     merged[:, LEAST] = spans[:, :, LEAST].min(axis=0)
-    merged[:, USUAL] = spans[:, :, USUAL].mean(axis=0)
+    merged[:, [SPREAD, USUAL]] = spans[:, :, [SPREAD, USUAL]].mean(axis=0)
     merged[:, BOUNDED:] = root[:, BOUNDED:] + (spans - root)[:, :, BOUNDED:].sum(axis=0)
     return np.asarray(merged.ravel())

@@ -6,10 +6,10 @@ range on that side. The widening is forgotten over as many examples as there are
 limit while predictions beyond it have reduced the squared error, by more than the mean square of the targets.
 
 With the square loss, a target that is far from its prediction, in units of the mean error, and outside of the range by
-half of it, is *outlying*, unless a linear function has predicted most of it, or the model a tenth of its distance from
-the mean of the targets, as it does where targets have a long tail. The model learns it as if it were two mean errors
-away, as with Huber's loss. If the target before was outlying too, or several were recently, the targets have changed,
-and the model learns it in full.
+half of it, is *outlying*, unless a linear function has predicted most of it, or the model an unusual value and a tenth
+of its distance from the mean of the targets, as it does where targets have a long tail. The model learns it as if it
+were two mean errors away, as with Huber's loss. If the target before was outlying too, with another value, or several
+were recently, the targets have changed, and the model learns it in full.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def resist(numbers, span, scores, base, y, room):  # type: ignore[no-untyped-def
         if not is_outlying(own, y[t], room.y[t], predictions[t], numbers[0].examples):
             continue
         room.outlying[t] = 1.0
-        if not counts_in_full(own):
+        if not counts_in_full(own, y[t]):
             room.y[t] = predictions[t] + math.copysign(LEARNED_AS * own[USUAL], off)
             room.learned[t] = room.y[t] + room.added[t]
 
@@ -126,7 +126,8 @@ def observe(numbers, span, y, mixed, predictions, seen, room):  # type: ignore[n
         own, value = span[ENTRIES * t : ENTRIES * (t + 1)], room.learned[t]
         if seen == 1:
             own[LEAST] = own[LARGEST] = value
-        widen(own, value, abs(y[t] - room.added[t] - predictions[t]), room.outlying[t], seen)
+        error = abs(y[t] - room.added[t] - predictions[t])
+        widen(own, y[t], value, room.added[t], error, room.outlying[t], seen)
         own[EARNED] = max((1.0 - 1.0 / min(float(seen), HORIZON)) * own[EARNED] + room.earned[t], 0.0)
         own[BOUNDED] += 1.0 if mixed[t] != predictions[t] else 0.0
         own[RESISTED] += 1.0 if value != y[t] else 0.0

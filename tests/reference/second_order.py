@@ -299,7 +299,14 @@ class Mixture:
         self.weight, self.targets = 0.0, 1
         self.nothing = 0.0  # the running loss of f = 0
         self.lowest, self.highest, self.below, self.above = math.inf, -math.inf, 0.0, 0.0
-        self.usual, self.outsiders, self.was_outlying, self.earned = 0.0, 0.0, False, 0.0
+        self.usual, self.spread, self.outsiders, self.was_outlying, self.outlier, self.earned = (
+            0.0,
+            0.0,
+            0.0,
+            False,
+            0.0,
+            0.0,
+        )
         self.history = []  # (examples, stage, bandwidth) where larger groups began
         self.margins = []  # how near decisions were to others
         self.linear, self.neighbours = linear or [], neighbours
@@ -355,13 +362,14 @@ class Mixture:
         is_inside = self.lowest - more <= y <= self.highest + more
         is_square = type(self.loss).__name__ == "Square"
         is_missed = np.min(np.abs(y - np.array(raw)), initial=math.inf) >= 0.5 * abs(off)
-        is_missed &= (said - self.mean) * (y - self.mean) <= 0.1 * (y - self.mean) ** 2
+        is_usual = abs(said - self.mean) <= 3.0 * self.spread
+        is_missed &= is_usual or (said - self.mean) * (y - self.mean) <= 0.1 * (y - self.mean) ** 2
         is_outlying = self.seen > 64 and is_square and is_missed and not is_inside and abs(off) > 8.0 * self.usual
         if self.seen > 1:
             gain = (y - self.in_range(f, True)[0]) ** 2 - (y - self.in_range(f, False)[0]) ** 2
             gain = min(max(gain, -100.0 * self.size), 100.0 * self.size)
             self.earned = max((1.0 - 1.0 / min(self.seen, HORIZON)) * self.earned + gain, 0.0)
-        if is_outlying and not self.was_outlying and self.outsiders < 4.0:
+        if is_outlying and (not self.was_outlying or y == self.outlier) and self.outsiders < 8.0:
             value = said + math.copysign(2.0 * self.usual, off)
         if self.seen == 1:
             self.lowest = self.highest = value
@@ -371,6 +379,8 @@ class Mixture:
         self.lowest, self.highest = min(self.lowest, value), max(self.highest, value)
         off = min(abs(off), 10.0 * self.usual or math.inf)
         self.usual += (off - self.usual) / min(self.seen, 100)
+        self.spread += (abs(value - self.mean) - self.spread) / min(self.seen, HORIZON)
+        self.outlier = y if is_outlying else self.outlier
         self.outsiders, self.was_outlying = (1.0 - 1.0 / 512.0) * self.outsiders + is_outlying, is_outlying
         return value
 
