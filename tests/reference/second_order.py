@@ -299,14 +299,8 @@ class Mixture:
         self.weight, self.targets = 0.0, 1
         self.nothing = 0.0  # the running loss of f = 0
         self.lowest, self.highest, self.below, self.above = math.inf, -math.inf, 0.0, 0.0
-        self.usual, self.spread, self.outsiders, self.was_outlying, self.outlier, self.earned = (
-            0.0,
-            0.0,
-            0.0,
-            False,
-            0.0,
-            0.0,
-        )
+        self.usual, self.spread, self.outsiders, self.earned = 0.0, 0.0, 0.0, 0.0
+        self.was_outlying, self.outlier = False, 0.0
         self.history = []  # (examples, stage, bandwidth) where larger groups began
         self.margins = []  # how near decisions were to others
         self.linear, self.neighbours = linear or [], neighbours
