@@ -14,7 +14,8 @@ DEBIAN ?= http://deb.debian.org/debian
 PYTHONS := build/pythons
 SUITE_OF_3.13 := trixie
 SUITE_OF_3.14 := forky
-CORE := $(ESTIMATORS) tests/jit tests/test_interpreter.py tests/test_cli.py tests/solvers/test_sparse.py
+CORE := tests/jit tests/test_interpreter.py tests/solvers/test_sparse.py tests/engine/test_runner.py tests/engine/test_topics.py \
+	$(patsubst %,tests/estimators/test_%.py,calls river_checks model_files threads_and_signals) streamkernel/estimators
 
 unexport PYTHONDONTWRITEBYTECODE # without bytecode each of the many processes compiles all modules
 
