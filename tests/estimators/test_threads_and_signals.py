@@ -166,12 +166,14 @@ from streamkernel.jit.cache import run_uninterrupted
 def stop(number, frame):
     raise KeyboardInterrupt
 signal.signal(signal.SIGALRM, stop)
+def run_five_times():
+    for _ in range(5):
+        assert run_uninterrupted(sum, [1, 2]) == 3
 pause, hits = random.Random(0), 0
 for trial in range(4000):
     try:
         signal.setitimer(signal.ITIMER_REAL, pause.uniform(1e-5, 2e-4))
-        for _ in range(5):
-            assert run_uninterrupted(sum, [1, 2]) == 3
+        run_five_times()
         signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:
         signal.setitimer(signal.ITIMER_REAL, 0)

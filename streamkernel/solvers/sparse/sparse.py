@@ -173,6 +173,18 @@ def minimise_sparse(
     with pool_of(threads) as pool:
         problem = problem._replace(threads=threads, pool=pool)
         descent = _Descent(problem, form, gamma, seed)
+
+        def improve(point: SparsePoint, off: float) -> None:
+            # not a loop within `try`, whose jump back may be outside of it from Python 3.13 on
+            nonlocal epochs
+            for near, outputs in descent.run(problem, point):
+                w[:, outputs] = near.w
+                epochs += 1
+                if tell is not None:
+                    tell(epochs / max_epochs, f"objective {near.objective:.6g}")
+                if epochs >= max_epochs or near.violations.max() <= max(0.5 * tol, _ENOUGH * off):
+                    break
+
         while True:
             point = problem.at(w)
             off = float(point.violations.max())
@@ -181,13 +193,7 @@ def minimise_sparse(
             if off <= tol or epochs >= max_epochs or interrupted:
                 break
             try:
-                for near, outputs in descent.run(problem, point):
-                    w[:, outputs] = near.w
-                    epochs += 1
-                    if tell is not None:
-                        tell(epochs / max_epochs, f"objective {near.objective:.6g}")
-                    if epochs >= max_epochs or near.violations.max() <= max(0.5 * tol, _ENOUGH * off):
-                        break
+                improve(point, off)
             except KeyboardInterrupt:
                 log.warning("minimise_sparse was interrupted; the best result so far is kept")
                 interrupted = True
