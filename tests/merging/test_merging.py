@@ -593,6 +593,10 @@ def test_outliers():
         ends = [m.predict_one(xs[1]) for m in (one, other)]
         offsets = [m._learner.numbers["offset"] for m in (one, other)]
         merged = one.merge(other)
+        if order != "dsg":  # what one has learned in full, both do
+            bounds = [m._learner.arrays.bounds for m in (one, other)]
+            assert np.array_equal(merged._learner.arrays.bounds, np.maximum(*bounds))
+            assert not np.array_equal(*bounds)
         assert merged._learner.numbers["offset"] == pytest.approx(np.mean(offsets))
         assert min(ends) - 50.0 <= merged.predict_one(xs[1]) <= max(ends) + 50.0
 
