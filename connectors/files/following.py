@@ -9,7 +9,7 @@ from pathlib import Path
 
 from connectors.base import Event, Position
 from connectors.checks import is_broken, is_count
-from connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes
+from connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes, open_regular
 from connectors.files.layout import Layout
 from connectors.files.rotation import HEAD_BYTES, Fingerprint, find, newer, rotated_files
 from connectors.files.text import HeaderError, TextReader
@@ -208,7 +208,7 @@ class FollowReader:
     def _is_continued_in(self, file: Path) -> bool:
         """Return whether a file has taken the place of the current one and has more of the same."""
         try:
-            with file.open("rb", buffering=0) as other:
+            with open_regular(file) as other:
                 return self._reader is not None and self._reader.stream.is_continued_in(other, self._last[0])
         except OSError:
             return False
