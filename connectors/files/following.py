@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -38,8 +39,14 @@ class WatchedBytes(FileBytes):
         """Return the next chunk, ``b""`` or ``None``; raise `CutError` if the bytes read have been replaced."""
         if self.cut:
             return None
-        chunk = super().read(timeout)
-        if os.pread(self._file.fileno(), len(self._head), 0) != self._head:
+        try:
+            chunk = super().read(timeout)
+            head = os.pread(self._file.fileno(), len(self._head), 0)
+        except OSError as error:
+            if error.errno == errno.ESTALE:  # as NFS says of a file that was renamed or deleted elsewhere
+                raise CutError(f"Expected the file that was opened, got an error: {error} - at {self._path}") from error
+            raise
+        if head != self._head:
             raise CutError(f"Expected a file with the same beginning as before, got another one - at {self._path}")
         self._know()
         return chunk

@@ -201,7 +201,7 @@ class FileSource:
             if isinstance(self._reader, PatternReader):
                 return self._reader.lag()
             return {(self._name, "0"): self._reader.lag()}
-        except ValueError:  # Another thread closed the file just now.
+        except (OSError, ValueError):  # It is gone from its server, or another thread closed it just now.
             return {}
 
     def close(self) -> None:
