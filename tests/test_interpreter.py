@@ -1,4 +1,4 @@
-"""The package refuses an interpreter without the global interpreter lock when it is imported."""
+"""The package refuses interpreters that it does not support when it is imported."""
 
 from __future__ import annotations
 
@@ -21,3 +21,20 @@ def test_import_refuses_free_threaded_python(probe: str) -> None:
     assert process.returncode == 1
     last = process.stderr.splitlines()[-1]
     assert last.startswith("ImportError: streamkernel relies on Python's global interpreter lock")
+
+
+SUBINTERPRETER = """
+from importlib import import_module
+from sys import version_info
+interpreters = import_module("_interpreters" if version_info >= (3, 13) else "_xxsubinterpreters")
+arguments = ["legacy"] if version_info >= (3, 13) else []
+options = {} if arguments else {"isolated": False}
+one = interpreters.create(*arguments, **options)
+print(interpreters.run_string(one, "import streamkernel"))
+"""
+
+
+def test_import_refuses_a_subinterpreter() -> None:
+    """In which compiling would hang."""
+    process = subprocess.run([sys.executable, "-c", SUBINTERPRETER], capture_output=True, text=True, check=False)
+    assert "streamkernel cannot run in a subinterpreter" in process.stdout + process.stderr

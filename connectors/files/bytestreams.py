@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import os
 import select
+import stat
 import sys
 import time
 import zlib
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -46,6 +49,23 @@ class ByteStream(Protocol):
         """Release the stream's resources."""
 
 
+def check_regular(path: Path) -> None:
+    """Raise an `OSError` unless a path is that of a regular file: a pipe blocks, and a device may never end."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        kinds = (stat.S_ISFIFO, 'a pipe, which is read as "-", standard input'), (stat.S_ISSOCK, "a socket")
+        kind = next((name for is_one, name in kinds if is_one(mode)), "a device")
+        raise OSError(errno.EINVAL, f"Expected a regular file, got {kind}", str(path))
+
+
+def open_regular(path: Path) -> FileIO:
+    """Open a regular file without a buffer."""
+    check_regular(path)
+    return path.open("rb", buffering=0)
+
+
 def _check_long_enough(path: Path, offset: int, size: int) -> None:
     if size < offset:
         raise CutError(f"Expected at least {offset} bytes, got {size} - at {path}: it is not the file that was read")
@@ -68,7 +88,7 @@ class FileBytes:
         self._path = path
         self._grows = grows
         self._end = end
-        self._file = path.open("rb", buffering=0)
+        self._file = open_regular(path)
 
     def read(self, timeout: float) -> bytes | None:
         """Return the next chunk, ``b""`` if none arrived within `timeout` seconds, or ``None`` at the end."""
@@ -113,7 +133,7 @@ class FileBytes:
     def _look_at_name(self) -> None:
         """Go on in the file that has taken this one's place; raise a `CutError` if it has other contents."""
         try:
-            other = self._path.open("rb", buffering=0)
+            other = open_regular(self._path)
         except OSError:  # It was renamed: the rest of it is read.
             return
         offset = self._file.tell()
@@ -142,6 +162,7 @@ class GzipBytes:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        check_regular(path)
         self._compressed = path.open("rb")
         self._file = gzip.GzipFile(fileobj=self._compressed)
 

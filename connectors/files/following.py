@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from connectors.base import Event, Position
 from connectors.checks import is_broken, is_count
-from connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes
+from connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes, open_regular
 from connectors.files.layout import Layout
 from connectors.files.rotation import HEAD_BYTES, Fingerprint, find, newer, rotated_files
 from connectors.files.text import HeaderError, TextReader
@@ -38,8 +39,14 @@ class WatchedBytes(FileBytes):
         """Return the next chunk, ``b""`` or ``None``; raise `CutError` if the bytes read have been replaced."""
         if self.cut:
             return None
-        chunk = super().read(timeout)
-        if os.pread(self._file.fileno(), len(self._head), 0) != self._head:
+        try:
+            chunk = super().read(timeout)
+            head = os.pread(self._file.fileno(), len(self._head), 0)
+        except OSError as error:
+            if error.errno == errno.ESTALE:  # as NFS says of a file that was renamed or deleted elsewhere
+                raise CutError(f"Expected the file that was opened, got an error: {error} - at {self._path}") from error
+            raise
+        if head != self._head:
             raise CutError(f"Expected a file with the same beginning as before, got another one - at {self._path}")
         self._know()
         return chunk
@@ -208,7 +215,7 @@ class FollowReader:
     def _is_continued_in(self, file: Path) -> bool:
         """Return whether a file has taken the place of the current one and has more of the same."""
         try:
-            with file.open("rb", buffering=0) as other:
+            with open_regular(file) as other:
                 return self._reader is not None and self._reader.stream.is_continued_in(other, self._last[0])
         except OSError:
             return False

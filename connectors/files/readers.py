@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from connectors.checks import unknown_name
-from connectors.files.bytestreams import ByteStream, FileBytes, GzipBytes, StdinBytes
+from connectors.files.bytestreams import ByteStream, FileBytes, GzipBytes, StdinBytes, check_regular
 from connectors.files.encodings import RewrittenBytes
 from connectors.files.following import FollowReader
 from connectors.files.layout import Layout
@@ -43,7 +42,7 @@ def file_reader(
     path: Path, layout: Layout, grows: Callable[[], bool], end: int = sys.maxsize
 ) -> TextReader | ParquetReader:
     """Open a file that is not followed, or whose end is final unless `grows` returns true; plain text up to `end`."""
-    _check_file(path)
+    check_regular(path)
     if layout.format_of(path) == "parquet":
         return ParquetReader(str(path), path, layout.max_list_length, is_silent=layout.is_silent, zones=layout.zones)
     stream: ByteStream = GzipBytes(path) if is_compressed(path) else FileBytes(path, grows, end)
@@ -53,7 +52,7 @@ def file_reader(
 def follow_reader(path: Path, layout: Layout) -> FollowReader:
     """Open one file that is followed through its rotations."""
     if path.exists():
-        _check_file(path)
+        check_regular(path)
     is_parquet = layout.format_of(path) == "parquet"
     if is_parquet or is_compressed(path):
         kind = "a compressed one" if is_compressed(path) else "Parquet"
@@ -94,12 +93,6 @@ def _check_not_rotated(paths: Sequence[Path]) -> None:
 
 def _as_utf8(stream: ByteStream, path: Path, layout: Layout) -> ByteStream:
     return RewrittenBytes(stream, layout.csv.encoding) if layout.is_rewritten(path) else stream
-
-
-def _check_file(path: Path) -> None:
-    path.stat()
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
 
 
 def _format_or_none(path: Path) -> str | None:

@@ -83,6 +83,8 @@ class FileSource:
     ------
     FileNotFoundError, IsADirectoryError
         If the file does not exist, or no file matches and `follow` is false.
+    OSError
+        If it is not a regular file, but a pipe, a socket or a device.
     ValueError
         If the format is unknown, or `follow` is set for a file that cannot grow. `poll` raises it for a CSV header that
         does not name every column exactly once. With a pattern, or after a rotation, all lines of such a file are
@@ -201,7 +203,7 @@ class FileSource:
             if isinstance(self._reader, PatternReader):
                 return self._reader.lag()
             return {(self._name, "0"): self._reader.lag()}
-        except ValueError:  # Another thread closed the file just now.
+        except (OSError, ValueError):  # It is gone from its server, or another thread closed it just now.
             return {}
 
     def close(self) -> None:

@@ -145,9 +145,9 @@ class RequestLog:
             If they cannot be stored, such as on a full disk; none is stored then.
         """
         results: list[Stored | KeyConflictError] = []
-        lines, end, new = [], self.end, []
+        lines, end, new = [], self.end, OrderedDict[str, tuple[int, bytes]]()
         for key, events in requests:
-            known = self._keys.get(key) if key is not None else None
+            known = new.get(key, self._keys.get(key)) if key is not None else None
             if known is not None and known[1] != _digest(events):
                 results.append(KeyConflictError("Expected a new Idempotency-Key for other events, got a known one"))
                 continue
@@ -159,14 +159,9 @@ class RequestLog:
             end += len(line)
             lines.append(line)
             if key is not None:
-                self._keys[key] = end, _digest(events)
-                new.append(key)
-        try:
-            self._write(b"".join(lines))
-        except OSError:
-            for key in new:
-                del self._keys[key]
-            raise
+                new[key] = end, _digest(events)
+        self._write(b"".join(lines))
+        self._keys.update(new)  # not before: an event that was not stored must not be taken for a repeated one
         while len(self._keys) > MOST_KEYS:
             self._keys.popitem(last=False)
         return results

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -124,6 +124,8 @@ class HttpSource:
             If the log cannot be opened, which the first call does.
         """
         self._open()
+        if self._state == "open" and not cast(threading.Thread, self._writer).is_alive():
+            raise RuntimeError("Expected a thread that stores requests, but it has ended; start the run again")
         with self._changed:
             self._changed.wait_for(lambda: self._events or self._log.end > self._read[0], timeout)
         while len(self._events) < BATCH_EVENTS and self._read[0] < self._log.end:
@@ -228,7 +230,7 @@ class HttpSource:
             results: Sequence[Stored | Exception]
             try:
                 results = self._log.append([request for request, _ in batch])
-            except OSError as error:
+            except Exception as error:  # the thread goes on, and each client is answered
                 results = [error] * len(batch)
             with self._changed:
                 self._changed.notify_all()

@@ -19,6 +19,7 @@ from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.pipelines import first_steps, kernel_of
 from streamkernel.engine.retrying import pause, pause_after
 from streamkernel.engine.runner import POLL_SECONDS
+from streamkernel.errors import MergeError
 from streamkernel.estimators import model_merging
 from streamkernel.estimators.internals import flush, is_young
 from streamkernel.kernels import bandwidth
@@ -197,6 +198,12 @@ class ClusterRunner:
             return 0.0
         assert self._root is not None
         parts = [report.summary for report in reports if report.summary is not None]
+        for report, part in zip(reports, parts, strict=True):
+            new = max(own - old for own, old in zip(_counts_of(part), _counts_of(self._root), strict=True))
+            if new > report.events:
+                raise MergeError(
+                    f"Expected at most {report.events} new examples in the model of worker {report.number}, got {new}"
+                )
         learned = [part for part in parts if part.events > self._root.events]
         spread = model_merging.spread_of(learned, self._root) if len(learned) > 1 else 0.0
         merged = {
@@ -228,6 +235,11 @@ class ClusterRunner:
         monitor.n_events += report.events
         if monitor.history.is_due(report.events):
             monitor.add_point()
+
+
+def _counts_of(summary: model_merging.Summary) -> tuple[int, int]:
+    """Return the numbers of examples that a function and its scales have learned."""
+    return summary.examples, 0 if summary.scales is None else int(summary.scales["scales.n"][0])
 
 
 def _one_thread() -> AbstractContextManager[Any]:

@@ -171,9 +171,14 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     weights = events / events.sum() if events.any() else np.full(len(parts), 1.0 / len(parts))
     fresh, kernel = type(model)(**model._get_params()), parts[0].same["kernel"]
     columns = own[0].columns
-    tensors = order.merge(fresh._new_learner(kernel, columns), own, root, weights) | _scales(parts, base)
-    tensors |= _class_counts(parts, base, labels)
-    fresh._restore({"kernel": kernel, "columns": columns, "labels": labels, "targets": labels}, tensors)
+    try:
+        tensors = order.merge(fresh._new_learner(kernel, columns), own, root, weights) | _scales(parts, base)
+        tensors |= _class_counts(parts, base, labels)
+        fresh._restore({"kernel": kernel, "columns": columns, "labels": labels, "targets": labels}, tensors)
+    except MergeError:
+        raise
+    except (ArithmeticError, ValueError) as error:  # what no model learns, such as NaN
+        raise MergeError(f"Expected what models have learned, got something else: {error}") from error
     learner = fresh._learner
     for examples in waiting:
         for row, y in examples:

@@ -91,6 +91,11 @@ def misled_groups(seen: int, table: I64, outputs: I64, losses: F64, forgetting: 
     >>> losses = np.array([0.6, 0.5, 0.5, 0.4, 0.0, 0.5, 0.5, 0.35])
     >>> misled_groups(4096, table, 8 * table[:, 0], losses, forgetting=2)
     [0, 1, 2, 3, 5]
+
+    Groups of more outputs are compared later:
+
+    >>> [misled_groups(seen, table, 1024 * table[:, 0], losses, forgetting=2) for seen in (4095, 4096)]
+    [[], [0, 1, 2, 3, 5]]
     """
     ordinary = len(table) - forgetting
     best = ordinary + int(losses[ordinary:].argmin())

@@ -67,7 +67,7 @@ class _Work:
             log.info("%s: %d features", self.names, function.n_blocks * function.block_size)
             del self.build  # it refers to the model, which may be dropped while the thread waits
             self.new = self._caught_up(function.make_private()).make_shared()
-        except Exception:
+        except BaseException:  # also what another thread raises here, which would end this one in silence
             log.exception("%s has failed; the model is unchanged", self.names)
 
     def _caught_up(self, function: Function) -> Function:

@@ -26,6 +26,7 @@ from streamkernel.engine.checkpoint.state_directory import StateDirectory, check
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.group import step_merging
 from streamkernel.engine.pipelines import kernel_of
+from streamkernel.errors import MergeError
 from streamkernel.estimators.internals import learner_of
 from streamkernel.kernels import Gaussian, bandwidth
 
@@ -393,3 +394,36 @@ def test_buffered_examples_are_learned_if_the_first_worker_is_idle(tmp_path):
     assert all(task.number for tasks in one.runner.pool.asked for task in tasks)
     assert learner.pending
     assert learner.numbers["examples"] + len(learner.pending) == one.outcomes["learned"]
+
+
+def more_examples(summary):
+    summary.learned.of_targets["examples"] += 1000
+
+
+def more_scaled(summary):
+    summary.scales["scales.n"] += 1000
+
+
+def no_numbers(summary):
+    summary.learned.of_targets["mean_square"] = math.nan
+
+
+@pytest.mark.parametrize("forge", [more_examples, more_scaled, no_numbers])
+def test_what_no_worker_can_have_learned_is_refused_and_not_merged(data, tmp_path, monkeypatch, forge):
+    learn = Replica.learn
+
+    def learn_otherwise(self, model, types, task):
+        report = learn(self, model, types, task)
+        if report.summary is not None and task.number == 1:
+            forge(report.summary)
+        return report
+
+    monkeypatch.setattr(Replica, "learn", learn_otherwise)
+    made = engine(data, tmp_path / "run")
+    with pytest.raises(MergeError, match="Expected"):
+        made.run()
+    assert made.outcomes["learned"] < sum(SIZES)
+    monkeypatch.undo()
+    engine(data, tmp_path / "run").run()
+    engine(data, tmp_path / "calm").run()
+    assert told(tmp_path / "run") == told(tmp_path / "calm")

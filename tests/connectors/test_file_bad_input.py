@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import os
 import re
+import socket
 import tracemalloc
 from pathlib import Path
 
@@ -185,3 +188,38 @@ def test_other_damage_to_a_gzip_file_is_reported_too(tmp_path: Path) -> None:
     assert "Not a gzipped file" in str(errors(read_file(path)))
     path.write_bytes(gzip.compress(b'{"x": 1}\n') + gzip.compress(b'{"x": 2}\n'))
     assert records(read_file(path)) == [{"x": 1}, {"x": 2}]
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize(("kind", "text"), [("pipe", "a pipe, which"), ("socket", "a socket"), ("device", "a device")])
+def test_only_regular_files_are_read(tmp_path: Path, kind: str, text: str, follow: bool) -> None:
+    """A pipe blocks until somebody writes to it, and `/dev/zero` does not end."""
+    path = tmp_path / "a.jsonl"
+    with contextlib.ExitStack() as stack:
+        if kind == "pipe":
+            os.mkfifo(path)
+            stack.callback(os.close, os.open(path, os.O_RDWR))  # so that nothing blocks if it is opened after all
+        elif kind == "socket":
+            stack.enter_context(socket.socket(socket.AF_UNIX)).bind(str(path))
+        else:
+            path.symlink_to("/dev/zero")
+        with pytest.raises(OSError, match=f"Expected a regular file, got {text}"):
+            FileSource(path, follow=follow)
+        write(tmp_path / "b.jsonl", b'{"x": 1}\n')
+        assert records(read_file(tmp_path / "*.jsonl")) == [{"x": 1}]
+
+
+def test_a_followed_file_that_becomes_a_pipe_is_reported(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", b'{"x": 1}\n')
+    source = FileSource(path, follow=True)
+    assert records(source.poll(1.0) or []) == [{"x": 1}]
+    path.unlink()
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDWR)
+    assert source.poll(0.5) == []
+    path.unlink()
+    write(path, b'{"x": 2}\n')
+    found = [event for _ in range(4) for event in source.poll(0.5) or []]
+    assert records(found) == [{"x": 2}]
+    os.close(reader)
+    source.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from reading import chunks_of, errors, records, write
 
 from connectors import Event, FileSource
+from connectors.files.bytestreams import FileBytes
 from connectors.files.rotation import HEAD_BYTES, Fingerprint, find, rotated_files
 
 LOST = "found neither the file nor a copy of it: data after that byte may be lost"
@@ -419,3 +421,33 @@ def test_a_followed_pattern_must_not_match_rotated_files(tmp_path: Path) -> None
     with pytest.raises(ValueError, match=r"got app\.jsonl\.1 beside app\.jsonl - follow .*app\.jsonl alone"):
         FileSource(tmp_path / "app*", format="jsonl", follow=True)
     FileSource(tmp_path / "app*", format="jsonl").close()
+
+
+def test_a_file_that_is_stale_on_its_server_is_found_under_its_new_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where NFS has no file behind the open one any more, neither reading nor asking for its size works."""
+    path = write(tmp_path / "a.jsonl", b'{"x": 1}\n')
+    source = FileSource(path, follow=True)
+    assert records(source.poll(1.0) or []) == [{"x": 1}]
+
+    opened = source._reader._reader.stream
+
+    def stale(name: str) -> Callable[..., Any]:
+        def call(self: FileBytes, *arguments: Any) -> Any:
+            if self is opened:
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+            return original(self, *arguments)
+
+        original = getattr(FileBytes, name)
+        return call
+
+    write(path, b'{"x": 1}\n{"x": 2}\n')
+    path.rename(tmp_path / "a.jsonl.1")
+    write(path, b'{"x": 3}\n')
+    for name in ("_size", "read"):
+        monkeypatch.setattr(FileBytes, name, stale(name))
+    assert source.lag() == {}
+    found = [event for _ in range(5) for event in source.poll(1.0) or []]
+    assert (errors(found), records(found)) == ([None, None], [{"x": 2}, {"x": 3}])
+    source.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 
@@ -18,7 +19,13 @@ from streamkernel.engine import Engine
 from streamkernel.engine.challengers.promotion import PromotionError, promote
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.commit_recovery import recover_newest
-from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, checkpoints, read_newest
+from streamkernel.engine.checkpoint.state_directory import (
+    StateDirectory,
+    StateDirectoryError,
+    checkpoints,
+    number_of,
+    read_newest,
+)
 
 N = 40
 EVENTS = [{"a": (i * 7 % 11) / 11, "b": (i * 5 % 13) / 13, "y": float(i % 5)} for i in range(N)]
@@ -355,6 +362,21 @@ def test_an_older_copy_of_a_directory_is_rejected(tmp_path):
     run(tmp_path / "a", cluster, [])
     with pytest.raises(StateDirectoryError, match="an older copy of a state directory"):
         engine(tmp_path / "b", cluster, []).run()
+
+
+def test_the_number_of_a_lost_checkpoint_is_not_used_again(tmp_path):
+    """Else a crash before the commit leaves a prepared checkpoint that Kafka seems to have committed."""
+    cluster, seen = Cluster(), []
+    engine(tmp_path, cluster, []).run(stopping=lambda: len(seen) > 5 or seen.append(1))
+    checkpoints(tmp_path)[-1].unlink()  # the mirror had not got it
+    (tmp_path / "restored").write_text(str(number_of(checkpoints(tmp_path)[-1])))
+    made = engine(tmp_path, cluster, ["crash before"])
+    made.parts.checkpointer.seconds = math.inf  # so that the next checkpoint is the one at the end
+    with pytest.raises(CrashError):
+        made.run()
+    hurt = run(tmp_path, cluster, [])
+    assert set(cluster.seen) == set(range(1, N + 1))
+    assert content(hurt) == content(run(tmp_path / "calm", Cluster(), []))
 
 
 def test_a_prepared_checkpoint_without_a_record_in_kafka_is_an_error(tmp_path):

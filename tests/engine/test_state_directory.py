@@ -65,6 +65,14 @@ def test_a_state_directory_is_private(config: Path) -> None:
     assert mode(config.parent / "predictions.jsonl") == 0o666  # predictions are for other users
 
 
+def test_a_checkpoint_that_a_crash_left_prepared_is_deleted_by_the_next_run(config: Path) -> None:
+    engine_of(load_config(config)).run()
+    with StateDirectory(config.parent / "state") as state:
+        state.prepare({"n": 1})
+    engine_of(load_config(config)).run(stopping=lambda: True)
+    assert not list((config.parent / "state").glob("prepared-*"))
+
+
 @pytest.mark.parametrize("name", ["identity", "checkpoint-000000000007.safetensors"])
 def test_links_in_a_state_directory_are_refused(tmp_path: Path, name: str) -> None:
     with StateDirectory(tmp_path / "state") as state:

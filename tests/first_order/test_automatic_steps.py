@@ -125,6 +125,16 @@ def test_no_step_overshoots_the_target(loss, rule, kernel, size, blocks, batch, 
             assert abs(f.scores(rows(f, X[part]))[0, 0] - y[part][0]) <= abs(error[0]) * 1.001 + 1e-9
 
 
+def test_after_thousands_of_steps_a_step_still_removes_a_part_of_the_error():
+    """Where f is 0, so that its distance from the start does not lengthen the step: a thirty-second."""
+    f = function(kernel=KERNELS[0], blocks=2)
+    row = rows(f, np.array([[0.3, -0.2, 0.5]]))
+    for _ in range(3000):
+        f.learn(row, np.zeros(1))
+    f.learn(row, np.ones(1))
+    assert f.scores(row)[0, 0] == pytest.approx(1.0 / 32.0, rel=1e-5)
+
+
 @pytest.mark.parametrize("batch", [1, 3])
 def test_checks_become_rarer_with_more_features(batch):
     f = function(rule=rules.CDSG(), size=1024, blocks=60, batch=batch)

@@ -592,7 +592,11 @@ def test_outliers():
         learn(other, xs[300:], ys[300:])
         ends = [m.predict_one(xs[1]) for m in (one, other)]
         offsets = [m._learner.numbers["offset"] for m in (one, other)]
+        bounds = [m._learner.arrays.bounds.copy() for m in (one, other) if order != "dsg"]
         merged = one.merge(other)
+        if bounds:  # a gradient that one has learned in full is learned in full
+            assert not np.array_equal(*bounds)
+            assert np.array_equal(merged._learner.arrays.bounds, np.maximum(*bounds))
         assert merged._learner.numbers["offset"] == pytest.approx(np.mean(offsets))
         assert min(ends) - 50.0 <= merged.predict_one(xs[1]) <= max(ends) + 50.0
 

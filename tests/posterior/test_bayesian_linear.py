@@ -11,6 +11,7 @@ from streamkernel.kernels import Gaussian
 from streamkernel.posterior.bayesian_linear import BayesianLinear
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.posterior.marginal_likelihood import USUAL, most_likely
+from streamkernel.posterior.recursive_posterior import Recursive
 
 
 def batch(phi, y, ratio):
@@ -42,6 +43,19 @@ def test_squares_are_those_of_the_predictions_in_units_of_their_deviations():
         total += float((y[i] - model.mean(row)[0]) ** 2 / (1.0 + model.spread(row.copy())[0]))
         model.learn(row.copy(), y[i : i + 1])
         assert model.totals[0] == pytest.approx(total)
+
+
+@pytest.mark.parametrize("n", [2, 3, 40])
+def test_the_noise_is_unbiased_if_the_mean_of_the_targets_is_unknown(n):
+    """σ² = yᵀ(I + ΦΦᵀ/λ)⁻¹y/(n - 1), where Φ has a column of ones."""
+    generator = np.random.default_rng(1)
+    phi = FeatureMap(Gaussian(1.5), 6, seed=0, cache_bytes=0)
+    rows, y = phi.directions.rows(["a", "b"], generator.normal(size=(n, 2))), 3.0 + generator.normal(size=n)
+    posterior = Recursive(phi, None, 0.3)
+    posterior.learn(rows, y)
+    table = np.column_stack([phi(rows), np.ones(n)])
+    squares = y @ np.linalg.solve(np.eye(n) + table @ table.T / 0.3, y)
+    assert posterior.noise == pytest.approx(squares / (n - 1))
 
 
 def test_the_recursion_stays_the_batch_solution_over_a_long_stream():

@@ -67,6 +67,7 @@ def near(f, rows):
     [
         (3, 4, (3, 0, 0)),
         (400, 4, (400, 0, 0)),
+        (2 * FIRST - 1, 4, (FIRST, 0, 0)),
         (2 * FIRST, 4, (FIRST, 2 * FIRST, 0)),
         (2 * SECOND, 4, (FIRST, SECOND, 2 * SECOND)),
         (STORED + 230, 4, (FIRST, SECOND, STORED)),

@@ -185,6 +185,24 @@ def test_square_loss_is_ridge_regression(batch):
         assert np.sqrt(np.mean((ours - theirs) ** 2)) < most * theirs.std()
 
 
+def test_rounding_does_not_add_up_over_a_long_stream():
+    """Float32 factors against float64 sums of the same features, which only the drawn examples differ from."""
+    f = mixture(losses.Square(), joint=True, block_size=32, batch_size=1)
+    f.arrays.bounds[:] = 1e9
+    generator, gram, moments, off = np.random.default_rng(5), 0.0, 0.0, []
+    probes = f.directions.rows(NAMES, generator.normal(size=(300, len(NAMES))))
+    for _ in range(4):
+        X = generator.normal(size=(6000, len(NAMES)))
+        y, rows = np.sin(2.0 * X[:, 0]) + X[:, 1] + 3.0, f.directions.rows(NAMES, X)
+        f.learn(rows, y)
+        phi = features(f, rows)
+        gram, moments = gram + phi.T @ phi, moments + phi.T @ y
+        at = features(f, probes)
+        expected = at @ np.linalg.solve(gram + f.prior(0) * np.eye(len(gram)), moments)
+        off.append(np.sqrt(np.mean((at @ f.groups[0].newton[0] - expected) ** 2) / np.mean(expected**2)))
+    assert max(off) < 0.01
+
+
 def test_one_pass_of_logistic_regression_is_near_the_optimum():
     f = mixture(losses.Logistic(), joint=True, block_size=16, sigma=1.5)
     X, y = examples(12_000, 1, True)

@@ -60,6 +60,17 @@ def test_the_paper_form_matches_algorithm_2(name: str) -> None:
     assert ((ours == 0.0) == (theirs == 0.0)).all()
 
 
+def test_a_group_sees_the_moves_of_the_groups_before_it_in_its_batch() -> None:
+    """A batch of all rows is a pass of coordinate descent, whose residuals change after each coordinate."""
+    Z, y = task(64, 12, classes=False)
+    w, rows, l1 = np.zeros(12), Z.astype(float), 0.05
+    for j, curvature in enumerate(np.square(rows).mean(axis=0)):
+        ahead = w[j] - rows[:, j] @ (rows @ w - y) / len(y) / curvature
+        w[j] = np.sign(ahead) * max(0.0, abs(ahead) - l1 / curvature)
+    found = minimise_sparse(Z, y, losses.Square(), l1=l1, gamma=1.0, max_epochs=1, tol=1e-9)
+    np.testing.assert_allclose(found.coef[:, 0], w, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", TABLE_1)
 def test_second_derivatives_are_those_of_the_slopes(name: str) -> None:
     loss, h = TABLE_1[name], 1e-6

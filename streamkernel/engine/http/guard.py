@@ -61,6 +61,9 @@ class Guard:
             return _refusal(403, "Expected a request to this machine by its name, as localhost, got another Host")
         if any(origin.partition(b"://")[2] != hosts[0] for origin in _values(scope["headers"], b"origin")):
             return _refusal(403, "Expected a request of a page of this server, got one of another Origin")
+        is_read = scope["method"] in ("GET", "HEAD")  # as by a link; what it answers no page of another site can read
+        if not is_read and b"cross-site" in _values(scope["headers"], b"sec-fetch-site"):
+            return _refusal(403, "Expected a request of a page of this server, got one of another site")
         return None
 
 

@@ -38,7 +38,7 @@ class Worker:
         self._queue: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]]] = queue.SimpleQueue()
         self._n_jobs = 0  # changed by the event loop only
         self._is_quick = False
-        threading.Thread(target=self._work, daemon=True, name="predictions").start()
+        self._thread = self._started()
 
     async def run(self, job: Callable[[], T], *, is_short: bool) -> T:
         """Run a job, and return its result or raise its error.
@@ -53,9 +53,17 @@ class Worker:
         if self._n_jobs >= MAX_JOBS:
             raise BusyError
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if not self._thread.is_alive():  # after an exception that another thread raised there
+            self._thread = self._started()
         self._n_jobs += 1
         self._queue.put(((lambda: self._time_call(job)) if is_short else job, future))
         return await future
+
+    def _started(self) -> threading.Thread:
+        """Return a new thread that runs the queued jobs."""
+        thread = threading.Thread(target=self._work, daemon=True, name="predictions")
+        thread.start()
+        return thread
 
     def _time_call(self, job: Callable[[], T]) -> T:
         began = time.perf_counter()
@@ -71,6 +79,8 @@ class Worker:
                 result, error = job(), None
             except Exception as raised:
                 result, error = None, raised
+            except BaseException as raised:  # which would end the thread here, and there the event loop
+                result, error = None, RuntimeError(f"The prediction was interrupted by {type(raised).__name__}")
             future.get_loop().call_soon_threadsafe(self._finish, future, result, error)
 
     def _finish(self, future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:

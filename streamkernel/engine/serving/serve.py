@@ -92,11 +92,13 @@ class ModelServer:
         server = Server(serving_application(followers, self._counts, self._token), self._certificate)
 
         def follow() -> None:
-            while os.getppid() == parent:
-                time.sleep(self._poll_seconds)
-                for follower in followers:
-                    follower.look()
-            server.should_exit = True  # the parent was killed
+            try:
+                while os.getppid() == parent:
+                    time.sleep(self._poll_seconds)
+                    for follower in followers:
+                        follower.look()
+            finally:
+                server.should_exit = True  # the parent was killed; or else it starts another worker
 
         threading.Thread(target=follow, daemon=True, name="checkpoints").start()
         server.run([self._listening])
