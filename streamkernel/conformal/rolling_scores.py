@@ -64,7 +64,7 @@ class RollingScores:
     def after(self, score: float) -> Self:
         """Return the scores with that of one more target; these do not change."""
         twin = copy.copy(self)
-        twin._level, twin._recent, twin._sorted = copy.copy(self._level), self._recent.copy(), [*self._sorted]
+        vars(twin).update(_level=copy.copy(self._level), _recent=self._recent.copy(), _sorted=[*self._sorted])
         twin.update(score)
         return twin
 

@@ -132,17 +132,17 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
     @property
     def noise_variance(self) -> float:
         """The variance σ² of the noise in use."""
-        return self._seen.posterior.noise
+        return self._read(lambda seen: seen.posterior.noise)
 
     @property
     def n_bounded_predictions(self) -> int:
         """Learned examples whose prediction was limited to the range of the targets and of the prior mean."""
-        return self._seen.posterior.of_targets[0]
+        return self._read(lambda seen: seen.posterior.of_targets[0])
 
     @property
     def n_outlying_targets(self) -> int:
         """Targets far outside of the range of those before that did not extend it in full; all are learned in full."""
-        return self._seen.posterior.of_targets[1]
+        return self._read(lambda seen: seen.posterior.of_targets[1])
 
     @property
     def _events(self) -> int:

@@ -41,7 +41,7 @@ class LearningProcess(model_file.Serializable):
         raise NotImplementedError
 
     def _read(self, read: Callable[[ProcessState], Read]) -> Read:
-        """Return what a function reads in the state."""
+        """Read the state by a function, again if it was replaced meanwhile."""
         while True:
             seen = self._complete()
             found = read(seen)

@@ -16,7 +16,6 @@ from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.frames import native_frame
 from streamkernel.features.rows import F64, in_row, is_missing, number
 
-
 _NUMBERS = {float, int}
 
 
@@ -155,7 +154,7 @@ class StandardScaler(base.MiniBatchTransformer):
 
     def _take(self, *new: dict[Hashable, Any]) -> None:
         """Replace the counts, means and variances of some names."""
-        deque(map(dict.update, (self.counts, self.means, self.vars), new), maxlen=0)
+        deque(map(dict.update, (self.counts, self.means, self.vars), new), maxlen=0)  # type: ignore[arg-type]
 
     def _with_scales(self, names: Collection[Hashable], values: Iterable[Any]) -> list[tuple[Any, Any, Any, Any]]:
         """Return each name and value with the mean, and the squared divisor, nothing if the name is constant or new."""

@@ -163,10 +163,7 @@ class Learner:
         return None
 
     def frozen(self, scales: Any = None) -> tuple[Self, Any]:
-        """Return copies of the function and of its scales, both of one moment: they predict, and no thread changes them.
-
-        They share what learning replaces but does not change.
-        """
+        """Return copies of the function and its scales at one moment; they predict, and learning changes neither."""
         raise NotImplementedError
 
     def scores(self, rows: Rows, scales: Any = None) -> F64:

@@ -270,8 +270,7 @@ class MixedFunction(Learner):
             own, scales = self.frozen(scales)
             live, scaling = own._live, NOT_SCALED if scales is None else scales.state
             out = np.empty((n, len(live.state.level)))
-            evaluate = partial(evaluation.evaluate_copy, live.state, scaling, live.directions.kernel)
-            self._evaluate(evaluate, rows, out)
+            self._evaluate(partial(evaluation.evaluate_copy, live.state, scaling, live.directions.kernel), rows, out)
             return out
         while True:
             live, scaling = self._live, NOT_SCALED if scales is None else scales.state
