@@ -42,6 +42,7 @@ from streamkernel import (
 from streamkernel.estimators.batches import class_probabilities, class_scores
 from streamkernel.estimators.changed_fields import take_texts
 from streamkernel.estimators.deferred import predict_deferred, read_probabilities
+from streamkernel.estimators.notebook import Shown
 from streamkernel.estimators.prediction_copy import prediction_copy
 from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth
@@ -241,7 +242,7 @@ def questions(model):
                 found[f"{name}, {i}"] = lambda one, name=name, table=table: getattr(one, name)(table)
     if hasattr(model, "explain_one"):
         found["explain_one, sampling"] = lambda one: one.explain_one(NEW, method="sampling", n_orders=2)
-    if hasattr(model, "_repr_html_"):
+    if isinstance(model, Shown):
         found["the view in a notebook"] = lambda one: one._repr_html_()
     if isinstance(model, GaussianProcessRegressor):
         found["with_dist"] = lambda one: one.predict_one(XS[600], with_dist=True)
@@ -330,7 +331,8 @@ def test_texts_of_two_fields_are_taken_by_two_threads():
     for i in range(40):
         before.learn_one({"a": float(i % 5), "b": float(i % 7)}, 1.0)
     text = {"a": "one"}, {"b": "one"}
-    for stop in chosen_lines(Asked(lambda: take_texts(copy.deepcopy(before), text[0])).lines, 1, 0):
+    first = copy.deepcopy(before)
+    for stop in chosen_lines(Asked(lambda: take_texts(first, text[0])).lines, 1, 0):
         model = copy.deepcopy(before)
         taken = Asked(
             lambda model=model: take_texts(model, text[0]), stop, lambda model=model: take_texts(model, text[1])
