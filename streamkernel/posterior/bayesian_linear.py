@@ -150,7 +150,7 @@ class BayesianLinear:
         R, solved = self._R, self._solved
         if R is None:
             return Solved(0.0, np.zeros(len(self.z)), np.zeros(ENTRIES))
-        if solved is None or solved.n != self.totals[1]:
+        if solved is None or solved.n != float(self.totals[1]):
             solved = self._solved = Solved(*solve(R, self.z, self.totals, self.span))
         return solved
 
