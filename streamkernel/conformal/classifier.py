@@ -95,7 +95,7 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
         x : dict
             The features by name, as for the model.
         """
-        return labels_within(self.model.predict_proba_one(x), self._scores.threshold())
+        return labels_within(*self._with_threshold(self.model.predict_proba_one, x))
 
     def _score(self, x: Mapping[Hashable, Any], y: Any) -> float:
         return improbability(y, self.model.predict_proba_one(x))

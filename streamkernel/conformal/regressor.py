@@ -100,7 +100,7 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
         x : dict
             The features by name, as for the model.
         """
-        return interval_around(self.model.predict_one(x), self._scores.threshold())
+        return interval_around(*self._with_threshold(self.model.predict_one, x))
 
     def _score(self, x: Mapping[Hashable, Any], y: Any) -> float:
         return absolute_error(as_target(y), self.model.predict_one(x))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -59,6 +60,13 @@ class RollingScores:
             del self._sorted[bisect_left(self._sorted, self._recent[0])]
         self._recent.append(score)
         insort(self._sorted, score)
+
+    def after(self, score: float) -> Self:
+        """Return the scores with that of one more target; these do not change."""
+        twin = copy.copy(self)
+        vars(twin).update(_level=copy.copy(self._level), _recent=self._recent.copy(), _sorted=[*self._sorted])
+        twin.update(score)
+        return twin
 
     def state(self) -> dict[str, Any]:
         """Return the state as arrays."""

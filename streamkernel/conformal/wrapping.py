@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
 
 from river import base
 
 from streamkernel.conformal.rolling_scores import RollingScores, check_options
 from streamkernel.estimators.weighting import as_weight
+
+Prediction = TypeVar("Prediction")
 
 
 class ConformalWrapper(base.Wrapper[Any]):
@@ -41,6 +43,14 @@ class ConformalWrapper(base.Wrapper[Any]):
     def _wrapped_model(self) -> Any:
         return self.model
 
+    def _with_threshold(self, predict: Callable[[Any], Prediction], x: Any) -> tuple[Prediction, float]:
+        """Return a prediction, and the threshold after the same examples."""
+        while True:
+            scores = self._scores
+            found = predict(x)
+            if self._scores is scores:  # else another thread has learned an example
+                return found, scores.threshold()
+
     def _score(self, x: Mapping[Hashable, Any], y: Any) -> float:
         """Return the distance of a target from the prediction."""
         raise NotImplementedError
@@ -68,4 +78,4 @@ class ConformalWrapper(base.Wrapper[Any]):
             return
         score = self._score(x, y)
         self.model.learn_one(x, y, **(others if w == 1.0 else {"w": w, **others}))
-        self._scores.update(score)
+        self._scores = self._scores.after(score)

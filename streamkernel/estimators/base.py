@@ -134,7 +134,7 @@ class KernelModel(StoredModel):
     @property
     def objective(self) -> float:
         """The running regularised loss, about the last thousand examples, each before it was learned."""
-        return self._learner.objective
+        return self._frozen().learner.objective
 
     @property
     def n_bounded_predictions(self) -> int:
@@ -157,7 +157,7 @@ class KernelModel(StoredModel):
         The kinds are the functions that take Newton steps, those that take constant ones, the level, those linear in
         the inputs, and the nearest neighbours. The weight of constant steps grows if the stream drifts.
         """
-        return dict(self._learner.shares)
+        return dict(self._frozen().learner.shares)
 
     @property
     def _intercept(self) -> int:

@@ -18,13 +18,13 @@ def class_probabilities(model: KernelClassifier, X: Any, classes: Sequence[Any])
 
     A class that the model has not learned has probability 0. The model must have learned at least one class.
     """
-    scores, labels = row_scores(model, X), model.labels
-    known = probabilities(model._loss, scores, len(labels))
-    found = np.zeros((len(scores), len(classes)))
+    scores, found = row_scores(model, X)
+    known = probabilities(model._loss, scores, len(found.labels))
+    shares = np.zeros((len(scores), len(classes)))
     for i, label in enumerate(classes):
-        if label in labels:
-            found[:, i] = known[:, labels[label]]
-    return found
+        if label in found.labels:
+            shares[:, i] = known[:, found.labels[label]]
+    return shares
 
 
 def class_scores(model: KernelClassifier, X: Any, classes: Sequence[Any]) -> F64:
@@ -32,10 +32,11 @@ def class_scores(model: KernelClassifier, X: Any, classes: Sequence[Any]) -> F64
 
     A class that the model has not learned has the lowest score minus 1. The model must have learned at least one class.
     """
-    scores, labels = row_scores(model, X), model.labels
+    scores, found = row_scores(model, X)
+    labels = found.labels
     if len(classes) == 2 and len(labels) == 2:
         return label_scores(scores, labels, classes[1], False)
     known = {label: label_scores(scores, labels, label, False) for label in classes if label in labels}
     lower = np.min([*known.values()], axis=0) - 1.0
-    found = np.stack([known.get(label, lower) for label in classes], axis=1)
-    return found[:, 1] - found[:, 0] if len(classes) == 2 else found
+    own = np.stack([known.get(label, lower) for label in classes], axis=1)
+    return own[:, 1] - own[:, 0] if len(classes) == 2 else own

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from river import compose
@@ -52,4 +51,4 @@ def _take(model: KernelModel, x: Mapping[str, Any]) -> None:
             if count is not None and count.numbers >= SETTLES and count.is_number:
                 mixed[one] = BOTH
     if mixed:
-        model._state = replace(model._state, numeric=model._state.numeric._replace(counts={**counts, **mixed}))
+        model._count_names(mixed)

@@ -39,11 +39,11 @@ class ClassModel(ExplainedModel):
         return self._state.labels
 
     def _target(self, y: Any) -> float:
-        number = self.labels.get(as_label(y))
+        labels = self.labels
+        number = labels.get(as_label(y))
         if number is None:
-            raise LabelError(
-                f"Expected a label that the model has learned, {shorten([*self.labels])}, got {shorten(y)} - at y"
-            )
+            known = shorten([*labels])
+            raise LabelError(f"Expected a label that the model has learned, {known}, got {shorten(y)} - at y")
         return number
 
     def _check_labels(self, labels: Sequence[Label]) -> None:

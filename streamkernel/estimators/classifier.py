@@ -11,12 +11,15 @@ from river import base
 from streamkernel import learners, losses
 from streamkernel.errors import LabelError, shorten
 from streamkernel.estimators.classes import ClassModel
+from streamkernel.estimators.explaining import Score
+from streamkernel.estimators.model_state import State
 from streamkernel.estimators.parameters import require_at_least
 from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import (
     Label,
     as_label,
     label_array,
+    label_of,
     label_scores,
     larger,
     probabilities,
@@ -211,8 +214,8 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string.
         """
-        score, labels = self._score(x), self._state.labels
-        return probabilities_of(self._loss, labels, score)
+        score, found = self._score(x)
+        return probabilities_of(self._loss, found.labels, score)
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> Label | None:  # type: ignore[override]
         """Return the label of the highest score, ``None`` before the first label is learned.
@@ -227,14 +230,8 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string.
         """
-        return self._label_of(self._score(x), self._state.names)
-
-    @staticmethod
-    def _label_of(score: Any, names: tuple[Any, ...]) -> Label | None:
-        """Return the label of the highest score; `names` are the labels and ``None``."""
-        best = score > 0.0 and len(names) == 3 if type(score) is float else score.argmax()
-        found: Label | None = names[best]
-        return found
+        score, found = self._score(x)
+        return label_of(found.names, score)
 
     def explain_one(
         self, x: Mapping[Hashable, Any], *, label: Label | None = None, method: str = "gradient", n_orders: int = 32
@@ -280,15 +277,21 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         >>> max(found, key=found.get), found["rain"] > 0.0
         ('rain', True)
         """
-        labels = self._state.labels
-        if label is None:
-            label = larger(labels) if len(labels) == 2 else self.predict_one(x)
-        elif as_label(label) not in labels:
-            raise LabelError(
-                f"Expected a label that the model has learned, {shorten([*labels])}, got {shorten(label)} - at label"
-            )
-        centred = isinstance(self._loss, (losses.Logistic, losses.Softmax))
-        return self._explain(x, lambda scores: label_scores(scores, labels, label, centred), method, n_orders)
+
+        def scores_in(found: State) -> Score:
+            labels, wanted = found.labels, label
+            if wanted is None and len(labels) == 2:
+                wanted = larger(labels)
+            elif wanted is None:
+                wanted = label_of(found.names, found.learner.score_event(x, found.numeric, found.scales))
+            elif as_label(wanted) not in labels:
+                known, got = shorten([*labels]), shorten(wanted)
+                raise LabelError(f"Expected a label that the model has learned, {known}, got {got} - at label")
+            centred = isinstance(self._loss, (losses.Logistic, losses.Softmax))
+            return lambda scores: label_scores(scores, labels, wanted, centred)[:, None]
+
+        found, _ = self._explain(x, scores_in, method, n_orders)
+        return {name: share for name, (share,) in found.items()}
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None, *, verbose: bool = False) -> None:
         """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
@@ -332,9 +335,9 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, labels = row_scores(self, X), self._state.labels
-        found = probabilities(self._loss, scores, len(labels))
-        return native_frame({label: found[:, i] for label, i in labels.items()}, X)
+        scores, found = row_scores(self, X)
+        shares = probabilities(self._loss, scores, len(found.labels))
+        return native_frame({label: shares[:, i] for label, i in found.labels.items()}, X)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the label of each row of a data frame.
@@ -349,8 +352,8 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, labels = row_scores(self, X), self._state.labels
-        if not labels:
+        scores, found = row_scores(self, X)
+        if not found.labels:
             return native_series(np.full(len(scores), None, object), X)
-        best = probabilities(self._loss, scores, len(labels)).argmax(axis=1)
-        return native_series(label_array(labels)[best], X)
+        best = probabilities(self._loss, scores, len(found.labels)).argmax(axis=1)
+        return native_series(label_array(found.labels)[best], X)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamkernel.estimators.classifier import KernelClassifier
-from streamkernel.estimators.targets import Label, of_two_labels, probabilities_of
+from streamkernel.estimators.targets import Label, label_of, of_two_labels, probabilities_of
 from streamkernel.estimators.together import answers_of
 from streamkernel.features.rows import F64
 from streamkernel.losses import Loss
@@ -27,8 +27,8 @@ def predict_deferred(model: KernelClassifier, x: dict[Any, Any]) -> tuple[Label 
     >>> label, read_probabilities(deferred) == model.predict_proba_one({"a": 0.9})
     (True, True)
     """
-    score, names = model._score(x), model._state.names
-    return model._label_of(score, names), (model._loss, names, score)
+    score, found = model._score(x)
+    return label_of(found.names, score), (model._loss, found.names, score)
 
 
 def deferred_answers(model: KernelClassifier, scores: F64) -> list[tuple[Label | None, Deferred]]:

@@ -189,8 +189,8 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         if not isinstance(y, (bool, np.bool_)):
             raise InputError(f"Expected True for an event of q or False for one of p, got {shorten(y)} - at y")
         try:
-            directions = self._learner.directions
-            row, numeric = directions.learnable_row(x, self._state.numeric)
+            found = self._state
+            row, numeric = found.learner.directions.learnable_row(x, found.numeric)
             self._learn_side(row, int(y), numeric)
         except (InputError, TypeError, AttributeError, IndexError):
             self._check(x)
@@ -224,7 +224,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         InputError
             If a value is neither a finite number nor a string.
         """
-        f = float(self._score(x))
+        f = float(self._score(x)[0])
         return f if self.divergence == "kl" else max(f, -self.rho)
 
     def _default_step(self) -> step_sizes.Step:

@@ -8,7 +8,7 @@ from typing import Any
 from streamkernel.errors import InputError
 from streamkernel.estimators import explaining
 from streamkernel.estimators.base import KernelModel
-from streamkernel.features.rows import F64
+from streamkernel.estimators.model_state import State
 
 
 class ExplainedModel(KernelModel):
@@ -35,21 +35,15 @@ class ExplainedModel(KernelModel):
         Sobol' and Kucherenko, "Derivative based global sensitivity measures and their link with global sensitivity
         indices", Mathematics and Computers in Simulation 2009.
         """
-        return explaining.importances(self._complete())
+        return explaining.importances(self._frozen())
 
     def _explain(
-        self, x: Mapping[Hashable, Any], score: Callable[[F64], F64], method: str, n_orders: int
-    ) -> dict[Hashable, float]:
-        """Return the contribution of each field of an example to one score of shape (examples,)."""
-        found = self._explain_scores(x, lambda scores: score(scores)[:, None], method, n_orders)
-        return {name: share for name, (share,) in found.items()}
-
-    def _explain_scores(
-        self, x: Mapping[Hashable, Any], score: explaining.Score, method: str, n_orders: int
-    ) -> dict[Hashable, list[float]]:
-        """Return the contributions of each field of an example to scores that are computed together."""
+        self, x: Mapping[Hashable, Any], scores_in: Callable[[State], explaining.Score], method: str, n_orders: int
+    ) -> tuple[dict[Hashable, list[float]], State]:
+        """Return the contributions of each field of an example to some scores of one state, and the state."""
+        found = self._frozen()
         try:
-            return explaining.contributions(self._complete(), x, score, method, n_orders, self.seed)
+            return explaining.contributions(found, x, scores_in(found), method, n_orders, self.seed), found
         except (InputError, TypeError, AttributeError, IndexError):
             self._check(x)
             raise

@@ -132,17 +132,17 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
     @property
     def noise_variance(self) -> float:
         """The variance σ² of the noise in use."""
-        return self._seen.posterior.noise
+        return self._read(lambda seen: seen.posterior.noise)
 
     @property
     def n_bounded_predictions(self) -> int:
         """Learned examples whose prediction was limited to the range of the targets and of the prior mean."""
-        return self._seen.posterior.of_targets[0]
+        return self._read(lambda seen: seen.posterior.of_targets[0])
 
     @property
     def n_outlying_targets(self) -> int:
         """Targets far outside of the range of those before that did not extend it in full; all are learned in full."""
-        return self._seen.posterior.of_targets[1]
+        return self._read(lambda seen: seen.posterior.of_targets[1])
 
     @property
     def _events(self) -> int:
@@ -172,7 +172,7 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
             If a value, `y` or `w` is invalid; the message names the field. The model is
             unchanged.
         """
-        row = self._row(x).with_weight(as_weight(w))
+        row = self._seen.phis[0].row(x).with_weight(as_weight(w))
         self._learn(row, np.array([as_target(y)], np.float64))
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None) -> None:
@@ -217,13 +217,11 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
             If a value is neither a finite number nor a string, or the variance at `x` is unknown because `x` is not
             one of the given points.
         """
-        row = self._row(x)
         if not with_dist:
-            seen = self._complete()
-            return seen.offset + float(seen.posterior.mean(row)[0])
+            return self._read(lambda seen: seen.offset + float(seen.posterior.mean(seen.phis[0].row(x))[0]))
         from river import proba  # here, because it takes as long to import as all the rest
 
-        mean, variance = self._mean_and_variance(row)
+        mean, variance = self._mean_and_variance(x)
         return proba.Gaussian._from_state(n=1, m=mean, var=variance, ddof=0)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
@@ -239,8 +237,7 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        seen = self._complete()
-        return native_series(seen.offset + seen.posterior.mean(seen.phis[0].table(X)), X)
+        return native_series(self._read(lambda seen: seen.offset + seen.posterior.mean(seen.phis[0].table(X))), X)
 
     @locked
     def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:

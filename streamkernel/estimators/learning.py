@@ -41,16 +41,31 @@ class LearningModel(model_file.Serializable):
     def _learner(self) -> FirstOrderLearner | SecondOrderLearner:
         return self._state.learner
 
-    def _score(self, x: Mapping[Hashable, Any]) -> Any:
-        """Return f(x): a float, or an array of shape (columns,) if there are several."""
-        found = self._state
+    def _score(self, x: Mapping[Hashable, Any]) -> tuple[Any, State]:
+        """Return f(x), a float, or an array of shape (columns,) if there are several; and the state that it is from.
+
+        Who needs more than the score takes it from this state, since another thread may have changed the model's.
+        """
         try:
-            if found.journal is not None or found.learner.is_unfinished:
-                found = self._complete()
-            return found.learner.score_event(x, found.numeric, found.scales)
+            while True:
+                found = self._state
+                if found.journal is not None or found.learner.is_unfinished:
+                    found = self._complete()
+                learner = found.learner
+                score = learner.score_event(x, found.numeric, found.scales)
+                if self._state.learner is learner:  # else it may have learned an example before it was replaced
+                    return score, found
         except (InputError, TypeError, AttributeError, IndexError):
             self._check(x)
             raise
+
+    def _frozen(self) -> State:
+        """Return a copy of the state at one moment that predicts, and that learning does not change."""
+        while True:
+            found = self._complete()
+            copy, now = found.frozen(), self._state
+            if now.learner is found.learner and now.labels is found.labels:  # else one of them has been replaced
+                return copy
 
     def _scores_of(self, rows: Rows) -> F64:
         """Return f of each row, shape (rows, columns)."""
@@ -66,8 +81,8 @@ class LearningModel(model_file.Serializable):
         """Return the state after completing an interrupted step; a thread that learns completes its own."""
         found = self._state
         if (found.journal is not None or found.learner.is_unfinished) and not self._lock.locked():
-            self._recover_locked()
-        return self._state
+            return self._recover_locked()
+        return found
 
     @locked
     def _recover_locked(self) -> State:
@@ -250,6 +265,13 @@ class LearningModel(model_file.Serializable):
     def _is_provisional(self) -> bool:
         """Whether bandwidths of the current kernel will still change."""
         return self._wanted.is_pending and self._is_young
+
+    @locked
+    def _count_names(self, counts: Mapping[int, numeric_names.Count]) -> None:
+        """Replace the counts of some names, by their hashes."""
+        self._recover()
+        found = self._state
+        self._state = replace(found, numeric=found.numeric._replace(counts={**found.numeric.counts, **counts}))
 
     @locked
     def _settle(self) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.posterior.posteriors import Posterior
 
 log = logging.getLogger(__name__)
+
+Read = TypeVar("Read")
 
 
 class LearningProcess(model_file.Serializable):
@@ -38,9 +40,13 @@ class LearningProcess(model_file.Serializable):
         """Return the posterior before the first example."""
         raise NotImplementedError
 
-    def _row(self, x: Any) -> Rows:
-        """Return an example as a row."""
-        return self._seen.phis[0].row(x)
+    def _read(self, read: Callable[[ProcessState], Read]) -> Read:
+        """Read the state by a function, again if it was replaced meanwhile."""
+        while True:
+            seen = self._complete()
+            found = read(seen)
+            if self._seen.posterior is seen.posterior:  # else it may have learned an example before it was replaced
+                return found
 
     @locked
     def _learn(self, rows: Rows, y: F64) -> None:
@@ -103,9 +109,10 @@ class LearningProcess(model_file.Serializable):
         return ProcessState(phis, posterior, offset, ratio, None if is_last else tuple(first))
 
     @locked
-    def _mean_and_variance(self, row: Rows) -> tuple[float, float]:
+    def _mean_and_variance(self, x: Any) -> tuple[float, float]:
         """Return the mean and the variance from one state."""
         self._recover()
         seen = self._seen
+        row = seen.phis[0].row(x)
         mean = seen.offset + float(seen.posterior.mean(row)[0])
         return mean, float(seen.posterior.variance(row)[0]) + seen.posterior.noise

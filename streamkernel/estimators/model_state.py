@@ -60,6 +60,11 @@ class State:
         self.is_direct, self.is_plain = nothing and self.scales is None, nothing and self.journal is None
         self.names = (*self.labels, None)
 
+    def frozen(self) -> State:
+        """Return a copy at one moment that predicts, and that learning does not change."""
+        learner, scales = self.learner.frozen(self.scales)
+        return State(learner, scales, self.first, self.labels, self.upkeep, self.numeric, self.own)
+
     def with_journal(self, journal: Journal | None, own: Any) -> State:
         """Return the state with another journal; each event needs two, and `dataclasses.replace` is slow."""
         return State(self.learner, self.scales, self.first, self.labels, self.upkeep, self.numeric, own, journal)

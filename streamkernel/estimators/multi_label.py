@@ -201,9 +201,9 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores = row_scores(self, X)
+        scores, found = row_scores(self, X)
         up = 0.5 * (1.0 + np.tanh(0.5 * scores))
-        return native_frame({name: up[:, t] for t, name in enumerate(self.targets)}, X)
+        return native_frame({name: up[:, t] for name, t in found.labels.items()}, X)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return whether each label is true for each row: a data frame with a column for each label.
@@ -218,5 +218,5 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores = row_scores(self, X)
-        return native_frame({name: scores[:, t] > 0.0 for t, name in enumerate(self.targets)}, X)
+        scores, found = row_scores(self, X)
+        return native_frame({name: scores[:, t] > 0.0 for name, t in found.labels.items()}, X)

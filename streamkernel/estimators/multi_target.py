@@ -186,5 +186,5 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores = row_scores(self, X)
-        return native_frame({name: scores[:, t] for t, name in enumerate(self.targets)}, X)
+        scores, found = row_scores(self, X)
+        return native_frame({name: scores[:, t] for name, t in found.labels.items()}, X)

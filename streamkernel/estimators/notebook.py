@@ -38,12 +38,20 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """Return the table, without scripts and colours, so that it is readable on any page."""
-        title, facts = escape(type(self).__name__), "".join(_row(word, text) for word, text in _facts(self))
+        title, facts = escape(type(self).__name__), "".join(_row(word, text) for word, text in _facts_at_once(self))
         parameters = "".join(_row(name, value, is_given) for name, value, is_given in _parameters(self))
         return (
             f'<div style="font-size:90%;line-height:1.4"><b>{title}</b><table style="{_TABLE}">{facts}</table>'
             f'<details><summary>parameters</summary><table style="{_TABLE}">{parameters}</table></details></div>'
         )
+
+
+def _facts_at_once(model: Any) -> list[tuple[str, str]]:
+    """Return the facts of one moment, which another thread that learns may end: they are read until they stay."""
+    facts, again = None, [*_facts(model)]
+    while facts != again:
+        facts, again = again, [*_facts(model)]
+    return again
 
 
 def _facts(model: Any) -> Iterator[tuple[str, str]]:

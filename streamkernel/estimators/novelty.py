@@ -133,7 +133,8 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     @property
     def objective(self) -> float:
         """The running value of E[max(0, τ - f(x))] + (ν/2)‖f‖² - ντ."""
-        return super().objective - self.nu * self.threshold
+        learner = self._frozen().learner
+        return learner.objective + self.nu * float(learner.numbers["offset"])
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn from one event.
@@ -165,7 +166,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         InputError
             If a value is neither a finite number nor a string.
         """
-        return -float(self._score(x))
+        return -float(self._score(x)[0])
 
     def learn_many(self, X: IntoDataFrame, *, verbose: bool = False) -> None:
         """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
@@ -199,7 +200,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        return native_series(-row_scores(self, X)[:, 0], X)
+        return native_series(-row_scores(self, X)[0][:, 0], X)
 
     def _default_step(self) -> step_sizes.Step:
         return step_sizes.Constant(1.0 / (MEMORY * self.nu))

@@ -97,7 +97,7 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
         InputError
             If a value is neither a finite number nor a string.
         """
-        self._see(self._row(x))
+        self._see(self._map.row(x))
 
     def learn_many(self, X: IntoDataFrame) -> None:
         """Learn from the rows of a data frame in order, as :meth:`learn_one` does.
@@ -124,7 +124,8 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
         InputError
             If a value is neither a finite number nor a string.
         """
-        return dict(zip(self._names, self._map(self._row(x))[0].tolist(), strict=True))
+        features = self._map
+        return dict(zip(self._names, features(features.row(x))[0].tolist(), strict=True))
 
     def transform_many(self, X: IntoDataFrame) -> Any:
         """Return the features of each row of a data frame.
@@ -142,10 +143,6 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
     @property
     def _map(self) -> FeatureMap:
         return self._seen[0]
-
-    def _row(self, x: Any) -> Rows:
-        """Return an example as a row."""
-        return self._map.row(x)
 
     @locked
     def _see(self, row: Rows) -> None:

@@ -190,7 +190,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         InputError
             If a value is neither a finite number nor a string.
         """
-        return float(self._score(x))
+        return float(self._score(x)[0])
 
     def explain_one(
         self, x: Mapping[Hashable, Any], *, method: str = "gradient", n_orders: int = 32
@@ -250,7 +250,8 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         >>> {name: round(share, 2) for name, share in model.feature_importances_.items()}
         {'size': 0.98, 'floor': 0.02}
         """
-        return self._explain(x, lambda scores: scores[:, 0], method, n_orders)
+        found, _ = self._explain(x, lambda _: np.asarray, method, n_orders)
+        return {name: share for name, (share,) in found.items()}
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None, *, verbose: bool = False) -> None:
         """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
@@ -290,7 +291,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        return native_series(row_scores(self, X)[:, 0], X)
+        return native_series(row_scores(self, X)[0][:, 0], X)
 
 
 def _loss(loss: str | losses.Loss, tau: float | None) -> str | losses.Loss:

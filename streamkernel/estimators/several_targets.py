@@ -73,8 +73,8 @@ class SeveralTargetsModel(ExplainedModel):
         """Return one target as a number; an error says `where` it is."""
         raise NotImplementedError
 
-    def _numbers(self, y: Any) -> tuple[tuple[Hashable, ...], F64]:
-        """Return the names of the targets of an example, and their numbers.
+    def _numbers(self, y: Any) -> tuple[tuple[Hashable, ...], F64, bool]:
+        """Return the names of the targets of an example, their numbers, and whether they are the first.
 
         Raises
         ------
@@ -83,18 +83,19 @@ class SeveralTargetsModel(ExplainedModel):
         """
         if not isinstance(y, Mapping):
             raise TypeError(f"Expected y as a dictionary of targets by name, got {type(y).__name__}")
-        names = self.targets or _new_names(y)
+        known = self.targets
+        names = known or _new_names(y)
         _check_names(names, tuple(y))
-        return names, np.array([self._number(y[name], f"y[{name!r}]") for name in names])
+        return names, np.array([self._number(y[name], f"y[{name!r}]") for name in names]), not known
 
     def _learn_one(self, x: Mapping[Hashable, Any], y: Any, w: float) -> None:
         """Learn from one example of the weight w."""
-        names, numbers = self._numbers(y)
+        names, numbers, is_new = self._numbers(y)
         w = as_weight(w) if w != 1.0 else w
         if w == 0.0:
             self._check(x)
             return
-        self._learn_event(x, numbers, w, [names], is_new=not self._state.labels)
+        self._learn_event(x, numbers, w, [names], is_new=is_new)
 
     def explain_one(
         self, x: Mapping[Hashable, Any], *, method: str = "gradient", n_orders: int = 32
@@ -126,8 +127,8 @@ class SeveralTargetsModel(ExplainedModel):
         ValueError
             If `method` or `n_orders` is out of its range.
         """
-        found = self._explain_scores(x, np.asarray, method, n_orders)
-        return {target: {name: own[t] for name, own in found.items()} for t, target in enumerate(self.targets)}
+        shares, found = self._explain(x, lambda _: np.asarray, method, n_orders)
+        return {target: {name: own[t] for name, own in shares.items()} for target, t in found.labels.items()}
 
     def _learn_rows(self, X: Any, Y: Any, w: Any, verbose: bool) -> None:
         """Learn from the rows of a table in order, with the columns of another one as targets."""
@@ -143,14 +144,15 @@ class SeveralTargetsModel(ExplainedModel):
 
     def _scores_by_target(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
         """Return f(x) of each target; empty before the first example."""
-        names, scores = self.targets, self._score(x)
-        return dict(zip(names, np.atleast_1d(scores).tolist(), strict=True)) if names else {}
+        scores, found = self._score(x)
+        return dict(zip(found.labels, np.atleast_1d(scores).tolist(), strict=True)) if found.labels else {}
 
     def _check_labels(self, labels: Sequence[Any]) -> None:
+        known = self.targets or (labels[0] if labels else ())
         for names in labels:
-            if names != (self.targets or labels[0]):
-                _check_names(self.targets, names)
-                raise InputError(f"Expected targets in the order {list(self.targets)}, got {list(names)} - at y")
+            if names != known:
+                _check_names(known, names)
+                raise InputError(f"Expected targets in the order {list(known)}, got {list(names)} - at y")
 
     def _number_labels(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
         """Return that all rows are usable, and the state with room for their targets."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections import deque
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from streamkernel.errors import InputError, shorten
 from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.frames import native_frame
 from streamkernel.features.rows import F64, in_row, is_missing, number
+
+_NUMBERS = {float, int}
 
 
 class StandardScaler(base.MiniBatchTransformer):
@@ -62,13 +65,14 @@ class StandardScaler(base.MiniBatchTransformer):
         """
         if not _has_only_numbers(x):
             x = {name: _number(name, value) for name, value in x.items() if not _passes(value)}
-        counts, means, variances = self.counts, self.means, self.vars
+        counts, means, variances = dict(x), dict(x), dict(x)  # copies are faster than dictionaries that grow
+        count_of, mean_of, variance_of = self.counts.get, self.means.get, self.vars.get
         for name, value in x.items():
-            n = counts.get(name, 0) + 1
-            before, variance = means.get(name, 0.0), variances.get(name, 0.0)
+            n, before, variance = count_of(name, 0) + 1, mean_of(name, 0.0), variance_of(name, 0.0)
             mean = before + (value - before) / n
             counts[name], means[name] = n, mean
             variances[name] = variance + ((value - before) * (value - mean) - variance) / n
+        self._take(counts, means, variances)
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """Return an example with scaled numbers; one under a name that has not varied is 0.
@@ -83,14 +87,16 @@ class StandardScaler(base.MiniBatchTransformer):
         InputError
             If a value is neither a finite number, a string nor missing.
         """
-        has_only_numbers, means, found = _has_only_numbers(x), self.means, {}
-        for name, value in x.items():
-            if has_only_numbers or not _passes(value):
-                unit = self._unit(name)
-                number = value if has_only_numbers else _number(name, value)
-                found[name] = (number - means[name]) / unit if unit else 0.0
-            else:
+        known = self._with_scales(x, x.values())
+        if _has_only_numbers(x):
+            return {name: (value - mean) / sqrt(square) if square else 0.0 for name, value, mean, square in known}
+        found: dict[Hashable, Any] = {}
+        for name, value, mean, square in known:
+            if _passes(value):
                 found[name] = value
+            else:
+                number = _number(name, value)
+                found[name] = (number - mean) / sqrt(square) if square else 0.0
         return found
 
     def learn_many(self, X: Any) -> None:
@@ -108,13 +114,17 @@ class StandardScaler(base.MiniBatchTransformer):
         """
         frame = into_frame(X)
         columns = {name: _numbers_in(name, frame.get_column(name).to_list()) for name in frame.columns}
+        counts: dict[Hashable, int] = {}
+        means: dict[Hashable, float] = {}
+        variances: dict[Hashable, float] = {}
         for name, values in columns.items():
             values = values[~np.isnan(values)]
             if len(values):
                 n, mean, variance = self.counts.get(name, 0), self.means.get(name, 0.0), self.vars.get(name, 0.0)
                 share, off = len(values) / (n + len(values)), float(values.mean()) - mean
-                self.counts[name], self.means[name] = n + len(values), mean + share * off
-                self.vars[name] = variance + share * (float(values.var()) - variance + (1.0 - share) * off * off)
+                counts[name], means[name] = n + len(values), mean + share * off
+                variances[name] = variance + share * (float(values.var()) - variance + (1.0 - share) * off * off)
+        self._take(counts, means, variances)
 
     def transform_many(self, X: Any) -> Any:
         """Return a table with scaled numbers.
@@ -131,19 +141,25 @@ class StandardScaler(base.MiniBatchTransformer):
         """
         frame = into_frame(X)
         found: dict[Hashable, Any] = {}
-        for name in frame.columns:
-            values = frame.get_column(name).to_list()
-            numbers, unit = _numbers_in(name, values), self._unit(name)
-            scaled = (numbers - self.means[name]) / unit if unit else 0.0 * numbers
+        columns = [frame.get_column(name).to_list() for name in frame.columns]
+        for name, values, mean, square in self._with_scales(frame.columns, columns):
+            numbers = _numbers_in(name, values)
+            scaled = (numbers - mean) / sqrt(square) if square else 0.0 * numbers
             found[name] = scaled
             if any(isinstance(value, str) for value in values):
                 found[name] = [one if _passes(one) else new for one, new in zip(values, scaled.tolist(), strict=True)]
         return native_frame(found, X)
 
-    def _unit(self, name: Hashable) -> float:
-        """Return the divisor of a name, 0 if it is constant or new."""
-        variance = self.vars.get(name, 0.0)
-        return math.sqrt(variance) if self.with_std else float(name in self.means)
+    # The next two methods read and change the dictionaries in one call of C code, where no other thread interrupts.
+
+    def _take(self, *new: dict[Hashable, Any]) -> None:
+        """Replace the counts, means and variances of some names."""
+        deque(map(dict.update, (self.counts, self.means, self.vars), new), maxlen=0)  # type: ignore[arg-type]
+
+    def _with_scales(self, names: Collection[Hashable], values: Iterable[Any]) -> list[tuple[Any, Any, Any, Any]]:
+        """Return each name and value with the mean, and the squared divisor, nothing if the name is constant or new."""
+        known = [*zip(names, values, map(self.means.get, names), map(self.vars.get, names), strict=True)]
+        return known if self.with_std else [(name, value, mean, mean is not None) for name, value, mean, _ in known]
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -153,10 +169,7 @@ class StandardScaler(base.MiniBatchTransformer):
 def _has_only_numbers(x: Mapping[Hashable, Any]) -> bool:
     """Return whether all values are numbers of usable size."""
     values = x.values()
-    if not {*map(type, values)} <= {float, int}:
-        return False
-    total = sum(values)
-    return total == total and max(values, default=0.0) <= LARGEST_VALUE and min(values, default=0.0) >= -LARGEST_VALUE
+    return {*map(type, values)} <= _NUMBERS and sum(map(abs, values)) <= LARGEST_VALUE  # neither of NaN
 
 
 def _passes(value: Any) -> bool:

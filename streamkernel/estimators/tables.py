@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel.estimators.learning import LearningModel
+from streamkernel.estimators.model_state import State
 from streamkernel.features.frames import table_blocks
 from streamkernel.features.rows import F64
 from streamkernel.solvers.progress import progress_line
@@ -20,10 +21,10 @@ def learn_table(
     model: LearningModel, X: Any, y: F64, weights: F64, labels: Sequence[Any] = (), *, verbose: bool = False
 ) -> None:
     """Learn the rows of a table in order, except those of weight 0."""
-    directions, done = model._learner.directions, 0
+    found, done = model._state, 0
+    directions, before = found.learner.directions, found.numeric
     model._check_labels([label for label, w in zip(labels, weights.tolist(), strict=False) if w > 0.0])
     with progress_line("Learning", show=verbose) as tell:
-        before = model._state.numeric
         for block, numeric in table_blocks(directions, X, before):
             size = len(block.start) - 1
             for first in range(0, size, SHOWN if verbose else max(1, size)):
@@ -40,8 +41,8 @@ def learn_table(
                 tell(done / len(y), f"{done:,} of {len(y):,} rows")
 
 
-def row_scores(model: LearningModel, X: Any) -> F64:
-    """Return f of each row of a table, shape (rows, columns)."""
-    found = model._complete()
+def row_scores(model: LearningModel, X: Any) -> tuple[F64, State]:
+    """Return f of each row of a table, shape (rows, columns), and the state that all of them are from."""
+    found = model._frozen()
     blocks = table_blocks(found.learner.directions, X, found.numeric)
-    return np.concatenate([found.learner.scores(rows, found.scales) for rows, _ in blocks])
+    return np.concatenate([found.learner.scores(rows, found.scales) for rows, _ in blocks]), found

@@ -96,6 +96,21 @@ def of_two_labels(labels: Iterable[Label], scores: Iterable[float]) -> list[dict
     return [{first: 1.0 - up, second: up} for up in ups]
 
 
+def label_of(names: tuple[Any, ...], score: Any) -> Label | None:
+    """Return the label of the highest score for one example, from its score or its scores, an array.
+
+    `names` are the labels and ``None``.
+
+    Examples
+    --------
+    >>> label_of(("no", "yes", None), -0.5), label_of((None,), 0.0)
+    ('no', None)
+    """
+    best = score > 0.0 and len(names) == 3 if type(score) is float else score.argmax()
+    found: Label | None = names[best]
+    return found
+
+
 def label_array(labels: Mapping[Label, int]) -> Any:
     """Return labels as an array of their type, or of objects if their types differ."""
     if len({type(label) for label in labels}) == 1:

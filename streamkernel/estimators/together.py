@@ -72,7 +72,7 @@ def _learn_in_calls(
         done += model._learn_alone(part, y[done:last], directions, found.numeric, said)
         if done < last:
             try:
-                scores[done] = model._score(xs[done])
+                scores[done], _ = model._score(xs[done])
                 model.learn_one(xs[done], ys[done])
             except MemoryError:
                 raise

@@ -97,9 +97,10 @@ class Scales:
     [0.894, 0.894]
     """
 
-    def __init__(self) -> None:
-        self.state = ScalesState(np.zeros(1, COUNTS), np.zeros(16, SCALE))
-        self.state.counts["edition"] = BY_COUNTS
+    def __init__(self, state: ScalesState | None = None) -> None:
+        self.state = ScalesState(np.zeros(1, COUNTS), np.zeros(16, SCALE)) if state is None else state
+        if state is None:
+            self.state.counts["edition"] = BY_COUNTS
 
     @property
     def n(self) -> int:
@@ -132,9 +133,7 @@ class Scales:
 
     def copy(self) -> Scales:
         """Return an independent copy."""
-        twin = Scales()
-        twin.state = ScalesState(*(part.copy() for part in self.state))
-        return twin
+        return Scales(ScalesState(*(part.copy() for part in self.state)))
 
     def grow(self) -> None:
         """Enlarge the table for more names."""

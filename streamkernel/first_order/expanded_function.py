@@ -112,6 +112,14 @@ class ExpandedFunction(Learner):
         twin._arena = self._arena.copy()
         return twin
 
+    def frozen(self, scales: Any = None) -> tuple[Self, Any]:
+        """Return a copy that learning does not change, as :meth:`Learner.frozen` does."""
+        if self._is_alone:
+            return self, scales
+        twin = self._twin(self.directions)
+        twin._arena, twin._is_alone = self._arena.copy(), True
+        return twin, scales
+
     def make_private(self) -> Self:
         """Declare that no other thread will use this function, and return it; learning then blocks no thread."""
         self._is_alone = True
@@ -243,15 +251,15 @@ class ExpandedFunction(Learner):
         InputError
             If a value is not finite or too large.
         """
-        arena, kernel = self._arena, self.directions.kernel
+        few = len(rows.start) - 1 <= _FEW
+        arena, kernel = (self if few else self.frozen()[0])._arena, self.directions.kernel
         out = np.empty((len(rows.start) - 1, 3, int(arena["numbers"][0]["columns"])))
-        if len(out) <= _FEW:
+        if few:
             self._evaluate(lambda rows, out: int(scoring.evaluate(function_in(arena), kernel, rows, out)), rows, out)
         else:
-            copy = arena if self._is_alone else arena.copy()
 
             def evaluate(rows: Rows, out: F64) -> int:
-                function = function_in(copy)._replace(phi=np.empty_like(copy["phi"]))
+                function = function_in(arena)._replace(phi=np.empty_like(arena["phi"]))
                 return int(scoring.evaluate_copy(function, kernel, rows, out))
 
             self._evaluate(evaluate, rows, out)

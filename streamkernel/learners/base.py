@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -161,6 +161,10 @@ class Learner:
     def table(self) -> I64 | None:
         """Blocks, bandwidth and first example of each group, shape (groups, 3); ``None`` without groups."""
         return None
+
+    def frozen(self, scales: Any = None) -> tuple[Self, Any]:
+        """Return copies of the function and its scales at one moment; they predict, and learning changes neither."""
+        raise NotImplementedError
 
     def scores(self, rows: Rows, scales: Any = None) -> F64:
         """Return f at each of `rows`, shape (rows, columns); only a second-order function has `scales`.

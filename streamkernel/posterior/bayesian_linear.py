@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,8 +52,8 @@ def rotate(R, z, phi, y, weights, totals, entries):  # type: ignore[no-untyped-d
 
 
 @compiled
-def solve(R, z):  # type: ignore[no-untyped-def]
-    """Return w = R⁻¹z."""
+def solve(R, z, totals, entries):  # type: ignore[no-untyped-def]
+    """Return the number of rows, w = R⁻¹z, and the entries of the targets' range."""
     n = len(z)
     w = z.copy()
     for k in range(n - 1, -1, -1):
@@ -61,7 +61,7 @@ def solve(R, z):  # type: ignore[no-untyped-def]
         for j in range(k + 1, n):
             total -= R[k, j] * w[j]
         w[k] = total / R[k, k]
-    return w
+    return totals[1], w, entries.copy()
 
 
 @compiled
@@ -88,6 +88,14 @@ def spreads(R, phi):  # type: ignore[no-untyped-def]
                 u[j] -= uk * row[j]
             out[i] += uk * uk
     return out
+
+
+class Solved(NamedTuple):
+    """The number of rows, the mean w after them, and the entries of their targets' range."""
+
+    n: float
+    w: F64
+    span: F64
 
 
 class BayesianLinear:
@@ -120,7 +128,7 @@ class BayesianLinear:
         """Σ ρ², all squared errors before learning, in units of what was expected of them, σ² n in expectation; and
         n."""
         self.span = np.zeros(ENTRIES)
-        self._solved: tuple[float, F64] | None = None  # w, and the number of rows it is for
+        self._solved: Solved | None = None
 
     def _factor(self) -> F64:
         """Return R, a new one before the first rows."""
@@ -137,12 +145,18 @@ class BayesianLinear:
             self._R = self._factor()
         rotate(self._R, self.z, phi, y, np.ones(len(y)) if weights is None else weights, self.totals, self.span)
 
+    def solved(self) -> Solved:
+        """Return the posterior mean of w, with the range of the targets after the same rows."""
+        R, solved = self._R, self._solved
+        if R is None:
+            return Solved(0.0, np.zeros(len(self.z)), np.zeros(ENTRIES))
+        if solved is None or solved.n != float(self.totals[1]):
+            solved = self._solved = Solved(*solve(R, self.z, self.totals, self.span))
+        return solved
+
     def mean(self, phi: F64) -> F64:
         """Return the posterior mean of φᵀw for each row."""
-        n, solved = float(self.totals[1]), self._solved
-        if solved is None or solved[0] != n:
-            solved = self._solved = (n, solve(self._factor(), self.z))
-        return np.asarray(dots(phi, solved[1]))
+        return np.asarray(dots(phi, self.solved().w))
 
     def spread(self, phi: F64) -> F64:
         """Return the posterior variance of φᵀw in units of σ² for each row; destroys `phi`."""

@@ -10,7 +10,7 @@ import numpy as np
 from streamkernel.features.rows import F64, Rows
 from streamkernel.learners import span
 from streamkernel.learners.span import bound_all
-from streamkernel.posterior.bayesian_linear import BayesianLinear
+from streamkernel.posterior.bayesian_linear import BayesianLinear, dots
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.posterior.posteriors import join, pieces, read_count
 
@@ -63,8 +63,9 @@ class Recursive:
 
     def mean(self, rows: Rows) -> F64:
         """Return the mean of f(x) for each row, in the range of the targets and of the prior mean."""
-        means = join(self.linear.mean(self.features(piece)) for _, piece in pieces(rows))
-        bound_all(self.linear.span, means)
+        solved = self.linear.solved()
+        means = join(dots(self.features(piece), solved.w) for _, piece in pieces(rows))
+        bound_all(solved.span, means)
         return means
 
     def variance(self, rows: Rows) -> F64:

@@ -65,7 +65,8 @@ class Stochastic:
     @property
     def examples(self) -> int:
         """Examples that have been learned or wait for a batch."""
-        return self._learned.steps * self._batch + len(self._learned.pending)
+        learned = self._learned
+        return learned.steps * self._batch + len(learned.pending)
 
     @property
     def of_targets(self) -> tuple[int, int]:
@@ -113,9 +114,9 @@ class Stochastic:
 
     def mean(self, rows: Rows) -> F64:
         """Return the mean of f(x) for each row, in the range of the targets and of the prior mean."""
-        f, entries = self._learned.f, self._learned.span
-        means = join(f(self._features(piece))[:, 0] for _, piece in pieces(rows))
-        bound_all(entries, means)
+        learned = self._learned
+        means = join(learned.f(self._features(piece))[:, 0] for _, piece in pieces(rows))
+        bound_all(learned.span, means)
         return means
 
     def variance(self, rows: Rows) -> F64:

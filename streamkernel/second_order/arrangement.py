@@ -84,8 +84,7 @@ class Arrangement(NamedTuple):
             newton=copy.newton, steady=copy.steady, rows=nothing, factor=nothing, panels=nothing, sketch=nothing
         )
         directions = self.directions.apart()
-        own = copy.metric._replace(totals=copy.metric.totals.copy())
-        copy = copy._replace(metric=metric.with_places(own, directions))
+        copy = copy._replace(metric=metric.with_places(copy.metric, directions))
         return Arrangement(copy, groups, directions, self.table)
 
 

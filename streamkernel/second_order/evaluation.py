@@ -184,21 +184,21 @@ def evaluate_copy(state: MixtureState, scales: ScalesState, kernel: CompiledKern
 @compiled
 def _copy(state, scales):  # type: ignore[no-untyped-def]
     """Return a consistent copy of the arrays that a prediction reads: numbers, w of the functions, the level, v, the
-    range of targets, the sensitivities, the linear functions with their names, and scales.
+    range of targets, the sensitivities with their totals, the linear functions with their names, and scales.
     """
     functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy(), state.span.copy()
-    sensitivities = state.metric.sensitivities.copy()
+    sensitivities = state.metric.sensitivities.copy(), state.metric.totals.copy()
     own = state.linear
     names = own.counts.copy(), own.keys.copy(), own.at.copy(), own.scales.copy(), own.w.copy(), own.errors.copy()
     recent = own.points.copy(), own.answers.copy(), own.weights.copy()
-    return state.numbers.copy(), *functions, sensitivities, *names, *recent, scales.counts.copy(), scales.table.copy()
+    return state.numbers.copy(), *functions, *sensitivities, *names, *recent, scales.counts.copy(), scales.table.copy()
 
 
 def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[MixtureState, ScalesState]:
     """Return a consistent mixture and scales: the arrays that a prediction reads are copied, the others are shared."""
-    numbers, newton, steady, level, weights, span, sensitivities, *names, counts, table = _copy(state, scales)
+    numbers, newton, steady, level, weights, span, sensitivities, totals, *names, counts, table = _copy(state, scales)
     parts = "counts", "keys", "at", "scales", "w", "errors", "points", "answers", "weights"
     own = state.linear._replace(**dict(zip(parts, names, strict=True)))
     copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights, linear=own)
-    copied = copied._replace(span=span, metric=state.metric._replace(sensitivities=sensitivities))
+    copied = copied._replace(span=span, metric=state.metric._replace(sensitivities=sensitivities, totals=totals))
     return copied, ScalesState(counts, table)

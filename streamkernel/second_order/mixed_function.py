@@ -145,6 +145,18 @@ class MixedFunction(Learner):
         twin._live, twin._is_private = self._live.to_predict_apart(NOT_SCALED), True
         return twin
 
+    def frozen(self, scales: Scales | None = None) -> tuple[Self, Scales | None]:
+        """Return copies that learning does not change, as :meth:`Learner.frozen` does."""
+        if self._is_private:
+            return self, scales
+        while True:
+            live, known = self._live, NOT_SCALED if scales is None else scales.state
+            function, scaling = evaluation.copy_for_prediction(live.state, known)
+            if live is self._live and (scales is None or known is scales.state):  # else one has been replaced
+                twin = self._twin()
+                twin._live, twin._is_private, twin.is_unfinished = live._replace(state=function), True, False
+                return twin, None if scales is None else Scales(scaling)
+
     def make_private(self) -> Self:
         """Declare that no other thread will use this function, and return it; learning then blocks no thread."""
         self._is_private = True
@@ -253,20 +265,21 @@ class MixedFunction(Learner):
         InputError
             If a value is not finite or too large.
         """
+        n = len(rows.start) - 1
+        if n > _FEW or self._is_private:
+            own, scales = self.frozen(scales)
+            live, scaling = own._live, NOT_SCALED if scales is None else scales.state
+            out = np.empty((n, len(live.state.level)))
+            self._evaluate(partial(evaluation.evaluate_copy, live.state, scaling, live.directions.kernel), rows, out)
+            return out
         while True:
-            live, known = self._live, NOT_SCALED if scales is None else scales.state
-            out = np.empty((len(rows.start) - 1, len(live.state.level)))
-            function, scaling, kernel = live.state, known, live.directions.kernel
-            if len(out) <= _FEW and not self._is_private:
-                evaluate = self._evaluate_directly if len(out) == 1 else evaluation.evaluate
-                bad = evaluate(function, scaling, kernel, rows, out)
-                if bad >= 0:
-                    raise self._unusable(rows.part(bad, bad + 1))
-            else:
-                if not self._is_private:
-                    function, scaling = evaluation.copy_for_prediction(function, known)
-                self._evaluate(partial(evaluation.evaluate_copy, function, scaling, kernel), rows, out)
-            if live is self._live and (scales is None or known is scales.state):  # else one has changed
+            live, scaling = self._live, NOT_SCALED if scales is None else scales.state
+            out = np.empty((n, len(live.state.level)))
+            evaluate = self._evaluate_directly if n == 1 else evaluation.evaluate
+            bad = evaluate(live.state, scaling, live.directions.kernel, rows, out)
+            if bad >= 0:
+                raise self._unusable(rows.part(bad, bad + 1))
+            if live is self._live and (scales is None or scaling is scales.state):  # else one has been replaced
                 return out
 
     def derivatives(self, row: Rows, scales: Scales | None = None) -> F64:

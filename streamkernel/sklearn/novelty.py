@@ -152,7 +152,7 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
             The rows.
         """
         X = self._fitted(X)
-        return row_scores(self.model_, X)[:, 0] + self.offset_
+        return row_scores(self.model_, X)[0][:, 0] + self.offset_
 
     def decision_function(self, X: Any) -> F64:
         """Return f - τ of each row, shape (n_samples,): negative for what is novel.
@@ -163,7 +163,7 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
             The rows.
         """
         X = self._fitted(X)
-        return row_scores(self.model_, X)[:, 0]
+        return row_scores(self.model_, X)[0][:, 0]
 
     def predict(self, X: Any) -> Any:
         """Return 1 for a row similar to the learned ones and -1 for a novel one, shape (n_samples,).

@@ -111,7 +111,7 @@ def test_probabilities_are_those_of_the_scores(loss):
         model = learn(classifier(loss=loss), xs, ys)
         for x in xs:
             p = list(model.predict_proba_one(x).values())
-            f = np.atleast_1d(model._score(x))
+            f = np.atleast_1d(model._score(x)[0])
             assert sum(p) == pytest.approx(1.0)
             assert all(0.0 <= value <= 1.0 for value in p)
             if len(f) == 1:
