@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -218,6 +218,10 @@ class Learner:
     def divide(self, number: int, replicas: int) -> None:
         """Become one of several replicas, which learn separately and restructure themselves only when merged."""
         self.may_restructure = False
+
+    def copy(self) -> Self:
+        """Return a copy, also in the middle of a step, that shares nothing that learning changes."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Stop learning single events until :meth:`open` is called."""
