@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable
 from functools import wraps
 from threading import Lock, RLock, get_ident
+from types import FrameType
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
@@ -54,15 +55,21 @@ def refuse(method: Callable[..., Any], owner: Any, *arguments: Any, **options: A
     RuntimeError
         Always.
     """
-    frames = [frame for frame, _ in traceback.walk_stack(None) if frame.f_locals.get("self") is owner]
-    called = [frame.f_code.co_name for frame in frames if frame.f_code.co_filename != __file__]
-    names = [name for name in called if name.isidentifier() and (name[0] != "_" or name[-2:] == "__")]
-    inner, outer = names[0] if names else method.__name__, names[-1] if len(names) > 1 else "another call"
+    frames = [frame for frame, _ in traceback.walk_stack(None) if isinstance(frame.f_locals.get("self"), type(owner))]
+    own = [i for i, frame in enumerate(frames) if frame.f_locals["self"] is owner]
+    outermost = max(i for i in own if frames[i].f_code.co_filename == __file__)  # the call that holds the lock
+    inner = [*_public_names(frames[:outermost]), method.__name__][0]
+    outer = ["another call", *_public_names([frames[i] for i in own if i > outermost - 3])][-1]
     raise RuntimeError(
         f"Expected no change of a {type(owner).__name__} in the middle of {outer}, got {inner} in the same thread, as "
         "from the handler of a signal or of a log, or from a finalizer; these may predict, save and copy: set a flag "
         f"there, and call {inner} when {outer} has returned"
     )
+
+
+def _public_names(frames: list[FrameType]) -> list[str]:
+    names = [frame.f_code.co_name for frame in frames if frame.f_code.co_filename != __file__]
+    return [name for name in names if name.isidentifier() and (name[0] != "_" or name[-2:] == "__")]
 
 
 def on_copy(method: Callable[..., Any], owner: Any, *arguments: Any, **options: Any) -> Any:
@@ -97,7 +104,9 @@ def locked(inside: Callable[..., Any] = refuse) -> Callable[[Method], Method]:
     """
 
     def decorate(method: Method) -> Method:
-        def run_once(lock: OwnedLock, self: Any, arguments: Any, options: Any) -> Any:
+        # each `with` in one line, so that a tracing function that raises an exception cannot come before the release
+
+        def wait(lock: OwnedLock, self: Any, arguments: Any, options: Any) -> Any:
             if lock.busy.locked():
                 return inside(method, self, *arguments, **options)
             with lock.busy: return method(self, *arguments, **options)  # noqa: E701  # fmt: skip
@@ -105,8 +114,9 @@ def locked(inside: Callable[..., Any] = refuse) -> Callable[[Method], Method]:
         @wraps(method)
         def run(self: Any, *arguments: Any, **options: Any) -> Any:
             lock: OwnedLock = self._lock
-            # in one line, so that a tracing function which raises an exception at a line cannot come before the release
-            with lock.turn: return run_once(lock, self, arguments, options)  # noqa: E701  # fmt: skip
+            if lock.busy.locked():
+                with lock.turn: return wait(lock, self, arguments, options)  # noqa: E701  # fmt: skip
+            with lock.turn, lock.busy: return method(self, *arguments, **options)  # noqa: E701  # fmt: skip
 
         return cast(Method, run)
 
