@@ -16,12 +16,13 @@ import sys
 
 import pandas as pd
 import pytest
+from river import linear_model
 from streams import content, frame
 from test_interruptions import CASES, PACKAGE, XS, at, early_growth, feed, target
 from test_threads_and_signals import run
 from waiting import LIMIT
 
-from streamkernel import KernelDriftDetector, KernelNoveltyDetector, RandomFeatures, load
+from streamkernel import ConformalRegressor, KernelDriftDetector, KernelNoveltyDetector, RandomFeatures, load
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.prediction_copy import prediction_copy
 
@@ -196,6 +197,25 @@ def test_the_error_names_both_calls():
     Handled(lambda: feed(model, 300), change)
     assert "change of a KernelRegressor in the middle of learn_one, got learn_many in the same thread" in seen[0]
     assert "call learn_many when learn_one has returned" in seen[0]
+
+
+def test_a_handler_copies_whole_scores_of_a_conformal_model():
+    """The wrapper and the model are two objects; each is before the example or after it."""
+
+    def parts(model):
+        scores = model._scores
+        return [*scores._recent], scores._sorted, vars(scores._level)
+
+    before = ConformalRegressor(linear_model.LinearRegression(), window=20)
+    for x in XS[:30]:
+        before.learn_one(x, x["x0"] * x["x1"])
+    for shift in range(EVERY):
+        model, copies = copy.deepcopy(before), []
+        Handled(lambda model=model: model.learn_one(XS[30], 0.5), lambda: copies.append(copy.deepcopy(model)), shift)  # noqa: B023
+        possible = list(zip(parts(before), parts(model), strict=True))
+        for one in copies:
+            assert all(part in states for part, states in zip(parts(one), possible, strict=True))
+            assert sorted(parts(one)[0]) == parts(one)[1]
 
 
 SIGNALS = """
