@@ -1,35 +1,156 @@
-"""A lock for methods: one thread at a time."""
+"""A lock for methods: one thread at a time, and a defined result where a thread interrupts itself.
+
+Python runs signal handlers, finalizers and log handlers between any two lines of a call, in its thread. What these call
+cannot wait for the call that they interrupt. So the lock knows its thread: a method that changes the object is refused
+there, and one that reads it reads a copy, which is as the object would be after an exception at that line.
+"""
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Callable
 from functools import wraps
+from threading import Lock, RLock, get_ident
+from types import FrameType
 from typing import Any, TypeVar, cast
+from weakref import WeakSet
+
+from numba.core.compiler_lock import global_compiler_lock
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
+_LOCKS: WeakSet[OwnedLock] = WeakSet()
+_UNDIVIDED: WeakSet[Any] = WeakSet()
+_HELD: dict[int, list[Any]] = {}
 
-def locked(method: Method) -> Method:
+
+class OwnedLock:
+    """A lock that knows whether the thread that asks for it holds it already.
+
+    Attributes
+    ----------
+    turn
+        Other threads wait for it; the thread that holds it does not.
+    busy
+        Held while a method runs.
+    """
+
+    __slots__ = ("__weakref__", "busy", "turn")
+
+    def __init__(self) -> None:
+        self.turn, self.busy = RLock(), Lock()
+        _LOCKS.add(self)
+
+    def locked(self) -> bool:
+        """Return whether a method runs, in any thread."""
+        return self.busy.locked()
+
+
+def refuse(method: Callable[..., Any], owner: Any, *arguments: Any, **options: Any) -> Any:
+    """Raise an error for a change inside another call of the same thread.
+
+    Raises
+    ------
+    RuntimeError
+        Always.
+    """
+    frames = [frame for frame, _ in traceback.walk_stack(None) if isinstance(frame.f_locals.get("self"), type(owner))]
+    own = [i for i, frame in enumerate(frames) if frame.f_locals["self"] is owner]
+    outermost = max(i for i in own if frames[i].f_code.co_filename == __file__)  # the call that holds the lock
+    inner = [*_public_names(frames[:outermost]), method.__name__][0]
+    outer = ["another call", *_public_names([frames[i] for i in own if i > outermost - 3])][-1]
+    raise RuntimeError(
+        f"Expected no change of a {type(owner).__name__} in the middle of {outer}, got {inner} in the same thread, as "
+        "from the handler of a signal or of a log, or from a finalizer; these may predict, save and copy: set a flag "
+        f"there, and call {inner} when {outer} has returned"
+    )
+
+
+def _public_names(frames: list[FrameType]) -> list[str]:
+    names = [frame.f_code.co_name for frame in frames if frame.f_code.co_filename != __file__]
+    return [name for name in names if name.isidentifier() and (name[0] != "_" or name[-2:] == "__")]
+
+
+def on_copy(method: Callable[..., Any], owner: Any, *arguments: Any, **options: Any) -> Any:
+    """Call a method of a copy, in which the change in progress is completed or undone."""
+    return method(owner._completed_copy(), *arguments, **options)  # noqa: SLF001 - a part of `locked`
+
+
+def locked(inside: Callable[..., Any] = refuse) -> Callable[[Method], Method]:
     """Run a method in one thread at a time, by the ``_lock`` of its object.
+
+    Parameters
+    ----------
+    inside
+        Called with the method and its arguments if the thread runs another such method of the object already.
 
     Examples
     --------
-    >>> from threading import Lock
     >>> class Counter:
     ...     def __init__(self):
-    ...         self._lock, self.n = Lock(), 0
-    ...     @locked
-    ...     def increment(self):
+    ...         self._lock, self.n = OwnedLock(), 0
+    ...     @locked()
+    ...     def increment(self, then=None):
     ...         self.n += 1
-    ...         return self._lock.locked()
+    ...         return then() if then else self._lock.locked()
     >>> counter = Counter()
     >>> counter.increment(), counter._lock.locked()
     (True, False)
+    >>> counter.increment(then=counter.increment)
+    Traceback (most recent call last):
+    ...
+    RuntimeError: Expected no change of a Counter in the middle of increment, got increment in the same thread, ...
     """
 
-    @wraps(method)
-    def run(self: Any, *arguments: Any, **options: Any) -> Any:
-        # In one line, so that a tracing function which raises an exception at a line cannot come before the release.
-        with self._lock: return method(self, *arguments, **options)  # noqa: E701  # fmt: skip
+    def decorate(method: Method) -> Method:
+        # each `with` in one line, so that a tracing function that raises an exception cannot come before the release
 
-    return cast(Method, run)
+        def wait(lock: OwnedLock, self: Any, arguments: Any, options: Any) -> Any:
+            if lock.busy.locked():
+                return inside(method, self, *arguments, **options)
+            with lock.busy: return method(self, *arguments, **options)  # noqa: E701  # fmt: skip
+
+        @wraps(method)
+        def run(self: Any, *arguments: Any, **options: Any) -> Any:
+            lock: OwnedLock = self._lock
+            if lock.busy.locked():
+                with lock.turn: return wait(lock, self, arguments, options)  # noqa: E701  # fmt: skip
+            with lock.turn, lock.busy: return method(self, *arguments, **options)  # noqa: E701  # fmt: skip
+
+        return cast(Method, run)
+
+    return decorate
+
+
+def undivided() -> Any:
+    """Return a lock for calls that change a state without the interpreter's lock: no process is forked during one."""
+    lock = RLock()
+    _UNDIVIDED.add(lock)
+    return lock
+
+
+def _before_fork() -> None:
+    """Wait until no thread is in an undivided call or compiles: the first of such calls may compile."""
+    held = _HELD[get_ident()] = [*sorted(_UNDIVIDED, key=id), global_compiler_lock]
+    for lock in held:
+        lock.acquire()
+
+
+def _after_fork() -> None:
+    for lock in reversed(_HELD.pop(get_ident())):
+        lock.release()
+
+
+def _renew() -> None:
+    """Free the locks that threads of the parent process held; what they were changing, the next call completes."""
+    _after_fork()
+    for lock in list(_LOCKS):
+        if lock.turn.acquire(blocking=False):  # free, or of the thread that has forked, which goes on
+            lock.turn.release()
+        else:
+            lock.turn, lock.busy = RLock(), Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_renew)

@@ -53,13 +53,16 @@ class RollingScores:
 
     def update(self, score: float) -> None:
         """Add the score of a target."""
-        n = len(self._sorted)
-        if (n + 1) * self._level.alpha >= 1.0:  # with fewer, any score is inside at any level
-            self._level.update(1.0 - bisect_left(self._sorted, score) / (n + 1))
-        if n == self._recent.maxlen:
-            del self._sorted[bisect_left(self._sorted, self._recent[0])]
-        self._recent.append(score)
-        insort(self._sorted, score)
+        level, recent, ordered = copy.copy(self._level), self._recent.copy(), self._sorted.copy()
+        n = len(ordered)
+        if (n + 1) * level.alpha >= 1.0:  # with fewer, any score is inside at any level
+            level.update(1.0 - bisect_left(ordered, score) / (n + 1))
+        if n == recent.maxlen:
+            del ordered[bisect_left(ordered, recent[0])]
+        recent.append(score)
+        insort(ordered, score)
+        # in one operation, so that an interruption leaves the scores before or after
+        vars(self).update(_level=level, _recent=recent, _sorted=ordered)
 
     def after(self, score: float) -> Self:
         """Return the scores with that of one more target; these do not change."""

@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from threading import Lock
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +23,7 @@ from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian, Kernel, MultiScale
 from streamkernel.learners import state
 from streamkernel.learners.options import DSG, Newton
-from streamkernel.locking import locked
+from streamkernel.locking import OwnedLock, locked
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.upkeep import Pruning, Refit
 from streamkernel.upkeep.scheduler import BackgroundTasks
@@ -82,7 +81,7 @@ class KernelModel(StoredModel):
         self._cap, self._options = learner_choice.resolve(chosen, max_features, self._loss)
         is_second_order = isinstance(self._options, Newton)
         self._wanted = kernel or (MANY_BANDWIDTHS if is_second_order else self._default_kernel)
-        self._lock = Lock()
+        self._lock = OwnedLock()
         self._state = State(
             learner=self._new_learner(self._wanted, 1),
             scales=scaling.Scales() if is_second_order and kernel is None else None,
@@ -273,7 +272,7 @@ class KernelModel(StoredModel):
         while_still([models[key] for key in sorted(models)], merge)  # a fixed order prevents deadlocks
         return self
 
-    @locked
+    @locked()
     def run_task(self, task: Any, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Any = None) -> Any:
         """Apply a task on some events at once, and return its gap if it has one; see :func:`streamkernel.upkeep.apply`.
 

@@ -196,7 +196,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
             self._check(x)
             raise
 
-    @locked
+    @locked()
     def _learn_side(self, row: Rows, side: int, numeric: NumericNames) -> None:
         """Learn from one event of p, side 0, or of q, side 1."""
         self._recover()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from threading import Lock
-from typing import Any
+from contextlib import suppress
+from typing import Any, Self
 
 import numpy as np
 from river import base
@@ -21,7 +21,7 @@ from streamkernel.features.rows import Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian, Kernel
 from streamkernel.learners.append_log import Log
-from streamkernel.locking import locked
+from streamkernel.locking import OwnedLock, locked, on_copy
 
 OLD_AND_NEW = np.array([0.0, 1.0])
 
@@ -113,7 +113,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         self.kernel = kernel
         self.max_features = max_features
         self.seed = seed
-        self._lock = Lock()
+        self._lock = OwnedLock()
         super().__init__()
         self._reset()
 
@@ -196,7 +196,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
                 break
         return done
 
-    @locked
+    @locked()
     def _see(self, rows: list[Rows], directions: Directions) -> int:
         """Process events, which `directions` have read, up to the first alarm or another bandwidth; return how many."""
         self._recover()
@@ -273,7 +273,17 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         if refused is not None:
             raise refused
 
-    @locked
+    def _completed_copy(self) -> Self:
+        """Return a copy that shares nothing that an event changes, after the events in progress or before them."""
+        twin: Self = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        seen = self._seen
+        twin._lock, twin._seen = OwnedLock(), seen._replace(model=seen.model._completed_copy())
+        with suppress(InputError):  # the call in progress raises it
+            twin._recover()
+        return twin
+
+    @locked(inside=on_copy)
     def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         seen = self._seen

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from streamkernel.estimators.weighting import as_weight, weights_of
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_series, targets_of
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
-from streamkernel.locking import locked
+from streamkernel.locking import OwnedLock, locked, on_copy
 from streamkernel.posterior import marginal_likelihood
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.posterior.posteriors import Posterior
@@ -113,7 +112,7 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
         phis = self._new_features()
         ratio = marginal_likelihood.USUAL if noise is None else float(noise)
         first = () if noise is None or self._given.is_pending else None
-        self._lock = Lock()
+        self._lock = OwnedLock()
         self._seen = ProcessState(phis, self._new_posterior(phis, ratio), 0.0, ratio, first)
 
     def _new_features(self) -> tuple[FeatureMap, ...]:
@@ -239,7 +238,7 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
         """
         return native_series(self._read(lambda seen: seen.offset + seen.posterior.mean(seen.phis[0].table(X))), X)
 
-    @locked
+    @locked(inside=on_copy)
     def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         seen = self._seen

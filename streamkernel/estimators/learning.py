@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from threading import Lock
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +19,7 @@ from streamkernel.features.rows import F64, Rows, check_dictionary
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Kernel, bandwidth
 from streamkernel.learners import schedule
-from streamkernel.locking import locked
+from streamkernel.locking import OwnedLock, locked, on_copy
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 log = logging.getLogger(__name__)
@@ -33,7 +32,7 @@ class LearningModel(model_file.Serializable):
     records the step in progress: the next call completes it, or undoes it if the example was not learned.
     """
 
-    _lock: Lock
+    _lock: OwnedLock
     _state: State
     _wanted: Kernel
 
@@ -84,7 +83,7 @@ class LearningModel(model_file.Serializable):
             return self._recover_locked()
         return found
 
-    @locked
+    @locked()
     def _recover_locked(self) -> State:
         """Return the state after completing an interrupted step, under the lock."""
         self._recover()
@@ -112,7 +111,7 @@ class LearningModel(model_file.Serializable):
             self._check(x)
             raise
 
-    @locked
+    @locked()
     def _learn_alone(
         self, rows: Rows, y: Any, directions: Directions, numeric: numeric_names.NumericNames, *said: F64
     ) -> int:
@@ -125,7 +124,7 @@ class LearningModel(model_file.Serializable):
         is_same = found.numeric is numeric and directions.store is learner.directions.store
         return learner.learn_alone(rows, y, found.scales, *said) if found.is_plain and is_same else 0
 
-    @locked
+    @locked()
     def _learn(
         self,
         rows: Rows,
@@ -238,7 +237,19 @@ class LearningModel(model_file.Serializable):
             return replace(found, learner=learner, upkeep=upkeep)
         return found
 
-    @locked
+    def _completed_copy(self) -> Self:
+        """Return a copy that shares nothing that learning changes, after the step in progress or before it."""
+        twin: Self = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        found = self._state
+        if found.journal is not None and found.learner.n_offered <= found.journal.offered:
+            found = found.journal.before
+        scales = None if found.scales is None else found.scales.copy()
+        twin._lock, twin._state = OwnedLock(), replace(found, learner=found.learner.copy(), scales=scales)
+        twin._recover()
+        return twin
+
+    @locked(inside=on_copy)
     def _to_predict(self) -> Self:
         """Return a copy that only predicts, in any number of threads, and shares no changing state."""
         twin: Self = object.__new__(type(self))
@@ -247,7 +258,7 @@ class LearningModel(model_file.Serializable):
         found = self._state
         scales = None if found.scales is None else found.scales.copy()
         learner = found.learner.to_predict_apart()
-        twin._lock = Lock()
+        twin._lock = OwnedLock()
         twin._state = State(learner, scales, found.first, found.labels, None, found.numeric, found.own)
         return twin
 
@@ -266,20 +277,20 @@ class LearningModel(model_file.Serializable):
         """Whether bandwidths of the current kernel will still change."""
         return self._wanted.is_pending and self._is_young
 
-    @locked
+    @locked()
     def _count_names(self, counts: Mapping[int, numeric_names.Count]) -> None:
         """Replace the counts of some names, by their hashes."""
         self._recover()
         found = self._state
         self._state = replace(found, numeric=found.numeric._replace(counts={**found.numeric.counts, **counts}))
 
-    @locked
+    @locked()
     def _settle(self) -> None:
         """Take the step for the buffered examples."""
         self._recover()
         self._learner.settle()
 
-    @locked
+    @locked()
     def _keep_still(self, others: Sequence[LearningModel], do: Callable[[], None]) -> None:
         """Call a function while no thread learns with this model or with others."""
         self._recover()

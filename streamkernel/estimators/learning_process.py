@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Sequence
-from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from streamkernel.estimators import model_file
 from streamkernel.estimators.process_state import FirstExamples, ProcessState, choose_by_first
 from streamkernel.features.rows import F64, Rows
 from streamkernel.kernels import Kernel, bandwidth
-from streamkernel.locking import locked
+from streamkernel.locking import OwnedLock, locked, on_copy
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.posterior.posteriors import Posterior
 
@@ -33,7 +33,7 @@ class LearningProcess(model_file.Serializable):
     kernel: Kernel | None
     noise: float | None
     _given: Kernel
-    _lock: Lock
+    _lock: OwnedLock
     _seen: ProcessState
 
     def _new_posterior(self, phis: Sequence[FeatureMap], ratio: float) -> Posterior:
@@ -48,7 +48,7 @@ class LearningProcess(model_file.Serializable):
             if self._seen.posterior is seen.posterior:  # else it may have learned an example before it was replaced
                 return found
 
-    @locked
+    @locked()
     def _learn(self, rows: Rows, y: F64) -> None:
         """Learn `rows` in order, except those of weight 0."""
         self._recover()
@@ -75,7 +75,7 @@ class LearningProcess(model_file.Serializable):
             self._recover_locked()
         return self._seen
 
-    @locked
+    @locked()
     def _recover_locked(self) -> None:
         self._recover()
 
@@ -108,7 +108,17 @@ class LearningProcess(model_file.Serializable):
             log.info("%r and noise ratio %.3g, from the first examples", phis[0].kernel, ratio)
         return ProcessState(phis, posterior, offset, ratio, None if is_last else tuple(first))
 
-    @locked
+    def _completed_copy(self) -> Self:
+        """Return a copy that shares nothing that learning changes, after the change in progress or before it."""
+        twin: Self = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        seen = self._seen
+        posterior = copy.deepcopy(seen.posterior, {id(phi): phi for phi in seen.phis})
+        twin._lock, twin._seen = OwnedLock(), seen._replace(posterior=posterior)
+        twin._recover()
+        return twin
+
+    @locked(inside=on_copy)
     def _mean_and_variance(self, x: Any) -> tuple[float, float]:
         """Return the mean and the variance from one state."""
         self._recover()

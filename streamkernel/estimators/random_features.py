@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from river import base
@@ -16,7 +15,7 @@ from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_frame
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
-from streamkernel.locking import locked
+from streamkernel.locking import OwnedLock, locked
 from streamkernel.posterior.feature_matrix import FeatureMap
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
         features = FeatureMap(kernel, n_features, seed, 1 << 26)
         # The features, and the examples that still decide the bandwidth, None once it is known: replaced together.
         self._seen: tuple[FeatureMap, tuple[Rows, ...] | None] = (features, () if kernel.is_pending else None)
-        self._lock = Lock()
+        self._lock = OwnedLock()
         outputs = features.directions.plan.outputs
         parts = ["cos", "sin"] if outputs == 2 else [f"z{i}_" for i in range(outputs)]
         self._names = [f"{part}{i}" for i in range(n_features) for part in parts]
@@ -144,7 +143,7 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
     def _map(self) -> FeatureMap:
         return self._seen[0]
 
-    @locked
+    @locked()
     def _see(self, row: Rows) -> None:
         features, first = self._seen
         if first is None:

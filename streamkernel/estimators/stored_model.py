@@ -15,7 +15,7 @@ from streamkernel.estimators.model_state import State
 from streamkernel.features import example_tensors, field_names, numeric_names, scaling
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Kernel, bandwidth
-from streamkernel.locking import locked
+from streamkernel.locking import locked, on_copy
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.upkeep.scheduler import BackgroundTasks
 
@@ -57,7 +57,7 @@ class StoredModel(LearningModel):
             | ({"field_names": field_names.pack(found.numeric.fields)[1]} if found.numeric.fields else {})
         )
 
-    @locked
+    @locked(inside=on_copy)
     def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         return self._description(), self._tensors()

@@ -86,6 +86,7 @@ class NameRecord:
         "get",
         "hashes",
         "is_counted",
+        "is_placed",
         "is_settled",
         "memory",
         "names",
@@ -114,6 +115,7 @@ class NameRecord:
         columns[ORDER] = [index[name] for name in ordered]
         columns[ADDRESS] = [id(name) for name in self.names]
         self._columns, self._times = columns, 0
+        self.is_placed = True  # whether no name gets a place in the cache later
         self.is_counted = False  # whether no more values of these names are counted
         self.is_settled = False  # nor anything else becomes known of them if they have numbers
         self._strange: Sequence[Hashable] = self.names[-1:]

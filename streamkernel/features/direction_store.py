@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from threading import Lock
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from streamkernel.features.dictionaries import NameRecord
 from streamkernel.features.projections import draw_block
 from streamkernel.features.rows import F32
 from streamkernel.jit import compiled
+from streamkernel.locking import OwnedLock
 
 RECORD_BYTES = 1 << 24
 """Bytes for cached sets of names; sets that do not fit are computed again at every use."""
@@ -44,7 +44,7 @@ class Store:
         self.wanted = 0  # panels to cache
         self.records: dict[tuple[Hashable, ...], NameRecord] = {}
         self.record_bytes = 0
-        self.lock = Lock()
+        self.lock = OwnedLock()
 
     def keep(self, names: tuple[Hashable, ...], record: NameRecord) -> NameRecord:
         """Keep the record of names, within the budget."""

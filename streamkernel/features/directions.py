@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable, Mapping, Sequence
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from streamkernel.features.direction_store import Store, fill
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, I64, Rows, check_dictionary, is_missing
 from streamkernel.jit.arena import aligned_zeros
-from streamkernel.locking import locked
+from streamkernel.locking import OwnedLock, locked
 
 if TYPE_CHECKING:
     from streamkernel.kernels.program import KernelProgram
@@ -36,6 +35,11 @@ MOST_VALUES = 1 << 16
 
 _ONE = np.ones(1)
 """The weight of a single example, which nothing writes to."""
+
+
+def _later(method: Any, directions: Directions, *arguments: Any) -> int:
+    """Return the index of no place: inside a change of the cache, a handler in the same thread does without."""
+    return -1
 
 
 class Directions:
@@ -205,7 +209,7 @@ class Directions:
             values = array("d", record.get(x))
         elif names and names[-1] is not record.names[-1] and record.has_moved(names):
             record = self.store.keep(names, record.with_names(names))
-        if not self.plan.transforms:
+        if record.is_placed and not self.plan.transforms:
             self.last = record
         return record, values
 
@@ -253,7 +257,7 @@ class Directions:
             return
         self._widen(wanted)
 
-    @locked
+    @locked(inside=_later)
     def _widen(self, wanted: int) -> None:
         """Cache more panels, within the budget."""
         store = self.store
@@ -269,18 +273,20 @@ class Directions:
             hashes = {name: hash64(name) for name in sorted(names, key=hash64)}
             slots = [self._place(h) for h in hashes.values()]
             readers = self.plan.readers(list(hashes))
-            known = self.store.keep(names, NameRecord(names, hashes, slots, readers, len(self.plan.parts)))
+            known = NameRecord(names, hashes, slots, readers, len(self.plan.parts))
+            known.is_placed = -1 not in slots or self._is_full
+            if known.is_placed:
+                self.store.keep(names, known)
         return known
 
     def _place(self, name_hash: int) -> int:
         """Return the index of a name in the cache, or -1 if the budget is exhausted."""
-        store = self.store
-        place = store.places.get(name_hash)
-        if place is None and len(store.places) == store.table.shape[1] == self._most_names(store.table.shape[0]):
+        place = self.store.places.get(name_hash)
+        if place is None and self._is_full:
             return -1
         return self._new_place(name_hash) if place is None else place
 
-    @locked
+    @locked(inside=_later)
     def _new_place(self, name_hash: int) -> int:
         """Add a name to the cache."""
         store = self.store
@@ -299,8 +305,14 @@ class Directions:
         return place
 
     @property
-    def _lock(self) -> Lock:
+    def _lock(self) -> OwnedLock:
         return self.store.lock
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether the budget is exhausted."""
+        panels, names = self.store.table.shape[:2]
+        return bool(len(self.store.places) == names == self._most_names(panels))
 
     def _most_names(self, panels: int) -> int:
         return self._budget // max(1, panels)

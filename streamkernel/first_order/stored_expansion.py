@@ -32,6 +32,12 @@ class StoredExpansion(ExpandedFunction):
         twin._pending = (0, [])
         return twin
 
+    def copy(self) -> Self:
+        """Return a copy, also in the middle of a step, that shares nothing that learning changes."""
+        twin, (since, waiting) = self._twin(self.directions), self._pending
+        twin._arena, twin._pending = self._arena.copy(), (since, [*waiting])
+        return twin
+
     @property
     def pending(self) -> list[tuple[Rows, float]]:
         """The buffered examples."""

@@ -223,6 +223,10 @@ class Learner:
         """Become one of several replicas, which learn separately and restructure themselves only when merged."""
         self.may_restructure = False
 
+    def copy(self) -> Self:
+        """Return a copy, also in the middle of a step, that shares nothing that learning changes."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Stop learning single events until :meth:`open` is called."""
 

@@ -23,7 +23,7 @@ from streamkernel.merging.factors import factor_of
 from streamkernel.merging.groups import groups_together, merge_group, rested_together
 from streamkernel.merging.numbers import merge_numbers, merge_spans
 from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary
-from streamkernel.second_order import metric, metric_files, mixture_files, sampling, steps
+from streamkernel.second_order import metric, metric_files, mixture_files, sampling
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import neighbour_functions, prior
@@ -216,7 +216,7 @@ def check_base(parts: Sequence[SecondOrderLearner], base: SecondOrderLearner) ->
         return
     learned = [f for f in parts if f.examples]
     for f in (base, *learned):
-        steps.advance(f.arrays, True)
+        f.advance(is_all=True)
     for g in range(len(base.groups)):
         least = (1.0 - _ROUNDING) * _diagonal(base, g)
         for f in learned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar, Self
@@ -18,6 +19,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import span, state
 from streamkernel.learners.base import Learner
+from streamkernel.locking import undivided
 from streamkernel.second_order import evaluation, growth, learning, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.derivatives import derivatives
@@ -25,7 +27,7 @@ from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import STORED, prior
-from streamkernel.second_order.mixture_state import RESTED, MixtureState, weights_by_column
+from streamkernel.second_order.mixture_state import RESTED, MixtureState, weights_by_column, with_own_row
 from streamkernel.second_order.neighbours import CAUTION
 
 LARGEST = 1 << 29
@@ -110,6 +112,7 @@ class MixedFunction(Learner):
             forgetting=recency.KEPT if forgetting is None and not joint else (),
         )
         self.is_unfinished = self._is_private = False
+        self._undivided = undivided()
         self._take_direct_calls()
         numbers = sum(blocks**2 for blocks in self._arranger.alone) * outputs**2
         if numbers > LARGEST:
@@ -138,6 +141,19 @@ class MixedFunction(Learner):
         """Create this function's own direct calls for single events."""
         self._learn_directly, self._evaluate_directly = direct(learning.learn), direct(evaluation.evaluate)
         self._advance_directly = direct(steps.advance)
+
+    def copy(self) -> Self:
+        """Return a copy, also in the middle of a step, that shares nothing that learning changes."""
+        twin, live = self._twin(), self._live
+        own = live._replace(state=with_own_row(live.state))
+        twin._live = copy.deepcopy(own, {id(live.directions): live.directions})
+        return twin
+
+    def advance(self, *, is_all: bool) -> None:
+        """Compute all units of the step in progress, or those that are due, without the interpreter's lock."""
+        advance = steps.advance if is_all else self._advance_directly
+        # in one line, as `locked` does
+        with self._undivided: advance(self._live.state, is_all)  # noqa: E701  # fmt: skip
 
     def to_predict_apart(self) -> Self:
         """Return a copy that only predicts, in any number of threads, and shares no changing state."""

@@ -120,7 +120,7 @@ class SecondOrderLearner(StoredMixture):
         examples = LearningRows(rows, self._of_targets(y, n), self._gammas(n), read, said)
         _, learned = self._learn_directly(live.state, scaling, live.directions.kernel, examples, 0, n, options)
         if learned and live.groups.is_spread:
-            self._advance_directly(live.state, False)
+            self.advance(is_all=False)
         return int(learned)
 
     def learn_again(self, rows: Rows, y: F64, scales: Scales | None = None) -> None:
@@ -178,7 +178,7 @@ class SecondOrderLearner(StoredMixture):
             if status == state.DIVERGED:
                 raise self._divergence_error(y[done])
         if self._live.groups.is_spread:
-            self._advance_directly(self._live.state, False)
+            self.advance(is_all=False)
 
     def _of_targets(self, y: float | F64, n: int) -> F64:
         """Return the targets of n rows as compiled code reads them, shape (rows, targets)."""
@@ -248,7 +248,7 @@ class SecondOrderLearner(StoredMixture):
         """Complete the step in progress, if there is one."""
         if self.numbers["working"]:
             self.is_unfinished = True
-            steps.advance(self._live.state, True)
+            self.advance(is_all=True)
             steps.apply_step(self._live.state)
 
     def _compare_groups(self, may_restart: bool) -> None:

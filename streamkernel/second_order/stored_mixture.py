@@ -10,7 +10,7 @@ from streamkernel.features import kept_features
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import I64
 from streamkernel.learners import state
-from streamkernel.second_order import linear_files, mixture_files, steps
+from streamkernel.second_order import linear_files, mixture_files
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.mixed_function import MixedFunction
 from streamkernel.second_order.mixture_state import Group
@@ -24,7 +24,7 @@ class StoredMixture(MixedFunction):
 
     def tensors(self) -> dict[str, Any]:
         """Return the learned state as arrays that share nothing with this function."""
-        steps.advance(self._live.state, True)
+        self.advance(is_all=True)
         numbers = self.numbers
         groups = self.groups.tensors(int(numbers["buffered"]), bool(numbers["working"]))
         return self.to_predict() | groups | mixture_files.sampling_tensors(self._live)

@@ -33,13 +33,13 @@ class _Work:
         self.since: list[Examples | None] = []  # None for one more column of f
         self.gap = float("nan")
         self.new: Function | None = None
+        self.has_ended = False
         self._last: int | None = None  # the final length of `since`
         self._signals: SimpleQueue[None] = SimpleQueue()
 
     def feed(self, examples: Examples | None, place: int) -> None:
         """Pass on learned examples, as :meth:`BackgroundJob.feed` does."""
-        if len(self.since) == place:
-            self.since.append(examples)
+        self.since[place : place + 1] = [examples]  # in one operation: a handler may feed a copy of the model
         self._signals.put(None)
 
     def end(self, last: int) -> None:
@@ -69,6 +69,8 @@ class _Work:
             self.new = self._caught_up(function.make_private()).make_shared()
         except BaseException:  # also what another thread raises here, which would end this one in silence
             log.exception("%s has failed; the model is unchanged", self.names)
+        finally:
+            self.has_ended = True
 
     def _caught_up(self, function: Function) -> Function:
         """Return the function after it has learned the passed examples."""
@@ -125,6 +127,18 @@ class BackgroundJob:
     def gap(self) -> float:
         """The gap that the task reported for the new function; NaN before."""
         return self._work.gap
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the thread was left behind in the process that this one was forked from."""
+        return not (self._work.has_ended or self._thread.is_alive())
+
+    def again(self, build: Build) -> BackgroundJob:
+        """Return a job that starts again, with the examples passed so far."""
+        job = BackgroundJob(self.tasks, self.until, self.columns, self.predicting, self.window, build)
+        job.since[:] = self.since
+        job.start()
+        return job
 
     def start(self) -> None:
         """Start the thread."""

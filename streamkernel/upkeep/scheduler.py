@@ -79,6 +79,8 @@ class BackgroundTasks:
 
         These are at most :meth:`until_due` rows.
         """
+        if self.job is not None and self.job.is_lost:
+            return replace(self, job=self.job.again(self.build)).observe(function, rows, y)
         if not self.seen:
             self._load(function, rows, y)
         recent, held, fed = self.recent.plus((rows, y)), self.held + len(y), self.fed

@@ -110,10 +110,10 @@ def test_threads_learn_one_at_a_time(learner):
     assert sum(model.predict_proba_one(XS[0]).values()) == pytest.approx(1.0)
 
 
-def run(script):
+def run(script, *arguments):
     """Run a script in a process of its own, which ends with exit code 0."""
     found = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", script],
+        [sys.executable, "-X", "faulthandler", "-c", script, *arguments],
         cwd=Path(__file__).parents[1],
         capture_output=True,
         timeout=LIMIT,
