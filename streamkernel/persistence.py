@@ -93,4 +93,4 @@ def load(path: str | Path) -> Any:
         return model_file.rebuild(description, tensors, str(path))
     from streamkernel.engine.checkpoint import state_file
 
-    return state_file.rebuild(description, tensors, str(path))
+    return state_file.rebuild(description, tensors, str(path), base.Base)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,23 @@ def move(old: Path, new: Path) -> None:
         os.close(directory)
 
 
+@contextmanager
+def enough_memory(where: str) -> Iterator[None]:
+    """Raise an error that names the file if it needs more memory than there is.
+
+    Raises
+    ------
+    ModelFileError
+        From a `MemoryError`.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        raise ModelFileError(
+            f"Expected enough memory for the file, which may be whole, got {error!r} - in {where}"
+        ) from error
+
+
 def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
     """Return the description and the tensors of a file that :func:`write` wrote as one of these kinds.
 
@@ -84,8 +102,9 @@ def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
     """
     if not path.is_file():
         raise FileNotFoundError(f"Expected a {kinds[0]} file, found none - at {path}")
+    path.open("rb").close()  # why a file cannot be opened is not in safetensors' error
     try:
-        with safe_open(path, "np") as file:
+        with enough_memory(str(path)), safe_open(path, "np") as file:
             header = file.metadata() or {}
             if header.get("format") != FORMAT:
                 raise ModelFileError(f"Expected a {FORMAT} file, got another safetensors file - at {path}")
@@ -101,10 +120,13 @@ def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
         raise ModelFileError(
             f"Expected a complete safetensors file, got a truncated or corrupt one ({error}) - at {path}"
         ) from error
-    if header.pop("checksum", None) != checksum(header, tensors):
-        raise ModelFileError(f"Expected the content to match its checksum, got a corrupt file - at {path}")
     try:
-        return json.loads(header["description"]), tensors
+        with enough_memory(str(path)):
+            if header.pop("checksum", None) != checksum(header, tensors):
+                raise ModelFileError(f"Expected the content to match its checksum, got a corrupt file - at {path}")
+            return json.loads(header["description"]), tensors
+    except ModelFileError:
+        raise
     except (KeyError, ValueError, RecursionError) as error:
         raise ModelFileError(f"Expected a JSON description, got {error!r} - at {path}") from error
 
@@ -148,5 +170,5 @@ def checksum(header: Mapping[str, str], tensors: Tensors) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tensor.shape}\0".encode())
-        digest.update(tensor.tobytes())
+        digest.update(np.ascontiguousarray(tensor))
     return digest.hexdigest()
