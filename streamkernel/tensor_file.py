@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,39 @@ READABLE = ("3", "4")
 Tensors = dict[str, Any]
 
 
-def write(path: Path, kind: str, description: Mapping[str, Any], tensors: Tensors, mode: int = 0o666) -> None:
-    """Write a file durably; a reader finds either the old or the new file. `mode` is as for `put`."""
+def write(
+    path: Path,
+    kind: str,
+    description: Mapping[str, Any],
+    tensors: Tensors,
+    mode: int = 0o666,
+    rebuild: Callable[[Any, Tensors, str], Any] | None = None,
+) -> None:
+    """Write a file durably; a reader finds either the old or the new file.
+
+    Parameters
+    ----------
+    path, kind, description, tensors
+        The file and its content.
+    mode
+        As for `put`.
+    rebuild
+        What a reader does with a description, tensors and the name of their file; it is tried before there is a file.
+
+    Raises
+    ------
+    ModelFileError
+        If a reader would refuse the content; what was there is still there.
+    OSError
+        If the file cannot be written.
+    """
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}  # safetensors does not
     text = json.dumps(description, default=lambda number: number.item())  # numpy's scalars
+    if rebuild is not None:
+        try:
+            rebuild(json.loads(text), tensors, str(path))
+        except ModelFileError as error:
+            raise ModelFileError(f"nothing was written, because it could not be read again: {error}") from error
     header = {"format": FORMAT, "version": str(VERSION), "kind": kind, "description": text}
     header["checksum"] = checksum(header, tensors)
     put(path, save(tensors, header), mode)
@@ -170,5 +199,5 @@ def checksum(header: Mapping[str, str], tensors: Tensors) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tensor.shape}\0".encode())
-        digest.update(np.ascontiguousarray(tensor))
+        digest.update(np.ascontiguousarray(tensor).data)
     return digest.hexdigest()

@@ -53,8 +53,13 @@ class Serializable(Shown):
         ----------
         path
             The file; it is replaced atomically.
+
+        Raises
+        ------
+        ModelFileError
+            If the model could not be read again; the file is as before.
         """
-        write(Path(path), "model", *describe(self))
+        write(Path(path), "model", *describe(self), rebuild=rebuild)
 
     def _describe(self) -> tuple[dict[str, Any], Tensors]:
         """Return the description of the model without parameters, JSON values and kernels, and its tensors.

@@ -74,6 +74,7 @@ class RidgeFunctions:
         part = slice(block * self.width, (block + 1) * self.width)
         found.alpha *= 1.0 - gamma * nu
         found.alpha[part] -= gamma / len(phi) * (phi[:, part].T @ error)
+        check_size(found.alpha)
         return found
 
     def tensors(self) -> dict[str, Any]:
@@ -160,6 +161,8 @@ class OperatorVariance:
         moved = gamma / len(phi) * (change.T @ phi2[:, part])
         moved[: len(column)] += (1.0 - gamma * nu) * column
         found.theta[block : block + 1] = [moved]
+        for other in found.theta:
+            check_size(other)
         return found
 
     def _apply(self, phi2: F64) -> F64:

@@ -88,7 +88,7 @@ def check_steps(made: Any) -> None:
     elif isinstance(made, compose.TransformerUnion):
         parts = made.transformers
     elif isinstance(made, base.Wrapper):
-        parts = {"": made._wrapped_model}
+        parts = {"": made._wrapped_model}  # noqa: SLF001 - River's
     for name, part in parts.items():
         if not (isinstance(name, str) and isinstance(part, base.Base)):
             raise TypeError(f"Expected River's objects in a {type(made).__name__}, got a {type(part).__name__}")
@@ -166,7 +166,7 @@ def _partial(function: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> 
     return functools.partial(function, *require(tuple, args), **require(dict, keywords))
 
 
-def _vector(values: Any, factory: Any, mask: Any) -> VectorDict:
+def _vector(values: Any, factory: Any, mask: Any) -> VectorDict[Any, Any]:
     return VectorDict(require(dict, values), factory, None if mask is None else require(list, mask))
 
 

@@ -23,6 +23,8 @@ def write(path: Path, kind: str, value: Any, mode: int = 0o666) -> None:
     ------
     TypeError
         If a part of it cannot be stored; the message names the part.
+    ModelFileError
+        If the value could not be read again; the file is as before.
     """
     models: list[Any] = []
     tensors: dict[str, Any] = {}
@@ -32,7 +34,11 @@ def write(path: Path, kind: str, value: Any, mode: int = 0o666) -> None:
         what, arrays = model_file.describe(model)
         described.append(what)
         tensors.update({f"{i}/{name}": array for name, array in arrays.items()})
-    tensor_file.write(path, kind, description | {"models": described}, tensors, mode)
+
+    def read_again(text: Any, arrays: Mapping[str, Any], where: str) -> None:
+        rebuild(text, arrays, where, type(value))
+
+    tensor_file.write(path, kind, description | {"models": described}, tensors, mode, read_again)
 
 
 def read(path: Path, kind: str) -> dict[str, Any]:
