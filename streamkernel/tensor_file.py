@@ -41,7 +41,7 @@ def write(
     mode
         As for `put`.
     rebuild
-        What a reader does with a description, tensors and the name of their file; it is tried before there is a file.
+        The reader of a description, tensors and the name of their file; it is tried before the file is written.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def enough_memory(where: str) -> Iterator[None]:
         yield
     except MemoryError as error:
         raise ModelFileError(
-            f"Expected enough memory for the file, which may be whole, got {error!r} - in {where}"
+            f"Expected enough memory to read the file, which may be whole, got {error!r} - in {where}"
         ) from error
 
 

@@ -20,7 +20,7 @@ LEAST_FORGETTING = 0.01
 """A smaller factor leaves nothing of the examples before, and no number to divide by."""
 
 LARGEST_BATCH = 4096
-"""Examples of a Newton step; there is memory for the features of so many from the start."""
+"""Examples of a Newton step at most; memory for the features of this number is reserved from the start."""
 
 
 @dataclass(frozen=True, kw_only=True)

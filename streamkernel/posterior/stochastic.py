@@ -56,6 +56,7 @@ class RidgeFunctions:
         """Return f for each row of features, shape (rows, columns)."""
         return phi[:, : len(self.alpha)] @ self.alpha
 
+    @np.errstate(over="ignore", invalid="ignore")  # `check_size` refuses the result
     def after_step(self, phi: F64, y: F64, block: int, gamma: float, nu: float) -> RidgeFunctions:
         """Return the functions after a step on a batch with targets y, shape (B, columns).
 
@@ -132,6 +133,7 @@ class OperatorVariance:
         """Return A(x, x) for each row of features φ(x) and φ'(x)."""
         return np.asarray((phi[:, : self.n_blocks * self.width] * self._apply(phi2)).sum(axis=1))
 
+    @np.errstate(over="ignore", invalid="ignore")  # `check_size` refuses the result
     def after_step(self, phi: F64, phi2: F64, block: int, gamma: float, nu: float) -> OperatorVariance:
         """Return the operator after a step on a batch, with a new block t and a_i(x) = Σ_j θ_ij φ'_j(x).
 

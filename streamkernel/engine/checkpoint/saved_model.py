@@ -7,9 +7,11 @@ from typing import Any
 
 from river import base
 
+from streamkernel import tensor_file
+from streamkernel.engine.checkpoint import state_file
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.errors import ModelFileError
-from streamkernel.persistence import load
+from streamkernel.estimators import model_file
 
 
 def read_model(path: Path) -> Any:
@@ -29,4 +31,7 @@ def read_model(path: Path) -> Any:
         if not isinstance(found.get("model"), base.Base):
             raise ModelFileError(f"Expected a checkpoint of a run, got one without a model - in {path}")
         return found["model"]
-    return load(path)
+    description, tensors = tensor_file.read(path, "model", "pipeline")
+    if not isinstance(description, dict) or "models" not in description:
+        return model_file.rebuild(description, tensors, str(path))
+    return state_file.rebuild(description, tensors, str(path), base.Base)
