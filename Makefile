@@ -19,7 +19,7 @@ CORE := tests/jit tests/test_interpreter.py tests/solvers/test_sparse.py tests/e
 
 unexport PYTHONDONTWRITEBYTECODE # without bytecode each of the many processes compiles all modules
 
-.PHONY: demo demo-kafka test test-all regressions coverage lint docs pictures package chart image chart-manifest actionlint lock clean
+.PHONY: demo demo-kafka test test-all test-pythons test-nightly regressions coverage lint docs pictures package chart image chart-manifest actionlint lock clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
@@ -34,6 +34,10 @@ test: .venv/test-installed lint ## the tests that need only Python: for every ch
 test-all: .venv/test-installed lint ## also with Kafka, Ray, Prometheus and a browser, and with more examples: what CI runs
 	$(PYTEST) --dist loadgroup -m "not helm and not image" --durations 20 --durations-min 5
 	STREAMKERNEL_FAST_PATH=0 $(PYTEST) -m "$(QUICK)" --hypothesis-profile quick $(ESTIMATORS) # dictionaries read by Python
+
+test-nightly: export STREAMKERNEL_MUTANTS = 10000
+test-nightly: .venv/test-installed ## 10,000 mutants of each kind of file, in some hours
+	$(PYTEST) --dist worksteal --timeout 0 tests/estimators/test_mutated_files.py
 
 test-pythons: $(PYTHONS)/3.13/tested $(PYTHONS)/3.14/tested ## a core of the tests with the Pythons of newer suites of Debian
 

@@ -25,6 +25,8 @@ def save(model: Any, path: str | Path) -> None:
     ------
     TypeError
         If `model` is neither, or a part of the pipeline cannot be stored; the message names the part.
+    ModelFileError
+        If the model could not be read again; the file is as before.
 
     Examples
     --------
@@ -93,4 +95,4 @@ def load(path: str | Path) -> Any:
         return model_file.rebuild(description, tensors, str(path))
     from streamkernel.engine.checkpoint import state_file
 
-    return state_file.rebuild(description, tensors, str(path))
+    return state_file.rebuild(description, tensors, str(path), base.Base)

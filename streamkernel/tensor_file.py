@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,39 @@ READABLE = ("3", "4")
 Tensors = dict[str, Any]
 
 
-def write(path: Path, kind: str, description: Mapping[str, Any], tensors: Tensors, mode: int = 0o666) -> None:
-    """Write a file durably; a reader finds either the old or the new file. `mode` is as for `put`."""
+def write(
+    path: Path,
+    kind: str,
+    description: Mapping[str, Any],
+    tensors: Tensors,
+    mode: int = 0o666,
+    rebuild: Callable[[Any, Tensors, str], Any] | None = None,
+) -> None:
+    """Write a file durably; a reader finds either the old or the new file.
+
+    Parameters
+    ----------
+    path, kind, description, tensors
+        The file and its content.
+    mode
+        As for `put`.
+    rebuild
+        The reader of a description, tensors and the name of their file; it is tried before the file is written.
+
+    Raises
+    ------
+    ModelFileError
+        If a reader would refuse the content; what was there is still there.
+    OSError
+        If the file cannot be written.
+    """
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}  # safetensors does not
     text = json.dumps(description, default=lambda number: number.item())  # numpy's scalars
+    if rebuild is not None:
+        try:
+            rebuild(json.loads(text), tensors, str(path))
+        except ModelFileError as error:
+            raise ModelFileError(f"nothing was written, because it could not be read again: {error}") from error
     header = {"format": FORMAT, "version": str(VERSION), "kind": kind, "description": text}
     header["checksum"] = checksum(header, tensors)
     put(path, save(tensors, header), mode)
@@ -74,6 +104,23 @@ def move(old: Path, new: Path) -> None:
         os.close(directory)
 
 
+@contextmanager
+def enough_memory(where: str) -> Iterator[None]:
+    """Raise an error that names the file if it needs more memory than there is.
+
+    Raises
+    ------
+    ModelFileError
+        From a `MemoryError`.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        raise ModelFileError(
+            f"Expected enough memory to read the file, which may be whole, got {error!r} - in {where}"
+        ) from error
+
+
 def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
     """Return the description and the tensors of a file that :func:`write` wrote as one of these kinds.
 
@@ -84,8 +131,9 @@ def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
     """
     if not path.is_file():
         raise FileNotFoundError(f"Expected a {kinds[0]} file, found none - at {path}")
+    path.open("rb").close()  # why a file cannot be opened is not in safetensors' error
     try:
-        with safe_open(path, "np") as file:
+        with enough_memory(str(path)), safe_open(path, "np") as file:
             header = file.metadata() or {}
             if header.get("format") != FORMAT:
                 raise ModelFileError(f"Expected a {FORMAT} file, got another safetensors file - at {path}")
@@ -101,10 +149,13 @@ def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
         raise ModelFileError(
             f"Expected a complete safetensors file, got a truncated or corrupt one ({error}) - at {path}"
         ) from error
-    if header.pop("checksum", None) != checksum(header, tensors):
-        raise ModelFileError(f"Expected the content to match its checksum, got a corrupt file - at {path}")
     try:
-        return json.loads(header["description"]), tensors
+        with enough_memory(str(path)):
+            if header.pop("checksum", None) != checksum(header, tensors):
+                raise ModelFileError(f"Expected the content to match its checksum, got a corrupt file - at {path}")
+            return json.loads(header["description"]), tensors
+    except ModelFileError:
+        raise
     except (KeyError, ValueError, RecursionError) as error:
         raise ModelFileError(f"Expected a JSON description, got {error!r} - at {path}") from error
 
@@ -148,5 +199,5 @@ def checksum(header: Mapping[str, str], tensors: Tensors) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tensor.shape}\0".encode())
-        digest.update(tensor.tobytes())
+        digest.update(np.ascontiguousarray(tensor).data)
     return digest.hexdigest()

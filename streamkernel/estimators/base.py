@@ -22,7 +22,7 @@ from streamkernel.features.rows import Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian, Kernel, MultiScale
 from streamkernel.learners import state
-from streamkernel.learners.options import DSG, Newton
+from streamkernel.learners.options import DSG, LARGEST_L2, LEAST_L2, Newton
 from streamkernel.locking import OwnedLock, locked
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.upkeep import Pruning, Refit
@@ -65,8 +65,8 @@ class KernelModel(StoredModel):
             require_at_least(1, max_features=max_features)
         elif max_features not in ("auto", None):
             raise ValueError(f'Expected max_features to be an integer, "auto" or None, got {max_features!r}')
-        if not (is_real(l2) and 0.0 <= l2 < math.inf):
-            raise ValueError(f"Expected l2 >= 0, got {l2!r}")
+        if not (is_real(l2) and (l2 == 0.0 or LEAST_L2 <= l2 <= LARGEST_L2)):
+            raise ValueError(f"Expected l2 as 0, or from {LEAST_L2:g} to {LARGEST_L2:g}, got {l2!r}")
         self.kernel = kernel
         self.loss = loss
         self.learner: Choice | None = learner

@@ -13,7 +13,7 @@ from streamkernel import tensor_file
 from streamkernel.errors import is_real
 from streamkernel.estimators import model_file
 from streamkernel.estimators.learning_process import LearningProcess
-from streamkernel.estimators.parameters import check_shared, require_at_least
+from streamkernel.estimators.parameters import check_shared, check_size
 from streamkernel.estimators.process_state import ProcessState
 from streamkernel.estimators.targets import as_target
 from streamkernel.estimators.weighting import as_weight, weights_of
@@ -22,6 +22,7 @@ from streamkernel.features.frames import native_series, targets_of
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
 from streamkernel.locking import OwnedLock, locked, on_copy
 from streamkernel.posterior import marginal_likelihood
+from streamkernel.posterior.bayesian_linear import LEAST_RATIO, is_ratio
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.posterior.posteriors import Posterior
 from streamkernel.posterior.recursive_posterior import Recursive
@@ -100,9 +101,9 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
         seed: int = 0,
     ) -> None:
         check_shared(kernel, cache_bytes, seed)
-        require_at_least(1, n_features=n_features)
-        if noise is not None and not (is_real(noise) and 0.0 < noise < math.inf):
-            raise ValueError(f"Expected noise > 0 or None, got {noise!r}")
+        check_size(n_features)
+        if noise is not None and not (is_real(noise) and is_ratio(noise)):
+            raise ValueError(f"Expected noise from {LEAST_RATIO:g} to {1.0 / LEAST_RATIO:g}, or None, got {noise!r}")
         self.kernel = kernel
         self.noise = noise
         self.n_features = n_features
@@ -250,7 +251,7 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
         kernel = model_file.kernel_in(description, self._given)
         phis = tuple(phi.with_kernel(kernel) for phi in self._seen.phis)
         offset, ratio = float(description["offset"]), float(description["ratio"])
-        if not (math.isfinite(offset) and 0.0 < ratio < math.inf):
+        if not (math.isfinite(offset) and is_ratio(ratio)):
             raise ValueError(f"expected a finite offset and a ratio > 0, got {offset!r} and {ratio!r}")
         posterior = self._new_posterior(phis, ratio)
         posterior.restore(tensors)

@@ -12,7 +12,7 @@ from streamkernel.errors import ModelFileError
 from streamkernel.estimators import older_files
 from streamkernel.estimators.notebook import Shown
 from streamkernel.kernels.stationary import Stationary
-from streamkernel.tensor_file import Tensors, write
+from streamkernel.tensor_file import Tensors, enough_memory, write
 
 _PARTS: dict[str, dict[str, Any]] = {
     parameter: {name: found for name in module.__all__ if dataclasses.is_dataclass(found := vars(module).get(name))}
@@ -53,8 +53,13 @@ class Serializable(Shown):
         ----------
         path
             The file; it is replaced atomically.
+
+        Raises
+        ------
+        ModelFileError
+            If the model could not be read again; the file is as before.
         """
-        write(Path(path), "model", *describe(self))
+        write(Path(path), "model", *describe(self), rebuild=rebuild)
 
     def _describe(self) -> tuple[dict[str, Any], Tensors]:
         """Return the description of the model without parameters, JSON values and kernels, and its tensors.
@@ -116,21 +121,15 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
     if not isinstance(found, str) or found not in classes:
         raise ModelFileError(f"Expected a model of class {' or '.join(sorted(classes))}, got {found!r} - in {where}")
     try:
-        parts = older_files.translate_names(description)
-        parameters, state = (_decode(name, parts[name]) for name in ("parameters", "state"))
-        found, parameters = older_files.upgrade(found, parameters)
-        model = classes[found](**parameters)
-        model._restore(state, tensors)
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        IndexError,
-        AttributeError,
-        OverflowError,
-        MemoryError,
-        RecursionError,
-    ) as error:
+        with enough_memory(where):
+            parts = older_files.translate_names(description)
+            parameters, state = (_decode(name, parts[name]) for name in ("parameters", "state"))
+            found, parameters = older_files.upgrade(found, parameters)
+            model = classes[found](**parameters)
+            model._restore(state, tensors)
+    except ModelFileError:
+        raise
+    except Exception as error:  # of a constructor that was given other parts
         raise ModelFileError(f"Expected the parts of a {found}, got {error} - in {where}") from error
     return model
 

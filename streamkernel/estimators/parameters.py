@@ -18,6 +18,16 @@ def require_at_least(least: int, **values: int) -> None:
             raise ValueError(f"Expected an integer {name} >= {least}, got {value!r}")
 
 
+MOST_FEATURES = 1 << 16
+"""Features of which each has a name or a row of a matrix."""
+
+
+def check_size(n_features: Any) -> None:
+    """Raise a ValueError if a parameter is not a number of features that are all computed for each example."""
+    if not (is_count(n_features, 1) and n_features <= MOST_FEATURES):
+        raise ValueError(f"Expected an integer n_features from 1 to {MOST_FEATURES:,}, got {n_features!r}")
+
+
 def check_shared(kernel: Any, cache_bytes: int, seed: Any) -> None:
     """Raise a ValueError that names the first parameter out of range among those that estimators share."""
     if kernel is not None and not isinstance(kernel, Kernel):

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from river import base
 
 from streamkernel import tensor_file
-from streamkernel.errors import is_count
 from streamkernel.estimators import model_file
-from streamkernel.estimators.parameters import check_shared
+from streamkernel.estimators.parameters import check_shared, check_size
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_frame
 from streamkernel.features.rows import Rows
@@ -46,7 +45,7 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
     Raises
     ------
     ValueError
-        If `n_features` is smaller than 1.
+        If `n_features` is smaller than 1 or larger than 65,536.
 
     References
     ----------
@@ -64,8 +63,7 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
     """
 
     def __init__(self, kernel: Kernel, *, n_features: int = 512, seed: int = 0) -> None:
-        if not is_count(n_features, 1):
-            raise ValueError(f"Expected an integer n_features >= 1, got {n_features!r}")
+        check_size(n_features)
         check_shared(kernel, 0, seed)
         self.kernel = kernel
         self.n_features = n_features

@@ -211,6 +211,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     if numbers.intercept == MARGIN:
         added -= (offset_gamma or gamma) * (numbers.l2 + gradient[0])
     inside = vectors.within(u.reshape(-1), eta, LARGEST_GRADIENT) and abs(added) <= LARGEST_GRADIENT
+    inside &= vectors.within(gradient, checked, LARGEST_GRADIENT)
     if not (inside and abs(numbers.scale * shrink) <= LARGEST_GRADIENT):
         return DIVERGED, first + batch - 1
     numbers.scale *= shrink

@@ -13,6 +13,15 @@ from streamkernel.errors import is_count, is_real
 
 _CDSG = rules.CDSG()
 
+LEAST_L2, LARGEST_L2 = 1e-30, 1e30
+"""λ between these, and λ times the largest gradient, is a number in factors of single precision; so is 1/λ."""
+
+LEAST_FORGETTING = 0.01
+"""A smaller factor leaves nothing of the examples before, and no number to divide by."""
+
+LARGEST_BATCH = 4096
+"""Examples of a Newton step at most; memory for the features of this number is reserved from the start."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Newton:
@@ -23,12 +32,12 @@ class Newton:
     Parameters
     ----------
     forgetting : float or str, default "auto"
-        The factor of the past in the Newton steps at each example, in (0, 1]: 0.999 remembers about a thousand
+        The factor of the past in the Newton steps at each example, from 0.01 to 1: 0.999 remembers about a thousand
         examples, 1.0 all. ``"auto"`` is 1.0 for most groups, with two additional groups that forget; where these
         have a lower loss, groups misled by the past are reset. With ``joint``, ``"auto"`` is 1.0.
     batch_size : int or None, default None
-        Number of examples in a Newton step, at least 2. ``None`` increases it from 8 to 64 or 128 with the number of
-        examples.
+        Number of examples in a Newton step, from 2 to 4,096. ``None`` increases it from 8 to 64 or 128 with the
+        number of examples.
     features_per_seed : int or "auto", default "auto"
         Number of random features in a block. ``"auto"`` is 256, or a quarter of the estimator's `max_features` if
         that is less.
@@ -63,10 +72,12 @@ class Newton:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if self.forgetting != "auto" and not (is_real(self.forgetting) and 0.0 < self.forgetting <= 1.0):  # type: ignore[operator]
-            raise ValueError(f'Expected 0 < forgetting <= 1 or "auto", got {self.forgetting!r}')
-        if self.batch_size is not None and not is_count(self.batch_size, 2):
-            raise ValueError(f"Expected an integer batch_size >= 2 or None, got {self.batch_size!r}")
+        if self.forgetting != "auto" and not (is_real(self.forgetting) and LEAST_FORGETTING <= self.forgetting <= 1.0):  # type: ignore[operator]
+            raise ValueError(f'Expected forgetting from {LEAST_FORGETTING} to 1 or "auto", got {self.forgetting!r}')
+        if self.batch_size is not None and not (is_count(self.batch_size, 2) and self.batch_size <= LARGEST_BATCH):
+            raise ValueError(
+                f"Expected an integer batch_size from 2 to {LARGEST_BATCH:,}, or None, got {self.batch_size!r}"
+            )
         _check_block(self.features_per_seed)
         if not isinstance(self.joint, (bool, np.bool_)):
             raise ValueError(f"Expected joint to be a Boolean, got {self.joint!r}")

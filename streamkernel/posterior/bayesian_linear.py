@@ -14,6 +14,9 @@ from streamkernel.jit import compiled
 from streamkernel.learners import span
 from streamkernel.learners.span import ENTRIES, limits, observe, within
 
+LEAST_RATIO = 1e-300
+"""λ between this and its inverse has a square root whose square is a normal number."""
+
 SMALLEST = 1e-290
 """The smallest divisor of a residual, so that it stays a number."""
 
@@ -88,6 +91,11 @@ def spreads(R, phi):  # type: ignore[no-untyped-def]
                 u[j] -= uk * row[j]
             out[i] += uk * uk
     return out
+
+
+def is_ratio(value: float) -> bool:
+    """Return whether a number may be λ."""
+    return LEAST_RATIO <= value <= 1.0 / LEAST_RATIO
 
 
 class Solved(NamedTuple):
@@ -181,7 +189,8 @@ class BayesianLinear:
         (squares,) = tensor_file.require_tensor(tensors, "squares", np.float64, (1,))
         R = np.zeros((n, n))
         R[np.triu_indices(n)] = triangle
-        if not (np.diag(R) > 0.0).all() or squares < 0.0:
-            raise ValueError("expected a triangle with a positive diagonal, and a sum of squares")
+        least = math.sqrt(self._ratio)  # of the diagonal, which only grows
+        if not (np.diag(R) >= least).all() or squares < 0.0:
+            raise ValueError(f"expected a triangle with a diagonal of at least {least:g}, and a sum of squares")
         self.span = span.restored(tensors)
         self._R, self.z, self.totals, self._solved = R, z.copy(), np.array([squares, examples], np.float64), None

@@ -61,6 +61,6 @@ def join(parts: Iterator[F64]) -> F64:
 def read_count(tensors: Mapping[str, Any]) -> int:
     """Return the counter that was saved; raises a ValueError if there is none."""
     (found,) = tensor_file.require_tensor(tensors, "count", np.int64, (1,))
-    if found < 0:
+    if not 0 <= found < 1 << 53:  # it may be a float in memory
         raise ValueError(f"expected a count, got {found}")
     return int(found)

@@ -56,6 +56,7 @@ class RidgeFunctions:
         """Return f for each row of features, shape (rows, columns)."""
         return phi[:, : len(self.alpha)] @ self.alpha
 
+    @np.errstate(over="ignore", invalid="ignore")  # `check_size` refuses the result
     def after_step(self, phi: F64, y: F64, block: int, gamma: float, nu: float) -> RidgeFunctions:
         """Return the functions after a step on a batch with targets y, shape (B, columns).
 
@@ -74,6 +75,7 @@ class RidgeFunctions:
         part = slice(block * self.width, (block + 1) * self.width)
         found.alpha *= 1.0 - gamma * nu
         found.alpha[part] -= gamma / len(phi) * (phi[:, part].T @ error)
+        check_size(found.alpha)
         return found
 
     def tensors(self) -> dict[str, Any]:
@@ -131,6 +133,7 @@ class OperatorVariance:
         """Return A(x, x) for each row of features φ(x) and φ'(x)."""
         return np.asarray((phi[:, : self.n_blocks * self.width] * self._apply(phi2)).sum(axis=1))
 
+    @np.errstate(over="ignore", invalid="ignore")  # `check_size` refuses the result
     def after_step(self, phi: F64, phi2: F64, block: int, gamma: float, nu: float) -> OperatorVariance:
         """Return the operator after a step on a batch, with a new block t and a_i(x) = Σ_j θ_ij φ'_j(x).
 
@@ -160,6 +163,8 @@ class OperatorVariance:
         moved = gamma / len(phi) * (change.T @ phi2[:, part])
         moved[: len(column)] += (1.0 - gamma * nu) * column
         found.theta[block : block + 1] = [moved]
+        for other in found.theta:
+            check_size(other)
         return found
 
     def _apply(self, phi2: F64) -> F64:

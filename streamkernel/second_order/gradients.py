@@ -16,6 +16,7 @@ from streamkernel.features.rows import F32, F64, I64, ROWS, Rows
 from streamkernel.features.scale_table import SCALES
 from streamkernel.jit import compiled, inlined, unit, work_array
 from streamkernel.learners import schedule
+from streamkernel.learners.clipping import LARGEST_GRADIENT
 from streamkernel.learners.embedding import EMBEDDING_ROOM, embed_blocks, embedding_room
 from streamkernel.learners.scoring import longest_row
 from streamkernel.second_order.metric import (
@@ -185,6 +186,8 @@ def add_gradient(state, scales, kernel, z, said, room, changed, own):  # type: i
     c, count = seen // EVERY % state.numbers[0].columns, row.counts[0]
     set_gradient(state, kernel, z, c, room, changed, own)
     vectors.multiply(own.gradient[:count], per_unit(state, c))
+    if not vectors.within(own.gradient[:count], 1.0, LARGEST_GRADIENT):  # slopes beyond single precision
+        return
     observe(state, kernel, scales, row, own.gradient, said, c, since)
     for j in range(count):
         own.numbers[j] = number_for(metric, row.hashes[0, j], row.slots[0, j])

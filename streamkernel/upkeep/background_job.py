@@ -141,8 +141,9 @@ class BackgroundJob:
         return job
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread, unless it has started."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def feed(self, examples: Examples | None, place: int) -> None:
         """Pass on learned examples, or ``None`` for one more column of f; the same position may be passed twice."""

@@ -86,6 +86,7 @@ class BackgroundTasks:
         recent, held, fed = self.recent.plus((rows, y)), self.held + len(y), self.fed
         recent, held = self._trim(recent, held)
         if self.job is not None:
+            self.job.start()  # that of a file has waited for the next example
             self.job.feed((rows, y), fed)
             fed += 1
         is_due = self.until_due() == len(y)
@@ -165,7 +166,7 @@ class BackgroundTasks:
         return found | predicting | recent | {k: v for run in since for k, v in run.items()}
 
     def restore(self, function: Function, tensors: Mapping[str, Any]) -> BackgroundTasks:
-        """Return the state that :meth:`tensors` returned; a job that was running starts again.
+        """Return the state that :meth:`tensors` returned; a job that was running starts again at the next example.
 
         Raises
         ------
@@ -205,7 +206,6 @@ class BackgroundTasks:
                 if examples is not None:
                     log_of, held = log_of.plus(examples), held + len(examples[1])
         log_of, held = found._trim(log_of, held)
-        job.start()
         return replace(found, recent=log_of, held=held, job=job, fed=fed)
 
     def without_job(self) -> BackgroundTasks:

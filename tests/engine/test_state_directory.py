@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from streamkernel import KernelRegressor, ModelFileError
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, checkpoints, read_newest
 from streamkernel.engine.config.config import load_config
@@ -170,3 +171,46 @@ def test_a_read_only_directory_is_rejected_at_the_start(tmp_path: Path, monkeypa
     with pytest.raises(StateDirectoryError, match=r"cannot be written to.*state"):
         StateDirectory(tmp_path / "state")
     assert read_newest(tmp_path / "state") == {"n": 1, "checkpoint": 1}
+
+
+def refuse(*_: Any) -> None:
+    raise ValueError("expected other tensors")
+
+
+def test_a_checkpoint_that_could_not_be_read_again_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The good ones stay, though the oldest would have been deleted."""
+    with StateDirectory(tmp_path) as state:
+        for n in range(3):
+            state.write({"n": n})
+        monkeypatch.setattr(KernelRegressor, "_restore", refuse)
+        with pytest.raises(ModelFileError, match=r"^nothing was written, because it could not be read again: .*other"):
+            state.write({"model": KernelRegressor()})
+        assert state.read_newest() == {"n": 2, "checkpoint": 3}
+        assert [path.name[-13:-12] for path in checkpoints(tmp_path)] == ["1", "2", "3"]
+        assert state.prepared_number() is None
+
+
+def test_a_run_whose_checkpoint_could_not_be_read_again_ends_with_an_error(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KernelRegressor, "_restore", refuse)
+    with pytest.raises(ModelFileError, match="nothing was written"):
+        engine_of(load_config(config)).run()
+
+
+def test_a_checkpoint_for_which_there_is_no_memory_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run would continue from an older one, and learn the events after it again."""
+
+    def none(*_: Any) -> None:
+        raise MemoryError
+
+    with StateDirectory(tmp_path) as state:
+        state.write({"n": 1})
+        state.write({"model": KernelRegressor()})
+        monkeypatch.setattr(KernelRegressor, "_restore", none)
+        with pytest.raises(ModelFileError, match=r"^Expected enough memory"):
+            state.read_newest()

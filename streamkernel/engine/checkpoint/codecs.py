@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import math
 import operator
 import random
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
-from river import compose
+from river import base, compose
 from river.imblearn.hard_sampling import Triplet
 from river.utils import VectorDict
 
 from streamkernel.engine.checkpoint.allowlist import COMPILED, method, name_of
+from streamkernel.errors import is_count
 from streamkernel.field_types import Fields
+
+T = TypeVar("T")
 
 _DTYPE_KINDS = "biufcmMUS"
 _BIT_GENERATORS = {
     kind.__name__: kind
     for kind in (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
 }
+
+_CACHES = {name: value for name, value in vars(compose.Pipeline()).items() if name != "steps"}
 
 
 class Codec(NamedTuple):
@@ -63,8 +69,29 @@ def attributes(obj: Any) -> dict[str, Any]:
     state = {name: getattr(obj, name) for name in slots if is_attribute(name) and hasattr(obj, name)}
     state.update(getattr(obj, "__dict__", {}))
     if type(obj) is compose.Pipeline:  # it caches results of its steps, which are computed again
-        state = {"steps": obj.steps, **{k: v for k, v in vars(compose.Pipeline()).items() if k != "steps"}}
+        state = {"steps": obj.steps, **_CACHES}
     return state
+
+
+def check_steps(made: Any) -> None:
+    """Raise an error if the steps of a pipeline or a union, or the model in a wrapper, are not River's or ours.
+
+    Raises
+    ------
+    TypeError
+        If one of them is not.
+    """
+    parts: Any = {}
+    if isinstance(made, compose.Pipeline):
+        parts = made.steps
+        vars(made).update(_CACHES)
+    elif isinstance(made, compose.TransformerUnion):
+        parts = made.transformers
+    elif isinstance(made, base.Wrapper):
+        parts = {"": made._wrapped_model}  # noqa: SLF001 - River's
+    for name, part in parts.items():
+        if not (isinstance(name, str) and isinstance(part, base.Base)):
+            raise TypeError(f"Expected River's objects in a {type(made).__name__}, got a {type(part).__name__}")
 
 
 def is_attribute(name: str) -> bool:
@@ -72,34 +99,49 @@ def is_attribute(name: str) -> bool:
     return name.isidentifier() and not (name.startswith("__") and name.endswith("__"))
 
 
+def require(kind: type[T], part: Any) -> T:
+    """Return a part of a value, if it is of this type, and not one that a constructor would read without end.
+
+    Raises
+    ------
+    TypeError
+        If it is not.
+    """
+    if type(part) is not kind:
+        raise TypeError(f"Expected a {kind.__name__}, got a {type(part).__name__}")
+    return part
+
+
 def _array_parts(array: np.ndarray[Any, Any]) -> Sequence[Any]:
     order: Literal["C", "F"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     return _dtype(array.dtype.str).str, list(array.shape), order, array.tobytes(order)
 
 
-def _array(dtype: str, shape: Sequence[int], order: Any, data: bytes) -> np.ndarray[Any, Any]:
-    if min(shape, default=0) < 0:
+def _array(dtype: str, shape: list[int], order: Any, data: bytes) -> np.ndarray[Any, Any]:
+    kind = _dtype(dtype)
+    if not all(is_count(n, 0) for n in require(list, shape)):
         raise ValueError(f"Expected the shape of an array, got {shape}")
-    flat = np.ndarray(shape, _dtype(dtype), bytearray(data), order=order)
-    if flat.nbytes != len(data):
-        raise ValueError(f"Expected {flat.nbytes} bytes of an array, got {len(data)}")
-    return flat.copy(order="K")
+    if kind.itemsize == 0 and shape:  # NumPy makes it 1
+        raise ValueError(f"Expected entries that take memory in an array, got {dtype}")
+    if (size := math.prod(shape) * kind.itemsize) != len(data):
+        raise ValueError(f"Expected {size} bytes of an array, got {len(data)}")
+    return np.ndarray(shape, kind, bytearray(data) or None, order=order).copy(order="K")
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    dtype = np.dtype(name)
+    dtype = np.dtype(require(str, name))
     if dtype.kind not in _DTYPE_KINDS:
         raise TypeError(f"cannot store an array of dtype {name}")
     return dtype
 
 
 def _scalar(dtype: str, data: bytes) -> Any:
-    return _array(dtype, (), "C", data)[()]
+    return _array(dtype, [], "C", data)[()]
 
 
 def _random(state: tuple[Any, ...]) -> random.Random:
     made = random.Random()
-    made.setstate(state)
+    made.setstate(require(tuple, state))
     return made
 
 
@@ -110,7 +152,7 @@ def _random_state(state: dict[str, Any]) -> np.random.RandomState:
 
 
 def _bit_generator(state: Any) -> np.random.BitGenerator:
-    kind = _BIT_GENERATORS.get(state["bit_generator"])
+    kind = _BIT_GENERATORS.get(require(dict, state)["bit_generator"])
     if kind is None:
         raise ValueError(f"Expected a bit generator of NumPy, got {state['bit_generator']!r}")
     made = kind()
@@ -120,8 +162,12 @@ def _bit_generator(state: Any) -> np.random.BitGenerator:
 
 def _partial(function: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> functools.partial[Any]:
     if name_of(function) is None:
-        raise TypeError(f"Expected an allowed function in a partial, got {function!r}")
-    return functools.partial(function, *args, **keywords)
+        raise TypeError(f"Expected an allowed function in a partial, got a {type(function).__name__}")
+    return functools.partial(function, *require(tuple, args), **require(dict, keywords))
+
+
+def _vector(values: Any, factory: Any, mask: Any) -> VectorDict[Any, Any]:
+    return VectorDict(require(dict, values), factory, None if mask is None else require(list, mask))
 
 
 def _method_parts(bound: types.MethodType) -> Sequence[Any]:
@@ -152,8 +198,9 @@ def _arguments(obj: Any) -> tuple[Any, ...]:
 def _restore_compiled(name: str, arguments: tuple[Any, ...], state: bytes) -> Any:
     if name not in COMPILED:
         raise ValueError(f'"{name}" is not a class allowed in a checkpoint')
+    least = [min(one, 1) if type(one) is int else one for one in require(tuple, arguments)]
     try:
-        made = COMPILED[name](*arguments)
+        made = COMPILED[name](*least)  # a window has memory for as many values as it is long
         made.__setstate__(state)
         whole = _compiled_parts(made) == (name, arguments, state)
     except BaseException as error:
@@ -189,7 +236,7 @@ _KINDS: list[tuple[type, Codec]] = [
     (Fields, Codec("Fields", lambda fields: (fields.state(),), Fields.of_state)),
     (types.MethodType, Codec("method", _method_parts, method)),
     (Triplet, Codec("Triplet", list, Triplet)),
-    (VectorDict, Codec("VectorDict", lambda v: v.__reduce__()[1][:3], VectorDict)),
+    (VectorDict, Codec("VectorDict", lambda v: v.__reduce__()[1][:3], _vector)),
     *((kind, Codec("compiled", _compiled_parts, _restore_compiled)) for kind in COMPILED.values()),
 ]
 _BY_TYPE = dict(_KINDS)

@@ -12,11 +12,11 @@ import collections
 import math
 import types
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from streamkernel.engine.checkpoint.allowlist import class_named, is_plain, name_of, object_named
-from streamkernel.engine.checkpoint.codecs import attributes, is_attribute, kind_of, kind_tagged
+from streamkernel.engine.checkpoint.codecs import attributes, check_steps, is_attribute, kind_of, kind_tagged
 
 Json = Any
 Hook = Callable[[Any], Any]
@@ -28,6 +28,21 @@ _MAPPINGS = {
     "defaultdict": collections.defaultdict,
 }
 _TAG_OF_MAPPING = {kind: tag for tag, kind in _MAPPINGS.items()}
+
+FREE, SHARED = 1_000_000, 100
+"""Values that references may stand for, in total and for each value that is stored, with references in them followed:
+to hash a tuple, or to show it, takes a step for each.
+"""
+
+DEEPEST = 1000
+"""The depth of values with references followed: to hash a tuple, the stack has an entry for each tuple in it."""
+
+LONG = 64
+"""Characters of a text that count as a value."""
+
+ALIKE = 100
+"""Keys of one hash in a collection: to add one, each of them is compared."""
+
 _UNFINISHED = object()
 
 
@@ -91,7 +106,9 @@ def decode(value: Json, hook: Hook | None = None) -> Any:
     """
     try:
         return _Decoder(hook).value(value)
-    except (TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+    except (ValueError, MemoryError):
+        raise
+    except Exception as error:  # of a constructor of Python, NumPy or River that was given other parts
         raise ValueError(f"Expected a value that was written by encode: {error}") from error
 
 
@@ -178,17 +195,26 @@ class _Encoder:
 
 
 class _Decoder:
+    """Decodes a value whose size and depth are limited also with each reference followed, before anything is hashed."""
+
     def __init__(self, hook: Hook | None) -> None:
         self._hook = hook
         self._met: list[Any] = []
+        self._sizes: list[tuple[int, int]] = []  # of what was met: parts and depth, each reference followed
+        self._size, self._room = 0, FREE
+        self._depths = [0]  # of the deepest value so far in each value that is being decoded
 
     def value(self, value: Json) -> Any:
         if isinstance(value, list):
             made: list[Any] = []
-            self._met.append(made)
+            number, before = self._begin(made, len(value))
             made.extend(map(self.value, value))
+            self._end(number, before)
             return made
-        if value is None or isinstance(value, (bool, int, float, str)):
+        if isinstance(value, str):
+            self._count(len(value) // LONG)
+            return value
+        if value is None or isinstance(value, (bool, int, float)):
             return value
         if not isinstance(value, dict):
             raise ValueError(f"Expected a JSON value, got a {type(value).__name__}")
@@ -199,7 +225,35 @@ class _Decoder:
         (tag, content), *_ = value.items()
         return self._decode_tagged(tag, content)
 
+    def _count(self, parts: int) -> None:
+        """Count parts that the file has, each of which gives room for others."""
+        self._size += parts
+        self._room += parts * SHARED
+
+    def _share(self, parts: int) -> None:
+        """Count parts that the file does not have: of a reference, or of a range."""
+        self._size += parts
+        self._room -= parts
+        if self._room < 0:
+            raise ValueError(f"Expected at most {FREE} values, and {SHARED} for each that is stored, got more")
+
+    def _begin(self, made: Any, parts: int) -> tuple[int, int]:
+        """Return the number of a value, and the size so far."""
+        number, before = len(self._met), self._size
+        self._met.append(made)
+        self._sizes.append((1, 1))  # also for a reference to itself
+        self._depths.append(0)
+        self._count(parts + 1)
+        return number, before
+
+    def _end(self, number: int, before: int) -> None:
+        depth = self._depths.pop() + 1
+        self._sizes[number] = self._size - before, depth
+        self._depths[-1] = max(self._depths[-1], depth)
+
     def _decode_tagged(self, tag: str, content: Json) -> Any:
+        if tag in ("int", "str", "bytes") and isinstance(content, str):
+            self._count(len(content) // LONG)
         if tag == "int":
             return int(content, 16)
         if tag == "float" and content in ("nan", "inf", "-inf"):
@@ -212,25 +266,49 @@ class _Decoder:
             return object_named(content)
         if tag == "ref":
             return self._reference(content)
-        number = len(self._met)
-        self._met.append(_UNFINISHED)
+        number, before = self._begin(_UNFINISHED, len(content) if isinstance(content, list) else 1)
+        made = self._numbered(number, tag, content)
+        self._met[number] = made
+        self._end(number, before)
+        return made
+
+    def _numbered(self, number: int, tag: str, content: Json) -> Any:
         if tag == "hook" and self._hook is not None:
-            made = self._met[number] = self._hook(content)
-            return made
+            return self._hook(content)
+        codec = kind_tagged(tag)
+        if codec is None and tag not in (*_MAPPINGS, "set", "deque"):
+            raise ValueError(f'Expected a known tag, got "{tag}"')
+        if not isinstance(content, list):
+            raise ValueError(f'Expected a list of parts of "{tag}", got a {type(content).__name__}')
         if tag in ("set", "deque"):
             return self._collection(number, content, is_deque=tag == "deque")
-        if tag in _MAPPINGS:
+        if codec is None:
             return self._mapping(number, tag, content)
-        parts = kind_tagged(tag)
-        if parts is None:
-            raise ValueError(f'Expected a known tag, got "{tag}"')
-        made = self._met[number] = parts.put_together(*map(self.value, content))
+        made = codec.put_together(*(self._keys(content) if tag == "frozenset" else map(self.value, content)))
+        if isinstance(made, range):
+            self._share(len(made))
         return made
 
     def _reference(self, number: Json) -> Any:
         if type(number) is not int or not 0 <= number < len(self._met) or self._met[number] is _UNFINISHED:
             raise ValueError(f"Expected a reference to an earlier value, got {number!r}")
+        size, depth = self._sizes[number]
+        if len(self._depths) + depth > DEEPEST:
+            raise ValueError(f"Expected values in at most {DEEPEST} others, got more")
+        self._depths[-1] = max(self._depths[-1], depth)
+        self._share(size)
         return self._met[number]
+
+    def _keys(self, content: Json) -> Iterator[Any]:
+        """Yield values to be hashed; a set of thousands of one hash takes long."""
+        alike: collections.Counter[int] = collections.Counter()
+        for stored in content:
+            key = self.value(stored)
+            if type(key) is not str:  # whose hashes cannot be chosen
+                alike[one := hash(key)] += 1
+                if alike[one] > ALIKE:
+                    raise ValueError(f"Expected at most {ALIKE} keys of one hash, got more")
+            yield key
 
     def _collection(self, number: int, content: Json, is_deque: bool) -> Any:
         if is_deque:
@@ -241,7 +319,7 @@ class _Decoder:
             return queue
         members: set[Any] = set()
         self._met[number] = members
-        members.update(map(self.value, content))
+        members.update(self._keys(content))
         return members
 
     def _mapping(self, number: int, tag: str, content: Json) -> Any:
@@ -251,16 +329,17 @@ class _Decoder:
             factory, content = content
             made.default_factory = self.value(factory)
             if made.default_factory is not None and not callable(made.default_factory):
-                raise ValueError(f"Expected the factory of a defaultdict, got {made.default_factory!r}")
-        for key, value in content:
-            key = self.value(key)
-            made[key] = self.value(value)
+                raise ValueError(f"Expected the factory of a defaultdict, got a {type(made.default_factory).__name__}")
+        self._count(len(content))
+        values = (value for _, value in content)
+        for key in self._keys(key for key, _ in content):
+            made[key] = self.value(next(values))
         return made
 
     def _instance(self, name: Json, state: Json) -> Any:
         kind = class_named(name)
         made: Any = object.__new__(kind)
-        self._met.append(made)
+        number, before = self._begin(made, len(state))
         for key, value in state.items():
             if not is_attribute(key):
                 raise ValueError(f"Expected the name of an attribute, got {key!r}")
@@ -269,6 +348,8 @@ class _Decoder:
                 slot.__set__(made, self.value(value))
             else:
                 made.__dict__[key] = self.value(value)
+        check_steps(made)
+        self._end(number, before)
         return made
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from river import base
+
 from streamkernel import tensor_file
 from streamkernel.engine.checkpoint import state_file
 from streamkernel.engine.checkpoint.state_directory import read_newest
@@ -26,10 +28,10 @@ def read_model(path: Path) -> Any:
         found = read_newest(path)
         if found is None:
             raise FileNotFoundError(f"Expected a state directory with a checkpoint, got none - at {path}")
-        if "model" not in found:
+        if not isinstance(found.get("model"), base.Base):
             raise ModelFileError(f"Expected a checkpoint of a run, got one without a model - in {path}")
         return found["model"]
     description, tensors = tensor_file.read(path, "model", "pipeline")
     if not isinstance(description, dict) or "models" not in description:
         return model_file.rebuild(description, tensors, str(path))
-    return state_file.rebuild(description, tensors, str(path))
+    return state_file.rebuild(description, tensors, str(path), base.Base)

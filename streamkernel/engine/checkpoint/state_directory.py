@@ -222,6 +222,8 @@ def read_newest(path: Path) -> dict[str, Any] | None:
         try:
             return read_checkpoint(file) | {"checkpoint": number_of(file)}
         except ModelFileError as error:
+            if isinstance(error.__cause__, MemoryError):  # the file may be whole
+                raise
             errors.append(str(error))
             log.error("a checkpoint is damaged; trying the one before it", file=str(file), reason=str(error))
     if files:
@@ -265,4 +267,4 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     ModelFileError
         If it cannot be read.
     """
-    return dict(state_file.rebuild(*tensor_file.read(no_link(path), "checkpoint"), where=str(path)))
+    return state_file.read(no_link(path), "checkpoint")

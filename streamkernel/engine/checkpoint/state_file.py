@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from streamkernel import tensor_file
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators import model_file
+
+T = TypeVar("T")
 
 
 def write(path: Path, kind: str, value: Any, mode: int = 0o666) -> None:
@@ -21,6 +23,8 @@ def write(path: Path, kind: str, value: Any, mode: int = 0o666) -> None:
     ------
     TypeError
         If a part of it cannot be stored; the message names the part.
+    ModelFileError
+        If the value could not be read again; the file is as before.
     """
     models: list[Any] = []
     tensors: dict[str, Any] = {}
@@ -30,29 +34,57 @@ def write(path: Path, kind: str, value: Any, mode: int = 0o666) -> None:
         what, arrays = model_file.describe(model)
         described.append(what)
         tensors.update({f"{i}/{name}": array for name, array in arrays.items()})
-    tensor_file.write(path, kind, description | {"models": described}, tensors, mode)
+
+    def read_again(text: Any, arrays: Mapping[str, Any], where: str) -> None:
+        rebuild(text, arrays, where, type(value))
+
+    tensor_file.write(path, kind, description | {"models": described}, tensors, mode, read_again)
 
 
-def rebuild(description: Mapping[str, Any], tensors: Mapping[str, Any], where: str) -> Any:
-    """Return the value of a description and tensors that :func:`write` wrote.
+def read(path: Path, kind: str) -> dict[str, Any]:
+    """Return the table in a file that :func:`write` wrote.
 
     Raises
     ------
     ModelFileError
-        If they do not fit together.
+        If it cannot be read.
     """
+    return rebuild(*tensor_file.read(path, kind), str(path), dict)
+
+
+def rebuild(description: Any, tensors: Mapping[str, Any], where: str, kind: type[T]) -> T:
+    """Return the value of a description and tensors that :func:`write` wrote, of the expected type.
+
+    Raises
+    ------
+    ModelFileError
+        If they do not fit together, or the value is of another type.
+    """
+    arrays: dict[str, Any] = {}
+    own: dict[str, dict[str, Any]] = {}
+    for name, array in tensors.items():
+        model, slash, tensor = name.partition("/")
+        (own.setdefault(model, {}) if slash else arrays)[tensor or model] = array
 
     def rebuild_place(place: Any) -> Any:
         if "array" in place:
-            return tensors[place["array"]]
+            return arrays.pop(place["array"])
         i = int(place["model"])
-        own = {name.split("/", 1)[1]: array for name, array in tensors.items() if name.startswith(f"{i}/")}
-        return model_file.rebuild(description["models"][i], own, where)
+        return model_file.rebuild(models.pop(i), own.get(str(i), {}), where)
 
     try:
-        return river_state.decode(description["state"], hook=rebuild_place)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+        with tensor_file.enough_memory(where):
+            models = dict(enumerate(description["models"]))  # each is built once: others refer to it
+            value = river_state.decode(description["state"], hook=rebuild_place)
+    except (KeyError, TypeError) as error:
+        raise ModelFileError(f"Expected a readable state, got {error!r} - in {where}") from error
+    except ModelFileError:
+        raise
+    except ValueError as error:
         raise ModelFileError(f"Expected a readable state, got {error} - in {where}") from error
+    if not isinstance(value, kind):
+        raise ModelFileError(f"Expected a {kind.__name__}, got a {type(value).__name__} - in {where}")
+    return value
 
 
 def _collector(models: list[Any], arrays: dict[str, Any]) -> Any:

@@ -269,7 +269,7 @@ def _for_all(setup: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_version(path: Path) -> dict[str, Any]:
     """Return the content of a version."""
-    return dict(state_file.rebuild(*tensor_file.read(no_link(path), KIND), where=str(path)))
+    return state_file.read(no_link(path), KIND)
 
 
 def _name(number: int) -> str:

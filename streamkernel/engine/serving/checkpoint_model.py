@@ -12,7 +12,6 @@ from typing import Any
 
 from river import base
 
-from streamkernel import tensor_file
 from streamkernel.engine.checkpoint import state_file
 from streamkernel.engine.checkpoint.names_of_0_1 import translate_setup
 from streamkernel.engine.checkpoint.state_directory import number_of
@@ -44,7 +43,7 @@ def load(path: Path) -> PublishedModel:
             shutil.copyfileobj(file, copy, 1 << 20)
         copy.flush()
         try:
-            saved = state_file.rebuild(*tensor_file.read(Path(copy.name), "checkpoint"), where=str(path))
+            saved = state_file.read(Path(copy.name), "checkpoint")
         except ModelFileError as error:
             raise ModelFileError(str(error).replace(copy.name, str(path))) from error
     found = model_of(saved, number_of(path))
