@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import random
 import resource
 import signal
@@ -352,7 +353,8 @@ def outcomes(kind: str, count: int, folder: Path) -> tuple[int, int, dict[int, s
         own = folder / str(first)
         own.mkdir()
         words = [sys.executable, __file__, kind, str(first), str(count), str(own)]
-        child = subprocess.run(words, capture_output=True, text=True, check=False, cwd=own)
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        child = subprocess.run(words, capture_output=True, text=True, check=False, cwd=own, env=environment)
         if child.returncode and not (own / OUTCOMES).exists():
             raise RuntimeError(child.stderr)
         for line in (own / OUTCOMES).read_text().splitlines():

@@ -12,9 +12,9 @@ import pytest
 MESSAGE = "compiling for this machine, once"
 TWO_FUNCTIONS = """
 import numpy as np
-from streamkernel.posterior.bayesian_linear import dots, solve
+from streamkernel.posterior.bayesian_linear import dots, spreads
 dots(np.ones((1, 1)), np.ones(1))
-solve(np.ones((1, 1)), np.ones(1))
+spreads(np.ones((1, 1)), np.ones((1, 1)))
 """
 MODELS = """
 from streamkernel import KernelClassifier, KernelRegressor
