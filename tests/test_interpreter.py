@@ -1,7 +1,8 @@
-"""The package refuses an interpreter without the global interpreter lock when it is imported."""
+"""The package refuses an interpreter without the global interpreter lock, or numba without its compiler, at import."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -21,3 +22,12 @@ def test_import_refuses_free_threaded_python(probe: str) -> None:
     assert process.returncode == 1
     last = process.stderr.splitlines()[-1]
     assert last.startswith("ImportError: streamkernel relies on Python's global interpreter lock")
+
+
+def test_import_refuses_numba_without_its_compiler() -> None:
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    process = subprocess.run(
+        [sys.executable, "-c", "import streamkernel"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 1
+    assert "NUMBA_DISABLE_JIT=1" in process.stderr.splitlines()[-1]
