@@ -41,6 +41,7 @@ test-nightly: .venv/test-installed ## 10,000 mutants of each kind of file, in so
 
 test-pythons: $(PYTHONS)/3.13/tested $(PYTHONS)/3.14/tested ## a core of the tests with the Pythons of newer suites of Debian
 
+.PRECIOUS: $(PYTHONS)/%/installed
 $(PYTHONS)/%/tested: export STREAMKERNEL_NO_SKIPS = 1
 $(PYTHONS)/%/tested: $(PYTHONS)/%/installed
 	$(@D)/venv/bin/pytest -n 2 --dist worksteal -m "$(QUICK)" --hypothesis-profile quick $(CORE)

@@ -1,7 +1,8 @@
-"""The package refuses interpreters that it does not support when it is imported."""
+"""The package refuses interpreters that it does not support, and numba without its compiler, at import."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -38,3 +39,12 @@ def test_import_refuses_a_subinterpreter() -> None:
     """In which compiling would hang."""
     process = subprocess.run([sys.executable, "-c", SUBINTERPRETER], capture_output=True, text=True, check=False)
     assert "streamkernel cannot run in a subinterpreter" in process.stdout + process.stderr
+
+
+def test_import_refuses_numba_without_its_compiler() -> None:
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    process = subprocess.run(
+        [sys.executable, "-c", "import streamkernel"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 1
+    assert "NUMBA_DISABLE_JIT=1" in process.stderr.splitlines()[-1]

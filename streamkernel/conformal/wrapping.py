@@ -74,7 +74,8 @@ class ConformalWrapper(base.Wrapper[Any]):
         InputError
             If the target or the weight is unusable; nothing has changed then. Errors of the model are passed on.
         """
-        if w != 1.0 and as_weight(w) == 0.0:
+        w = as_weight(w)
+        if w == 0.0:
             return
         score = self._score(x, y)
         self.model.learn_one(x, y, **(others if w == 1.0 else {"w": w, **others}))

@@ -228,8 +228,8 @@ class KernelModel(StoredModel):
         Parameters
         ----------
         *others
-            Models of the same parameters, kernel and scales. They do not change, except that they first take the step
-            for their buffered examples.
+            Models of the same parameters, kernel and scales, each once. They do not change, except that they first take
+            the step for their buffered examples.
         base
             The model from which all of them continued, if there is one; its events then count once.
 
@@ -241,7 +241,8 @@ class KernelModel(StoredModel):
         ------
         MergeError
             If models differ in a parameter, the kernel in use, the scales of inputs or the features; if a model has not
-            yet learned the examples that determine its bandwidths; if the models cannot have continued from the base;
+            yet learned the examples that determine its bandwidths; if a model comes twice, or all have more than 2^53
+            events, as after many merges of the same models; if the models cannot have continued from the base;
             or if several of them have learned examples that were buffered in the base. This model then does not change.
 
         Examples

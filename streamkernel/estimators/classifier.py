@@ -25,7 +25,7 @@ from streamkernel.estimators.targets import (
     probabilities,
     probabilities_of,
 )
-from streamkernel.estimators.weighting import ClassWeight, as_weight, check_class_weight, weights_of
+from streamkernel.estimators.weighting import SMALLEST_WEIGHT, ClassWeight, as_weight, check_class_weight, weights_of
 from streamkernel.features.frames import n_rows, native_frame, native_series, targets_of
 from streamkernel.kernels import Kernel
 from streamkernel.upkeep import Pruning, Refit
@@ -179,9 +179,9 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             If a value is neither a finite number nor a string, `y` is not a label or exceeds `max_classes` labels, or
             `w` is invalid; the message names the field. The model is unchanged.
         """
-        if w != 1.0 or (self.class_weight is not None and self._has_class_weights):
+        if type(w) is not float or w != 1.0 or (self.class_weight is not None and self._has_class_weights):
             w = as_weight(w) * self._weight_of(y)
-            if w == 0.0:
+            if w < SMALLEST_WEIGHT:
                 as_label(y)
                 self._check(x)
                 return

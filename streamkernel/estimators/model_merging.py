@@ -10,6 +10,7 @@ import numpy as np
 
 from streamkernel import losses
 from streamkernel.errors import MergeError
+from streamkernel.estimators import model_file
 from streamkernel.estimators.label_forms import LabelForms
 from streamkernel.features import numeric_names
 from streamkernel.features.rows import F64, I64, Rows
@@ -17,6 +18,7 @@ from streamkernel.kernels import bandwidth
 from streamkernel.merging import first_order, second_order
 from streamkernel.merging.labels import columns_of, union
 from streamkernel.merging.moments import merge_scales
+from streamkernel.merging.numbers import add_parts
 from streamkernel.merging.summaries import FirstOrderSummary, SecondOrderSummary
 
 KernelModel = Any
@@ -24,6 +26,9 @@ KernelModel = Any
 
 _ORDERS: dict[str, Any] = {"first": first_order, "second": second_order}
 """How functions are summarized and merged, by the order of their steps."""
+
+MOST_EVENTS = 1 << 53
+"""Counts up to this one are exact as real numbers too."""
 
 _MAY_DIFFER = ("cache_bytes", "pruning", "refit")
 
@@ -113,13 +118,18 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
     Raises
     ------
     MergeError
-        If they have not the same parameters, kernel, scales and features, one of them is of another kind, or a base
-        cannot be the one from which they continued.
+        If they have not the same parameters, kernel, scales and features, one of them is of another kind or comes
+        twice, or a base cannot be the one from which they continued.
     """
     root = None if base is None else _outline(base)
     parts = [_outline(model) for model in models]
     _check(parts, root)
     known = [part for part in parts if part.examples]
+    for part in known[:1]:
+        try:
+            model_file.kernel_in(part.same, models[0]._wanted)
+        except ValueError as error:
+            raise MergeError(f"Expected models of the same kernel: {error}") from None
     _scales(known, root)
     if root is not None and root.waiting and len(known) > 1:
         _check_waiting(known, root)
@@ -129,6 +139,8 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
         second_order.check(functions)
     if base is not None and order is second_order:
         second_order.check_base([model._learner for model in models], base._learner)
+    if len({id(model) for model in models}) < len(models):
+        raise MergeError("Expected different models, got one twice; its events would count twice")
 
 
 def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | None = None) -> None:
@@ -285,6 +297,12 @@ def spread_of(parts: Sequence[Summary], base: Summary | None = None) -> float:
 def _check(parts: Sequence[Summary], base: Summary | None) -> None:
     """Raise an error if models cannot be merged."""
     together = [*parts, *([] if base is None else [base])]
+    events = add_parts([part.examples for part in parts], 0 if base is None else base.events)
+    if events > MOST_EVENTS:
+        raise MergeError(
+            f"Expected models of {MOST_EVENTS:.0e} events in all at most, got {events:.0e}; if they have been merged "
+            "before, the events since then count once with base="
+        )
     first = max(together, key=lambda one: one.examples > 0)
     for other in together:
         for name, value in first.same.items():

@@ -166,7 +166,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
             If a value, `y` or `w` is invalid; the message names the field. The model is
             unchanged.
         """
-        if w != 1.0:
+        if type(w) is not float or w != 1.0:
             w = as_weight(w)
             if w == 0.0:
                 as_target(y)

@@ -91,7 +91,7 @@ class SeveralTargetsModel(ExplainedModel):
     def _learn_one(self, x: Mapping[Hashable, Any], y: Any, w: float) -> None:
         """Learn from one example of the weight w."""
         names, numbers, is_new = self._numbers(y)
-        w = as_weight(w) if w != 1.0 else w
+        w = as_weight(w)
         if w == 0.0:
             self._check(x)
             return

@@ -9,6 +9,7 @@ import numpy as np
 
 from streamkernel.estimators.learning import LearningModel
 from streamkernel.estimators.model_state import State
+from streamkernel.estimators.weighting import SMALLEST_WEIGHT
 from streamkernel.features.frames import table_blocks
 from streamkernel.features.rows import F64
 from streamkernel.solvers.progress import progress_line
@@ -23,7 +24,7 @@ def learn_table(
     """Learn the rows of a table in order, except those of weight 0."""
     found, done = model._state, 0
     directions, before = found.learner.directions, found.numeric
-    model._check_labels([label for label, w in zip(labels, weights.tolist(), strict=False) if w > 0.0])
+    model._check_labels([label for label, w in zip(labels, weights.tolist(), strict=False) if w >= SMALLEST_WEIGHT])
     with progress_line("Learning", show=verbose) as tell:
         for block, numeric in table_blocks(directions, X, before):
             size = len(block.start) - 1
@@ -31,7 +32,7 @@ def learn_table(
                 rows = block.part(first, min(first + SHOWN, size) if verbose else size)
                 last = done + len(rows.start) - 1
                 rows, own, targets = rows._replace(weights=weights[done:last]), labels[done:last], y[done:last]
-                chosen = rows.weights > 0.0
+                chosen = rows.weights >= SMALLEST_WEIGHT
                 if not chosen.all():
                     own = [label for label, is_one in zip(own, chosen, strict=True) if is_one] if own else ()
                     rows, targets = rows.where(chosen), targets[chosen]

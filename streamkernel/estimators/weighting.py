@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -15,12 +16,15 @@ from streamkernel.features.rows import F64, number
 LARGEST_WEIGHT = 1e9
 """Weights beyond lose what other examples say to rounding."""
 
+SMALLEST_WEIGHT = sys.float_info.min
+"""Weights below have few digits left, and half of one may be 0: they count as 0."""
+
 ClassWeight = Mapping[Label, float] | Literal["balanced"] | None
 """The type of `class_weight`."""
 
 
 def as_weight(w: Any, where: str = "w") -> float:
-    """Return the weight of an example as a number.
+    """Return the weight of an example as a number; one too small for all digits of a number is 0.
 
     Raises
     ------
@@ -29,13 +33,13 @@ def as_weight(w: Any, where: str = "w") -> float:
 
     Examples
     --------
-    >>> as_weight(2)
-    2.0
+    >>> as_weight(2), as_weight(1e-310)
+    (2.0, 0.0)
     """
     found = number(w, where)
     if not 0.0 <= found <= LARGEST_WEIGHT:
         raise InputError(f"Expected a weight from 0 to {LARGEST_WEIGHT:.0e}, got {shorten(w)} - at {where}")
-    return found
+    return found if found >= SMALLEST_WEIGHT else 0.0
 
 
 def weights_of(w: Any, rows: int) -> F64:

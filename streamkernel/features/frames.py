@@ -13,7 +13,7 @@ from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import Column, NumericNames
 from streamkernel.features.rows import Rows, in_row, is_missing, number
-from streamkernel.features.sparse_tables import ENTRIES, is_sparse, reads_zeros, sparse_rows
+from streamkernel.features.sparse_tables import ENTRIES, check_positions, is_sparse, reads_zeros, sparse_rows
 
 
 def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_names.NONE) -> tuple[Rows, NumericNames]:
@@ -44,6 +44,7 @@ def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_n
     if is_sparse(X):
         if not reads_zeros(directions, X, numeric):
             return sparse_rows(directions, X, numeric)
+        check_positions(X)
         X = X.toarray()
     if isinstance(X, np.ndarray):
         if X.ndim != 2 or X.dtype.kind not in "biuf":

@@ -39,18 +39,45 @@ def as_csr(X: Any) -> Any:
     Raises
     ------
     InputError
-        If it has no columns, not two dimensions, or no numbers.
+        If it has no columns, not two dimensions, no numbers, or an entry outside.
     """
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise InputError(f"Expected a sparse matrix of numbers of two dimensions, got one of {X.dtype}, {X.shape}")
     if not X.shape[1]:
         raise InputError("Expected at least one feature, got a sparse matrix without columns")
+    check_positions(X)
     found = X.tocsr().astype(np.float64)
     if found is X or not (found.has_canonical_format and found.data.all()):
         found = found.copy()
         found.sum_duplicates()
         found.eliminate_zeros()
     return found
+
+
+def check_positions(X: Any) -> None:
+    """Raise an error if an entry of a sparse matrix has a position outside of it.
+
+    SciPy trusts positions, and would read and write other memory.
+
+    Raises
+    ------
+    InputError
+        If there is one, or if the arrays of the matrix do not have the right lengths.
+    """
+    if X.format not in ("coo", "csc", "bsr"):
+        X = X.tocsr()
+    height, width = X.shape
+    if X.format == "coo":
+        lines, ends, positions = 1, np.array([0, len(X.data)]), [(X.row, height), (X.col, width)]
+    else:
+        tall, wide = getattr(X, "blocksize", (1, 1))
+        lines, across = (width, height) if X.format == "csc" else (height // tall, width // wide)
+        ends, positions = X.indptr, [(X.indices, across)]
+    are_inside = len(ends) == lines + 1 and ends[0] == 0 and ends[-1] <= len(X.data) and (ends[1:] >= ends[:-1]).all()
+    for one, size in positions:
+        are_inside &= len(one) == len(X.data) and (not len(one) or (one.min() >= 0 and one.max() < size))
+    if not are_inside:
+        raise InputError(f"Expected a sparse matrix with all entries inside of it, got one of {X.shape} with others")
 
 
 def sparse_rows(directions: Directions, X: Any, numeric: NumericNames) -> tuple[Rows, NumericNames]:

@@ -3,8 +3,9 @@
 numba's own cache has one index file for each function, which two processes that start together may overwrite, and it
 does not detect a change in a function that the cached one calls. Here each compiled function is a separate file,
 whose name is a hash of everything it depends on: the bytecode and constants of the function and of all that
-it calls, the types of its arguments, the processor, and the versions of Python and numba. So a file is never wrong,
-and it is never changed.
+it calls, the types of its arguments, the processor, numba's settings, and the versions of Python, NumPy, numba and
+LLVM. So a file is never out of date, and it is never changed. It begins with a checksum of its name and its content: a
+file that is damaged, or has the name of another, is not used; its function is compiled and stored again.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ import sys
 import tempfile
 import threading
 import types
+import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import llvmlite
 import numba
+import numpy as np
+from numba.core import config
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
@@ -35,6 +40,15 @@ from streamkernel.jit.compiling import CALLS, only_what_is_used, own_compiler, q
 log = logging.getLogger("streamkernel")
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+CHECK = 4
+"""Bytes of the checksum at the beginning of a file."""
+
+DEPTH = 500
+"""Calls inside each other that numba may need; with less than 300 it failed."""
+
+NOT_OF_CODE = "CUDA", "CACHE_", "NUM_THREADS", "THREADING_LAYER", "GDB_", "COLOR_", "WARNINGS"
+"""Parts of the names of numba's settings on which compiled code does not depend."""
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -69,22 +83,35 @@ def compiled(function: F | None = None, *, allocates: bool = True, **options: An
 def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Run a function in a separate thread, where no signal can interrupt it; a signal's exception is raised afterwards.
 
-    An exception inside numba or LLVM can leave them in a state that crashes the process.
+    An exception inside numba or LLVM can leave them in a state that crashes the process. The new thread has no calls
+    yet, so that the limit of calls is not reached either.
+
+    Raises
+    ------
+    RecursionError
+        If the limit of calls is too low for numba.
     """
-    if threading.get_ident() != threading.main_thread().ident:
+    if threading.get_ident() in _uninterrupted:
         return _run_alone(do, arguments, options)
+    if sys.getrecursionlimit() < DEPTH:
+        raise RecursionError(
+            f"expected a recursion limit of at least {DEPTH} to load or compile code, got {sys.getrecursionlimit()}; "
+            "see sys.setrecursionlimit"
+        )
     outcome: list[Any] = []
     errors: list[BaseException] = []
     ended = _thread.allocate_lock()
     ended.acquire()
 
     def run() -> None:
+        _uninterrupted.add(threading.get_ident())
         try:
             outcome.append(_run_alone(do, arguments, options))
         except BaseException as error:
             errors.append(error)
             outcome.append(None)
         finally:
+            _uninterrupted.discard(threading.get_ident())
             ended.release()
 
     _thread.start_new_thread(run, ())  # threading.Thread would wait in Python code, with a lock that a signal breaks
@@ -104,6 +131,10 @@ def _run_alone(do: Callable[..., Any], arguments: Any, options: Any) -> Any:
 
 
 _run_alone.__code__ = _run_alone.__code__.replace(co_stacksize=STACK)
+
+
+_uninterrupted: set[int] = set()
+"""The threads of :func:`run_uninterrupted`."""
 
 
 class FileCache(NullCache):
@@ -131,8 +162,10 @@ class FileCache(NullCache):
         target_context.refresh()
         name = self._name(sig, target_context.codegen())
         for found in folders():
-            with suppress(OSError, EOFError, pickle.UnpicklingError, AttributeError, ImportError):  # of another release
-                return CompileResult._rebuild(target_context, *pickle.loads((found / name).read_bytes()))
+            with suppress(OSError, AttributeError, ImportError):  # the last two: it needs code of another release
+                stored = memoryview((found / name).read_bytes())
+                if stored[:CHECK] == checksum(name, stored[CHECK:]):
+                    return CompileResult._rebuild(target_context, *pickle.loads(stored[CHECK:]))
         _announce()
         return None
 
@@ -143,7 +176,8 @@ class FileCache(NullCache):
             return
         name = self._name(sig, data.codegen)
         with suppress(OSError), tempfile.TemporaryDirectory(dir=target) as draft:
-            (Path(draft) / name).write_bytes(dumps(data._reduce()))
+            content = dumps(data._reduce())
+            (Path(draft) / name).write_bytes(checksum(name, content) + content)
             (Path(draft) / name).replace(target / name)
 
     def _name(self, sig: Any, codegen: Any) -> str:
@@ -152,12 +186,25 @@ class FileCache(NullCache):
             self._options,
             str(sig),
             codegen.magic_tuple(),
+            [getattr(config, name) for name in _settings()],
             sys.version,
-            numba.__version__,
+            [package.__version__ for package in (np, numba, llvmlite)],
             CALLS,
         )
         name = f"{self._function.__module__}.{self._function.__name__}"
         return f"{name}-{hashlib.blake2b(repr(made_from).encode(), digest_size=16).hexdigest()}.numba"
+
+
+def checksum(name: str, content: Any) -> bytes:
+    """Return the checksum with which a file of a name and a content begins."""
+    return zlib.crc32(content, zlib.crc32(name.encode())).to_bytes(CHECK, "little")
+
+
+@cache
+def _settings() -> list[str]:
+    """Return the names of numba's settings, except those on which compiled code certainly does not depend."""
+    names = [name for name in vars(config) if name.isupper() and not name.startswith("_")]
+    return sorted(name for name in names if not any(part in name for part in NOT_OF_CODE))
 
 
 def folder() -> Path | None:

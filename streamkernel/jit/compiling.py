@@ -6,10 +6,16 @@ import logging
 from contextlib import AbstractContextManager
 from typing import Any
 
+from numba.core import config
 from numba.core.compiler_lock import global_compiler_lock
 
 log = logging.getLogger("streamkernel")
 
+if vars(config)["DISABLE_JIT"]:
+    raise ImportError(
+        "streamkernel cannot run without numba's compiler, which NUMBA_DISABLE_JIT=1 or disable_jit in "
+        ".numba_config.yaml switches off; remove that setting"
+    )
 try:
     from streamkernel.jit import by_reference, from_python, shortcuts
 except (ImportError, AttributeError) as missing:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from streamkernel.jit import compiled
 from streamkernel.merging.summaries import SecondOrderSummary
 from streamkernel.second_order import newton_step
+
+NOTHING_LEFT = -750.0
+"""The logarithm of a share that is 0 as a number: steps before do not matter."""
 
 
 def left_in(part: SecondOrderSummary, g: int, first: int, batch: int, rested: int) -> tuple[float, float]:
@@ -30,6 +35,7 @@ def left_in(part: SecondOrderSummary, g: int, first: int, batch: int, rested: in
     forgetting, n, last = float(part.numbers["forgetting"]), part.newton[g].shape[1], part.clock(g)
     outputs = np.array([w.shape[1] for w in part.newton])
     of_many = int(part.table[outputs >= newton_step.MANY, 2].min(initial=1 << 62)) - rested
+    first = max(first, last - math.ceil(NOTHING_LEFT / math.log(kept)))
     left, returned = _follow((first, of_many, last), batch, forgetting, kept, n, part.bounds[-1], targets)
     return float(left), float(returned)
 

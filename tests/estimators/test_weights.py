@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,19 @@ from streams import (
     weights,
 )
 
-from streamkernel import KernelClassifier, KernelRegressor, learners, losses, rules, upkeep
+from streamkernel import (
+    ConformalClassifier,
+    ConformalRegressor,
+    GaussianProcessRegressor,
+    KernelClassifier,
+    KernelMultiLabelClassifier,
+    KernelMultiTargetRegressor,
+    KernelRegressor,
+    learners,
+    losses,
+    rules,
+    upkeep,
+)
 from streamkernel.errors import InputError
 from streamkernel.estimators.weighting import LARGEST_WEIGHT
 from streamkernel.features.rows import Rows
@@ -148,15 +161,17 @@ def test_a_huge_weight_leaves_a_finite_model(kind, w):
         assert abs(said[300] - ys[300]) < 0.2
 
 
+@pytest.mark.parametrize("w", [0.0, 5e-324, 1e-309])
 @pytest.mark.parametrize("name", MODELS)
-def test_an_example_of_weight_0_changes_nothing(name):
+def test_an_example_of_weight_0_changes_nothing(name, w):
+    """A weight too small for all digits of a number is one of 0."""
     model, ys = model_of(name)
     learn(model, XS[:300], ys[:300], W[:300])
     before = content(model)
-    model.learn_one({"new": 1.0}, ys[0], 0.0)
+    model.learn_one({"new": 1.0}, ys[0], w)
     if isinstance(model, KernelClassifier):
-        model.learn_one(XS[0], "never seen", 0.0)
-    model.learn_many(frame(XS[:5]), pd.Series(ys[:5]), [0.0] * 5)
+        model.learn_one(XS[0], "never seen", w)
+    model.learn_many(frame(XS[:5]), pd.Series(ys[:5]), [w] * 5)
     assert content(model) == before
 
 
@@ -215,6 +230,15 @@ def test_weights_by_label_multiply_the_weights():
     assert predictions(own, XS[:20]) == predictions(other, XS[:20])
 
 
+def test_a_product_of_weights_that_is_too_small_is_0():
+    model = classifier(class_weight={"a": 1e-160})
+    learn(model, XS[:100], LABELS[:100], W[:100])
+    before = content(model)
+    model.learn_one(XS[0], "a", 1e-160)
+    model.learn_many(frame(XS[:5]), pd.Series(["a"] * 5), [1e-160] * 5)
+    assert content(model) == before
+
+
 @pytest.mark.parametrize("kind", ["dsg", "newton"])
 def test_balanced_classes_weigh_the_same(kind):
     """A class counts as much as the rarest known one, times the example's weight; frequencies ignore the weights."""
@@ -269,7 +293,7 @@ def test_pruning_uses_weights():
     assert model.predict_one({"x": 0.5}) == pytest.approx(3.0, abs=0.3)
 
 
-@pytest.mark.parametrize("w", [-1.0, math.nan, math.inf, 2.0 * LARGEST_WEIGHT, "2", None, [1.0]])
+@pytest.mark.parametrize("w", [-1.0, math.nan, math.inf, 2.0 * LARGEST_WEIGHT, "2", None, [1.0], Decimal("sNaN")])
 @pytest.mark.parametrize("name", ["classifier, default", "regressor, default", "classifier, softmax", "a dictionary"])
 def test_an_invalid_weight_is_rejected(name, w):
     model, ys = model_of(name)
@@ -281,6 +305,21 @@ def test_an_invalid_weight_is_rejected(name, w):
         with pytest.raises(InputError, match=r"at w, row 1$"):
             model.learn_many(frame(XS[:2]), pd.Series(ys[:2]), [1.0, w])
     assert content(model) == before
+
+
+@pytest.mark.parametrize(
+    ("make", "y"),
+    [
+        (GaussianProcessRegressor, 1.0),
+        (KernelMultiTargetRegressor, {"a": 1.0}),
+        (KernelMultiLabelClassifier, {"a": True}),
+        (lambda: ConformalRegressor(KernelRegressor()), 1.0),
+        (lambda: ConformalClassifier(KernelClassifier()), "a"),
+    ],
+)
+def test_other_models_reject_a_decimal_that_cannot_be_compared(make, y):
+    with pytest.raises(InputError, match=r"got Decimal .* - at w$"):
+        make().learn_one({"x": 1.0}, y, Decimal("sNaN"))
 
 
 def test_one_weight_is_that_of_all_rows_and_other_lengths_are_refused():

@@ -121,3 +121,47 @@ def test_rows_without_entries_are_learned() -> None:
     model = KernelRegressor(**SMALL)
     model.learn_many(sp.csr_array((3000, 2000)), np.ones(3000))
     assert model.predict_many(sp.csr_array((2, 2000))) == pytest.approx([1.0, 1.0])
+
+
+def malformed(kind: Any, **arrays: Any) -> Any:
+    """Return a sparse matrix of 3 rows with other arrays, as SciPy lets them be set."""
+    found = kind(np.eye(3))
+    for name, values in arrays.items():
+        setattr(found, name, values if name == "data" else np.array(values, np.int32))
+    return found
+
+
+MALFORMED = {
+    "a negative end": lambda: malformed(sp.csr_array, indptr=[0, -1, 2, 3]),
+    "a negative last end": lambda: malformed(sp.csr_array, indptr=[0, 1, 2, -1]),
+    "descending ends": lambda: malformed(sp.csc_array, indptr=[0, 3, 1, 3]),
+    "a missing end": lambda: malformed(sp.csr_array, indptr=[0, 1, 3]),
+    "an end beyond the entries": lambda: malformed(sp.csr_array, indptr=[0, 1, 2, 9]),
+    "a first end that is not 0": lambda: malformed(sp.csr_array, indptr=[1, 1, 2, 3]),
+    "a negative column": lambda: malformed(sp.csr_array, indices=[0, -1, 2]),
+    "a large row": lambda: malformed(sp.csc_array, indices=[0, 1, 99]),
+    "a large column of blocks": lambda: malformed(sp.bsr_array, indices=[0, 1, 99]),
+    "too few columns": lambda: malformed(sp.csr_array, indices=[0, 1]),
+    "too few values": lambda: malformed(sp.csr_array, data=np.ones(2)),
+    "a negative row": lambda: malformed(sp.coo_matrix, row=[0, -5, 2]),
+    "a large column": lambda: malformed(sp.coo_matrix, col=[0, 1, 1 << 30]),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": Gaussian(1.0).of("unit")}, {"learner": "dsg"}], ids=str)
+@pytest.mark.parametrize("make", MALFORMED.values(), ids=MALFORMED)
+def test_entries_outside_of_the_matrix_are_refused(make: Any, options: Any) -> None:
+    model = KernelRegressor(**SMALL, **options)
+    model.learn_many(np.eye(3), np.arange(3.0))
+    before = content(model)
+    for call in (model.predict_many, lambda X: model.learn_many(X, np.arange(3.0))):
+        with pytest.raises(InputError, match="all entries inside"):
+            call(make())
+    assert content(model) == before
+
+
+@pytest.mark.parametrize("kind", [sp.bsr_array, sp.dia_array, sp.dok_array, sp.lil_array])
+def test_other_sparse_formats_are_read(kind: Any) -> None:
+    model = KernelRegressor(**SMALL, learner="dsg")
+    model.learn_many(kind(np.eye(3)), np.arange(3.0))
+    assert model.predict_many(kind(np.eye(3))).tolist() == model.predict_many(np.eye(3)).tolist()

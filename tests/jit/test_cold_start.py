@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import subprocess
 import sys
@@ -9,12 +10,54 @@ from pathlib import Path
 
 import pytest
 
+from streamkernel.jit.cache import checksum
+
 MESSAGE = "compiling for this machine, once"
 TWO_FUNCTIONS = """
 import numpy as np
 from streamkernel.posterior.bayesian_linear import dots, spreads
 dots(np.ones((1, 1)), np.ones(1))
 spreads(np.ones((1, 1)), np.ones((1, 1)))
+"""
+OUT_OF_BOUNDS = """
+import numpy as np
+from streamkernel.jit import compiled
+@compiled
+def item(values, i):
+    return values[i]
+try:
+    item(np.zeros(8)[:3], 5)
+    print("read")
+except IndexError:
+    print("refused")
+"""
+FUNCTIONS = (
+    "from streamkernel.jit import compiled\n"
+    + "".join(f"@compiled\ndef plus_{i}(x):\n    return x + {i}\n" for i in range(1, 7))
+    + "print("
+    + " + ".join(f"plus_{i}(0.0)" for i in range(1, 7))
+    + ")\n"
+)
+FEW_CALLS = """
+import sys, threading
+from streamkernel.jit import compiled
+@compiled
+def half(x):
+    return x / 2
+def after(calls):
+    if calls:
+        after(calls - 1)
+    else:
+        print(half(1.0))
+sys.setrecursionlimit(60)
+try:
+    after(0)
+except RecursionError as error:
+    print("refused" if "recursion limit" in str(error) else error)
+sys.setrecursionlimit(600)
+thread = threading.Thread(target=after, args=(570,))
+thread.start()
+thread.join()
 """
 MODELS = """
 from streamkernel import KernelClassifier, KernelRegressor
@@ -46,9 +89,9 @@ tempfile.TemporaryFile = tempfile.TemporaryDirectory = refuse
 """
 
 
-def process(code: str, cache: Path | None) -> subprocess.CompletedProcess[str]:
-    """Run code with compiled code in a folder, or in those that are looked for without one."""
-    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+def process(code: str, cache: Path | None, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run code with compiled code in a folder, or in those that are looked for without one, and settings of numba."""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"} | settings
     if cache is not None:
         environment["NUMBA_CACHE_DIR"] = str(cache)
     return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
@@ -59,13 +102,35 @@ def test_a_cold_process_logs_compilation_once(tmp_path: Path) -> None:
     assert process(TWO_FUNCTIONS, tmp_path).stderr == ""
 
 
-def test_stored_code_that_cannot_be_read_is_compiled_again(tmp_path: Path) -> None:
-    process(TWO_FUNCTIONS, tmp_path)
+def test_damaged_code_is_compiled_again_and_replaced(tmp_path: Path) -> None:
+    assert process(FUNCTIONS, tmp_path).stdout == "21.0\n"
     stored = sorted(tmp_path.rglob("*.numba"))
-    for path, content in zip(stored, (b"cstreamkernel.errors\nGone\n.", b"", b"no pickle"), strict=False):
+    bit, half, zeros, _, *last = contents = [path.read_bytes() for path in stored]
+    assert len(last) == 2
+    middle, gone = len(bit) // 2, b"cstreamkernel.errors\nGone\n."
+    damaged = [
+        bit[:middle] + bytes([bit[middle] ^ 4]) + bit[middle + 1 :],
+        half[: len(half) // 2],
+        bytes(len(zeros)),
+        checksum(stored[3].name, gone) + gone,  # of another release
+        *reversed(last),
+    ]
+    assert not any(map(operator.eq, contents, damaged))
+    for path, content in zip(stored, damaged, strict=True):
         path.write_bytes(content)
-    assert process(TWO_FUNCTIONS, tmp_path).stderr.count(MESSAGE) == 1
-    assert process(TWO_FUNCTIONS, tmp_path).stderr == ""
+    again = process(FUNCTIONS, tmp_path)
+    assert (again.stdout, again.stderr.count(MESSAGE)) == ("21.0\n", 1)
+    assert not any(map(operator.eq, damaged, [path.read_bytes() for path in stored]))
+    assert process(FUNCTIONS, tmp_path).stderr == ""
+
+
+def test_code_with_and_without_checked_bounds_is_stored_separately(tmp_path: Path) -> None:
+    for checked, expected in (("0", "read\n"), ("1", "refused\n"), ("0", "read\n")):
+        assert process(OUT_OF_BOUNDS, tmp_path, NUMBA_BOUNDSCHECK=checked).stdout == expected
+
+
+def test_code_is_not_compiled_where_numba_would_reach_the_limit_of_calls(tmp_path: Path) -> None:
+    assert process(FEW_CALLS, tmp_path).stdout == "refused\n0.5\n"
 
 
 def test_a_process_without_a_writable_folder_works_and_warns() -> None:

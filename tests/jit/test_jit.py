@@ -12,15 +12,17 @@ import numba
 import numpy as np
 import pytest
 from numba import types
+from numba.core import config
 from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 import streamkernel
 from streamkernel.jit import compiled, inlined, shortcuts
-from streamkernel.jit.cache import fingerprint, run_uninterrupted
+from streamkernel.jit.cache import FileCache, fingerprint, run_uninterrupted
 
 
 @inlined
@@ -116,6 +118,29 @@ def test_functions_are_recompiled_when_code_that_they_emit_changes():
         exec("def use(x):\n    return emitted(x)", names)
         found.add(fingerprint(names["use"]))
     assert len(found) == 2
+
+
+def test_settings_of_numba_that_change_code_are_in_the_names_of_its_files(monkeypatch):
+    def name_of_file():
+        return FileCache(total.py_func)._name((), cpu_target.target_context.codegen())
+
+    before, settings = name_of_file(), {name: getattr(config, name) for name in vars(config) if name.isupper()}
+    for name in (
+        "BOUNDSCHECK",
+        "OPT",
+        "LOOP_VECTORIZE",
+        "SLP_VECTORIZE",
+        "ENABLE_AVX",
+        "DEBUGINFO_DEFAULT",
+        "CPU_NAME",
+    ):
+        with monkeypatch.context() as changed:
+            changed.setattr(config, name, f"not {settings[name]}")
+            assert name_of_file() != before, name
+    for name in ("NUMBA_NUM_THREADS", "CACHE_DIR", "COLOR_SCHEME"):
+        with monkeypatch.context() as changed:
+            changed.setattr(config, name, f"not {settings[name]}")
+            assert name_of_file() == before, name
 
 
 def test_compiling_restores_numba_even_after_errors():

@@ -927,6 +927,38 @@ def test_other_parameters_are_refused(name):
     refused(model, f"the same {name.strip()}, got", other)
 
 
+@pytest.mark.parametrize("order", ["dsg", "newton"])
+def test_one_model_twice_is_refused(order):
+    xs, ys = stream(303)
+    one, other = (learn(KernelRegressor(**nested(**SMALL, learner=order)), xs, ys) for _ in range(2))
+    refused(one, "got one twice", one)
+    refused(one, "got one twice", other, other)
+
+
+@pytest.mark.parametrize("order", ["dsg", "newton"])
+def test_models_that_merge_each_other_again_and_again_are_refused_in_the_end(order):
+    xs, ys = stream(303)
+    models = [learn(KernelRegressor(**nested(**SMALL, learner=order)), xs, ys) for _ in range(2)]
+    i = 0
+    while sum(map(model_merging.n_examples, models)) <= model_merging.MOST_EVENTS:
+        models[i % 2].merge(models[1 - i % 2])
+        i += 1
+    refused(models[0], r"9e\+15 events in all at most, .* with base=", models[1])
+    for model in models:
+        model.learn_one(xs[0], ys[0])
+        assert math.isfinite(model.predict_one(xs[0]))
+        assert content(pickle.loads(pickle.dumps(model))) == content(model)
+
+
+@pytest.mark.parametrize("order", ["dsg", "newton"])
+def test_an_untrained_model_refuses_a_kernel_that_its_own_cannot_become(order):
+    xs, ys = stream(303)
+    median, fixed = kernels.Gaussian("median"), kernels.Gaussian(1.0)
+    for own, other in ((fixed, median), (median, kernels.Laplacian("median"))):
+        empty, model = (KernelRegressor(**nested(**SMALL | {"kernel": one, "learner": order})) for one in (own, other))
+        refused(empty, "the same kernel", learn(model, xs, ys))
+
+
 def test_other_classes_are_refused():
     xs, ys = stream(303)
     model = learn(KernelRegressor(**nested(**SMALL)), xs, ys)
