@@ -46,13 +46,15 @@ class KernelModel(StoredModel):
 
     _for_classes: bool | None
     _default_kernel: Kernel = DEFAULT_KERNEL
+    _default_learner: Choice | None = None
+    """The learner if `learner` may be None, and is."""
 
     def __init__(
         self,
         *,
         kernel: Kernel | None,
         loss: str | losses.Loss,
-        learner: Choice,
+        learner: Choice | None,
         max_features: int | str | None,
         l2: float,
         cache_bytes: int,
@@ -69,14 +71,15 @@ class KernelModel(StoredModel):
             raise ValueError(f"Expected l2 as 0, or from {LEAST_L2:g} to {LARGEST_L2:g}, got {l2!r}")
         self.kernel = kernel
         self.loss = loss
-        self.learner: Choice | None = learner
+        self.learner = learner
         self.max_features = max_features
         self.l2 = l2
         self.cache_bytes = cache_bytes
         self.seed = seed
         self.pruning = pruning
         self.refit = refit
-        self._loss = losses.resolve_loss(loss, self._for_classes)
+        self._loss = self._resolved_loss()
+        learner = self._default_learner if learner is None else learner
         chosen = learner_choice.check(learner, self._loss.is_curved, loss=loss, max_features=max_features, refit=refit)
         self._cap, self._options = learner_choice.resolve(chosen, max_features, self._loss)
         is_second_order = isinstance(self._options, Newton)
@@ -92,6 +95,10 @@ class KernelModel(StoredModel):
             own=self._new_own(),
         )
         self._state = replace(self._state, upkeep=self._new_upkeep())
+
+    def _resolved_loss(self) -> losses.Loss:
+        """Return the loss that the parameters name."""
+        return losses.resolve_loss(self.loss, self._for_classes)
 
     @property
     def learner_(self) -> Newton | DSG:

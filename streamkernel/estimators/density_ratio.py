@@ -127,6 +127,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
 
     _for_classes = None
     _default_kernel = Gaussian("median")
+    _default_learner = learners.DSG(rule=rules.DSG())
 
     def __init__(
         self,
@@ -150,13 +151,12 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         super().__init__(
             kernel=kernel,
             loss=loss,
-            learner=learners.DSG(rule=rules.DSG()) if learner is None else learner,
+            learner=learner,
             max_features=max_features,
             l2=l2,
             cache_bytes=cache_bytes,
             seed=seed,
         )
-        self.learner = learner
 
     @property
     def divergence_(self) -> float:

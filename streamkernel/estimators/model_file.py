@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -11,6 +12,7 @@ from streamkernel import kernels, learners, losses, rules, step_sizes, upkeep
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators import older_files
 from streamkernel.estimators.notebook import Shown
+from streamkernel.estimators.parameters import Parameter
 from streamkernel.kernels.stationary import Stationary
 from streamkernel.tensor_file import Tensors, enough_memory, write
 
@@ -31,18 +33,21 @@ _PARTS: dict[str, dict[str, Any]] = {
 
 
 _CLASSES: dict[str, type[Serializable]] = {}
+"""The estimators of this library by name: what a file may hold."""
 
 CLASS_WEIGHT = "class_weight"
 """A parameter whose names are labels."""
-"""The estimators of this library by name: what a file may hold."""
 
 
 class Serializable(Shown):
     """A River estimator that is serialized as its parameters, a JSON description and tensors."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Register the subclass as a class that files may contain."""
+        """Register the subclass as a class that files may contain, whose parameters stay as they were given."""
         super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            for name in list(inspect.signature(cls.__init__).parameters)[1:]:
+                setattr(cls, name, Parameter(name))
         if cls.__module__.startswith("streamkernel.estimators."):
             _CLASSES[cls.__name__] = cls
 

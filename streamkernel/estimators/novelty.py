@@ -96,6 +96,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     """
 
     _for_classes = None
+    _default_learner = learners.DSG(rule=rules.DSG())
 
     def __init__(
         self,
@@ -113,13 +114,12 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         super().__init__(
             kernel=kernel,
             loss=Novelty(),
-            learner=learners.DSG(rule=rules.DSG()) if learner is None else learner,
+            learner=learner,
             max_features=max_features,
             l2=nu,
             cache_bytes=cache_bytes,
             seed=seed,
         )
-        self.learner = learner
 
     @property
     def _intercept(self) -> int:

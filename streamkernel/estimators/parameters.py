@@ -37,6 +37,34 @@ def check_shared(kernel: Any, cache_bytes: int, seed: Any) -> None:
         raise ValueError(f"Expected seed to be an integer, got {seed!r}")
 
 
+class Parameter:
+    """A parameter of an estimator, which is set once: what is made from it would not change with it.
+
+    Examples
+    --------
+    >>> class Model:
+    ...     l2 = Parameter("l2")
+    ...     def __init__(self, l2):
+    ...         self.l2 = l2
+    >>> model = Model(0.1)
+    >>> model.l2 = 0.2
+    Traceback (most recent call last):
+    AttributeError: Expected l2 of Model to stay 0.1, got 0.2: model.clone({'l2': ...}) makes another model
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __set__(self, model: Any, value: Any) -> None:
+        """Set the parameter, if it has no value yet; a descriptor without ``__get__`` does not slow down reading."""
+        if self._name in vars(model):
+            raise AttributeError(
+                f"Expected {self._name} of {type(model).__name__} to stay {vars(model)[self._name]!r}, got {value!r}: "
+                f"model.clone({{{self._name!r}: ...}}) makes another model"
+            )
+        vars(model)[self._name] = value
+
+
 _OF_SCIKIT_LEARN = {"rbf": "gaussian", "poly": "polynomial"}
 
 

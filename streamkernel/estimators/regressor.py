@@ -129,9 +129,10 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
+        self.tau = tau
         super().__init__(
             kernel=kernel,
-            loss=_loss(loss, tau),
+            loss=loss,
             learner=learner,
             max_features=max_features,
             l2=l2,
@@ -140,7 +141,13 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
             cache_bytes=cache_bytes,
             seed=seed,
         )
-        self.loss, self.tau = loss, tau
+
+    def _resolved_loss(self) -> losses.Loss:
+        if self.tau is None:
+            return super()._resolved_loss()
+        if self.loss != "quantile":
+            raise ValueError(f'Expected tau with loss="quantile" only, got tau={self.tau!r} with loss={self.loss!r}')
+        return losses.Quantile(self.tau)
 
     @property
     def _intercept(self) -> int:
@@ -292,12 +299,3 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
         return native_series(row_scores(self, X)[0][:, 0], X)
-
-
-def _loss(loss: str | losses.Loss, tau: float | None) -> str | losses.Loss:
-    """Return the loss for the parameters `loss` and `tau`."""
-    if tau is None:
-        return loss
-    if loss != "quantile":
-        raise ValueError(f'Expected tau with loss="quantile" only, got tau={tau!r} with loss={loss!r}')
-    return losses.Quantile(tau)

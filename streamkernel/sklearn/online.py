@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -12,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from streamkernel.estimators.base import KernelModel
 from streamkernel.features.frames import n_rows
 from streamkernel.features.rows import F64
+from streamkernel.learners.options import resolve_learner
 
 
 class OnlineEstimator(BaseEstimator):
@@ -31,6 +34,38 @@ class OnlineEstimator(BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name.
+
+        Parameters
+        ----------
+        deep
+            Whether the fields of a kernel, a learner and other parts are among them, as ``kernel__sigma``.
+        """
+        parameters: dict[str, Any] = super().get_params(deep=False)
+        for name, value in list(parameters.items()) if deep else ():
+            parameters |= {f"{name}__{field}": one for field, one in _fields(value).items()}
+        return parameters
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, or fields of a kernel, a learner and other parts, as ``learner__forgetting=0.999``.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter or field, or a field's value is out of its range.
+        """
+        super().set_params(**{name: value for name, value in params.items() if "__" not in name})
+        fields: dict[str, dict[str, Any]] = {}
+        for name, value in params.items():
+            parameter, separator, field = name.partition("__")
+            if separator:
+                fields.setdefault(parameter, {})[field] = value
+        for name, changes in fields.items():
+            part = self.get_params(deep=False).get(name)
+            setattr(self, name, _replaced(resolve_learner(part) if name == "learner" else part, changes, name))
+        return self
 
     def _new_model(self) -> Any:
         """Return an untrained online model.
@@ -114,6 +149,33 @@ class OnlineEstimator(BaseEstimator):
         found = self.model_.feature_importances_
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         return np.array([found.get(name, 0.0) for name in names])
+
+
+def _fields(part: Any) -> dict[str, Any]:
+    """Return the fields of a kernel, a learner or another part of a model, and theirs, by name."""
+    found: dict[str, Any] = {}
+    for one in dataclasses.fields(part) if dataclasses.is_dataclass(part) else ():
+        value = getattr(part, one.name)
+        found |= {one.name: value} | {f"{one.name}__{name}": inner for name, inner in _fields(value).items()}
+    return found
+
+
+def _replaced(part: Any, changes: Mapping[str, Any], where: str) -> Any:
+    """Return a part of a model with other values of fields, by names such as "sigma" or "kernel__sigma".
+
+    Raises
+    ------
+    ValueError
+        If it has no such field, or the value is out of its range.
+    """
+    for name, value in changes.items():
+        field, separator, inner = name.partition("__")
+        if field not in _fields(part):
+            expected = f"one of {', '.join(_fields(part))}" if _fields(part) else f"a {where} that has fields"
+            raise ValueError(f"Expected {expected}, got {where}__{name} with {where}={part!r}")
+        new = _replaced(getattr(part, field), {inner: value}, f"{where}__{field}") if separator else value
+        part = dataclasses.replace(part, **{field: new})
+    return part
 
 
 def is_frame(X: Any) -> bool:

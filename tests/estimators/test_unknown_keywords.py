@@ -1,4 +1,4 @@
-"""An unknown keyword and a kernel that is not an instance are refused with a text that helps."""
+"""An unknown keyword, a kernel that is not an instance and a changed parameter are refused with a text that helps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from streamkernel import (
     GaussianProcessRegressor,
     KernelClassifier,
     KernelDensityRatio,
+    KernelDriftDetector,
     KernelMultiLabelClassifier,
     KernelMultiTargetRegressor,
     KernelNoveltyDetector,
     KernelRegressor,
+    RandomFeatures,
     kernels,
 )
 
@@ -70,3 +72,28 @@ def test_a_kernel_that_is_no_instance_is_named(make: Any, kernel: Any, name: str
 def test_other_values_have_no_hint(kernel: Any) -> None:
     with pytest.raises(ValueError, match=r"one of streamkernel.kernels or None, got [^;]*$"):
         KernelRegressor(kernel=kernel)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (KernelClassifier, "l2"),
+        (KernelRegressor, "tau"),
+        (KernelMultiTargetRegressor, "max_features"),
+        (KernelMultiLabelClassifier, "loss"),
+        (KernelDensityRatio, "learner"),
+        (KernelNoveltyDetector, "nu"),
+        (GaussianProcessRegressor, "noise"),
+        (KernelDriftDetector, "window"),
+        (lambda: RandomFeatures(kernels.Gaussian()), "n_features"),
+    ],
+)
+def test_a_parameter_does_not_change_after_the_model_is_made(make: Callable[[], Any], name: str) -> None:
+    model = make()
+    before = getattr(model, name)
+    with pytest.raises(
+        AttributeError, match=rf"Expected {name} of {type(model).__name__} to stay .* got 7: model\.clone"
+    ):
+        setattr(model, name, 7)
+    assert getattr(model, name) == before
+    assert model._get_params()[name] == before

@@ -26,7 +26,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
 import streamkernel
-from streamkernel import load
+from streamkernel import learners, load
 from streamkernel.kernels import Gaussian
 from streamkernel.sklearn import KernelClassifier, KernelNoveltyDetector, KernelRegressor
 
@@ -198,6 +198,38 @@ def test_pipelines_searches_and_calibration() -> None:
     assert grid.best_params_["kernel"] == Gaussian(0.5)
     calibrated = CalibratedClassifierCV(KernelClassifier(loss="hinge", learner="dsg", **SMALL), cv=3).fit(X, Y)
     np.testing.assert_allclose(calibrated.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_fields_of_a_kernel_and_a_learner_are_parameters() -> None:
+    model = KernelClassifier(Gaussian(1.0), learner="dsg", **SMALL)
+    assert model.get_params()["kernel__sigma"] == 1.0
+    model.set_params(kernel__sigma=2.0, learner__averaging=True, l2=0.5)
+    assert (model.kernel, model.learner.averaging, model.l2) == (Gaussian(2.0), True, 0.5)
+    assert clone(model).get_params() == model.get_params()
+    model.set_params(learner="newton", learner__forgetting=0.999)
+    assert model.learner == learners.Newton(forgetting=0.999)
+    assert model.fit(X, Y).model_.learner.forgetting == 0.999
+    model.set_params(kernel=Gaussian(1.0) + Gaussian(3.0), kernel__left__sigma=5.0)
+    assert model.kernel == Gaussian(5.0) + Gaussian(3.0)
+    grid = GridSearchCV(
+        KernelClassifier(Gaussian(1.0), learner="dsg", **SMALL),
+        {"kernel__sigma": [0.5, 50.0], "learner__averaging": [True]},
+    )
+    assert grid.fit(X, Y).best_params_["kernel__sigma"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kernel__sigma": 2.0}, "Expected a kernel that has fields, got kernel__sigma with kernel=None"),
+        ({"learner__nonsense": 2.0}, "Expected one of forgetting, .*, got learner__nonsense with learner=Newton"),
+        ({"learner__forgetting": 2.0}, "Expected forgetting"),
+        ({"nonsense__l2": 2.0}, "Expected a nonsense that has fields, got nonsense__l2"),
+    ],
+)
+def test_fields_that_are_not_there_are_named(changes: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        KernelClassifier().set_params(**changes)
 
 
 def test_copies_are_the_same(tmp_path: Any) -> None:
