@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -310,3 +311,14 @@ def test_a_bad_value_is_named_and_changes_nothing(n, value):
 def test_parameters_out_of_range_are_refused(options):
     with pytest.raises(ValueError, match="Expected"):
         KernelDriftDetector(**options)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_values_of_all_sizes_are_used_or_refused(seed):
+    """The bandwidth of small values left out large ones that had been counted: an IndexError, or more than one pass."""
+    generator = np.random.default_rng(seed)
+    detector = KernelDriftDetector(window=20, max_features=16)
+    for value in 10.0 ** generator.uniform(-300.0, 30.0, 150):
+        with suppress(InputError):
+            detector.update({"a": float(value)})
+    assert detector.update_many([{"a": 0.0}]) == 1
