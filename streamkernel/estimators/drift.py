@@ -235,6 +235,9 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
                 learner.bet_on_pairs(pairs, 0.5 * self.average_run_length, statistics)
             if model._learner.n_offered == offered:  # the bandwidth is still unknown, or there is an error to raise
                 pair = pairs.part(0, 2)
+                if not learner.directions.plan.usable(pair.part(0, 1)):  # it was read with another bandwidth
+                    self._seen = seen._replace(waiting=seen.waiting.without(1))
+                    return 0
                 old, new = model._scores_of(pair)[:, 0].tolist()
                 statistics[1] = (seen.statistic + 1.0) * (1.0 + math.tanh(0.5 * (new - old)))
                 model._learn(pair, OLD_AND_NEW, model._learner.directions, numeric_names.NONE)
