@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 MOST_VOTES = 32
-"""Votes for the length of a field; so many vectors of other lengths in a row change it."""
+"""The largest number of votes for the length of a field: as many vectors of other lengths in succession change it."""
 
 
 class VectorLengths:

@@ -47,7 +47,7 @@ def amounts(n: int = 600) -> list[float]:
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what is logged about fields."""
+    """Return the log lines about fields."""
     found: list[str] = []
     monkeypatch.setattr(learned_types, "log", SimpleNamespace(warning=found.append))
     return found

@@ -43,7 +43,7 @@ def lines(path: Path) -> list[Any]:
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what is logged about types."""
+    """Return the log lines about types."""
     found: list[str] = []
     monkeypatch.setattr(learned_types, "log", SimpleNamespace(warning=found.append))
     return found

@@ -67,7 +67,7 @@ class Handled:
 
 
 def ask(model, x):
-    """Return what a model says about an example, or None if its class does not predict."""
+    """Return the prediction of a model for an example, or None if its class does not predict."""
     if isinstance(model, RandomFeatures):
         return model.transform_one(x)
     if isinstance(model, KernelDriftDetector):

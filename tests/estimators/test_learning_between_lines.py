@@ -1,7 +1,7 @@
-"""An answer is that of a model before another thread learned an example, or after, whenever that thread learns it.
+"""A model answers as before another thread learns an example, or as after it, whenever that thread learns it.
 
 A tracing function lets another thread learn before a line of the package that the answering thread runs, the first and
-the last time that it runs the line: at every so many of them. A thread that holds a lock at that line is left alone.
+the last time that it runs the line, at a sample of these moments. A thread that holds a lock there is left alone.
 """
 
 from __future__ import annotations
