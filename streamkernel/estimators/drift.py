@@ -242,11 +242,11 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
                 statistics[1] = (seen.statistic + 1.0) * (1.0 + math.tanh(0.5 * (new - old)))
                 model._learn(pair, OLD_AND_NEW, model._learner.directions, numeric_names.NONE)
         finally:
-            self._recover()
-        return len(self._seen.waiting) - len(seen.waiting) + model._learner.n_offered - offered
+            n = self._recover()
+        return len(self._seen.waiting) - len(seen.waiting) + 2 * n
 
-    def _recover(self) -> None:
-        """Complete the changes that follow from the learned examples; requires the lock.
+    def _recover(self) -> int:
+        """Complete the changes that follow from the learned examples; requires the lock. Return the number of pairs.
 
         Raises
         ------
@@ -255,11 +255,16 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         """
         seen = self._seen
         if seen.journal is None:
-            return
+            return 0
         pairs, joining, statistics, offered = seen.journal
         model, refused = seen.model, None
         model._complete()
-        n, half = divmod(model._learner.n_offered - offered, 2)
+        taken = model._learner.n_offered - offered
+        if (
+            not 0 <= taken < 2 * len(statistics) - 1
+        ):  # with another bandwidth fewer or more examples could be used again
+            taken = 2
+        n, half = divmod(taken, 2)
         if half:
             try:
                 last = pairs.part(2 * n + 1, 2 * n + 2)
@@ -275,6 +280,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         self._seen = SeenEvents(model, waiting, len(joined) < n, statistic, is_drift)
         if refused is not None:
             raise refused
+        return n
 
     def _completed_copy(self) -> Self:
         """Return a copy that shares nothing that an event changes, after the events in progress or before them."""

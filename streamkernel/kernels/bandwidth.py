@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
@@ -19,9 +18,6 @@ MOST_VALUES = 1 << 18
 
 MOST_DIFFERENCES = 1 << 26
 """Differences of values that a median is computed from; fewer examples count where there would be more."""
-
-LEAST = 1e6 / LARGEST_VALUE
-"""The least bandwidth, in units of the largest value; multiples and factors of bandwidths are far from 1e6."""
 
 
 def is_due(seen: int) -> bool:
@@ -64,11 +60,9 @@ def median_distance(rows: Rows, part: int, norm: int) -> float:
     """Return the median distance, in the 1- or 2-norm, between all pairs of rows as a part reads them.
 
     Equal pairs do not count; if all are equal, the result is 1. Of examples with very many names, only the first half
-    counts, or the first quarter, and so on. The result is at least `LEAST` of the largest value, so that a kernel with
-    this bandwidth can use all rows.
+    counts, or the first quarter, and so on.
     """
     n = len(rows.start) - 1
-    least = LEAST * float(np.abs(rows.values[(rows.readers >> part) & 1 == 1]).max(initial=0.0))
     while True:
         rows = rows.part(0, n)
         read = (rows.readers >> part) & 1 == 1
@@ -77,10 +71,10 @@ def median_distance(rows: Rows, part: int, norm: int) -> float:
             break
         n //= 2
     if n < 2 or not len(hashes):
-        return max(1.0, least)
+        return 1.0
     table = np.zeros((n, len(hashes)))
     table[np.repeat(np.arange(n), np.diff(rows.start))[read], columns] = rows.values[read]
     # Differences, not |a|² + |b|² - 2ab: far from the origin that would be rounding.
     distances = np.concatenate([np.linalg.norm(table[i + 1 :] - table[i], norm, axis=1) for i in range(n)])
     apart = distances[distances > 0.0]
-    return max(float(np.median(apart)) if len(apart) else 1.0, least)
+    return float(np.median(apart)) if len(apart) else 1.0

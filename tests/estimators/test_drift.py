@@ -315,7 +315,7 @@ def test_parameters_out_of_range_are_refused(options):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_values_of_all_sizes_are_used_or_refused(seed):
-    """The bandwidth of small values left out large ones that had been counted: an IndexError, or more than one pass."""
+    """A bandwidth of small values leaves out large ones that had been counted, which was an IndexError."""
     generator = np.random.default_rng(seed)
     detector = KernelDriftDetector(window=20, max_features=16)
     for value in 10.0 ** generator.uniform(-300.0, 30.0, 150):

@@ -285,7 +285,7 @@ def chosen_lines(lines, step, shift):
     """Return the numbers of some lines: of the first and the last times that each was run."""
     first = {line: i for i, line in reversed([*enumerate(lines)])}
     chosen = sorted({*first.values(), *{line: i for i, line in enumerate(lines)}.values()})
-    return chosen[shift % min(step, len(chosen)) :: step]
+    return chosen[shift % max(1, min(step, len(chosen))) :: step]
 
 
 def check(before, learn, ask, step, shift):
