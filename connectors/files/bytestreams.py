@@ -162,7 +162,6 @@ class GzipBytes:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        check_regular(path)
         self._compressed = path.open("rb")
         self._file = gzip.GzipFile(fileobj=self._compressed)
 

@@ -67,8 +67,7 @@ class RollingScores:
     def after(self, score: float) -> Self:
         """Return the scores with that of one more target; these do not change."""
         twin = copy.copy(self)
-        vars(twin).update(_level=copy.copy(self._level), _recent=self._recent.copy(), _sorted=[*self._sorted])
-        twin.update(score)
+        twin.update(score)  # which replaces what the twin shares
         return twin
 
     def state(self) -> dict[str, Any]:

@@ -260,9 +260,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         model, refused = seen.model, None
         model._complete()
         taken = model._learner.n_offered - offered
-        if (
-            not 0 <= taken < 2 * len(statistics) - 1
-        ):  # with another bandwidth fewer or more examples could be used again
+        if not 0 <= taken <= 2 * (len(statistics) - 1):  # another bandwidth changed how many examples can be used
             taken = 2
         n, half = divmod(taken, 2)
         if half:
@@ -284,10 +282,8 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
 
     def _completed_copy(self) -> Self:
         """Return a copy that shares nothing that an event changes, after the events in progress or before them."""
-        twin: Self = object.__new__(type(self))
-        vars(twin).update(vars(self))
-        seen = self._seen
-        twin._lock, twin._seen = OwnedLock(), seen._replace(model=seen.model._completed_copy())
+        twin, seen = self._twin(), self._seen
+        twin._seen = seen._replace(model=seen.model._completed_copy())
         with suppress(InputError):  # the call in progress raises it
             twin._recover()
         return twin

@@ -239,26 +239,21 @@ class LearningModel(model_file.Serializable):
 
     def _completed_copy(self) -> Self:
         """Return a copy that shares nothing that learning changes, after the step in progress or before it."""
-        twin: Self = object.__new__(type(self))
-        vars(twin).update(vars(self))
-        found = self._state
+        twin, found = self._twin(), self._state
         if found.journal is not None and found.learner.n_offered <= found.journal.offered:
             found = found.journal.before
         scales = None if found.scales is None else found.scales.copy()
-        twin._lock, twin._state = OwnedLock(), replace(found, learner=found.learner.copy(), scales=scales)
+        twin._state = replace(found, learner=found.learner.copy(), scales=scales)
         twin._recover()
         return twin
 
     @locked(inside=on_copy)
     def _to_predict(self) -> Self:
         """Return a copy that only predicts, in any number of threads, and shares no changing state."""
-        twin: Self = object.__new__(type(self))
-        vars(twin).update(vars(self))
         self._recover()
-        found = self._state
+        twin, found = self._twin(), self._state
         scales = None if found.scales is None else found.scales.copy()
         learner = found.learner.to_predict_apart()
-        twin._lock = OwnedLock()
         twin._state = State(learner, scales, found.first, found.labels, None, found.numeric, found.own)
         return twin
 

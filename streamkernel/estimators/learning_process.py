@@ -110,11 +110,8 @@ class LearningProcess(model_file.Serializable):
 
     def _completed_copy(self) -> Self:
         """Return a copy that shares nothing that learning changes, after the change in progress or before it."""
-        twin: Self = object.__new__(type(self))
-        vars(twin).update(vars(self))
-        seen = self._seen
-        posterior = copy.deepcopy(seen.posterior, {id(phi): phi for phi in seen.phis})
-        twin._lock, twin._seen = OwnedLock(), seen._replace(posterior=posterior)
+        twin, seen = self._twin(), self._seen
+        twin._seen = seen._replace(posterior=copy.deepcopy(seen.posterior, {id(phi): phi for phi in seen.phis}))
         twin._recover()
         return twin
 

@@ -14,6 +14,7 @@ from streamkernel.estimators import older_files
 from streamkernel.estimators.notebook import Shown
 from streamkernel.estimators.parameters import Parameter
 from streamkernel.kernels.stationary import Stationary
+from streamkernel.locking import OwnedLock
 from streamkernel.tensor_file import Tensors, enough_memory, write
 
 _PARTS: dict[str, dict[str, Any]] = {
@@ -76,6 +77,12 @@ class Serializable(Shown):
     def _restore(self, description: Mapping[str, Any], tensors: Tensors) -> None:
         """Restore the state of a model with the same parameters from its description and tensors."""
         raise NotImplementedError
+
+    def _twin(self) -> Self:
+        """Return an object with the same attributes, and a lock of its own."""
+        twin: Self = object.__new__(type(self))
+        vars(twin).update(vars(self), _lock=OwnedLock())
+        return twin
 
     def clone(self, new_params: dict[str, Any] | None = None, include_attributes: bool = False) -> Self:
         """Return a model with the same parameters, some of them changed if there are `new_params`.

@@ -125,9 +125,9 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
     parts = [_outline(model) for model in models]
     _check(parts, root)
     known = [part for part in parts if part.examples]
-    for part in known[:1]:
+    if known:
         try:
-            model_file.kernel_in(part.same, models[0]._wanted)
+            model_file.kernel_in(known[0].same, models[0]._wanted)
         except ValueError as error:
             raise MergeError(f"Expected models of the same kernel: {error}") from None
     _scales(known, root)
