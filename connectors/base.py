@@ -292,13 +292,15 @@ class RecordsRefusedError(Exception):
 class Transactions(Protocol):
     """An external system that decides which checkpoint is valid."""
 
-    def commit(self, number: int, positions: Mapping[str, Position]) -> None:
+    def commit(self, number: int, session: str, positions: Mapping[str, Position]) -> None:
         """Commit a checkpoint with its positions and the records written since the last one.
 
         Parameters
         ----------
         number : int
             The number of the checkpoint.
+        session : str
+            The process that made it.
         positions : dict of str to Position
             The ``resume`` of the last event of each stream, by name.
 
@@ -308,8 +310,8 @@ class Transactions(Protocol):
             If nothing was committed, or the outcome is unknown.
         """
 
-    def newest(self) -> int:
-        """Return the number of the last committed checkpoint, 0 for none, and abort open transactions."""
+    def newest(self) -> tuple[int, str]:
+        """Return the number and the session of the last committed checkpoint, 0 for none; abort open transactions."""
 
     def close(self) -> None:
         """Abort open transactions."""

@@ -44,8 +44,8 @@ class KafkaTransactions(Writer):
         self._refusals: dict[bytes, str] = {}  # by topic and place of the origin
         self._has_refused = False  # in this transaction
 
-    def newest(self) -> int:
-        """Return the number of the last committed checkpoint, 0 for none.
+    def newest(self) -> tuple[int, str]:
+        """Return the number and the session of the last committed checkpoint, 0 for none.
 
         Open transactions of this process, and of others with the same transactional id, are aborted.
 
@@ -59,9 +59,10 @@ class KafkaTransactions(Writer):
         self._connect()
         keeper = self.options.consumer(self._name)
         try:
-            return keeper.committed(self._number_partition) or 0
+            number, note = keeper.committed_with_note(self._number_partition) or (0, "")
         finally:
             keeper.close()
+        return number, note.removeprefix(f"{self._name} {number}").strip()
 
     def refusal(self, topic: str, origin: Mapping[str, Any]) -> str:
         """Return why the brokers refused the record of an origin before, or an empty string."""
@@ -92,7 +93,7 @@ class KafkaTransactions(Writer):
         with self._finding():
             self._connect().flush()
 
-    def commit(self, number: int, positions: Mapping[str, Position]) -> None:
+    def commit(self, number: int, session: str, positions: Mapping[str, Position]) -> None:
         """Commit the records, the positions and the number of the checkpoint in one transaction.
 
         Raises
@@ -101,7 +102,8 @@ class KafkaTransactions(Writer):
             If nothing was committed, or the outcome is unknown: call `newest`.
         """
         source, note = self._source, f"{self._name} {number}"
-        parts: list[tuple[Any, Mapping[Partition, int], str]] = [(self._name, {self._number_partition: number}, note)]
+        numbers = {self._number_partition: number}
+        parts: list[tuple[Any, Mapping[Partition, int], str]] = [(self._name, numbers, f"{note} {session}")]
         if source.group is not None:
             parts.insert(0, (source.client.membership, source.offsets(positions), note))
         self._connect().commit(parts)

@@ -162,7 +162,7 @@ class Checkpointer:
             }
         )
         if self.transactions is not None:
-            self.transactions.commit(number, self.positions)
+            self.transactions.commit(number, self.state.session, self.positions)
         self.state.promote(number)
         if self._has_changes or not any(self._source.lag().values()):  # else nothing shows that records are accepted
             self._refusals = self._failures = 0
@@ -269,7 +269,7 @@ class Checkpointer:
 
     def begin(self, stopping: Callable[[], bool]) -> bool:
         """Wait for the group's first model if there is no state; return false if the run is stopped first."""
-        is_new = self.state is not None and not self.state.newest() and self.state.prepared_number() is None
+        is_new = self.state is not None and not self.state.newest() and self.state.prepared() is None
         while self._shared is not None and is_new and not self._shared.begin():
             self._health.turn()
             pause(1.0, stopping)
@@ -290,15 +290,16 @@ class Checkpointer:
         state, source = cast(StateDirectory, self.state), cast(GroupSource, self._source)
         openings = self._outputs.openings() if self._refusals else []  # a topic may be gone
 
-        def ask() -> int:
+        def ask() -> tuple[int, str]:
             for opening in openings:
                 opening()
             return cast(Transactions, self.transactions).newest()
 
-        newest = self._retries.ask_aside(ask, stopping)
-        if newest is None:
+        committed = self._retries.ask_aside(ask, stopping)
+        if committed is None:
             return False
-        saved = recover_newest(state, newest)
+        newest, session = committed
+        saved = recover_newest(state, newest, session)
         self.is_uncertain = False
         if saved is None:
             self._has_changes = True

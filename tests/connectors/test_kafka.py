@@ -327,7 +327,7 @@ def test_a_transaction_shows_nothing_before_it_is_committed(servers, options):
     brokers.produce(servers, topic, rows(10))
     source = KafkaSource(options, topic, group=group, until="latest")
     transactions = KafkaTransactions(source, f"{group}-x", 60.0)
-    assert transactions.newest() == 0
+    assert transactions.newest() == (0, "")
     sink, letters = KafkaSink(transactions, out), KafkaDeadLetters(transactions, out)
     events = drained(source, close=False)
     for event in events:
@@ -335,7 +335,7 @@ def test_a_transaction_shows_nothing_before_it_is_committed(servers, options):
     letters.write(Event("s", [3, 1], b"\xff\x00", key=b"k", headers=(("a", b"1"),)), REFUSAL, "me")
     sink.flush()
     assert brokers.committed(servers, out) == []
-    transactions.commit(3, {f"{topic}:0": 10})
+    transactions.commit(3, "me", {f"{topic}:0": 10})
     found = brokers.committed(servers, out)
     assert [json.loads(record.value) for record in found[:-1]] == rows(10)
     assert [record.key for record in found[:-1]] == [event.key for event in events]
@@ -353,7 +353,7 @@ def test_a_transaction_shows_nothing_before_it_is_committed(servers, options):
         "streamkernel.kind": b"unreadable",
         "streamkernel.member": b"me",
     }
-    assert transactions.newest() == 3
+    assert transactions.newest() == (3, "me")
     source.close()
     again = KafkaSource(options, topic, group=group, until="latest")
     assert drained(again) == []
@@ -371,7 +371,7 @@ def test_records_that_are_written_together_are_there_once_and_in_order(servers, 
         keys = [b"k%d" % (i % 7) if i % 50 == 3 else None for i in range(n)]
         for first in range(0, n, 300):
             sink.write_all(records[first : first + 300], keys[first : first + 300])
-        transactions.commit(number, {})
+        transactions.commit(number, "me", {})
         found = brokers.committed(servers, out)
         assert sorted(json.loads(record.value)["n"] for record in found) == list(range(n, (number + 1) * n))
         for partition in range(2):
@@ -380,7 +380,7 @@ def test_records_that_are_written_together_are_there_once_and_in_order(servers, 
         of_keys = {record.key: {r.partition for r in found if r.key == record.key} for record in found if record.key}
         assert len(of_keys) == 7
         assert all(len(numbers) == 1 for numbers in of_keys.values())
-    assert transactions.newest() == 2
+    assert transactions.newest() == (2, "me")
     sink.close()
     source.close()
 
@@ -393,11 +393,11 @@ def test_uncommitted_records_are_never_visible(servers, options):
     KafkaSink(old, out).write({"n": 1})
     old.flush()
     new = KafkaTransactions(source, name, 60.0)
-    assert new.newest() == 0
+    assert new.newest() == (0, "")
     with pytest.raises(CommitRefusedError):
-        old.commit(1, {})
+        old.commit(1, "me", {})
     KafkaSink(new, out).write({"n": 2})
-    new.commit(1, {})
+    new.commit(1, "me", {})
     assert [json.loads(record.value) for record in brokers.committed(servers, out)] == [{"n": 2}]
     for one in (source, old, new):
         one.close()
@@ -412,15 +412,15 @@ def test_a_fenced_producer_refuses_records_that_are_written_together_and_can_be_
     sink, records = KafkaSink(old, out), rows(300)
     sink.write_all(records, [None] * 300)
     old.flush()
-    assert new.newest() == 0
+    assert new.newest() == (0, "")
     with suppress(CommitRefusedError):  # the client may have noticed
         for _ in range(20):
             sink.write_all(records, [None] * 300)
     with pytest.raises(CommitRefusedError):
-        old.commit(1, {})
+        old.commit(1, "me", {})
     old.close()  # its records and its error are still waiting to be reported
     KafkaSink(new, out).write({"n": 2})
-    new.commit(1, {})
+    new.commit(1, "me", {})
     assert [json.loads(record.value) for record in brokers.committed(servers, out)] == [{"n": 2}]
     new.close()
 
@@ -443,8 +443,8 @@ def test_an_evicted_member_commits_nothing(servers, options):
     admin.remove_group_members(group, [MemberToRemove(group_instance_id="one")])
     admin.close()
     with pytest.raises(CommitRefusedError):
-        transactions.commit(1, {f"{topic}:0": 20})
-    assert transactions.newest() == 0
+        transactions.commit(1, "me", {f"{topic}:0": 20})
+    assert transactions.newest() == (0, "")
     source.close()
     assert len(drained(KafkaSource(options, topic, group=group, until="latest"))) == 20
     transactions.close()

@@ -46,7 +46,7 @@ class Cluster:
     """The state of brokers: the committed offset and checkpoint, and the committed predictions."""
 
     def __init__(self):
-        self.offset, self.number, self.seen = 0, 0, []
+        self.offset, self.number, self.session, self.seen = 0, 0, "", []
 
 
 class Reader:
@@ -101,15 +101,18 @@ class Commits:
 
     def newest(self):
         self.waiting = []
-        return self.cluster.number
+        return self.cluster.number, self.cluster.session
 
-    def commit(self, number, positions):
+    def commit(self, number, session, positions):
         fault = self.faults.pop(0) if self.faults else "none"
         if fault == "crash before":
             raise CrashError
         if fault == "refused":
             raise CommitRefusedError("no")
-        self.cluster.number, self.cluster.offset = number, positions.get("t:0", 0)
+        if callable(fault):
+            fault()
+            raise CommitRefusedError("fenced")
+        self.cluster.number, self.cluster.session, self.cluster.offset = number, session, positions.get("t:0", 0)
         self.cluster.seen += self.waiting
         self.waiting = []
         if fault == "crash after":
@@ -386,8 +389,32 @@ def test_a_prepared_checkpoint_without_a_record_in_kafka_is_an_error(tmp_path):
         with pytest.raises(
             StateDirectoryError, match=r"Expected a record in Kafka of whether checkpoint 2 is committed, got none"
         ):
-            recover_newest(state, 0)
-        assert recover_newest(state, 2) == {"n": 2, "checkpoint": 2}
+            recover_newest(state, 0, "")
+        assert recover_newest(state, 2, state.session) == {"n": 2, "checkpoint": 2}
+
+
+def test_a_checkpoint_that_a_copy_of_the_directory_committed_is_not_the_prepared_one_of_the_same_number(tmp_path):
+    """A process with a copy fences this one within its commit, and commits more events under the same number."""
+    cluster = Cluster()
+    engine(tmp_path / "one", cluster, []).run(stopping=lambda: cluster.number == 2)
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+
+    def fence():
+        engine(tmp_path / "copy", cluster, [], piece=7).run(stopping=lambda: cluster.number == 3)
+
+    with pytest.raises(StateDirectoryError, match=r"Expected checkpoint 3, .* got 2 .* an older copy"):
+        engine(tmp_path / "one", cluster, [fence], piece=3).run()
+    run(tmp_path / "copy", cluster, [])
+    assert cluster.seen == list(range(1, N + 1))
+
+
+def test_a_checkpoint_that_an_earlier_release_prepared_counts_if_it_was_committed(tmp_path):
+    """Its name has no session, nor has the record in Kafka."""
+    with StateDirectory(tmp_path) as state:
+        state.prepare({"n": 1})
+        prepared = next(tmp_path.glob("prepared-*"))
+        prepared.rename(tmp_path / "prepared-000000000001.safetensors")
+        assert recover_newest(state, 1, "") == {"n": 1, "checkpoint": 1}
 
 
 def test_a_committed_prepared_checkpoint_must_be_intact(tmp_path):
@@ -396,7 +423,7 @@ def test_a_committed_prepared_checkpoint_must_be_intact(tmp_path):
         path = next(tmp_path.glob("prepared-*"))
         path.write_bytes(path.read_bytes()[:-3])
         with pytest.raises(ModelFileError, match="intact checkpoint"):
-            recover_newest(state, 1)
+            recover_newest(state, 1, state.session)
 
 
 def test_a_directory_keeps_its_identity(tmp_path):

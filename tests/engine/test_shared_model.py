@@ -37,7 +37,7 @@ class Partition:
             {"id": float(2 * i + number), "a": (a := rng.gauss(0, 1)), "b": (b := rng.gauss(0, 1)), "y": a * b}
             for i in range(N)
         ]
-        self.offset = self.number = 0
+        self.offset, self.number, self.session = 0, 0, ""
 
 
 class Reader:
@@ -76,10 +76,11 @@ class Commits:
         self.partition = partition
 
     def newest(self):
-        return self.partition.number
+        return self.partition.number, self.partition.session
 
-    def commit(self, number, positions):
-        self.partition.number, self.partition.offset = number, positions.get("t:0", 0)
+    def commit(self, number, session, positions):
+        self.partition.number, self.partition.session = number, session
+        self.partition.offset = positions.get("t:0", 0)
 
     def close(self):
         """Nothing is open."""

@@ -189,7 +189,7 @@ def test_a_checkpoint_that_could_not_be_read_again_is_not_written(
             state.write({"model": KernelRegressor()})
         assert state.read_newest() == {"n": 2, "checkpoint": 3}
         assert [path.name[-13:-12] for path in checkpoints(tmp_path)] == ["1", "2", "3"]
-        assert state.prepared_number() is None
+        assert state.prepared() is None
 
 
 def test_a_run_whose_checkpoint_could_not_be_read_again_ends_with_an_error(

@@ -136,7 +136,7 @@ def _exchange(path: Path, choose: Callable[[Mapping[str, Any]], str], action: st
         state = directory.read_newest()
         if state is None:
             raise FileNotFoundError(f"Expected a checkpoint, found none - in {path}")
-        if directory.prepared_number() is not None and state["setup"].get("source.topics"):
+        if directory.prepared() is not None and state["setup"].get("source.topics"):
             raise PromotionError(
                 "the last run ended before the brokers had answered whether its last checkpoint counts; start it once, "
                 "and stop it"

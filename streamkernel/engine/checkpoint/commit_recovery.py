@@ -11,7 +11,7 @@ from streamkernel.engine.checkpoint.state_directory import StateDirectory, State
 log = structlog.get_logger("streamkernel")
 
 
-def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
+def recover_newest(state: StateDirectory, newest: int, session: str) -> dict[str, Any] | None:
     """Return the newest checkpoint that is committed and intact, or ``None`` if there has never been one.
 
     Parameters
@@ -20,6 +20,8 @@ def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
         The directory. What was prepared there counts now, or is gone.
     newest
         The number that Kafka has, 0 for none.
+    session
+        The session that committed it. A process with a copy of the directory prepares checkpoints of the same numbers.
 
     Raises
     ------
@@ -28,18 +30,19 @@ def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
     ModelFileError
         If there are checkpoints and none is whole.
     """
-    prepared, own = state.prepared_number(), state.newest()
+    prepared, own = state.prepared(), state.newest()
     if prepared is not None and not newest and own:
+        number = f"{prepared[0]:012d}"
         raise StateDirectoryError(
-            f"Expected a record in Kafka of whether checkpoint {prepared} is committed, got none: Kafka deletes it "
+            f"Expected a record in Kafka of whether checkpoint {prepared[0]} is committed, got none: Kafka deletes it "
             f"after offsets.retention.minutes - at {state.path}; if the last predictions are visible with "
-            f"read_committed, rename prepared-{prepared:012d}.safetensors to checkpoint-..., else delete it"
+            f"read_committed, rename prepared-{number}-... to checkpoint-{number}.safetensors, else delete it"
         )
-    if prepared is not None and prepared == newest:
-        state.promote(prepared)
-        log.info("promoting a prepared checkpoint", number=prepared)
+    if prepared == (newest, session):
+        state.promote(newest)
+        log.info("promoting a prepared checkpoint", number=newest)
     elif prepared is not None:
-        log.info("discarding a prepared checkpoint", number=prepared)
+        log.info("discarding a prepared checkpoint", number=prepared[0])
     state.discard()
     state.least = newest
     if newest > state.newest() and state.is_restored():

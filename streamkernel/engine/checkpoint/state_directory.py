@@ -69,6 +69,7 @@ class StateDirectory:
         self.path = path
         self.size: int | None = None  # of the last checkpoint that was written here
         self.least = 0  # a number that is taken elsewhere; the next checkpoint has a larger one
+        self.session = uuid.uuid4().hex  # tells this process's checkpoints from those of a copy, which have its numbers
         self._unlock = weakref.finalize(self, os.close, _lock_directory(path))
 
     @property
@@ -90,21 +91,22 @@ class StateDirectory:
     def prepare(self, state: Mapping[str, Any]) -> int:
         """Write a checkpoint that is not committed yet, and return its number."""
         number = max(self.newest(), self.least) + 1
-        state_file.write(self._path_prepared(number), "checkpoint", dict(state), PRIVATE)
+        path = self.path / f"prepared-{number:012d}-{self.session}.safetensors"
+        state_file.write(path, "checkpoint", dict(state), PRIVATE)
         return number
 
     def promote(self, number: int) -> None:
         """Commit a prepared checkpoint, and delete the oldest."""
         path = self.path / f"checkpoint-{number:012d}.safetensors"
-        tensor_file.move(self._path_prepared(number), path)
+        tensor_file.move(next(self.path.glob(f"prepared-{number:012d}*.safetensors")), path)
         self.size = path.stat().st_size
         for old in checkpoints(self.path)[:-KEPT]:
             old.unlink()
 
-    def prepared_number(self) -> int | None:
-        """Return the number of a checkpoint that was prepared, and neither promoted nor discarded."""
+    def prepared(self) -> tuple[int, str] | None:
+        """Return the number and the session of a checkpoint that was prepared, and neither promoted nor discarded."""
         files = sorted(self.path.glob("prepared-*.safetensors"))
-        return number_of(files[-1]) if files else None
+        return (number_of(files[-1]), "".join(files[-1].stem.split("-")[2:])) if files else None
 
     def discard(self) -> None:
         """Delete a prepared checkpoint."""
@@ -120,9 +122,6 @@ class StateDirectory:
         """Return whether the newest checkpoint was read from a mirror, and others may have been committed after it."""
         path = no_link(self.path / "restored")
         return path.exists() and path.read_text() == str(self.newest())
-
-    def _path_prepared(self, number: int) -> Path:
-        return self.path / f"prepared-{number:012d}.safetensors"
 
     def read_newest(self) -> dict[str, Any] | None:
         """Return the newest intact state, with its number as "checkpoint", or ``None`` if none has ever been written.
