@@ -16,8 +16,8 @@ from river import metrics
 
 from benchmarks.common import InMemory, arguments, interleaved, processor_seconds, ratio, show
 from benchmarks.metrics_cost import SLICE, records
-from connectors import Event
 from streamkernel import KernelClassifier, KernelRegressor
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 
 MODELS: dict[str, tuple[type, Mapping[str, Any], type]] = {

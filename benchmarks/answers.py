@@ -22,8 +22,8 @@ from river import metrics
 from benchmarks.common import arguments, show
 from benchmarks.hot_path import stream
 from benchmarks.sizing import Repeated
-from connectors import Event
 from streamkernel import KernelClassifier
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 from streamkernel.engine.http import serve
 

@@ -23,8 +23,8 @@ from rich.progress import Progress
 from river import metrics
 
 from benchmarks.common import InMemory, arguments, show
-from connectors import DeadLetters, Event, FileSink
 from streamkernel import InputError, KernelClassifier, KernelRegressor
+from streamkernel.connectors import DeadLetters, Event, FileSink
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 

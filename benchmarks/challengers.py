@@ -17,8 +17,8 @@ from river import metrics
 
 from benchmarks.common import InMemory, arguments, interleaved, ratio, show
 from benchmarks.hot_path import stream
-from connectors import Event
 from streamkernel import KernelClassifier
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 from streamkernel.engine.challengers.roles import Candidate
 

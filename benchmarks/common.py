@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from connectors import Event
+from streamkernel.connectors import Event
 
 T = TypeVar("T")
 

@@ -36,10 +36,10 @@ from river import metrics
 
 from benchmarks.common import InMemory, arguments, interleaved, show
 from benchmarks.hot_path import stream
-from connectors import Event, KafkaSink, KafkaSource, KafkaTransactions
-from connectors.formats import JsonLines
-from connectors.kafka import Options
 from streamkernel import KernelClassifier
+from streamkernel.connectors import Event, KafkaSink, KafkaSource, KafkaTransactions
+from streamkernel.connectors.formats import JsonLines
+from streamkernel.connectors.kafka import Options
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.garbage import collect_rarely

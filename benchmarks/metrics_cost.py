@@ -24,8 +24,8 @@ from river import metrics
 
 from benchmarks.common import InMemory, arguments, interleaved, ratio, seconds, show
 from benchmarks.hot_path import stream
-from connectors import Event
 from streamkernel import KernelClassifier, KernelRegressor
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.runner import StreamRunner

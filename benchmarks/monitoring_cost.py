@@ -22,8 +22,8 @@ import numpy as np
 
 from benchmarks.common import InMemory, arguments, processor_seconds, show
 from benchmarks.metrics_cost import INPUTS, SLICE, records
-from connectors import Event
 from streamkernel import KernelClassifier
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.monitoring import DRIFT_EVERY, build_monitoring

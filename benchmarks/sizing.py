@@ -20,8 +20,8 @@ from river import linear_model, metrics
 
 from benchmarks.common import InMemory, arguments, seconds, show
 from benchmarks.hot_path import stream
-from connectors import Event
 from streamkernel import KernelClassifier
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 

@@ -23,9 +23,9 @@ from river import metrics
 from benchmarks.common import InMemory, arguments, processor_seconds, show
 from benchmarks.metrics_cost import FIRST, INPUTS, SLICE, records
 from benchmarks.monitoring_cost import process
-from connectors import Event, KafkaSink
-from connectors.kafka import Options, Writer
 from streamkernel import KernelClassifier
+from streamkernel.connectors import Event, KafkaSink
+from streamkernel.connectors.kafka import Options, Writer
 from streamkernel.engine import Engine
 from streamkernel.engine.garbage import collect_rarely
 from streamkernel.engine.otel.traced_runner import TracedRunner

@@ -25,8 +25,8 @@ from river import metrics
 
 from benchmarks.common import arguments, interleaved, processor_seconds, show
 from benchmarks.hot_path import stream
-from connectors import FileSink, FileSource
 from streamkernel import KernelClassifier
+from streamkernel.connectors import FileSink, FileSource
 from streamkernel.engine import Engine
 
 INPUTS = 10

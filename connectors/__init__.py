@@ -4,7 +4,7 @@ A source yields events that know their position in the stream, so that reading c
 sink can be cut back to a position it gave. This package does not depend on learning.
 """
 
-from connectors.base import (
+from streamkernel.connectors.base import (
     CommitRefusedError,
     DecoderUnavailableError,
     Event,
@@ -22,14 +22,14 @@ from connectors.base import (
     UnavailableError,
     WorkAssignment,
 )
-from connectors.csv_table import CsvOptions
-from connectors.datasets import DatasetSource
-from connectors.dead_letters import DeadLetters
-from connectors.files.partitioned import PartitionedFiles
-from connectors.files.sinks import FileSink, LinesLostError, OutputClosedError
-from connectors.files.source import FileSource, field_names, first_records
-from connectors.http.source import HttpSource
-from connectors.kafka import KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions, PartitionedTopics
+from streamkernel.connectors.csv_table import CsvOptions
+from streamkernel.connectors.datasets import DatasetSource
+from streamkernel.connectors.dead_letters import DeadLetters
+from streamkernel.connectors.files.partitioned import PartitionedFiles
+from streamkernel.connectors.files.sinks import FileSink, LinesLostError, OutputClosedError
+from streamkernel.connectors.files.source import FileSource, field_names, first_records
+from streamkernel.connectors.http.source import HttpSource
+from streamkernel.connectors.kafka import KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions, PartitionedTopics
 
 __all__ = [
     "CommitRefusedError",

@@ -6,7 +6,7 @@ import difflib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Mapping
 
-from connectors.base import Position
+from streamkernel.connectors.base import Position
 
 BROKEN = "broken"
 

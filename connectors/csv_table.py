@@ -13,9 +13,9 @@ from functools import cache, partial
 from itertools import takewhile
 from typing import Any
 
-from connectors.checks import not_utf8
-from connectors.csv_cells import check_names, comma_number, comma_numbers, number, numbers, rows_of_numbers
-from connectors.record_splitters import LineCutter, QuotedCutter
+from streamkernel.connectors.checks import not_utf8
+from streamkernel.connectors.csv_cells import check_names, comma_number, comma_numbers, number, numbers, rows_of_numbers
+from streamkernel.connectors.record_splitters import LineCutter, QuotedCutter
 
 log = logging.getLogger(__name__)
 

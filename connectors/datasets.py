@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from connectors.base import Event, Position
-from connectors.checks import is_count, position_of, unknown_name
+from streamkernel.connectors.base import Event, Position
+from streamkernel.connectors.checks import is_count, position_of, unknown_name
 
 BATCH_EVENTS = 512
 

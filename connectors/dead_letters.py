@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from connectors.base import Event, Position, Refusal, Sink
+from streamkernel.connectors.base import Event, Position, Refusal, Sink
 
 
 class DeadLetters:
@@ -22,7 +22,7 @@ class DeadLetters:
     --------
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
-    >>> from connectors import FileSink
+    >>> from streamkernel.connectors import FileSink
     >>> directory = TemporaryDirectory()
     >>> path = Path(directory.name, "dead_letters.jsonl")
     >>> letters = DeadLetters(FileSink(path))

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
-from connectors.checks import unknown_name
-from connectors.csv_cells import number
-from connectors.csv_table import Csv
-from connectors.json_values import JsonFields
-from connectors.record_splitters import LineCutter
+from streamkernel.connectors.checks import unknown_name
+from streamkernel.connectors.csv_cells import number
+from streamkernel.connectors.csv_table import Csv
+from streamkernel.connectors.json_values import JsonFields
+from streamkernel.connectors.record_splitters import LineCutter
 
 Fields: TypeAlias = dict[str, Any]
 
@@ -47,9 +47,10 @@ class JsonLines:
     Parameters
     ----------
     max_list_length
-        The largest length of a list whose items become fields, as for :func:`~connectors.nested.flatten`.
+        The largest length of a list whose items become fields, as for :func:`~streamkernel.connectors.nested.flatten`.
     texts
-        The fields in which integers beyond 64 bits are texts, as for :class:`~connectors.json_values.JsonFields`.
+        The fields in which integers beyond 64 bits are texts, as for
+        :class:`~streamkernel.connectors.json_values.JsonFields`.
 
     Examples
     --------

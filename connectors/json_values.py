@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from connectors.nested import DEEPEST, flatten
+from streamkernel.connectors.nested import DEEPEST, flatten
 
 _UNUSUAL = re.compile(
     rb'"(?:[^"\\]|\\.?)*(?:"|\Z)|(-?(?:NaN|Infinity))|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)', re.DOTALL
@@ -36,7 +36,7 @@ class JsonFields:
     Parameters
     ----------
     max_list_length
-        The largest length of a list whose items become fields, as for :func:`~connectors.nested.flatten`.
+        The largest length of a list whose items become fields, as for :func:`~streamkernel.connectors.nested.flatten`.
     texts
         The fields in which such integers are texts: codes and keys.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from connectors.base import RecordsRefusedError
-from connectors.json_text import RECORD, to_json
+from streamkernel.connectors.base import RecordsRefusedError
+from streamkernel.connectors.json_text import RECORD, to_json
 
 Refused = tuple[Mapping[str, Any], bytes | None, str]
 """A record, its key, and the reason."""

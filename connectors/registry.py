@@ -6,10 +6,10 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 SOURCES = {
-    "path": "connectors.files.source:FileSource",
-    "dataset": "connectors.datasets:DatasetSource",
-    "topics": "connectors.kafka.source:KafkaSource",
-    "http": "connectors.http.source:HttpSource",
+    "path": "streamkernel.connectors.files.source:FileSource",
+    "dataset": "streamkernel.connectors.datasets:DatasetSource",
+    "topics": "streamkernel.connectors.kafka.source:KafkaSource",
+    "http": "streamkernel.connectors.http.source:HttpSource",
 }
 """The module and class for each key of [source]. The class's parameters are the keys of the table, one of which selects
 it."""
@@ -20,11 +20,11 @@ SINKS: dict[str, str] = {
 """Those for each key of [sink.predictions], likewise."""
 
 TABLES = {
-    "streamkernel.sources": {"nats": "connectors.nats.source:NatsSource"},
+    "streamkernel.sources": {"nats": "streamkernel.connectors.nats.source:NatsSource"},
     "streamkernel.sinks": {
-        "nats": "connectors.nats.sink:NatsSink",
-        "parquet": "connectors.files.parquet_sink:ParquetSink",
-        "webhook": "connectors.http.webhook:WebhookSink",
+        "nats": "streamkernel.connectors.nats.sink:NatsSink",
+        "parquet": "streamkernel.connectors.files.parquet_sink:ParquetSink",
+        "webhook": "streamkernel.connectors.http.webhook:WebhookSink",
     },
 }
 """Those for each table [source.NAME] and [sink.predictions.NAME], by the group of entry points that adds others."""
@@ -36,7 +36,7 @@ def installed(group: str) -> dict[str, str]:
     Examples
     --------
     >>> installed("streamkernel.sources")["nats"]
-    'connectors.nats.source:NatsSource'
+    'streamkernel.connectors.nats.source:NatsSource'
     """
     return {entry.name: entry.value for entry in entry_points(group=group)} | TABLES[group]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from connectors.csv_table import PLAIN, Csv, CsvOptions
-from connectors.debezium import row_after
-from connectors.json_values import object_with_digits, with_digits
-from connectors.nested import flatten
-from connectors.record_splitters import Quotes, quoted_line
+from streamkernel.connectors.csv_table import PLAIN, Csv, CsvOptions
+from streamkernel.connectors.debezium import row_after
+from streamkernel.connectors.json_values import object_with_digits, with_digits
+from streamkernel.connectors.nested import flatten
+from streamkernel.connectors.record_splitters import Quotes, quoted_line
 
 VALUE_FORMATS = ("json", "csv", "avro", "protobuf", "json-schema")
 """Formats of values; those after the first two have their schemas in a registry."""
@@ -31,7 +31,7 @@ class ValueDecoder:
     envelope : "debezium" or None, default None
         The envelope around the fields. Changes without a row afterwards raise `PassedOverError`.
     max_list_length : int, default 0
-        The largest length of a list whose items become fields, as for :func:`~connectors.nested.flatten`.
+        The largest length of a list whose items become fields, as for :func:`~streamkernel.connectors.nested.flatten`.
     texts : sequence of str, default ()
         The fields in which integers of JSON beyond 64 bits are texts, where `read` reads JSON.
     zones : dict of str to str or None, default None
@@ -39,7 +39,7 @@ class ValueDecoder:
 
     Examples
     --------
-    >>> from connectors.json_values import json_object
+    >>> from streamkernel.connectors.json_values import json_object
     >>> decode = ValueDecoder(json_object, envelope="debezium")
     >>> decode(b'{"op": "u", "before": null, "after": {"id": 7, "size": {"x": 2.5}}}')
     {'id': 7, 'size.x': 2.5}

@@ -10,7 +10,7 @@ def main() -> None:
     try:
         from streamkernel import cli
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in ("streamkernel", "connectors"):
+        if (error.name or "").partition(".")[0] == "streamkernel":
             raise
         sys.exit(f"streamkernel: the command line needs {error.name}; pip install 'streamkernel[engine]'")
     cli.main()

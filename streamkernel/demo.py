@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from river import linear_model, metrics, preprocessing
 
-from connectors import DatasetSource, FileSink
+from streamkernel.connectors import DatasetSource, FileSink
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.http import serve

@@ -95,8 +95,8 @@ def _small(model: Any) -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress log lines below warnings: the bandwidth of examples that are not learned for long is of no interest."""
-    log = logging.getLogger("streamkernel")
+    """Suppress log lines of models below warnings: the bandwidth of examples that are not learned for long is of no interest."""
+    log = logging.getLogger("streamkernel.estimators")
     before = log.level
     log.setLevel(logging.WARNING)
     try:

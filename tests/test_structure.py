@@ -11,7 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(path.read_text())
-    for folder in ("streamkernel", "connectors")
+    for folder in ("streamkernel", "streamkernel/connectors")
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
 MOST_ARGUMENTS = 8

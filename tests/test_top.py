@@ -21,8 +21,8 @@ from served import write_certificate
 from typer.testing import CliRunner, Result
 from waiting import LIMIT, wait_for
 
-from connectors import FileSource
 from streamkernel.cli import app
+from streamkernel.connectors import FileSource
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.http import serve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 
-from connectors.files.bytestreams import ByteStream, CutError
+from streamkernel.connectors.files.bytestreams import ByteStream, CutError
 
 _KEEP = "streamkernel.surrogates"
 """The name of an error handler: bytes that are no text become characters that UTF-8 refuses, in their record only."""

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from connectors.base import Event, Position
-from connectors.checks import is_broken, is_count
-from connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes, open_regular
-from connectors.files.layout import Layout
-from connectors.files.rotation import HEAD_BYTES, Fingerprint, find, newer, rotated_files
-from connectors.files.text import HeaderError, TextReader
-from connectors.formats import TextFormat
+from streamkernel.connectors.base import Event, Position
+from streamkernel.connectors.checks import is_broken, is_count
+from streamkernel.connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes, open_regular
+from streamkernel.connectors.files.layout import Layout
+from streamkernel.connectors.files.rotation import HEAD_BYTES, Fingerprint, find, newer, rotated_files
+from streamkernel.connectors.files.text import HeaderError, TextReader
+from streamkernel.connectors.formats import TextFormat
 
 LOOK_SECONDS = 0.2
 """Seconds to wait at the end of a file before looking for its successor."""
@@ -26,7 +26,7 @@ class WatchedBytes(FileBytes):
     Parameters
     ----------
     path, grows
-        As for :class:`~connectors.files.bytestreams.FileBytes`.
+        As for :class:`~streamkernel.connectors.files.bytestreams.FileBytes`.
     """
 
     def __init__(self, path: Path, grows: Callable[[], bool]) -> None:

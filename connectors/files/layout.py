@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from connectors.csv_table import PLAIN, Csv, CsvOptions
-from connectors.formats import TEXT_FORMATS, JsonLines, TextFormat, format_of, suffix_of
+from streamkernel.connectors.csv_table import PLAIN, Csv, CsvOptions
+from streamkernel.connectors.formats import TEXT_FORMATS, JsonLines, TextFormat, format_of, suffix_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
-from connectors.base import Event, Position
-from connectors.checks import BROKEN, is_broken, position_of
-from connectors.files.text import HeaderError, TextReader
+from streamkernel.connectors.base import Event, Position
+from streamkernel.connectors.checks import BROKEN, is_broken, position_of
+from streamkernel.connectors.files.text import HeaderError, TextReader
 
 LATE = "late"
 DONE = "done"

@@ -13,12 +13,12 @@ from typing import Any
 
 import orjson
 
-from connectors.base import Event, Position
-from connectors.checks import is_count
-from connectors.csv_cells import check_names
-from connectors.files.arrow_values import values_of
-from connectors.json_text import RECORD
-from connectors.nested import flatten
+from streamkernel.connectors.base import Event, Position
+from streamkernel.connectors.checks import is_count
+from streamkernel.connectors.csv_cells import check_names
+from streamkernel.connectors.files.arrow_values import values_of
+from streamkernel.connectors.json_text import RECORD
+from streamkernel.connectors.nested import flatten
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from connectors.base import Position
-from connectors.checks import is_count
-from connectors.json_text import RECORD, to_json
-from connectors.record_encoding import json_or_refuse
+from streamkernel.connectors.base import Position
+from streamkernel.connectors.checks import is_count
+from streamkernel.connectors.json_text import RECORD, to_json
+from streamkernel.connectors.record_encoding import json_or_refuse
 
 MOST_ROWS = 50_000
 """Rows of one file."""

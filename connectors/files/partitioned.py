@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from connectors.base import Event, Position, WorkAssignment
-from connectors.checks import is_broken, position_of
-from connectors.csv_table import PLAIN, CsvOptions
-from connectors.files.layout import Layout
-from connectors.files.many_files import (
+from streamkernel.connectors.base import Event, Position, WorkAssignment
+from streamkernel.connectors.checks import is_broken, position_of
+from streamkernel.connectors.csv_table import PLAIN, CsvOptions
+from streamkernel.connectors.files.layout import Layout
+from streamkernel.connectors.files.many_files import (
     DONE,
     LATE,
     SIZE,
@@ -23,8 +23,8 @@ from connectors.files.many_files import (
     is_pattern,
     matches,
 )
-from connectors.files.readers import STDIN_PATH, file_reader, is_compressed
-from connectors.files.source import FileSource
+from streamkernel.connectors.files.readers import STDIN_PATH, file_reader, is_compressed
+from streamkernel.connectors.files.source import FileSource
 
 
 class PartitionedFiles:
@@ -34,10 +34,10 @@ class PartitionedFiles:
     reads them one after the other up to its number of events, and continues there in the next round. New files are part
     of the next plan.
 
-    Records are those of :class:`~connectors.FileSource` with a pattern, also for one file, and either class continues
-    from positions of the other. Several files are read at the same time, so each event has ``{"late": position}``. At
-    the end of a file an event without a record has ``{"done": position, "size": bytes}``. A finished file is not read
-    again, except for lines added to the last file that was started.
+    Records are those of :class:`~streamkernel.connectors.FileSource` with a pattern, also for one file, and either
+    class continues from positions of the other. Several files are read at the same time, so each event has
+    ``{"late": position}``. At the end of a file an event without a record has ``{"done": position, "size": bytes}``. A
+    finished file is not read again, except for lines added to the last file that was started.
 
     ``end`` of an assignment has the size of each file, or the end of the last complete line of the last file. Plain
     text is read up to this position, so an assignment has the same events whenever it is read. Compressed files and

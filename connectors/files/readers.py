@@ -7,16 +7,16 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from connectors.checks import unknown_name
-from connectors.files.bytestreams import ByteStream, FileBytes, GzipBytes, StdinBytes, check_regular
-from connectors.files.encodings import RewrittenBytes
-from connectors.files.following import FollowReader
-from connectors.files.layout import Layout
-from connectors.files.many_files import PatternReader, files_of
-from connectors.files.parquet import ParquetReader, arrow
-from connectors.files.rotation import rotated_files
-from connectors.files.text import TextReader
-from connectors.formats import TEXT_FORMATS, format_of
+from streamkernel.connectors.checks import unknown_name
+from streamkernel.connectors.files.bytestreams import ByteStream, FileBytes, GzipBytes, StdinBytes, check_regular
+from streamkernel.connectors.files.encodings import RewrittenBytes
+from streamkernel.connectors.files.following import FollowReader
+from streamkernel.connectors.files.layout import Layout
+from streamkernel.connectors.files.many_files import PatternReader, files_of
+from streamkernel.connectors.files.parquet import ParquetReader, arrow
+from streamkernel.connectors.files.rotation import rotated_files
+from streamkernel.connectors.files.text import TextReader
+from streamkernel.connectors.formats import TEXT_FORMATS, format_of
 
 STDIN_PATH = "-"
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import orjson
 
-from connectors.base import Position, RecordsRefusedError
-from connectors.json_text import all_to_json, to_json
-from connectors.record_encoding import Refused, encode_each
+from streamkernel.connectors.base import Position, RecordsRefusedError
+from streamkernel.connectors.json_text import all_to_json, to_json
+from streamkernel.connectors.record_encoding import Refused, encode_each
 
 BUFFER_BYTES = 1 << 18
 STDOUT_PATH = "-"

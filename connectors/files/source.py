@@ -8,17 +8,24 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from connectors.base import Event, Position
-from connectors.checks import is_broken, position_of, unknown_name
-from connectors.csv_table import PLAIN, CsvOptions
-from connectors.files.following import FollowReader
-from connectors.files.layout import Layout
-from connectors.files.many_files import PatternReader, files_of, inner_position, is_pattern
-from connectors.files.parquet import ParquetReader
-from connectors.files.readers import STDIN_PATH, file_reader, follow_reader, pattern_reader, read_to_end, stdin_reader
-from connectors.files.rotation import Fingerprint, find
-from connectors.files.text import TextReader
-from connectors.formats import FORMATS
+from streamkernel.connectors.base import Event, Position
+from streamkernel.connectors.checks import is_broken, position_of, unknown_name
+from streamkernel.connectors.csv_table import PLAIN, CsvOptions
+from streamkernel.connectors.files.following import FollowReader
+from streamkernel.connectors.files.layout import Layout
+from streamkernel.connectors.files.many_files import PatternReader, files_of, inner_position, is_pattern
+from streamkernel.connectors.files.parquet import ParquetReader
+from streamkernel.connectors.files.readers import (
+    STDIN_PATH,
+    file_reader,
+    follow_reader,
+    pattern_reader,
+    read_to_end,
+    stdin_reader,
+)
+from streamkernel.connectors.files.rotation import Fingerprint, find
+from streamkernel.connectors.files.text import TextReader
+from streamkernel.connectors.formats import FORMATS
 
 _FILES_LOOKED_AT = 8
 _LOOK_SECONDS = 10.0

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice, repeat
 from typing import cast
 
-from connectors.base import Event, Position
-from connectors.checks import BROKEN, is_count, not_utf8
-from connectors.csv_table import Csv
-from connectors.files.bytestreams import BrokenStreamError, ByteStream
-from connectors.formats import Headless, JsonLines, TextFormat
-from connectors.record_splitters import OversizedRecord, Raw
+from streamkernel.connectors.base import Event, Position
+from streamkernel.connectors.checks import BROKEN, is_count, not_utf8
+from streamkernel.connectors.csv_table import Csv
+from streamkernel.connectors.files.bytestreams import BrokenStreamError, ByteStream
+from streamkernel.connectors.formats import Headless, JsonLines, TextFormat
+from streamkernel.connectors.record_splitters import OversizedRecord, Raw
 
 BATCH_EVENTS = 512
 HEADER_SECONDS = 1.0

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import orjson
 
-from connectors.base import Event, Position
-from connectors.checks import is_count, position_of
-from connectors.http.request_log import Request, RequestLog, Stored
-from connectors.nested import flatten
+from streamkernel.connectors.base import Event, Position
+from streamkernel.connectors.checks import is_count, position_of
+from streamkernel.connectors.http.request_log import Request, RequestLog, Stored
+from streamkernel.connectors.nested import flatten
 
 MOST_WAITING = 256
 """Requests that may wait to become durable."""

@@ -10,9 +10,9 @@ from urllib.error import HTTPError
 from urllib.parse import parse_qsl, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from connectors.base import GaveUpError, Position, RecordsRefusedError, UnavailableError
-from connectors.json_text import printable
-from connectors.record_encoding import Encoded, Refused, json_or_refuse
+from streamkernel.connectors.base import GaveUpError, Position, RecordsRefusedError, UnavailableError
+from streamkernel.connectors.json_text import printable
+from streamkernel.connectors.record_encoding import Encoded, Refused, json_or_refuse
 
 REQUEST_SECONDS = 10.0
 

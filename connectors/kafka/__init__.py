@@ -1,11 +1,11 @@
 """Kafka: topics as sources and sinks, and transactions over both."""
 
-from connectors.kafka.options import Options
-from connectors.kafka.partitioned import PartitionedTopics
-from connectors.kafka.sink import KafkaDeadLetters, KafkaSink
-from connectors.kafka.source import KafkaSource
-from connectors.kafka.transactions import KafkaTransactions
-from connectors.kafka.writer import Writer
+from streamkernel.connectors.kafka.options import Options
+from streamkernel.connectors.kafka.partitioned import PartitionedTopics
+from streamkernel.connectors.kafka.sink import KafkaDeadLetters, KafkaSink
+from streamkernel.connectors.kafka.source import KafkaSource
+from streamkernel.connectors.kafka.transactions import KafkaTransactions
+from streamkernel.connectors.kafka.writer import Writer
 
 __all__ = [
     "KafkaDeadLetters",

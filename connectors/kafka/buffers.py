@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from connectors.base import Position
-from connectors.kafka.clients import Consumer, Partition, Record
+from streamkernel.connectors.base import Position
+from streamkernel.connectors.kafka.clients import Consumer, Partition, Record
 
 Run = tuple[Partition, Sequence[Record], Sequence[Position]]
 """Successive records of a partition, and the positions after each."""

@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from connectors.base import DecoderUnavailableError, Event, Position, Trouble, UnavailableError
-from connectors.checks import not_utf8
-from connectors.json_values import JsonFields
-from connectors.kafka.buffers import Run
-from connectors.kafka.clients import Partition, Record
-from connectors.keys import key_reader
-from connectors.nested import flatten
-from connectors.values import PassedOverError
+from streamkernel.connectors.base import DecoderUnavailableError, Event, Position, Trouble, UnavailableError
+from streamkernel.connectors.checks import not_utf8
+from streamkernel.connectors.json_values import JsonFields
+from streamkernel.connectors.kafka.buffers import Run
+from streamkernel.connectors.kafka.clients import Partition, Record
+from streamkernel.connectors.keys import key_reader
+from streamkernel.connectors.nested import flatten
+from streamkernel.connectors.values import PassedOverError
 
 Decoder = Callable[..., dict[str, Any]]
 
@@ -33,8 +33,8 @@ class Events:
     key
         A field to put the record's key into.
     key_format
-        How it is read, one of :data:`~connectors.keys.KEY_FORMATS`; the fields of a key that is an object of JSON come
-        under the path to them.
+        How it is read, one of :data:`~streamkernel.connectors.keys.KEY_FORMATS`; the fields of a key that is an object
+        of JSON come under the path to them.
 
     Examples
     --------

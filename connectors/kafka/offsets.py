@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from connectors.base import Position, TopicMissingError
-from connectors.checks import is_count
-from connectors.kafka.clients import Consumer, Partition
+from streamkernel.connectors.base import Position, TopicMissingError
+from streamkernel.connectors.checks import is_count
+from streamkernel.connectors.kafka.clients import Consumer, Partition
 
 Start = str | int | dt.datetime
 """``"earliest"``, ``"latest"``, an offset, or a time with its zone (as text: ISO 8601)."""

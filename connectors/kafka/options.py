@@ -10,13 +10,13 @@ from typing import Any
 
 import orjson
 
-from connectors.kafka.clients import Client, Consumer, Producer
-from connectors.kafka.timeouts import describe_error
-from connectors.python_names import function_at
+from streamkernel.connectors.kafka.clients import Client, Consumer, Producer
+from streamkernel.connectors.kafka.timeouts import describe_error
+from streamkernel.connectors.python_names import function_at
 
 CLIENTS = {
-    "kafka-python": "connectors.kafka.kafka_python.client",
-    "confluent-kafka": "connectors.kafka.confluent.client",
+    "kafka-python": "streamkernel.connectors.kafka.kafka_python.client",
+    "confluent-kafka": "streamkernel.connectors.kafka.confluent.client",
 }
 """The client packages, and the modules that implement them."""
 

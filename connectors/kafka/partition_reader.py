@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from math import inf
 
-from connectors.base import DecoderUnavailableError, Event, Position, Trouble
-from connectors.kafka.buffers import Buffers, Run
-from connectors.kafka.clients import Consumer, OffsetGoneError, Partition, Record
-from connectors.kafka.events import Events, Retry, gap_event
-from connectors.kafka.offsets import Start, nearest_offset, resolve_offset
-from connectors.kafka.start_offsets import StartOffsets
-from connectors.kafka.topic_watcher import PartitionEnds
+from streamkernel.connectors.base import DecoderUnavailableError, Event, Position, Trouble
+from streamkernel.connectors.kafka.buffers import Buffers, Run
+from streamkernel.connectors.kafka.clients import Consumer, OffsetGoneError, Partition, Record
+from streamkernel.connectors.kafka.events import Events, Retry, gap_event
+from streamkernel.connectors.kafka.offsets import Start, nearest_offset, resolve_offset
+from streamkernel.connectors.kafka.start_offsets import StartOffsets
+from streamkernel.connectors.kafka.topic_watcher import PartitionEnds
 
 log = logging.getLogger(__name__)
 

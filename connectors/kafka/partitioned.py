@@ -7,13 +7,20 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from connectors.base import DecoderUnavailableError, Event, Position, WorkAssignment
-from connectors.kafka.buffers import Buffers
-from connectors.kafka.clients import LOOK_SECONDS, Consumer, OffsetGoneError, Partition
-from connectors.kafka.events import Decoder, Events, Retry, gap_event
-from connectors.kafka.offsets import Start, find_partitions, nearest_offset, offset_of, parse_start, resolve_offset
-from connectors.kafka.options import Options
-from connectors.kafka.topic_ids import TopicIds
+from streamkernel.connectors.base import DecoderUnavailableError, Event, Position, WorkAssignment
+from streamkernel.connectors.kafka.buffers import Buffers
+from streamkernel.connectors.kafka.clients import LOOK_SECONDS, Consumer, OffsetGoneError, Partition
+from streamkernel.connectors.kafka.events import Decoder, Events, Retry, gap_event
+from streamkernel.connectors.kafka.offsets import (
+    Start,
+    find_partitions,
+    nearest_offset,
+    offset_of,
+    parse_start,
+    resolve_offset,
+)
+from streamkernel.connectors.kafka.options import Options
+from streamkernel.connectors.kafka.topic_ids import TopicIds
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +38,9 @@ class PartitionedTopics:
     and the last offset of each, so the content of a round is fixed. A worker reads one event of each of its partitions
     in turn, until each has reached its end.
 
-    Events are those of :class:`~connectors.kafka.source.KafkaSource`; the position after an event is the next offset.
-    Offsets without a record (markers of transactions, compacted records) count as events in a plan. If an assignment
-    ends with such offsets, its last event has no record (`Event.is_position_only`).
+    Events are those of :class:`~streamkernel.connectors.kafka.source.KafkaSource`; the position after an event is the
+    next offset. Offsets without a record (markers of transactions, compacted records) count as events in a plan. If an
+    assignment ends with such offsets, its last event has no record (`Event.is_position_only`).
 
     Parameters
     ----------
@@ -44,12 +51,13 @@ class PartitionedTopics:
     partitions : sequence of int or None, default None
         The numbers of the partitions to read of each topic; by default all, and new ones within minutes.
     start : str or int or datetime, default "earliest"
-        The start, as for :class:`~connectors.kafka.source.KafkaSource`. A partition without a position is read
-        from its first record, not from the latest, if other partitions of its topic have positions: it was added later.
+        The start, as for :class:`~streamkernel.connectors.kafka.source.KafkaSource`. A partition without a position is
+        read from its first record, not from the latest, if other partitions of its topic have positions: it was added
+        later.
     until : str or int or datetime or None, default None
-        The end, as for :class:`~connectors.kafka.source.KafkaSource`.
+        The end, as for :class:`~streamkernel.connectors.kafka.source.KafkaSource`.
     decoder : callable or None, default None
-        The decoder of values, as for :class:`~connectors.kafka.source.KafkaSource`.
+        The decoder of values, as for :class:`~streamkernel.connectors.kafka.source.KafkaSource`.
     key : str or None, default None
         A field for the record's key.
     key_format : {"string", "long", "integer", "json"}, default "string"

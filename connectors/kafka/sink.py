@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 import orjson
 
-from connectors.base import Event, Position, RecordsRefusedError, Refusal
-from connectors.dead_letters import record_text
-from connectors.json_text import all_to_json, to_json
-from connectors.kafka.clients import Headers, OutRecord
-from connectors.kafka.topic_limits import TopicLimits, size_of
-from connectors.kafka.writer import Writer
-from connectors.record_encoding import Refused
+from streamkernel.connectors.base import Event, Position, RecordsRefusedError, Refusal
+from streamkernel.connectors.dead_letters import record_text
+from streamkernel.connectors.json_text import all_to_json, to_json
+from streamkernel.connectors.kafka.clients import Headers, OutRecord
+from streamkernel.connectors.kafka.topic_limits import TopicLimits, size_of
+from streamkernel.connectors.kafka.writer import Writer
+from streamkernel.connectors.record_encoding import Refused
 
 LONGEST = {"value": 900_000, "key": 25_000, "headers": 25_000}
 """Largest size in bytes of each part of a dead letter; together they fit into the usual limits."""
@@ -77,9 +77,9 @@ class KafkaSink(_Topic):
     Parameters
     ----------
     writer : Writer
-        :meth:`Options.producer() <connectors.kafka.options.Options.producer>`, whose records are visible at once, or
-        :class:`~connectors.kafka.transactions.KafkaTransactions`, whose records are visible to ``read_committed``
-        consumers after the commit.
+        :meth:`Options.producer() <streamkernel.connectors.kafka.options.Options.producer>`, whose records are visible
+        at once, or :class:`~streamkernel.connectors.kafka.transactions.KafkaTransactions`, whose records are visible to
+        ``read_committed`` consumers after the commit.
     topic : str
         The name of the topic.
     values : callable or None, default None

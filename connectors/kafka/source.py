@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from connectors.base import CommitRefusedError, Event, Position, Trouble
-from connectors.kafka.clients import Consumer, Partition
-from connectors.kafka.events import Decoder, Events
-from connectors.kafka.offsets import Start, check_copartitioned, find_partitions, offset_of, parse_start
-from connectors.kafka.options import Options
-from connectors.kafka.partition_reader import PartitionReader
-from connectors.kafka.start_offsets import StartOffsets
-from connectors.kafka.topic_ids import TopicIds
-from connectors.kafka.topic_watcher import TopicWatcher
+from streamkernel.connectors.base import CommitRefusedError, Event, Position, Trouble
+from streamkernel.connectors.kafka.clients import Consumer, Partition
+from streamkernel.connectors.kafka.events import Decoder, Events
+from streamkernel.connectors.kafka.offsets import Start, check_copartitioned, find_partitions, offset_of, parse_start
+from streamkernel.connectors.kafka.options import Options
+from streamkernel.connectors.kafka.partition_reader import PartitionReader
+from streamkernel.connectors.kafka.start_offsets import StartOffsets
+from streamkernel.connectors.kafka.topic_ids import TopicIds
+from streamkernel.connectors.kafka.topic_watcher import TopicWatcher
 
 log = logging.getLogger(__name__)
 

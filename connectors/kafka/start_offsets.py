@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from connectors.base import CommitRefusedError, Event, Position
-from connectors.kafka.clients import Consumer, Partition
-from connectors.kafka.offsets import Start, offset_of, resolve_offset
+from streamkernel.connectors.base import CommitRefusedError, Event, Position
+from streamkernel.connectors.kafka.clients import Consumer, Partition
+from streamkernel.connectors.kafka.offsets import Start, offset_of, resolve_offset
 
 
 class StartOffsets:

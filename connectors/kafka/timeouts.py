@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from enum import IntEnum
 
-from connectors.base import UnavailableError
+from streamkernel.connectors.base import UnavailableError
 
 
 class Failure(IntEnum):

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
-from connectors.base import UnavailableError
-from connectors.kafka.clients import Consumer
+from streamkernel.connectors.base import UnavailableError
+from streamkernel.connectors.kafka.clients import Consumer
 
 
 @runtime_checkable

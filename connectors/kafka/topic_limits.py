@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from connectors.kafka.clients import Headers
+from streamkernel.connectors.kafka.clients import Headers
 
 if TYPE_CHECKING:
-    from connectors.kafka.options import Options
+    from streamkernel.connectors.kafka.options import Options
 
 LIMITS = {"max_request_size": 1_048_576, "message.max.bytes": 1_000_000}
 """Options of the clients with the largest size in bytes, and their defaults."""
@@ -48,7 +48,7 @@ class TopicLimits(NamedTuple):
 
         Examples
         --------
-        >>> from connectors.kafka.options import Options
+        >>> from streamkernel.connectors.kafka.options import Options
         >>> TopicLimits.of(Options("localhost:9092"), {"max.message.bytes": "9000", "cleanup.policy": "compact"})
         TopicLimits(largest=9000, batch=8900, needs_keys=True)
         >>> TopicLimits.of(Options("localhost:9092", {"max_request_size": 7000}), {})

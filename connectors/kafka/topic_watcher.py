@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from connectors.base import Trouble, UnavailableError
-from connectors.kafka.clients import ANSWER_SECONDS, LOOK_SECONDS, Consumer, Partition
-from connectors.kafka.offsets import missing_topic
+from streamkernel.connectors.base import Trouble, UnavailableError
+from streamkernel.connectors.kafka.clients import ANSWER_SECONDS, LOOK_SECONDS, Consumer, Partition
+from streamkernel.connectors.kafka.offsets import missing_topic
 
 AGAIN_SECONDS = 5.0
 """Seconds between two checks while something is wrong, and between two requests for end offsets."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
-from connectors.base import CommitRefusedError, Position, UnavailableError
-from connectors.kafka.clients import Headers, OutRecord, Partition, Producer
-from connectors.kafka.source import KafkaSource
-from connectors.kafka.writer import Writer, refusal_of
+from streamkernel.connectors.base import CommitRefusedError, Position, UnavailableError
+from streamkernel.connectors.kafka.clients import Headers, OutRecord, Partition, Producer
+from streamkernel.connectors.kafka.source import KafkaSource
+from streamkernel.connectors.kafka.writer import Writer, refusal_of
 
 PLACE = "topic", "partition", "offset", "stream", "position"
 """Fields of an origin that identify it."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from connectors.base import CommitRefusedError, RecordsRefusedError
-from connectors.kafka.clients import TOO_LARGE, Headers, OutRecord, Producer, Undelivered, forbidden
-from connectors.kafka.offsets import missing_topic
-from connectors.kafka.options import Options
-from connectors.kafka.topic_limits import TopicLimits
-from connectors.record_encoding import Refused
+from streamkernel.connectors.base import CommitRefusedError, RecordsRefusedError
+from streamkernel.connectors.kafka.clients import TOO_LARGE, Headers, OutRecord, Producer, Undelivered, forbidden
+from streamkernel.connectors.kafka.offsets import missing_topic
+from streamkernel.connectors.kafka.options import Options
+from streamkernel.connectors.kafka.topic_limits import TopicLimits
+from streamkernel.connectors.record_encoding import Refused
 
 LARGEST_BATCH = 1_000_000
 """Largest size of a batch in bytes that brokers accept by default."""

@@ -14,7 +14,7 @@ try:
 except ImportError as error:
     raise ImportError("nats-py is needed: pip install 'streamkernel[nats]'") from error
 
-from connectors.base import GaveUpError, UnavailableError
+from streamkernel.connectors.base import GaveUpError, UnavailableError
 
 Result = TypeVar("Result")
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from connectors.base import Position, RecordsRefusedError
-from connectors.nats.connection import NatsConnection, is_too_large
-from connectors.record_encoding import Encoded, Refused, json_or_refuse
+from streamkernel.connectors.base import Position, RecordsRefusedError
+from streamkernel.connectors.nats.connection import NatsConnection, is_too_large
+from streamkernel.connectors.record_encoding import Encoded, Refused, json_or_refuse
 
 MOST_BUFFERED = 512
 

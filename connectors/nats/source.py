@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from connectors.base import Event, Position
-from connectors.checks import is_count, position_of
-from connectors.json_values import json_fields
-from connectors.nats.connection import NatsConnection
+from streamkernel.connectors.base import Event, Position
+from streamkernel.connectors.checks import is_count, position_of
+from streamkernel.connectors.json_values import json_fields
+from streamkernel.connectors.nats.connection import NatsConnection
 
 BATCH = 512
 

@@ -1,7 +1,7 @@
 """Return of dead letters to the source of their records, each exactly once."""
 
-from connectors.redrive.driven import Driven
-from connectors.redrive.letters import Letter, file_letters, topic_letters
-from connectors.redrive.targets import FileTarget, TopicTarget
+from streamkernel.connectors.redrive.driven import Driven
+from streamkernel.connectors.redrive.letters import Letter, file_letters, topic_letters
+from streamkernel.connectors.redrive.targets import FileTarget, TopicTarget
 
 __all__ = ["Driven", "FileTarget", "Letter", "TopicTarget", "file_letters", "topic_letters"]

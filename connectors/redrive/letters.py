@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from connectors.kafka.clients import OffsetGoneError, Partition, Record
-from connectors.kafka.offsets import find_partitions
-from connectors.kafka.options import Options
-from connectors.kafka.sink import CONNECT, OWN, STREAMS
-from connectors.redrive.driven import Driven
+from streamkernel.connectors.kafka.clients import OffsetGoneError, Partition, Record
+from streamkernel.connectors.kafka.offsets import find_partitions
+from streamkernel.connectors.kafka.options import Options
+from streamkernel.connectors.kafka.sink import CONNECT, OWN, STREAMS
+from streamkernel.connectors.redrive.driven import Driven
 
 TIMES = f"{OWN}redriven"
 """The header that counts how often a record was redriven."""

@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
-from connectors.base import UnavailableError
-from connectors.kafka.clients import Partition, Producer
-from connectors.kafka.options import Options
-from connectors.redrive.driven import Driven
-from connectors.redrive.letters import Letter
+from streamkernel.connectors.base import UnavailableError
+from streamkernel.connectors.kafka.clients import Partition, Producer
+from streamkernel.connectors.kafka.options import Options
+from streamkernel.connectors.redrive.driven import Driven
+from streamkernel.connectors.redrive.letters import Letter
 
 TRANSACTION_SECONDS = 120.0
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import fastavro
 
-from connectors.schema_registry.registry import Registry
+from streamkernel.connectors.schema_registry.registry import Registry
 
 
 def reader_of(registry: Registry, number: int, schema: Any, reader_schema: str | None) -> Callable[[bytes], Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from connectors.json_text import RECORD, printable, to_json
+from streamkernel.connectors.json_text import RECORD, printable, to_json
 
 
 def converted(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def converted(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str,
     record
         The record.
     fields
-        The kinds of the fields, one of `connectors.schema_registry.record_schemas.KINDS` for each name.
+        The kinds of the fields, one of `streamkernel.connectors.schema_registry.record_schemas.KINDS` for each name.
 
     Raises
     ------

@@ -12,8 +12,8 @@ from referencing import Registry as Resources
 from referencing import Resource
 from referencing.jsonschema import DRAFT7
 
-from connectors.json_values import json_object
-from connectors.schema_registry.registry import Registry
+from streamkernel.connectors.json_values import json_object
+from streamkernel.connectors.schema_registry.registry import Registry
 
 
 def reader_of(registry: Registry, number: int, schema: Any, reader_schema: None) -> Callable[[bytes], Any]:

@@ -15,8 +15,8 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from connectors.nested import DEEPEST
-from connectors.schema_registry.registry import Registry
+from streamkernel.connectors.nested import DEEPEST
+from streamkernel.connectors.schema_registry.registry import Registry
 
 KNOWN = (duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 """Files of Google's own messages; importing them puts them into the default pool."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from connectors.schema_registry.registry import Registry
+from streamkernel.connectors.schema_registry.registry import Registry
 
 Read = Callable[[bytes], Any]
 """Decodes the bytes after the id to an object."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from connectors.schema_registry.field_values import converted
+from streamkernel.connectors.schema_registry.field_values import converted
 
 NAME, NAMESPACE = "Prediction", "streamkernel"
 """Name of the record, and of its namespace or package."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from connectors.base import UnavailableError
-from connectors.checks import unknown_name
+from streamkernel.connectors.base import UnavailableError
+from streamkernel.connectors.checks import unknown_name
 
 PREFIX = "STREAMKERNEL_SCHEMA_REGISTRY_"
 """Prefix of environment variables: ``STREAMKERNEL_SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO``."""

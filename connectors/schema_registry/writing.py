@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors.schema_registry.reading import HEAD, KINDS
-from connectors.schema_registry.registry import Registry
+from streamkernel.connectors.schema_registry.reading import HEAD, KINDS
+from streamkernel.connectors.schema_registry.registry import Registry
 
 Write = Callable[[Mapping[str, Any]], bytes]
 """Encodes fields as the bytes after the id."""
@@ -73,8 +73,8 @@ def record_writer(registry: Registry, topic: str, form: str, fields: Mapping[str
     form : {"avro", "protobuf", "json-schema"}
         The format.
     fields : dict of str to str
-        The kinds of the fields, one of `connectors.schema_registry.record_schemas.KINDS`.
+        The kinds of the fields, one of `streamkernel.connectors.schema_registry.record_schemas.KINDS`.
     """
-    from connectors.schema_registry.record_schemas import schema_and_write
+    from streamkernel.connectors.schema_registry.record_schemas import schema_and_write
 
     return ValueWriter(registry, f"{topic}-value", form, *schema_and_write(form, fields))

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from connectors import PartitionedFiles, PartitionedSource, PartitionedTopics
 from streamkernel.cluster.replica import Replica
 from streamkernel.cluster.runner import ClusterRunner
 from streamkernel.cluster.source import CheckpointOnlySource
 from streamkernel.cluster.workers import WorkerPool, check_ray
+from streamkernel.connectors import PartitionedFiles, PartitionedSource, PartitionedTopics
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_parts
 from streamkernel.engine.checkpoint.state_directory import StateDirectory

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from river import base, metrics
 
-from connectors import Event, PartitionedSource, Refusal, WorkAssignment
+from streamkernel.connectors import Event, PartitionedSource, Refusal, WorkAssignment
 from streamkernel.engine.coverage import RoundCoverage, Threshold
 from streamkernel.engine.pipelines import first_steps, kernel_of
 from streamkernel.engine.record_processor import RecordProcessor

@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 import structlog
 
-from connectors import WorkAssignment
-from connectors.json_text import to_json
 from streamkernel import tensor_file
+from streamkernel.connectors import WorkAssignment
+from streamkernel.connectors.json_text import to_json
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectory, no_link
 from streamkernel.engine.health import Health
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors import Event, PartitionedSource, Position
-from connectors.kafka.topic_ids import TopicSource
+from streamkernel.connectors import Event, PartitionedSource, Position
+from streamkernel.connectors.kafka.topic_ids import TopicSource
 
 
 class CheckpointOnlySource:

@@ -14,8 +14,8 @@ from typing import Any
 import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from connectors import UnavailableError
 from streamkernel.cluster.replica import Replica, Report, RoundTask
+from streamkernel.connectors import UnavailableError
 from streamkernel.engine.retrying import error_of, pause_after
 from streamkernel.errors import InputError
 

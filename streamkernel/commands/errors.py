@@ -9,7 +9,7 @@ from typing import NoReturn
 import structlog
 import typer
 
-from connectors import OutputClosedError
+from streamkernel.connectors import OutputClosedError
 
 EXPECTED = (OSError, ValueError, RuntimeError, ImportError, MemoryError)
 """Errors whose message is sufficient for users; any other error is a bug and has a traceback."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from river import compose
 
-from connectors import FileSource
 from streamkernel import tensor_file, upkeep
+from streamkernel.connectors import FileSource
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.pipelines import last_step
 from streamkernel.errors import InputError

@@ -26,8 +26,8 @@ def redrive(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the letters by kind and reason, and exit.")] = False,
 ) -> None:
     """Send the records of dead letters back to their source, each once, for the run to read again."""
-    from connectors import CommitRefusedError
-    from connectors.redrive.letters import OUTPUT
+    from streamkernel.connectors import CommitRefusedError
+    from streamkernel.connectors.redrive.letters import OUTPUT
     from streamkernel.engine.config.redrive import Choice, Redrive, lines_of
     from streamkernel.engine.refusals import KINDS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink, Source
+from streamkernel.connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink, Source
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.challengers import candidates_of

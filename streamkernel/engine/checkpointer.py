@@ -9,8 +9,16 @@ from typing import Any, cast
 
 import structlog
 
-from connectors import CommitRefusedError, GaveUpError, GroupSource, HttpSource, KafkaSource, Source, Transactions
-from connectors.kafka.topic_ids import TopicSource
+from streamkernel.connectors import (
+    CommitRefusedError,
+    GaveUpError,
+    GroupSource,
+    HttpSource,
+    KafkaSource,
+    Source,
+    Transactions,
+)
+from streamkernel.connectors.kafka.topic_ids import TopicSource
 from streamkernel.engine.checkpoint.commit_recovery import recover_newest
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup
 from streamkernel.engine.group.shared_model import SharedModel

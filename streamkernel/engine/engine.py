@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from river import base, metrics
 
-from connectors import DeadLetters, KafkaDeadLetters, KafkaSource, Sink, Source, Transactions
+from streamkernel.connectors import DeadLetters, KafkaDeadLetters, KafkaSource, Sink, Source, Transactions
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.cluster_snapshot import ClusterSnapshot
@@ -98,7 +98,7 @@ class Engine:
     Examples
     --------
     >>> from river import metrics
-    >>> from connectors import DatasetSource
+    >>> from streamkernel.connectors import DatasetSource
     >>> from streamkernel import KernelClassifier
     >>> source = DatasetSource("Phishing", label="phishing")
     >>> engine = Engine(KernelClassifier(), source, label="phishing", metric=metrics.Accuracy())

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from connectors.formats import AllZeros
+from streamkernel.connectors.formats import AllZeros
 from streamkernel.engine.doubtful_numbers import two_meanings, two_notations
 from streamkernel.engine.label_limits import check_length
 from streamkernel.engine.learned_types import SETTLED, LearnedTypes, has_numbers

@@ -6,7 +6,7 @@ import time
 
 import structlog
 
-from connectors import Source
+from streamkernel.connectors import Source
 
 INCIDENTS = (
     "rebalance", "commit_refused", "record_refused", "write_forbidden", "unreachable", "topic_missing",

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from connectors import (
+from streamkernel.connectors import (
     DeadLetters,
     Event,
     KafkaDeadLetters,
@@ -22,7 +22,7 @@ from connectors import (
     Source,
     UnavailableError,
 )
-from connectors.kafka.clients import Headers
+from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.retrying import Retries, StoppedError
 from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from connectors import DeadLetters, KafkaDeadLetters, Sink, Source, Transactions
+from streamkernel.connectors import DeadLetters, KafkaDeadLetters, Sink, Source, Transactions
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.checkpointer import Checkpointer
 from streamkernel.engine.group.shared_model import SharedModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from connectors import Event
-from connectors.kafka.clients import Headers
+from streamkernel.connectors import Event
+from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.telemetry.input_ranges import LARGEST

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from river import base, metrics
 
-from connectors import Event, Refusal
+from streamkernel.connectors import Event, Refusal
 from streamkernel.engine.challengers.challengers import Challengers
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.coverage import coverage_of, region

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectors import Event, Refusal
+from streamkernel.connectors import Event, Refusal
 from streamkernel.errors import DivergedError, InputError, JoinError, LabelError, TooManyClassesError
 
 REASONS = {

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
-from connectors import GaveUpError, TopicMissingError, Trouble, UnavailableError
+from streamkernel.connectors import GaveUpError, TopicMissingError, Trouble, UnavailableError
 
 FIRST_PAUSE = 0.5
 """Pause in seconds after the first failed attempt, doubled after each further one."""

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from connectors import CommitRefusedError, Event, KafkaSource, Refusal
-from connectors.kafka.clients import Headers
+from streamkernel.connectors import CommitRefusedError, Event, KafkaSource, Refusal
+from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.record_batches import MOST, RecordBatches
 from streamkernel.engine.record_processor import Step

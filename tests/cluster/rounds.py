@@ -15,12 +15,12 @@ from river import metrics, preprocessing
 from states import state_in
 from streams import content, nested
 
-from connectors import DeadLetters, FileSink, PartitionedFiles
-from connectors.files.many_files import inner_position
 from streamkernel import KernelClassifier
 from streamkernel.cluster.replica import Replica, Report, RoundTask
 from streamkernel.cluster.runner import ClusterRunner
 from streamkernel.cluster.source import CheckpointOnlySource
+from streamkernel.connectors import DeadLetters, FileSink, PartitionedFiles
+from streamkernel.connectors.files.many_files import inner_position
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.checkpoint.state_directory import read_newest

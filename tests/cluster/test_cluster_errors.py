@@ -17,10 +17,10 @@ from ray import exceptions
 from typer.testing import CliRunner
 from waiting import LIMIT
 
-from connectors import UnavailableError, WorkAssignment
 from streamkernel.cli import app
 from streamkernel.cluster import assemble, workers
 from streamkernel.cluster.replica import RoundTask
+from streamkernel.connectors import UnavailableError, WorkAssignment
 from streamkernel.engine.config.config import load_config
 
 GOOD = runs.CONFIG.format(data=".", workers=2, events_per_round=10)

@@ -13,11 +13,11 @@ import pytest
 from river import metrics
 from rounds import HerePool
 
-from connectors import PartitionedFiles, Position, WorkAssignment
 from streamkernel import KernelClassifier, learners
 from streamkernel.cluster import ClusterRunner
 from streamkernel.cluster.replica import Replica
 from streamkernel.cluster.source import CheckpointOnlySource
+from streamkernel.connectors import PartitionedFiles, Position, WorkAssignment
 from streamkernel.engine import Engine
 
 WORKERS, EVENTS, BAD = 2, 600, 7

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from river import metrics, preprocessing
 from rounds import assert_each_once, classifier, engine, lines, read_newest, records, told, write
 
-from connectors import FileSource, PartitionedFiles, WorkAssignment
 from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, learners, rules, tensor_file
 from streamkernel.cluster import replica
 from streamkernel.cluster.replica import Replica, RoundTask
+from streamkernel.connectors import FileSource, PartitionedFiles, WorkAssignment
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
 from streamkernel.engine.fields import OnFields

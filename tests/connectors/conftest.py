@@ -8,8 +8,8 @@ import brokers
 import pytest
 from topics import made
 
-from connectors.kafka import Options
-from connectors.kafka.options import CLIENTS
+from streamkernel.connectors.kafka import Options
+from streamkernel.connectors.kafka.options import CLIENTS
 
 KINDS = ["noida", pytest.param("apache", marks=pytest.mark.java)]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from connectors import Event, FileSource, Source
-from connectors.files import bytestreams
+from streamkernel.connectors import Event, FileSource, Source
+from streamkernel.connectors.files import bytestreams
 
 
 def read_all(source: Source) -> list[Event]:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import check_every_resume, chunks_of, errors, read_file, records, write
 
-from connectors import FileSource, PartitionedFiles, record_splitters
-from connectors.csv_table import CsvOptions
-from connectors.record_splitters import QuotedCutter
-from connectors.values import CsvRow
+from streamkernel.connectors import FileSource, PartitionedFiles, record_splitters
+from streamkernel.connectors.csv_table import CsvOptions
+from streamkernel.connectors.record_splitters import QuotedCutter
+from streamkernel.connectors.values import CsvRow
 
 ERROR = "Expected closing quotes, got none that end a cell"
 STRAYS = [

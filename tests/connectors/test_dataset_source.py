@@ -15,7 +15,7 @@ from reading import read_all, records
 from river import datasets
 from river.datasets import base, synth
 
-from connectors import DatasetSource, Event
+from streamkernel.connectors import DatasetSource, Event
 
 FILES = [
     name

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from reading import check_every_resume, chunks_of, errors, read_file, records, write
 
-from connectors import FileSource
+from streamkernel.connectors import FileSource
 
 LATIN_1 = ' - did you mean encoding = "latin-1"?'
 

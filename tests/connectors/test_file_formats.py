@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from reading import check_every_resume, chunks_of, errors, read_file, records, write
 
-from connectors import FileSource
-from connectors.csv_cells import number
-from connectors.json_values import all_json_fields, json_fields
+from streamkernel.connectors import FileSource
+from streamkernel.connectors.csv_cells import number
+from streamkernel.connectors.json_values import all_json_fields, json_fields
 
 CSV = b'id,name,price\n1,Ann,2.5\n2,"Smith, ""Bob""",\n3,"two\nlines",-1e3\n'
 CSV_RECORDS = [

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import check_every_resume, chunks_of, errors, read_file, records, write
 
-from connectors import FileSource
-from connectors.csv_cells import number
-from connectors.nested import flatten
+from streamkernel.connectors import FileSource
+from streamkernel.connectors.csv_cells import number
+from streamkernel.connectors.nested import flatten
 
 CHUNKS = st.sampled_from([1, 7, 1 << 18])
 NAMES = st.sampled_from(["csv", "csv.gz"])

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import chunks_of, errors, records, write
 
-from connectors import Event, FileSource
-from connectors.files.bytestreams import FileBytes
-from connectors.files.rotation import HEAD_BYTES, Fingerprint, find, rotated_files
+from streamkernel.connectors import Event, FileSource
+from streamkernel.connectors.files.bytestreams import FileBytes
+from streamkernel.connectors.files.rotation import HEAD_BYTES, Fingerprint, find, rotated_files
 
 LOST = "found neither the file nor a copy of it: data after that byte may be lost"
 

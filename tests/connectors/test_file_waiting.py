@@ -15,7 +15,7 @@ import pytest
 from reading import errors, read_all, records, write
 from waiting import LIMIT
 
-from connectors import Event, FileSource
+from streamkernel.connectors import Event, FileSource
 
 LINES = [b'{"n": %d, "text": "\xc3\xa9"}\n' % n for n in range(300)]
 
@@ -187,7 +187,7 @@ def test_on_standard_input_a_position_only_restores_the_numbers(stdin: BinaryIO)
 
 def test_standard_input_may_be_a_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", b"x,y\n1,2\n3,4\n")
-    program = "from connectors import FileSource; s = FileSource('-', 'csv'); print(len(s.poll(5)), s.poll(5))"
+    program = "from streamkernel.connectors import FileSource as S; s = S('-', 'csv'); print(len(s.poll(5)), s.poll(5))"
     with path.open("rb") as file:
         done = subprocess.run([sys.executable, "-c", program], stdin=file, capture_output=True, check=True)
     assert done.stdout == b"2 None\n"

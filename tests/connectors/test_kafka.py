@@ -16,7 +16,7 @@ import pytest
 from topics import made, produce_to, rows, values
 from waiting import LIMIT
 
-from connectors import (
+from streamkernel.connectors import (
     CommitRefusedError,
     Event,
     KafkaDeadLetters,
@@ -27,9 +27,9 @@ from connectors import (
     TopicMissingError,
     UnavailableError,
 )
-from connectors.kafka import Options, Writer
-from connectors.kafka.clients import Partition
-from connectors.kafka.sink import LONGEST
+from streamkernel.connectors.kafka import Options, Writer
+from streamkernel.connectors.kafka.clients import Partition
+from streamkernel.connectors.kafka.sink import LONGEST
 
 REFUSAL = Refusal("Expected more", "unreadable", "streamkernel.errors.InputError")
 

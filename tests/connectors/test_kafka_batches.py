@@ -8,8 +8,8 @@ from kafka import TopicPartition
 from kafka.producer.record_accumulator import RecordAccumulator
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
-from connectors.kafka.kafka_python import batches
-from connectors.kafka.kafka_python.batches import extend
+from streamkernel.connectors.kafka.kafka_python import batches
+from streamkernel.connectors.kafka.kafka_python.batches import extend
 
 PARTITION = TopicPartition("t", 0)
 HEADERS = (("name", b"value"), ("ü" * 40, b""), ("long", b"w" * 300))

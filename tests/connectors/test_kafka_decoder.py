@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from connectors import KafkaSource, PartitionedTopics, UnavailableError, WorkAssignment
-from connectors.kafka import events
-from connectors.kafka.clients import Partition, Record
-from connectors.kafka.options import Options
+from streamkernel.connectors import KafkaSource, PartitionedTopics, UnavailableError, WorkAssignment
+from streamkernel.connectors.kafka import events
+from streamkernel.connectors.kafka.clients import Partition, Record
+from streamkernel.connectors.kafka.options import Options
 
 PARTITIONS = [Partition("t", 0), Partition("t", 1)]
 RECORDS = {partition: [Record(n, b"k%d" % n, b"%d" % n, (("h", b"v"),)) for n in range(3)] for partition in PARTITIONS}

@@ -10,8 +10,8 @@ from kafka.errors import CorruptRecordError
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
-from connectors.kafka.kafka_python import decoding
-from connectors.kafka.kafka_python.decoding import AT_ONCE, VERSION, _PartitionRecords, decode_together
+from streamkernel.connectors.kafka.kafka_python import decoding
+from streamkernel.connectors.kafka.kafka_python.decoding import AT_ONCE, VERSION, _PartitionRecords, decode_together
 
 PARTITION, BEGAN = TopicPartition("t", 0), 1_700_000_000_000
 HEADERS = [("name", b"value"), ("ü" * 40, b""), ("long", b"w" * 300), ("none", None)]

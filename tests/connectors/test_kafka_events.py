@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from connectors import Event, FileSink
-from connectors.kafka.clients import Partition, Record
-from connectors.kafka.events import Events
+from streamkernel.connectors import Event, FileSink
+from streamkernel.connectors.kafka.clients import Partition, Record
+from streamkernel.connectors.kafka.events import Events
 
 A, B = Partition("t", 0), Partition("t", 1)
 RECORDS = [

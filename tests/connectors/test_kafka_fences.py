@@ -9,9 +9,9 @@ import pytest
 from topics import rows, values
 from waiting import wait_for
 
-from connectors import KafkaSource
-from connectors.kafka import Options
-from connectors.kafka.options import CLIENTS
+from streamkernel.connectors import KafkaSource
+from streamkernel.connectors.kafka import Options
+from streamkernel.connectors.kafka.options import CLIENTS
 
 pytestmark = [
     pytest.mark.java,

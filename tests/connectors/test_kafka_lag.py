@@ -10,9 +10,9 @@ import brokers
 import pytest
 from topics import made, rows
 
-from connectors import KafkaSource, PartitionedTopics
-from connectors.kafka import topic_watcher
-from connectors.kafka.clients import Partition
+from streamkernel.connectors import KafkaSource, PartitionedTopics
+from streamkernel.connectors.kafka import topic_watcher
+from streamkernel.connectors.kafka.clients import Partition
 
 
 @contextmanager

@@ -9,9 +9,9 @@ import pytest
 from topics import rows
 from waiting import wait_for
 
-from connectors import UnavailableError
-from connectors.kafka import Options
-from connectors.kafka.clients import Partition
+from streamkernel.connectors import UnavailableError
+from streamkernel.connectors.kafka import Options
+from streamkernel.connectors.kafka.clients import Partition
 
 GONE = 99
 """The id of a broker that is not in the cluster."""

@@ -10,7 +10,7 @@ import pytest
 from topics import made, rows
 from waiting import LIMIT
 
-from connectors import KafkaSource
+from streamkernel.connectors import KafkaSource
 
 EVENTS = ("partitions assigned", "partitions revoked", "reading partitions")
 
@@ -18,7 +18,7 @@ EVENTS = ("partitions assigned", "partitions revoked", "reading partitions")
 @pytest.fixture
 def log(caplog):
     """Return a function that returns the log lines about partitions since its last call."""
-    caplog.set_level("INFO", "connectors.kafka")
+    caplog.set_level("INFO", "streamkernel.connectors.kafka")
 
     def new():
         found = [line for line in caplog.records if line.getMessage() in EVENTS]

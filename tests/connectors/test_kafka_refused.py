@@ -12,10 +12,10 @@ import pytest
 from secured import PASSWORD, USER
 from waiting import wait_for
 
-from connectors import UnavailableError
-from connectors.kafka import Options
-from connectors.kafka.kafka_python.connecting import connect
-from connectors.kafka.options import CLIENTS
+from streamkernel.connectors import UnavailableError
+from streamkernel.connectors.kafka import Options
+from streamkernel.connectors.kafka.kafka_python.connecting import connect
+from streamkernel.connectors.kafka.options import CLIENTS
 
 SOON = {"kafka-python": {"bootstrap_timeout_ms": 1500}, "confluent-kafka": {"socket.connection.setup.timeout.ms": 1500}}
 NAMES = {

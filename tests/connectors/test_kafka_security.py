@@ -15,9 +15,9 @@ from served import server
 from typer.testing import CliRunner
 from waiting import wait_for
 
-from connectors.kafka import Options
-from connectors.kafka.options import CLIENTS
 from streamkernel.cli import app
+from streamkernel.connectors.kafka import Options
+from streamkernel.connectors.kafka.options import CLIENTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how_to" / "security.md").read_text()
 TABLES = dict(re.findall(r'```toml title="([^"]+)"\n(.*?)```', PAGE, re.DOTALL))

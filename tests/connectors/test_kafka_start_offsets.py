@@ -10,10 +10,10 @@ import brokers
 import pytest
 from topics import made, produce_to, rows, values
 
-from connectors import CommitRefusedError, KafkaSource
-from connectors.kafka import Options, partition_reader, topic_watcher
-from connectors.kafka.clients import Partition
-from connectors.kafka.options import CLIENTS
+from streamkernel.connectors import CommitRefusedError, KafkaSource
+from streamkernel.connectors.kafka import Options, partition_reader, topic_watcher
+from streamkernel.connectors.kafka.clients import Partition
+from streamkernel.connectors.kafka.options import CLIENTS
 
 SOON = {"kafka-python": {}, "confluent-kafka": {"topic.metadata.refresh.interval.ms": 200}}
 """Options with which a member of a group soon hears of more partitions."""

@@ -16,9 +16,9 @@ import brokers
 import pytest
 from waiting import LIMIT, wait_for
 
-from connectors.base import GaveUpError, RecordsRefusedError, UnavailableError
-from connectors.nats.sink import NatsSink
-from connectors.nats.source import NatsSource
+from streamkernel.connectors.base import GaveUpError, RecordsRefusedError, UnavailableError
+from streamkernel.connectors.nats.sink import NatsSink
+from streamkernel.connectors.nats.source import NatsSource
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
 

@@ -8,13 +8,13 @@ from decimal import Decimal
 
 import pytest
 
-from connectors.debezium import row_after
-from connectors.formats import JsonLines
-from connectors.json_values import json_object
-from connectors.kafka.clients import Partition, Record
-from connectors.kafka.events import Events
-from connectors.nested import DEEPEST, flatten
-from connectors.values import CsvRow, ValueDecoder
+from streamkernel.connectors.debezium import row_after
+from streamkernel.connectors.formats import JsonLines
+from streamkernel.connectors.json_values import json_object
+from streamkernel.connectors.kafka.clients import Partition, Record
+from streamkernel.connectors.kafka.events import Events
+from streamkernel.connectors.nested import DEEPEST, flatten
+from streamkernel.connectors.values import CsvRow, ValueDecoder
 
 
 def test_objects_have_the_path_as_name():

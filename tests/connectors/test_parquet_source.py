@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from reading import check_every_resume, errors, read_file, records
 
-from connectors import FileSource
-from connectors.files.arrow_values import values_of
+from streamkernel.connectors import FileSource
+from streamkernel.connectors.files.arrow_values import values_of
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]], **options: Any) -> Path:

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from connectors.kafka import partition_reader
-from connectors.kafka.clients import Partition, Record
-from connectors.kafka.events import Events
-from connectors.kafka.partition_reader import PartitionReader
-from connectors.kafka.start_offsets import StartOffsets
+from streamkernel.connectors.kafka import partition_reader
+from streamkernel.connectors.kafka.clients import Partition, Record
+from streamkernel.connectors.kafka.events import Events
+from streamkernel.connectors.kafka.partition_reader import PartitionReader
+from streamkernel.connectors.kafka.start_offsets import StartOffsets
 
 A = Partition("t", 0)
 

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import chunks_of, read_all, records, write
 
-from connectors import Event, FileSource, PartitionedFiles, WorkAssignment
-from connectors.files import partitioned
-from connectors.files.many_files import inner_position
+from streamkernel.connectors import Event, FileSource, PartitionedFiles, WorkAssignment
+from streamkernel.connectors.files import partitioned
+from streamkernel.connectors.files.many_files import inner_position
 
 
 class Workers:
@@ -229,8 +229,8 @@ def test_one_process_and_several_take_turns_and_read_each_event_once(
     A turn is of one process for so many events, or a round of workers with so many each.
     """
     with TemporaryDirectory() as path, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("connectors.files.text.BATCH_EVENTS", 1)
-        patch.setattr("connectors.files.parquet.BATCH_ROWS", 1)
+        patch.setattr("streamkernel.connectors.files.text.BATCH_EVENTS", 1)
+        patch.setattr("streamkernel.connectors.files.parquet.BATCH_ROWS", 1)
         folder, positions, events = Folder(Path(path)), dict[str, Any](), list[Event]()
         for file in files[: 1 if is_one else None]:
             folder.add(*file)

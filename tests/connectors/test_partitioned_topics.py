@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from topics import made, produce_to, rows, values
 from waiting import LIMIT, wait_for
 
-from connectors import PartitionedTopics, TopicMissingError, UnavailableError, WorkAssignment
-from connectors.kafka import Options, partitioned
-from connectors.kafka.clients import Partition
-from connectors.kafka.options import CLIENTS
-from connectors.kafka.partitioned import split
-from connectors.kafka.topic_ids import TopicReplacedError
+from streamkernel.connectors import PartitionedTopics, TopicMissingError, UnavailableError, WorkAssignment
+from streamkernel.connectors.kafka import Options, partitioned
+from streamkernel.connectors.kafka.clients import Partition
+from streamkernel.connectors.kafka.options import CLIENTS
+from streamkernel.connectors.kafka.partitioned import split
+from streamkernel.connectors.kafka.topic_ids import TopicReplacedError
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from odd_values import AS_JSON, DAY, NO_JSON, VALUES
 from pyarrow import parquet
 
-from connectors import DeadLetters, Event, FileSink, RecordsRefusedError, Refusal
-from connectors.files.parquet_sink import ParquetSink
-from connectors.json_text import RECORD, all_to_json, to_json
-from connectors.record_encoding import encode_each
-from connectors.schema_registry.record_schemas import schema_and_write
+from streamkernel.connectors import DeadLetters, Event, FileSink, RecordsRefusedError, Refusal
+from streamkernel.connectors.files.parquet_sink import ParquetSink
+from streamkernel.connectors.json_text import RECORD, all_to_json, to_json
+from streamkernel.connectors.record_encoding import encode_each
+from streamkernel.connectors.schema_registry.record_schemas import schema_and_write
 from streamkernel.engine.config.values import PREDICTION_FIELDS
 
 

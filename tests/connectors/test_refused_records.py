@@ -26,7 +26,7 @@ from river import linear_model, metrics
 from topics import made
 from waiting import wait_for
 
-from connectors import (
+from streamkernel.connectors import (
     DatasetSource,
     Event,
     KafkaDeadLetters,
@@ -37,9 +37,9 @@ from connectors import (
     Refusal,
     UnavailableError,
 )
-from connectors.kafka import Options, Writer
-from connectors.kafka.options import CLIENTS
-from connectors.kafka.topic_limits import OVERHEAD
+from streamkernel.connectors.kafka import Options, Writer
+from streamkernel.connectors.kafka.options import CLIENTS
+from streamkernel.connectors.kafka.topic_limits import OVERHEAD
 from streamkernel.engine import Engine, checkpointer
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 

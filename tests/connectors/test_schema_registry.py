@@ -19,11 +19,11 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors import UnavailableError
-from connectors.schema_registry import Registry, record_writer, registry_reader
-from connectors.schema_registry import protobuf as ours
-from connectors.schema_registry.record_schemas import KINDS
-from connectors.values import ValueDecoder
+from streamkernel.connectors import UnavailableError
+from streamkernel.connectors.schema_registry import Registry, record_writer, registry_reader
+from streamkernel.connectors.schema_registry import protobuf as ours
+from streamkernel.connectors.schema_registry.record_schemas import KINDS
+from streamkernel.connectors.values import ValueDecoder
 
 BY_TOPIC = {"subject.name.strategy": topic_subject_name_strategy}
 

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 from reading import check_every_resume, read_file, records, write
 
-from connectors import PartitionedFiles, first_records
-from connectors.csv_table import Csv, CsvOptions
-from connectors.json_values import JsonFields, json_object
-from connectors.kafka.clients import Partition, Record
-from connectors.kafka.events import Events
-from connectors.keys import key_reader
-from connectors.values import CsvRow, PassedOverError, ValueDecoder
+from streamkernel.connectors import PartitionedFiles, first_records
+from streamkernel.connectors.csv_table import Csv, CsvOptions
+from streamkernel.connectors.json_values import JsonFields, json_object
+from streamkernel.connectors.kafka.clients import Partition, Record
+from streamkernel.connectors.kafka.events import Events
+from streamkernel.connectors.keys import key_reader
+from streamkernel.connectors.values import CsvRow, PassedOverError, ValueDecoder
 
 CODES = ["1E2", "100", "1.10", "1.1", "007", "7", "7.0", " 7", "1" * 25, "nan", "inf", "-0", "x"]
 LONG = 123456789012345678901234567890

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from connectors.base import RecordsRefusedError
-from connectors.http.webhook import MOST_REFUSED, WebhookSink, WebhookUnavailableError
+from streamkernel.connectors.base import RecordsRefusedError
+from streamkernel.connectors.http.webhook import MOST_REFUSED, WebhookSink, WebhookUnavailableError
 
 
 def test_a_redirect_is_a_failure_and_is_not_followed():

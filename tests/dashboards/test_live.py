@@ -18,9 +18,9 @@ from made_up_cluster import cluster_snapshot
 from monitored import PROMETHEUS, Prometheus, Run, Served, Stream, scraping, until
 from river import metrics
 
-from connectors import FileSource
 from dashboards.panels import DASHBOARDS
 from streamkernel import KernelClassifier
+from streamkernel.connectors import FileSource
 from streamkernel.engine import Engine
 from streamkernel.engine.http import serve
 from streamkernel.warm_up import default_models, warm_up

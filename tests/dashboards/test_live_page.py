@@ -18,9 +18,9 @@ from selenium.webdriver.common.keys import Keys
 from typer.testing import CliRunner
 from waiting import wait_for
 
-from connectors import DeadLetters, Event, FileSink
 from streamkernel import KernelClassifier
 from streamkernel.cli import app
+from streamkernel.connectors import DeadLetters, Event, FileSink
 from streamkernel.engine import Engine
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory

@@ -11,9 +11,9 @@ import pytest
 from numpydoc.docscrape import get_doc_object
 from numpydoc.validate import Validator, validate
 
-import connectors
 import streamkernel
 from streamkernel import (
+    connectors,
     engine,
     interop,
     kernels,
@@ -43,7 +43,7 @@ NOT_ASKED = {
 }
 """Checks of numpydoc that are left out, and why."""
 
-OF_INTERFACES = ("connectors.", "streamkernel.kernels.", "streamkernel.losses.", "streamkernel.upkeep.")
+OF_INTERFACES = ("streamkernel.connectors.", "streamkernel.kernels.", "streamkernel.losses.", "streamkernel.upkeep.")
 """Modules whose methods implement those of a base class, which documents their parameters."""
 
 

@@ -49,7 +49,7 @@ def test_changes_have_the_stated_number_of_lines(change: str) -> None:
 @pytest.mark.parametrize("change", CHANGES)
 def test_changes_pass_their_tests(change: str, tmp_path: Path) -> None:
     for folder in ("streamkernel", "connectors", "tests"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / folder, tmp_path / folder, True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for kind, name, text in blocks(change):
         path = tmp_path / name

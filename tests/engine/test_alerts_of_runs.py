@@ -20,7 +20,7 @@ from river import linear_model, metrics
 from test_checkpointer import Cluster, Commits, Reader
 from test_metrics import families
 
-from connectors import Event
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine, checkpointer
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels

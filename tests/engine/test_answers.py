@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 from river import metrics, preprocessing
 from waiting import LIMIT
 
-from connectors import Event
 from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 from streamkernel.engine.coverage import region
 from streamkernel.engine.http import serve

@@ -11,7 +11,7 @@ import brokers
 import pytest
 from river import linear_model, metrics, preprocessing
 
-from connectors import KafkaSource
+from streamkernel.connectors import KafkaSource
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, read_newest
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from waiting import wait_for
 
-from connectors import HttpSource
-from connectors.http.request_log import Request, RequestLog
 from streamkernel import KernelRegressor
+from streamkernel.connectors import HttpSource
+from streamkernel.connectors.http.request_log import Request, RequestLog
 from streamkernel.engine.http.worker import Worker
 from streamkernel.upkeep import Pruning, work
 

@@ -17,7 +17,6 @@ from states import state_in
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
-from connectors import DeadLetters, FileSink, FileSource
 from streamkernel import (
     KernelClassifier,
     KernelMultiTargetRegressor,
@@ -28,6 +27,7 @@ from streamkernel import (
     tensor_file,
 )
 from streamkernel.cli import app
+from streamkernel.connectors import DeadLetters, FileSink, FileSource
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.challengers.promotion import PromotionError, promote, rollback

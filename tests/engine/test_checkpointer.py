@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from river import linear_model, metrics
 from structlog.testing import capture_logs
 
-from connectors import CommitRefusedError, Event, TopicMissingError, UnavailableError
 from streamkernel import ModelFileError
+from streamkernel.connectors import CommitRefusedError, Event, TopicMissingError, UnavailableError
 from streamkernel.engine import Engine
 from streamkernel.engine.challengers.promotion import PromotionError, promote
 from streamkernel.engine.challengers.roles import Candidate

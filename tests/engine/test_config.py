@@ -15,8 +15,8 @@ import pytest
 from pydantic import ValidationError
 from river import base, compose, metrics
 
-from connectors import DatasetSource, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, kernels
+from streamkernel.connectors import DatasetSource, FileSource
 from streamkernel.engine.config import build
 from streamkernel.engine.config.checks import check_storable
 from streamkernel.engine.config.config import Config, ConfigError, load_config
@@ -646,7 +646,7 @@ def test_variables_of_the_environment_have_dots_for_confluent(load: Load, monkey
 
 def test_a_missing_client_package(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    for name in [name for name in sys.modules if name.startswith("connectors.kafka.confluent.")]:
+    for name in [name for name in sys.modules if name.startswith("streamkernel.connectors.kafka.confluent.")]:
         monkeypatch.delitem(sys.modules, name)
     assert problems(load(CONFLUENT).check) == [
         "kafka.client: confluent-kafka is needed: pip install 'streamkernel[confluent]'"

@@ -21,8 +21,8 @@ from prometheus_client import CollectorRegistry
 from river import compose, dummy, linear_model, metrics, preprocessing, stats
 from states import state_in
 
-from connectors import DeadLetters, Event, FileSink, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, learners, tensor_file
+from streamkernel.connectors import DeadLetters, Event, FileSink, FileSource
 from streamkernel.engine import Engine, label_clock
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.packing import pack, unpack

@@ -20,8 +20,8 @@ from river import compose, linear_model, metrics, preprocessing
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from waiting import LIMIT, wait_for
 
-from connectors import Event
 from streamkernel import KernelClassifier, KernelRegressor
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 from streamkernel.engine.http import serve
 from streamkernel.engine.telemetry.history import MOST

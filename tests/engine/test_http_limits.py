@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from river import base, metrics
 
-from connectors import Event
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 from streamkernel.engine.http import connections, guard, serve, worker
 

@@ -14,9 +14,9 @@ import pytest
 from states import named
 from typer.testing import CliRunner
 
-from connectors.kafka.options import CLIENTS
 from streamkernel.cli import app
 from streamkernel.commands.state import newest_checkpoint
+from streamkernel.connectors.kafka.options import CLIENTS
 from streamkernel.engine.config.config import ConfigError, load_config
 
 CONFIG = """

@@ -16,8 +16,8 @@ from river import linear_model, metrics, multioutput, preprocessing
 from river.metrics.multioutput import MacroAverage
 from states import named
 
-from connectors import Event, FileSink, FileSource
 from streamkernel import KernelClassifier, tensor_file
+from streamkernel.connectors import Event, FileSink, FileSource
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import checkpoints

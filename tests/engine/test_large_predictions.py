@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from connectors import KafkaSink, RecordsRefusedError
-from connectors.kafka import Options
-from connectors.kafka.options import CLIENTS
-from connectors.kafka.topic_limits import LIMITS, TopicLimits, size_of
+from streamkernel.connectors import KafkaSink, RecordsRefusedError
+from streamkernel.connectors.kafka import Options
+from streamkernel.connectors.kafka.options import CLIENTS
+from streamkernel.connectors.kafka.topic_limits import LIMITS, TopicLimits, size_of
 from streamkernel.engine.examples import Examples
 from streamkernel.errors import LabelError
 

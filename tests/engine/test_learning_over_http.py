@@ -17,11 +17,11 @@ from states import named
 from typer.testing import CliRunner
 from waiting import LIMIT, wait_for
 
-from connectors import HttpSource
-from connectors.http import request_log, source
-from connectors.http.request_log import KeyConflictError, Request, RequestLog, Stored
 from streamkernel.cli import app
 from streamkernel.commands.state import newest_checkpoint
+from streamkernel.connectors import HttpSource
+from streamkernel.connectors.http import request_log, source
+from streamkernel.connectors.http.request_log import KeyConflictError, Request, RequestLog, Stored
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.http.learning import events_in

@@ -16,10 +16,10 @@ from states import state_in
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
-from connectors import DeadLetters, Event, FileSink, GaveUpError, RecordsRefusedError, UnavailableError
-from connectors.files.parquet_sink import ParquetSink
 from streamkernel import KernelClassifier
 from streamkernel.cli import app
+from streamkernel.connectors import DeadLetters, Event, FileSink, GaveUpError, RecordsRefusedError, UnavailableError
+from streamkernel.connectors.files.parquet_sink import ParquetSink
 from streamkernel.engine import Engine
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.http.answers import json_answer

@@ -13,9 +13,9 @@ from river import metrics
 from states import state_in
 from typer.testing import CliRunner
 
-from connectors import DeadLetters, Event, FileSink
 from streamkernel import KernelClassifier, learners, rules, tensor_file
 from streamkernel.cli import app
+from streamkernel.connectors import DeadLetters, Event, FileSink
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.maintenance import history, migrate, prune
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, checkpoints, read_newest

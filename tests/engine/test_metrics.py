@@ -22,8 +22,8 @@ from prometheus_client.core import Metric
 from river import linear_model, metrics, preprocessing
 from streams import nested
 
-from connectors import Event, FileSource
 from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, kernels, learners, step_sizes
+from streamkernel.connectors import Event, FileSource
 from streamkernel.engine import Engine, checkpointer
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory

@@ -15,10 +15,10 @@ import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from connectors.base import GaveUpError, UnavailableError
-from connectors.files.parquet_sink import ParquetSink
-from connectors.http.webhook import WebhookSink
 from streamkernel.cli import app
+from streamkernel.connectors.base import GaveUpError, UnavailableError
+from streamkernel.connectors.files.parquet_sink import ParquetSink
+from streamkernel.connectors.http.webhook import WebhookSink
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import ConfigError, load_config
 

@@ -15,9 +15,9 @@ import structlog
 from otlp import Collector, collector
 from river import metrics, preprocessing
 
-from connectors import Event
-from connectors.kafka.options import CLIENTS
 from streamkernel import KernelClassifier
+from streamkernel.connectors import Event
+from streamkernel.connectors.kafka.options import CLIENTS
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config

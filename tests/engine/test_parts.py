@@ -11,7 +11,7 @@ import pytest
 from river import linear_model, metrics, preprocessing
 from structlog.testing import capture_logs
 
-from connectors import Event
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine, health
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
@@ -29,7 +29,7 @@ class Calls:
     def flush(self) -> None:
         self.calls.append(f"{self.name}: flush")
 
-    def commit(self, number: int, positions: Mapping[str, Any]) -> None:
+    def commit(self, number: int, session: str, positions: Mapping[str, Any]) -> None:
         self.calls.append(f"{self.name}: commit {number} at {positions}")
 
     def lag(self) -> dict[tuple[str, str], int]:

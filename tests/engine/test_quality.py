@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from river import metrics, utils
 from sklearn.dummy import DummyClassifier
 
-from connectors import FileSource
 from streamkernel import KernelRegressor, learners, tensor_file
+from streamkernel.connectors import FileSource
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest

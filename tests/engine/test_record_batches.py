@@ -14,8 +14,8 @@ import pytest
 from river import linear_model, metrics
 from states import state_in
 
-from connectors import DeadLetters, Event, FileSink, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, tensor_file
+from streamkernel.connectors import DeadLetters, Event, FileSink, FileSource
 from streamkernel.engine import Engine, record_batches
 from streamkernel.engine.checkpoint.state_directory import checkpoints
 from streamkernel.engine.record_batches import RecordBatches

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from connectors.kafka.options import CLIENTS
-from connectors.redrive import Driven, FileTarget, targets
 from streamkernel.cli import app
+from streamkernel.connectors.kafka.options import CLIENTS
+from streamkernel.connectors.redrive import Driven, FileTarget, targets
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.config.redrive import Choice, Redrive
@@ -112,7 +112,7 @@ def test_letters_go_back_to_the_partition_that_they_came_from_and_once(tmp_path,
 
 
 def test_a_ledger_that_brokers_lack_is_in_the_copy(tmp_path, servers, monkeypatch):
-    from connectors.kafka.kafka_python.consumer import PythonConsumer
+    from streamkernel.connectors.kafka.kafka_python.consumer import PythonConsumer
 
     path, _ = made(tmp_path, servers, "kafka-python", "topic")
     assert "5 sent back" in command(path)

@@ -15,8 +15,8 @@ import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from connectors.registry import TABLES
 from streamkernel.cli import app
+from streamkernel.connectors.registry import TABLES
 
 HEAD = 'label = "y"\n[source]\npath = "events.jsonl"\n'
 TAIL = """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.registry import SINKS
+from streamkernel.connectors.registry import SINKS
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.config.replay import replay_config
@@ -17,7 +17,7 @@ MODEL = "[model]\ntype = 'KernelClassifier'\nlearner = 'dsg'\nmax_features = 8\n
 @pytest.fixture
 def config(tmp_path, monkeypatch):
     """A configuration whose sink is a registered one."""
-    monkeypatch.setitem(SINKS, "path", "connectors.files.sinks:FileSink")
+    monkeypatch.setitem(SINKS, "path", "streamkernel.connectors.files.sinks:FileSink")
     (tmp_path / "events.csv").write_text("a,y\n1,0\n2,1\n3,0\n")
     path = tmp_path / "run.toml"
     path.write_text(

@@ -15,8 +15,8 @@ from river import compose, linear_model, metrics, multiclass, preprocessing
 from states import state_in
 from structlog.testing import capture_logs
 
-from connectors import DatasetSource, DeadLetters, FileSink, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, learners, tensor_file
+from streamkernel.connectors import DatasetSource, DeadLetters, FileSink, FileSource
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.checkpoint.state_directory import (

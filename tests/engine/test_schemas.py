@@ -12,9 +12,9 @@ import brokers
 import pytest
 from jsonschema import Draft202012Validator
 
-from connectors import DeadLetters, Event, FileSink
-from connectors.kafka.options import CLIENTS
-from connectors.kafka.sink import LONGEST
+from streamkernel.connectors import DeadLetters, Event, FileSink
+from streamkernel.connectors.kafka.options import CLIENTS
+from streamkernel.connectors.kafka.sink import LONGEST
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.refusals import KINDS, REASONS, refusal_of

@@ -10,8 +10,8 @@ import shutil
 import pytest
 from river import metrics, preprocessing
 
-from connectors import Event
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, tensor_file
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from connectors import Event
+from streamkernel.connectors import Event
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.sizing.load import AT_ONCE, FullLoad, SteadyLoad, read_sample
 from streamkernel.engine.sizing.sizing import BUSY, measure, processes_for

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from connectors.values import ValueDecoder
 from streamkernel import Fields
 from streamkernel.cluster.assemble import partitioned_source
+from streamkernel.connectors.values import ValueDecoder
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
 

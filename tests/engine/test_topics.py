@@ -16,9 +16,9 @@ from secured import PASSWORD, USER, Secured
 from typer.testing import CliRunner
 from waiting import wait_for
 
-from connectors.kafka import Options
-from connectors.kafka.options import CLIENTS
 from streamkernel.cli import app
+from streamkernel.connectors.kafka import Options
+from streamkernel.connectors.kafka.options import CLIENTS
 
 CONFIG = """
 label = "y"

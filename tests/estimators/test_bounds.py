@@ -12,8 +12,8 @@ from river import linear_model, metrics, preprocessing
 
 from benchmarks.bounded_memory import examples
 from benchmarks.common import InMemory
-from connectors import Event
 from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, RandomFeatures, kernels, load
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine, known_classes, learned_types
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.learned_types import LearnedTypes

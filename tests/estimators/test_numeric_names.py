@@ -16,7 +16,6 @@ import pytest
 from river import metrics
 
 from benchmarks.common import InMemory
-from connectors import Event
 from streamkernel import (
     DataWarning,
     InputError,
@@ -27,6 +26,7 @@ from streamkernel import (
     learners,
     load,
 )
+from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 
 MODELS: dict[str, Callable[[], Any]] = {

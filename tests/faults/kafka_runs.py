@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, which has a folder "connectors" too
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import brokers
 from forked import COMMAND, Forked, Process
@@ -31,8 +31,8 @@ from kafka import KafkaAdminClient
 from states import named
 from waiting import LIMIT, T, wait_for
 
-from connectors.kafka import Options
-from connectors.kafka.options import CLIENTS
+from streamkernel.connectors.kafka import Options
+from streamkernel.connectors.kafka.options import CLIENTS
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.estimators import model_file
 

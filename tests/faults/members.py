@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, which has a folder "connectors" too
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import brokers
 from faults.kafka_runs import Run, audited, records, tell

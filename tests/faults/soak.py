@@ -21,7 +21,7 @@ from typing import NamedTuple
 from rich.progress import Progress
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, which has a folder "connectors" too
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import brokers
 from faults import kafka_runs

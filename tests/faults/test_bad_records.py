@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, which has a folder "connectors" too
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import brokers
 from faults.kafka_runs import Run
 from waiting import LIMIT
 
-from connectors.kafka.sink import LONGEST
+from streamkernel.connectors.kafka.sink import LONGEST
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.pipelines import last_step
 from streamkernel.estimators import model_file

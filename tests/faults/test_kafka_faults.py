@@ -12,7 +12,7 @@ from faults import kafka_runs, members
 from faults.kafka_runs import BAD_EVERY, N, Run, assert_same
 from waiting import LIMIT
 
-from connectors.kafka.options import CLIENTS
+from streamkernel.connectors.kafka.options import CLIENTS
 
 pytestmark = pytest.mark.java
 

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.java
 
 SLOW = """
 import pathlib, sys, time
-from connectors import KafkaSource
-from connectors.kafka import partition_reader
+from streamkernel.connectors import KafkaSource
+from streamkernel.connectors.kafka import partition_reader
 from streamkernel.cli import main
 poll = KafkaSource.poll
 def slow(self, timeout):

@@ -12,7 +12,7 @@ from faults import members
 from faults.kafka_runs import N, Run, assert_same, ids, records
 from waiting import LIMIT, wait_for
 
-from connectors.kafka.options import CLIENTS
+from streamkernel.connectors.kafka.options import CLIENTS
 
 pytestmark = pytest.mark.java
 
@@ -80,7 +80,7 @@ def test_a_clock_that_jumps(servers, calm, tmp_path):
     assert_same(run, calm)
 
 
-SOON = "from connectors.kafka import topic_watcher; topic_watcher.LOOK_SECONDS = topic_watcher.AGAIN_SECONDS = 0.3; "
+SOON = "from streamkernel.connectors.kafka import topic_watcher as w; w.LOOK_SECONDS = w.AGAIN_SECONDS = 0.3; "
 """Code that lets a process look often whether its topics are there."""
 
 

@@ -10,8 +10,8 @@ from faults.kafka_runs import Run, ids, records
 from faults.test_odd_moments import SOON
 from waiting import LIMIT, wait_for
 
-from connectors.kafka import Options
-from connectors.kafka.clients import Partition
+from streamkernel.connectors.kafka import Options
+from streamkernel.connectors.kafka.clients import Partition
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.config.messages import ConfigError
 from streamkernel.engine.config.start_checks import check_connections

@@ -58,10 +58,19 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], set[str]]
 def test_every_package_is_declared() -> None:
     packages = {
         ".".join(path.parent.relative_to(ROOT).parts)
-        for name in ("streamkernel", "connectors")
+        for name in ("streamkernel", "streamkernel/connectors")
         for path in (ROOT / name).rglob("__init__.py")
     }
     assert packages | FOLDERS.keys() == {*PYPROJECT["tool"]["setuptools"]["packages"]}
+
+
+def test_a_package_of_users_that_is_named_connectors_is_theirs(tmp_path: Path) -> None:
+    (tmp_path / "connectors").mkdir()
+    (tmp_path / "connectors" / "__init__.py").write_text("theirs = True")
+    program = "import connectors; from streamkernel.engine import Engine; print(connectors.theirs, Engine.__name__)"
+    run = [sys.executable, "-c", program]
+    printed = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert printed == "True Engine\n"
 
 
 def test_the_sdist_is_complete(built: tuple[set[str], set[str]]) -> None:
@@ -75,13 +84,14 @@ def test_the_sdist_is_complete(built: tuple[set[str], set[str]]) -> None:
 def test_the_wheel_has_the_packages_and_the_dashboards(built: tuple[set[str], set[str]]) -> None:
     _, wheel = built
     wanted = {
-        *files_of(ROOT, "streamkernel", "connectors"),
+        *files_of(ROOT, "streamkernel"),
+        *(f"streamkernel/{name}" for name in files_of(ROOT, "connectors")),
         *(f"streamkernel/dashboards/{name}" for name in DASHBOARDS),
     }
     (licence,) = (name for name in wanted if name.endswith(".LICENSE"))  # is where licences are in a wheel
     assert wanted - wheel == {licence}
     assert any(name.endswith(f".dist-info/licenses/{licence}") for name in wheel)
-    assert {name.partition("/")[0] for name in wheel if ".dist-info/" not in name} == {"streamkernel", "connectors"}
+    assert {name.partition("/")[0] for name in wheel if ".dist-info/" not in name} == {"streamkernel"}
 
 
 def test_dashboards_are_written_to_a_new_folder(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
-from connectors.kafka.clients import ANSWER_SECONDS, COMMIT_SECONDS
-from connectors.kafka.confluent.client_mapping import describe_error, reach, settings
+from streamkernel.connectors.kafka.clients import ANSWER_SECONDS, COMMIT_SECONDS
+from streamkernel.connectors.kafka.confluent.client_mapping import describe_error, reach, settings
 
 
 def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:

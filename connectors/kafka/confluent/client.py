@@ -1,4 +1,4 @@
-"""confluent-kafka as :class:`~connectors.kafka.clients.Client`."""
+"""confluent-kafka as :class:`~streamkernel.connectors.kafka.clients.Client`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ try:
 except ImportError as error:
     raise ImportError("confluent-kafka is needed: pip install 'streamkernel[confluent]'") from error
 
-from connectors.base import UnavailableError
-from connectors.kafka.clients import Consumer, Producer
-from connectors.kafka.confluent import admin
-from connectors.kafka.confluent.client_mapping import describe_error
-from connectors.kafka.confluent.consumer import ConfluentConsumer
-from connectors.kafka.confluent.producer import ConfluentProducer
+from streamkernel.connectors.base import UnavailableError
+from streamkernel.connectors.kafka.clients import Consumer, Producer
+from streamkernel.connectors.kafka.confluent import admin
+from streamkernel.connectors.kafka.confluent.client_mapping import describe_error
+from streamkernel.connectors.kafka.confluent.consumer import ConfluentConsumer
+from streamkernel.connectors.kafka.confluent.producer import ConfluentProducer
 
 SEPARATOR = "."
 

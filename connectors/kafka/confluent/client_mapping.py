@@ -10,10 +10,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from connectors.kafka import timeouts
-from connectors.kafka.clients import CONNECT_SECONDS, Partition
-from connectors.kafka.confluent.certificates import certificate_problem
-from connectors.kafka.timeouts import Failure
+from streamkernel.connectors.kafka import timeouts
+from streamkernel.connectors.kafka.clients import CONNECT_SECONDS, Partition
+from streamkernel.connectors.kafka.confluent.certificates import certificate_problem
+from streamkernel.connectors.kafka.timeouts import Failure
 
 _TOOK = re.compile(r" \(after \d+ms in state .*\)$")
 

@@ -13,8 +13,8 @@ from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicCollect
 from confluent_kafka import Consumer as AnyConsumer
 from confluent_kafka.admin import AdminClient
 
-from connectors.base import CommitRefusedError, UnavailableError
-from connectors.kafka.clients import (
+from streamkernel.connectors.base import CommitRefusedError, UnavailableError
+from streamkernel.connectors.kafka.clients import (
     ANSWER_SECONDS,
     COMMIT_SECONDS,
     LOOK_SECONDS,
@@ -24,7 +24,7 @@ from connectors.kafka.clients import (
     Partition,
     Record,
 )
-from connectors.kafka.confluent.client_mapping import (
+from streamkernel.connectors.kafka.confluent.client_mapping import (
     AGAIN,
     FENCED,
     STILL_USED,
@@ -35,8 +35,8 @@ from connectors.kafka.confluent.client_mapping import (
     settings,
     to_client,
 )
-from connectors.kafka.fences import Fences
-from connectors.kafka.timeouts import run_within
+from streamkernel.connectors.kafka.fences import Fences
+from streamkernel.connectors.kafka.timeouts import run_within
 
 AT_ONCE = 1024
 """Largest number of records per poll."""
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 class ConfluentConsumer(Consumer):
-    """A :class:`~connectors.kafka.clients.Consumer`.
+    """A :class:`~streamkernel.connectors.kafka.clients.Consumer`.
 
     librdkafka seeks only in partitions that it already fetches, and its position stops before the markers of
     transactions. So `start` assigns all partitions again, each with its offset, and positions are counted here. Where
@@ -64,7 +64,7 @@ class ConfluentConsumer(Consumer):
     Parameters
     ----------
     servers, options, group, member
-        As for :meth:`~connectors.kafka.clients.Client.consumer`.
+        As for :meth:`~streamkernel.connectors.kafka.clients.Client.consumer`.
     """
 
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:

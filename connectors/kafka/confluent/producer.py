@@ -13,8 +13,8 @@ from confluent_kafka import Consumer as AnyConsumer
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as AnyProducer
 
-from connectors.base import CommitRefusedError
-from connectors.kafka.clients import (
+from streamkernel.connectors.base import CommitRefusedError
+from streamkernel.connectors.kafka.clients import (
     COMMIT_SECONDS,
     FORBIDDEN,
     TOO_LARGE,
@@ -24,8 +24,8 @@ from connectors.kafka.clients import (
     Producer,
     Undelivered,
 )
-from connectors.kafka.confluent.client_mapping import describe_error, reach, settings, to_client
-from connectors.kafka.timeouts import run_within
+from streamkernel.connectors.kafka.confluent.client_mapping import describe_error, reach, settings, to_client
+from streamkernel.connectors.kafka.timeouts import run_within
 
 BATCHES = {"linger.ms": 50}
 """Default batching; a flush does not wait for a batch to fill."""
@@ -47,12 +47,12 @@ CLOSE_SECONDS = 2.0
 
 
 class ConfluentProducer(Producer):
-    """A :class:`~connectors.kafka.clients.Producer`.
+    """A :class:`~streamkernel.connectors.kafka.clients.Producer`.
 
     Parameters
     ----------
     servers, options, name, seconds, batch
-        As for :meth:`~connectors.kafka.clients.Client.producer`.
+        As for :meth:`~streamkernel.connectors.kafka.clients.Client.producer`.
     """
 
     def __init__(

@@ -10,9 +10,9 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-from connectors.kafka.clients import COMMIT_SECONDS
-from connectors.kafka.kafka_python.connecting import connect
-from connectors.kafka.timeouts import describe_error
+from streamkernel.connectors.kafka.clients import COMMIT_SECONDS
+from streamkernel.connectors.kafka.kafka_python.connecting import connect
+from streamkernel.connectors.kafka.timeouts import describe_error
 
 
 def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from connectors.kafka.clients import OutRecord
-from connectors.kafka.kafka_python.encoding import encode
+from streamkernel.connectors.kafka.clients import OutRecord
+from streamkernel.connectors.kafka.kafka_python.encoding import encode
 
 Report = Callable[[int, Exception], None]
 """A function that is called with the place of a record among those that were added, and its error."""

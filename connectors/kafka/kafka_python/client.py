@@ -1,4 +1,4 @@
-"""kafka-python as :class:`~connectors.kafka.clients.Client`."""
+"""kafka-python as :class:`~streamkernel.connectors.kafka.clients.Client`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer
 
-from connectors.kafka.clients import Consumer, Producer
-from connectors.kafka.kafka_python import admin
-from connectors.kafka.kafka_python.consumer import PythonConsumer
-from connectors.kafka.kafka_python.producer import PythonProducer
-from connectors.kafka.kafka_python.tokens import Tokens
+from streamkernel.connectors.kafka.clients import Consumer, Producer
+from streamkernel.connectors.kafka.kafka_python import admin
+from streamkernel.connectors.kafka.kafka_python.consumer import PythonConsumer
+from streamkernel.connectors.kafka.kafka_python.producer import PythonProducer
+from streamkernel.connectors.kafka.kafka_python.tokens import Tokens
 
 SEPARATOR = "_"
 

@@ -8,7 +8,7 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from connectors.kafka.clients import Partition
+from streamkernel.connectors.kafka.clients import Partition
 
 
 def to_client(partitions: Iterable[Partition]) -> list[Any]:

@@ -12,10 +12,10 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from connectors.kafka.clients import CONNECT_SECONDS
-from connectors.kafka.kafka_python.client_mapping import arguments
-from connectors.kafka.kafka_python.tokens import TokenError
-from connectors.kafka.timeouts import Failure, describe_error, refuses_certificate, unavailable
+from streamkernel.connectors.kafka.clients import CONNECT_SECONDS
+from streamkernel.connectors.kafka.kafka_python.client_mapping import arguments
+from streamkernel.connectors.kafka.kafka_python.tokens import TokenError
+from streamkernel.connectors.kafka.timeouts import Failure, describe_error, refuses_certificate, unavailable
 
 LOGGERS = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "connection", "transport", "selector")]
 """The logger of kafka-python's connections."""
@@ -85,7 +85,7 @@ def causes() -> Iterator[list[Exception]]:
             logger.removeFilter(collect)
 
 
-class _Manager(KafkaConnectionManager):  # type: ignore[misc]
+class _Manager(KafkaConnectionManager):
     """A connection manager that reads the broker's reason before the broker closes a connection.
 
     kafka-python 3.0.12 drops the reason if it arrives together with the end.

@@ -20,8 +20,8 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from connectors.base import CommitRefusedError, UnavailableError
-from connectors.kafka.clients import (
+from streamkernel.connectors.base import CommitRefusedError, UnavailableError
+from streamkernel.connectors.kafka.clients import (
     ANSWER_SECONDS,
     COMMIT_SECONDS,
     Consumer,
@@ -30,23 +30,23 @@ from connectors.kafka.clients import (
     Partition,
     Record,
 )
-from connectors.kafka.fences import Fences
-from connectors.kafka.kafka_python.client_mapping import arguments, from_client, to_client, with_note
-from connectors.kafka.kafka_python.connecting import connect
-from connectors.kafka.kafka_python.decoding import decode_together
-from connectors.kafka.timeouts import describe_error, run_within
+from streamkernel.connectors.kafka.fences import Fences
+from streamkernel.connectors.kafka.kafka_python.client_mapping import arguments, from_client, to_client, with_note
+from streamkernel.connectors.kafka.kafka_python.connecting import connect
+from streamkernel.connectors.kafka.kafka_python.decoding import decode_together
+from streamkernel.connectors.kafka.timeouts import describe_error, run_within
 
 NO_ID = str(UUID(int=0))
 """The id of a topic where brokers have no ids."""
 
 
 class PythonConsumer(Consumer):
-    """A :class:`~connectors.kafka.clients.Consumer`.
+    """A :class:`~streamkernel.connectors.kafka.clients.Consumer`.
 
     Parameters
     ----------
     servers, options, group, member
-        As for :meth:`~connectors.kafka.clients.Client.consumer`.
+        As for :meth:`~streamkernel.connectors.kafka.clients.Client.consumer`.
     """
 
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
@@ -249,7 +249,7 @@ class PythonConsumer(Consumer):
             raise kind(f"Expected a response from Kafka, got {describe_error(error)}") from error
 
 
-class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]
+class _RebalanceListener(ConsumerRebalanceListener):
     """Forwards rebalances to a listener, and pauses new partitions."""
 
     def __init__(self, kafka: KafkaConsumer, listener: Listener) -> None:

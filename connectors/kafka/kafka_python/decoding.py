@@ -11,7 +11,7 @@ from kafka.consumer.fetcher import Fetcher
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch
 
-from connectors.kafka.clients import Headers, Record
+from streamkernel.connectors.kafka.clients import Headers, Record
 
 LARGEST, NONE = 0x7F, 1
 """The largest integer of one byte, and the length of a key or a value that is none."""
@@ -43,7 +43,7 @@ class _PartitionRecords(getattr(Fetcher, "PartitionRecords", object)):  # type: 
                 yield record
 
 
-class _Batches(MemoryRecords):  # type: ignore[misc]
+class _Batches(MemoryRecords):
     """Batches that are decoded by `_Batch`."""
 
     def next_batch(self, *limits: Any) -> Any:
@@ -51,7 +51,7 @@ class _Batches(MemoryRecords):  # type: ignore[misc]
         return _Batch(batch._buffer) if type(batch) is DefaultRecordBatch else batch  # else from before Kafka 0.11
 
 
-class _Batch(DefaultRecordBatch):  # type: ignore[misc]
+class _Batch(DefaultRecordBatch):
     """A batch that is iterated as records that each stand for many, and from the first unusual one by kafka-python."""
 
     _pos: int

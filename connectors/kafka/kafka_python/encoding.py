@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from connectors.kafka.clients import Headers, OutRecord
+from streamkernel.connectors.kafka.clients import Headers, OutRecord
 
 MOST_KEPT = 1 << 14
 """Number of integers whose bytes are kept."""

@@ -11,12 +11,12 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import InvalidRecordError, KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, UnknownError
 
-from connectors.base import CommitRefusedError, UnavailableError
-from connectors.kafka.clients import COMMIT_SECONDS, Headers, OutRecord, Partition, Producer, Undelivered
-from connectors.kafka.kafka_python.batches import by_partition, extend
-from connectors.kafka.kafka_python.client_mapping import with_note
-from connectors.kafka.kafka_python.connecting import connect
-from connectors.kafka.timeouts import describe_error, run_within
+from streamkernel.connectors.base import CommitRefusedError, UnavailableError
+from streamkernel.connectors.kafka.clients import COMMIT_SECONDS, Headers, OutRecord, Partition, Producer, Undelivered
+from streamkernel.connectors.kafka.kafka_python.batches import by_partition, extend
+from streamkernel.connectors.kafka.kafka_python.client_mapping import with_note
+from streamkernel.connectors.kafka.kafka_python.connecting import connect
+from streamkernel.connectors.kafka.timeouts import describe_error, run_within
 
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
 """Default batching; a flush does not wait for a batch to fill."""
@@ -26,12 +26,12 @@ OTHER_IN_BATCH = "invalid records"
 
 
 class PythonProducer(Producer):
-    """A :class:`~connectors.kafka.clients.Producer`.
+    """A :class:`~streamkernel.connectors.kafka.clients.Producer`.
 
     Parameters
     ----------
     servers, options, name, seconds, batch
-        As for :meth:`~connectors.kafka.clients.Client.producer`.
+        As for :meth:`~streamkernel.connectors.kafka.clients.Client.producer`.
     """
 
     def __init__(

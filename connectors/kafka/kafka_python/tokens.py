@@ -7,14 +7,14 @@ from typing import Any
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from connectors.kafka.timeouts import describe_error
+from streamkernel.connectors.kafka.timeouts import describe_error
 
 
 class TokenError(OSError):
     """There is no token; it can be asked for again."""
 
 
-class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+class Tokens(AbstractTokenProvider):
     """The provider of tokens that an option names.
 
     Parameters

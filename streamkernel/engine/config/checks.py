@@ -71,7 +71,7 @@ def check_label(settings: Settings) -> None:
     ConfigError
         If they have other fields only. This is not checked if labels arrive in separate records.
     """
-    from connectors import field_names
+    from streamkernel.connectors import field_names
 
     source = settings.source
     path = source.path

@@ -20,7 +20,7 @@ from streamkernel.engine.config.validation_errors import problems_of, syntax_pro
 from streamkernel.engine.config.values import value_problems
 
 if TYPE_CHECKING:
-    from connectors import Source
+    from streamkernel.connectors import Source
 
 __all__ = ["Config", "ConfigError", "load_config"]
 

@@ -9,8 +9,8 @@ from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.values import value_decoder
 
 if TYPE_CHECKING:
-    from connectors import KafkaSource, Transactions
-    from connectors.kafka import Options, Writer
+    from streamkernel.connectors import KafkaSource, Transactions
+    from streamkernel.connectors.kafka import Options, Writer
     from streamkernel.engine.config.settings import Settings
 
 LONGEST_TRANSACTION = 900.0
@@ -63,7 +63,7 @@ def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
     ConfigError
         If an option is not one, or there is no such decoder.
     """
-    from connectors import KafkaSource
+    from streamkernel.connectors import KafkaSource
 
     source, options, decoder = settings.source, kafka_options(settings), decoder_of(settings)
     try:
@@ -95,7 +95,7 @@ def decoder_of(settings: Settings) -> Any:
     """
     if settings.source.decoder is None:
         return value_decoder(settings)
-    from connectors.python_names import function_at
+    from streamkernel.connectors.python_names import function_at
 
     try:
         return function_at(settings.source.decoder, settings.folder)
@@ -111,7 +111,7 @@ def kafka_options(settings: Settings) -> Options:
     ConfigError
         If one is none, or the client is not installed.
     """
-    from connectors.kafka import Options
+    from streamkernel.connectors.kafka import Options
 
     if settings.kafka is None:
         raise ConfigError("kafka: required for topics; expected a table, got nothing")
@@ -125,8 +125,8 @@ def kafka_options(settings: Settings) -> Options:
 
 def outlet(settings: Settings, source: Any, identity: str) -> TopicOutput | None:
     """Return the writer of topics, which connects when it is used, or ``None`` if no topic is written."""
-    from connectors import KafkaTransactions
-    from connectors.kafka import Writer
+    from streamkernel.connectors import KafkaTransactions
+    from streamkernel.connectors.kafka import Writer
 
     if settings.kafka is None:
         return None

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from connectors.kafka.clients import Partition
-from connectors.redrive import Driven, FileTarget, Letter, TopicTarget, file_letters, topic_letters
-from connectors.redrive.targets import check_file
+from streamkernel.connectors.kafka.clients import Partition
+from streamkernel.connectors.redrive import Driven, FileTarget, Letter, TopicTarget, file_letters, topic_letters
+from streamkernel.connectors.redrive.targets import check_file
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from connectors.registry import class_at, installed
+from streamkernel.connectors.registry import class_at, installed
 from streamkernel.engine.config import build
 from streamkernel.engine.config.coercion import parameters_of, takes_paths
 from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error

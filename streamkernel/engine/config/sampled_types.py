@@ -10,7 +10,7 @@ from typing import Any
 
 from river import base
 
-from connectors import first_records
+from streamkernel.connectors import first_records
 from streamkernel.engine import remedies
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.messages import did_you_mean

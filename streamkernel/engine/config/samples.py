@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from river.datasets.base import RemoteDataset
 
-from connectors import Event
+from streamkernel.connectors import Event
 from streamkernel.engine.config import build
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.messages import ConfigError

@@ -24,11 +24,11 @@ from pydantic import (
     model_validator,
 )
 
-from connectors.csv_table import CsvOptions, check_encoding
-from connectors.files.many_files import is_pattern, matches
-from connectors.formats import SUFFIXES, suffix_of
-from connectors.registry import SINKS, SOURCES
-from connectors.values import VALUE_FORMATS
+from streamkernel.connectors.csv_table import CsvOptions, check_encoding
+from streamkernel.connectors.files.many_files import is_pattern, matches
+from streamkernel.connectors.formats import SUFFIXES, suffix_of
+from streamkernel.connectors.registry import SINKS, SOURCES
+from streamkernel.connectors.values import VALUE_FORMATS
 from streamkernel.engine.config.messages import ConfigError
 from streamkernel.engine.config.registered import RegisteredClass, choose
 from streamkernel.engine.mirror.bucket import check_address

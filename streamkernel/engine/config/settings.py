@@ -47,7 +47,7 @@ from streamkernel.field_types.declared import LABEL_TYPES, declared_type
 if TYPE_CHECKING:
     from river.metrics.base import Metric
 
-    from connectors.csv_table import CsvOptions
+    from streamkernel.connectors.csv_table import CsvOptions
 
 
 FieldSpec = str | dict[str, Any]
@@ -205,8 +205,8 @@ class Settings(ConfigTable):
 
     def without_secrets(self) -> dict[str, Any]:
         """Return the settings as JSON values, without secrets."""
-        from connectors.kafka.options import is_secret
-        from connectors.schema_registry.registry import SECRET
+        from streamkernel.connectors.kafka.options import is_secret
+        from streamkernel.connectors.schema_registry.registry import SECRET
 
         found = self.model_dump(mode="json", exclude_unset=True, by_alias=True)
         if self.source.choice is not None:
@@ -304,7 +304,7 @@ def _without_from(spec: Any) -> Any:
 
 def _masked(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table of a connector without secrets."""
-    from connectors.kafka.options import is_secret
+    from streamkernel.connectors.kafka.options import is_secret
 
     return {
         name: _masked(value) if isinstance(value, Mapping) else "***" if is_secret(name) else value

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connectors import DatasetSource, FileSource
+from streamkernel.connectors import DatasetSource, FileSource
 from streamkernel.engine.config import build
 from streamkernel.engine.config.kafka import kafka_source
 from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.registered import build_registered
 
 if TYPE_CHECKING:
-    from connectors import Source
+    from streamkernel.connectors import Source
     from streamkernel.engine.config.settings import Settings
 
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from connectors import KafkaSource
-from connectors.kafka import Writer
-from connectors.schema_registry.registry import RegistryUnavailableError
+from streamkernel.connectors import KafkaSource
+from streamkernel.connectors.kafka import Writer
+from streamkernel.connectors.schema_registry.registry import RegistryUnavailableError
 from streamkernel.engine.challengers.roles import roles_in
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, check_setup, read_newest
 from streamkernel.engine.config.challengers import candidates_of

@@ -9,9 +9,9 @@ from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.schema import REGISTRY_FORMATS
 
 if TYPE_CHECKING:
-    from connectors.json_values import JsonFields
-    from connectors.schema_registry import Registry, ValueWriter
-    from connectors.values import ValueDecoder
+    from streamkernel.connectors.json_values import JsonFields
+    from streamkernel.connectors.schema_registry import Registry, ValueWriter
+    from streamkernel.connectors.values import ValueDecoder
     from streamkernel.engine.config.settings import Settings
 
 PREDICTION_FIELDS = {
@@ -62,15 +62,15 @@ def value_decoder(settings: Settings) -> ValueDecoder | JsonFields:
     ConfigError
         If the schema that is read into is none, or the registry's options are wrong.
     """
-    from connectors.json_values import JsonFields, json_object
-    from connectors.values import CsvRow, ValueDecoder
+    from streamkernel.connectors.json_values import JsonFields, json_object
+    from streamkernel.connectors.values import CsvRow, ValueDecoder
 
     source = settings.source
     form = source.format or "json"
     if form == "csv":
         return ValueDecoder(CsvRow(settings.csv.columns, settings.csv))
     if form in REGISTRY_FORMATS:
-        from connectors.schema_registry import registry_reader
+        from streamkernel.connectors.schema_registry import registry_reader
 
         registry = registry_of(settings)
         try:
@@ -101,7 +101,7 @@ def predictions_writer(settings: Settings) -> ValueWriter | None:
     form, topic = settings.sink.predictions_format, settings.sink.predictions_topic
     if form not in REGISTRY_FORMATS or topic is None:
         return None
-    from connectors.schema_registry import record_writer
+    from streamkernel.connectors.schema_registry import record_writer
 
     registry = registry_of(settings)
     try:
@@ -118,7 +118,7 @@ def registry_of(settings: Settings) -> Registry:
     ConfigError
         If there is no table of it, or an option is wrong.
     """
-    from connectors.schema_registry import Registry
+    from streamkernel.connectors.schema_registry import Registry
 
     table = settings.schema_registry
     if table is None:
@@ -135,7 +135,7 @@ def _reader_schema(settings: Settings) -> str | None:
     path = settings.source.reader_schema
     if path is None:
         return None
-    from connectors.schema_registry.avro import parsed
+    from streamkernel.connectors.schema_registry.avro import parsed
 
     try:
         text = path.read_text()

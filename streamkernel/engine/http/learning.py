@@ -14,12 +14,12 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from connectors import HttpSource
-from connectors.base import Position
-from connectors.http.request_log import KeyConflictError, Request
-from connectors.http.source import BacklogError, NotReadyError, positions_of
-from connectors.json_values import JSON_NAMES, json_object, put_digits
-from connectors.nested import flatten
+from streamkernel.connectors import HttpSource
+from streamkernel.connectors.base import Position
+from streamkernel.connectors.http.request_log import KeyConflictError, Request
+from streamkernel.connectors.http.source import BacklogError, NotReadyError, positions_of
+from streamkernel.connectors.json_values import JSON_NAMES, json_object, put_digits
+from streamkernel.connectors.nested import flatten
 from streamkernel.engine.http.answers import json_answer
 from streamkernel.engine.http.bodies import json_body
 from streamkernel.engine.http.questions import MOST_NAMES, MOST_ROWS

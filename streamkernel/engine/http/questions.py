@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from connectors.json_values import JSON_NAMES, json_object, put_digits
-from connectors.nested import flatten
+from streamkernel.connectors.json_values import JSON_NAMES, json_object, put_digits
+from streamkernel.connectors.nested import flatten
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.pipelines import last_step, name_of
 from streamkernel.engine.serving_copy import PublishedModel

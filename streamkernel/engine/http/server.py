@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from connectors import HttpSource
+from streamkernel.connectors import HttpSource
 from streamkernel.engine.http import openapi
 from streamkernel.engine.http.answers import json_answer
 from streamkernel.engine.http.applications import application_of, metrics_answer

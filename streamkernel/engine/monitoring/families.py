@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from connectors.json_text import printable
+from streamkernel.connectors.json_text import printable
 from streamkernel.engine.monitoring.field_windows import QUANTILES, FieldSummary
 from streamkernel.engine.monitoring.monitoring import MonitoringSnapshot
 from streamkernel.engine.monitoring.novelty_watch import LEVELS, NoveltySnapshot

@@ -10,7 +10,7 @@ from typing import Any
 
 from opentelemetry.trace import SpanContext
 
-from connectors import Event, KafkaSink, Refusal
+from streamkernel.connectors import Event, KafkaSink, Refusal
 from streamkernel.engine.delayed_labels import Key
 from streamkernel.engine.otel.tracing import Trace, Tracing, carried
 from streamkernel.engine.parts import EngineParts

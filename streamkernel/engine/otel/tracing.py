@@ -18,8 +18,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from connectors import Event, Refusal
-from connectors.kafka.clients import Headers
+from streamkernel.connectors import Event, Refusal
+from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.engine.otel import exporting
 
 PARENT = "traceparent"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from connectors.json_text import printable
+from streamkernel.connectors.json_text import printable
 from streamkernel.engine.serving.counts import SharedCounts
 from streamkernel.engine.serving.follower import CheckpointFollower
 from streamkernel.engine.telemetry.prometheus import build_info

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from connectors import Event, Source
+from streamkernel.connectors import Event, Source
 
 AT_ONCE = 256
 """Events of one poll."""

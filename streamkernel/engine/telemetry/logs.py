@@ -11,9 +11,6 @@ import structlog
 from streamkernel.engine.telemetry.folding import Folding
 from streamkernel.errors import DataWarning
 
-OURS = ("streamkernel", "connectors")
-"""Loggers whose lines below warnings are written, too."""
-
 
 def is_json(form: str = "auto") -> bool:
     """Return whether a format, ``"auto"``, ``"console"`` or ``"json"``, means JSON here."""
@@ -52,8 +49,7 @@ def configure(level: str = "info", form: str = "auto") -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(logging.WARNING, _number(level)))
-    for name in OURS:
-        logging.getLogger(name).setLevel(_number(level))
+    logging.getLogger("streamkernel").setLevel(_number(level))
 
 
 def write_lines_once() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from connectors import Source
+from streamkernel.connectors import Source
 from streamkernel.engine.label_losses import LabelLosses
 from streamkernel.engine.pipelines import counts_of_targets
 from streamkernel.engine.retrying import REPORT_SECONDS

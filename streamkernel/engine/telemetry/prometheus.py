@@ -21,7 +21,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from connectors.json_text import printable
+from streamkernel.connectors.json_text import printable
 from streamkernel.engine.mirror.mirrored_directory import MirroredDirectory
 from streamkernel.engine.monitoring.families import monitoring_families
 from streamkernel.engine.telemetry.challengers import challenger_metrics

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from connectors.json_text import to_json
+from streamkernel.connectors.json_text import to_json
 from streamkernel.engine.explanations import importances
 from streamkernel.engine.http.page_files import FILES, read
 from streamkernel.engine.telemetry.challengers import checkpoint_table

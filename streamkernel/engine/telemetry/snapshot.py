@@ -17,7 +17,7 @@ from streamkernel.engine.telemetry.quality import Scores
 from streamkernel.estimators.internals import learner_of
 
 if TYPE_CHECKING:
-    from connectors import Source
+    from streamkernel.connectors import Source
     from streamkernel.engine.challengers.challengers import ChallengersSnapshot
     from streamkernel.estimators.base import KernelModel
 
