@@ -95,7 +95,7 @@ def _small(model: Any) -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress log lines of models below warnings: the bandwidth of examples that are not learned for long is of no interest."""
+    """Suppress a model's log lines below warnings, of which the bandwidth of examples soon forgotten is one."""
     log = logging.getLogger("streamkernel.estimators")
     before = log.level
     log.setLevel(logging.WARNING)
