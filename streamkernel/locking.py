@@ -24,6 +24,9 @@ _LOCKS: WeakSet[OwnedLock] = WeakSet()
 _UNDIVIDED: WeakSet[Any] = WeakSet()
 _HELD: dict[int, list[Any]] = {}
 
+COMPILING = RLock()
+"""Held while code is compiled or loaded, which imports modules: in a child, an import in progress would never end."""
+
 
 class OwnedLock:
     """A lock that knows whether the thread that asks for it holds it already.
@@ -132,7 +135,7 @@ def undivided() -> Any:
 
 def _before_fork() -> None:
     """Wait until no thread is in an undivided call or compiles: the first of such calls may compile."""
-    held = _HELD[get_ident()] = [*sorted(_UNDIVIDED, key=id), global_compiler_lock]
+    held = _HELD[get_ident()] = [*sorted(_UNDIVIDED, key=id), COMPILING, global_compiler_lock]
     for lock in held:
         lock.acquire()
 

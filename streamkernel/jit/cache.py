@@ -11,6 +11,7 @@ file that is damaged, or has the name of another, is not used; its function is c
 from __future__ import annotations
 
 import _thread
+import ctypes
 import hashlib
 import logging
 import os
@@ -24,6 +25,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, partial
+from operator import call
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +38,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from streamkernel.jit.compiling import CALLS, only_what_is_used, own_compiler, quick_to_compare
+from streamkernel.locking import COMPILING
 
 log = logging.getLogger("streamkernel")
 
@@ -81,10 +84,11 @@ def compiled(function: F | None = None, *, allocates: bool = True, **options: An
 
 
 def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Run a function in a separate thread, where no signal can interrupt it; a signal's exception is raised afterwards.
+    """Run a function in a separate thread, and wait without Python code: handlers of signals run afterwards.
 
-    An exception inside numba or LLVM can leave them in a state that crashes the process. The new thread has no calls
-    yet, so that the limit of calls is not reached either.
+    An exception inside numba or LLVM can leave them in a state that crashes the process, and so can the end of the
+    process meanwhile. The new thread has no calls yet, so that the limit of calls is not reached either. No process is
+    forked during the call.
 
     Raises
     ------
@@ -100,26 +104,23 @@ def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -
         )
     outcome: list[Any] = []
     errors: list[BaseException] = []
-    ended = _thread.allocate_lock()
-    ended.acquire()
+    ended = _allocate_lock()
+    _acquire_lock(ended, 1)
 
     def run() -> None:
-        _uninterrupted.add(threading.get_ident())
         try:
-            outcome.append(_run_alone(do, arguments, options))
+            with COMPILING:
+                _uninterrupted.add(threading.get_ident())
+                outcome.append(_run_alone(do, arguments, options))
         except BaseException as error:
             errors.append(error)
-            outcome.append(None)
         finally:
             _uninterrupted.discard(threading.get_ident())
-            ended.release()
+            _release_lock(ended)
 
-    _thread.start_new_thread(run, ())  # threading.Thread would wait in Python code, with a lock that a signal breaks
-    while not outcome:
-        try:
-            ended.acquire()
-        except BaseException as interruption:
-            errors.insert(0, interruption)
+    # between the two calls, or between two attempts to wait, Python would run a handler, whose exception would end this
+    list(map(call, (partial(_thread.start_new_thread, run, ()), partial(_acquire_lock, ended, 1))))
+    _free_lock(ended)
     if errors:
         raise errors[0]
     return outcome[0]
@@ -135,6 +136,13 @@ _run_alone.__code__ = _run_alone.__code__.replace(co_stacksize=STACK)
 
 _uninterrupted: set[int] = set()
 """The threads of :func:`run_uninterrupted`."""
+
+# The locks of the threading module run handlers of signals while they wait.
+_PYTHON = ctypes.CDLL(None, handle=ctypes.pythonapi._handle)  # calls without the interpreter's lock
+_allocate_lock = ctypes.CFUNCTYPE(ctypes.c_void_p)(("PyThread_allocate_lock", _PYTHON))
+_acquire_lock = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(("PyThread_acquire_lock", _PYTHON))
+_release_lock = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(("PyThread_release_lock", _PYTHON))
+_free_lock = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(("PyThread_free_lock", _PYTHON))
 
 
 class FileCache(NullCache):

@@ -181,6 +181,28 @@ for trial in range(4000):
 print(hits)
 """
 
+SEVERAL_WHILE_COMPILING = """
+import random, signal, time
+from streamkernel.jit.cache import run_uninterrupted
+running, signals = [], 0
+def stop(number, frame):
+    global signals
+    signals += 1
+    if running:
+        raise KeyboardInterrupt
+def work():
+    running.append(True)
+    time.sleep(2e-4)
+    running.pop()
+signal.signal(signal.SIGALRM, stop)
+pause = random.Random(0)
+for trial in range(2000):
+    signal.setitimer(signal.ITIMER_REAL, pause.uniform(1e-5, 3e-4), 3e-5)
+    run_uninterrupted(work)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+print(signals)
+"""
+
 MEMORY = """
 import resource
 from streamkernel import KernelRegressor, kernels, learners
@@ -221,6 +243,12 @@ def test_signals_at_any_time_lose_nothing_learned():
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
 def test_signals_while_code_is_compiled_are_raised_as_they_are():
     assert int(run(WHILE_COMPILING)) > 20
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+def test_no_signal_ends_the_wait_for_code_that_is_compiled():
+    """The first signal could end it between two lines, and the second one while the first was kept for later."""
+    assert int(run(SEVERAL_WHILE_COMPILING)) > 20
 
 
 def test_memory_errors_at_any_time_lose_nothing_learned():
