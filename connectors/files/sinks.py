@@ -14,6 +14,7 @@ import orjson
 
 from streamkernel.connectors.base import Position, RecordsRefusedError
 from streamkernel.connectors.json_text import all_to_json, to_json
+from streamkernel.connectors.owner import Owner
 from streamkernel.connectors.record_encoding import Refused, encode_each
 
 BUFFER_BYTES = 1 << 18
@@ -81,6 +82,7 @@ class FileSink:
         self._is_device = False
         self._size = 0
         self._lost: LinesLostError | None = None
+        self._owner = Owner(f"sink {path}")
         if self._to_stdout:
             if sys.stdout is None:
                 raise OutputClosedError
@@ -91,6 +93,7 @@ class FileSink:
             self._file = open(  # noqa: SIM115 - the file stays open
                 self._path, "ab+", BUFFER_BYTES, opener=lambda path, flags: os.open(path, flags | more, mode)
             )
+            self._owner.release = self._file.raw.close  # what the file's buffer has, only the process itself writes
             self._is_device = not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
             self._size = self._file.seek(0, os.SEEK_END)
             self._end_last_line()
@@ -132,6 +135,7 @@ class FileSink:
         RecordsRefusedError
             If JSON cannot hold some; the others are written.
         """
+        self._owner.check()
         records, refused = list(records), list[Refused]()
         try:
             lines = all_to_json(records, _JSON_LINE)
@@ -159,6 +163,7 @@ class FileSink:
             If the disk fails, also at each later call: a second attempt could succeed without the lines. The run ends,
             and a restart writes the lines since the last checkpoint again.
         """
+        self._owner.check()
         if self._lost is not None:
             raise self._lost
         with self._naming():
@@ -202,6 +207,8 @@ class FileSink:
 
     def close(self) -> None:
         """Flush and close the file; standard output stays open."""
+        if not self._owner.is_here:
+            return
         if self._to_stdout:
             self.flush()
         elif not self._file.closed:

@@ -15,6 +15,7 @@ from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_count, position_of
 from streamkernel.connectors.http.request_log import Request, RequestLog, Stored
 from streamkernel.connectors.nested import flatten
+from streamkernel.connectors.owner import Owner
 
 MOST_WAITING = 256
 """Requests that may wait to become durable."""
@@ -70,6 +71,7 @@ class HttpSource:
 
     def __init__(self, http: str | Path) -> None:
         self._log = RequestLog(Path(http))
+        self._owner = Owner(f"log of requests {http}", self._log.close)
         self._read = [0, 0]
         self._lines: Iterator[bytes] = iter(())
         self._events: deque[Event] = deque()
@@ -123,6 +125,7 @@ class HttpSource:
         OSError
             If the log cannot be opened, which the first call does.
         """
+        self._owner.check()
         self._open()
         if self._state == "open" and not cast(threading.Thread, self._writer).is_alive():
             raise RuntimeError("Expected a thread that stores requests, but it has ended; start the run again")
@@ -151,6 +154,7 @@ class HttpSource:
         NotReadyError, BacklogError
             If it has to be sent again later.
         """
+        self._owner.check()
         with self._changed:
             if self._state != "open":
                 raise NotReadyError("The run is starting or ending; retry")
@@ -188,6 +192,8 @@ class HttpSource:
 
     def close(self) -> None:
         """Refuse further requests, store the queued ones, and release the log."""
+        if not self._owner.is_here:
+            return
         with self._changed:
             self._state = "closed"
             self._changed.notify_all()

@@ -15,6 +15,7 @@ except ImportError as error:
     raise ImportError("nats-py is needed: pip install 'streamkernel[nats]'") from error
 
 from streamkernel.connectors.base import GaveUpError, UnavailableError
+from streamkernel.connectors.owner import Owner
 
 Result = TypeVar("Result")
 
@@ -55,6 +56,7 @@ class NatsConnection:
         self._servers, self._login = servers, {"user": user, "password": password}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Any = None
+        self._owner = Owner("connection to NATS")
         self._reported: list[Exception] = []  # of this connection
 
     def call(self, task: Callable[[Any], Awaitable[Result]]) -> Result:
@@ -67,6 +69,7 @@ class NatsConnection:
         GaveUpError
             If they refuse the login, or what it asks for.
         """
+        self._owner.check()
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=self._loop.run_forever, daemon=True, name="nats").start()
@@ -89,7 +92,7 @@ class NatsConnection:
 
     def close(self) -> None:
         """Close the connection and end its thread."""
-        if self._loop is not None:
+        if self._loop is not None and self._owner.is_here:
             asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._loop = None

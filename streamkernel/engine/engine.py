@@ -181,10 +181,13 @@ class Engine:
             If Kafka and the state directory disagree about the last checkpoint.
         GaveUpError
             If brokers were unavailable for `give_up_after` seconds, or a sink does not wait longer for its service.
+        RuntimeError
+            In a child that was forked: a run belongs to the process that made the engine.
         MemoryError
             If there is too little memory to process a record. The record does not become a dead letter, and nothing is
             committed after it.
         """
+        self.parts.outputs.owner.check()
         checkpointer, monitor = self.parts.checkpointer, self.parts.monitor
         self.parts.outputs.stopping = stopping
         try:
@@ -212,7 +215,9 @@ class Engine:
         self.parts.checkpointer.commit()
 
     def close(self) -> None:
-        """Release the source, the sinks and the state directory."""
+        """Release the source, the sinks and the state directory; do nothing in a child that was forked."""
+        if not self.parts.outputs.owner.is_here:
+            return
         try:
             self.parts.close()
         finally:

@@ -23,6 +23,7 @@ from streamkernel.connectors import (
     UnavailableError,
 )
 from streamkernel.connectors.kafka.clients import Headers
+from streamkernel.connectors.owner import Owner
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.retrying import Retries, StoppedError
 from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
@@ -67,6 +68,8 @@ class Outputs:
         The last few of this process: time, position, reason, and the beginning of the record.
     dead_letter_groups : DeadLetterGroups
         The dead letters of this process, grouped by reason.
+    owner : Owner
+        The process of the run.
     has_refused : bool
         Whether a sink has refused a prediction since the last commit.
     """
@@ -85,6 +88,7 @@ class Outputs:
         self.member = member
         self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
         self.dead_letter_groups = DeadLetterGroups()
+        self.owner = Owner("run")
         self.has_refused = False
         self._reports = DeadLetterReports()
         self._processor, self._retries = processor, retries
@@ -179,6 +183,7 @@ class Outputs:
         headers: Sequence[Headers] | None,
     ) -> None:
         """Write predictions to their sink."""
+        self.owner.check()
         if isinstance(sink, KafkaSink):
             sink.write_all(lines, keys, headers)
         elif (write_all := getattr(sink, "write_all", None)) is not None:  # a sink need not have it
@@ -210,6 +215,7 @@ class Outputs:
 
     def refuse(self, event: Event, refusal: Refusal) -> None:
         """Count, store and write a dead letter, after the buffered predictions."""
+        self.owner.check()
         self.write_gathered()
         reason = refusal.reason
         self._processor.count_refusal(refusal)
@@ -240,6 +246,7 @@ class Outputs:
 
     def flush(self) -> dict[str, Any]:
         """Flush the sinks, and return their end positions for a checkpoint."""
+        self.owner.check()
         self.write_gathered()
         self._reports.report_if_due()
         return {

@@ -13,6 +13,7 @@ from typing import Any, Self
 import structlog
 
 from streamkernel import tensor_file
+from streamkernel.connectors.owner import Owner
 from streamkernel.engine.checkpoint import state_file
 from streamkernel.engine.checkpoint.names_of_0_1 import translate_setup
 from streamkernel.errors import ModelFileError
@@ -71,6 +72,7 @@ class StateDirectory:
         self.least = 0  # a number that is taken elsewhere; the next checkpoint has a larger one
         self.session = uuid.uuid4().hex  # tells this process's checkpoints from those of a copy, which have its numbers
         self._unlock = weakref.finalize(self, os.close, _lock_directory(path))
+        self._owner = Owner(f"state directory {path}", self._unlock)  # a child would keep it locked
 
     @property
     def identity(self) -> str:
@@ -90,6 +92,7 @@ class StateDirectory:
 
     def prepare(self, state: Mapping[str, Any]) -> int:
         """Write a checkpoint that is not committed yet, and return its number."""
+        self._owner.check()
         number = max(self.newest(), self.least) + 1
         path = self.path / f"prepared-{number:012d}-{self.session}.safetensors"
         state_file.write(path, "checkpoint", dict(state), PRIVATE)
@@ -97,6 +100,7 @@ class StateDirectory:
 
     def promote(self, number: int) -> None:
         """Commit a prepared checkpoint, and delete the oldest."""
+        self._owner.check()
         path = self.path / f"checkpoint-{number:012d}.safetensors"
         tensor_file.move(next(self.path.glob(f"prepared-{number:012d}*.safetensors")), path)
         self.size = path.stat().st_size
@@ -110,6 +114,7 @@ class StateDirectory:
 
     def discard(self) -> None:
         """Delete a prepared checkpoint."""
+        self._owner.check()
         for path in self.path.glob("prepared-*.safetensors"):
             path.unlink()
 

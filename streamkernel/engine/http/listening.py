@@ -9,6 +9,7 @@ from typing import Any
 
 import uvicorn
 
+from streamkernel.connectors.owner import Owner
 from streamkernel.engine.http.connections import HEAD_BYTES, HEAD_SECONDS, IDLE_SECONDS, Connection
 from streamkernel.engine.http.tls import Certificate
 
@@ -51,7 +52,14 @@ class Server(uvicorn.Server):
         The application.
     certificate
         The certificate of the server; ``None`` for plain HTTP.
+
+    Attributes
+    ----------
+    owner : Owner or None
+        The process of the sockets, if no other process shares them.
     """
+
+    owner: Owner | None = None
 
     def __init__(self, app: Any, certificate: Certificate | None = None) -> None:
         config = uvicorn.Config(

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streamkernel.connectors import HttpSource
+from streamkernel.connectors.owner import Owner
 from streamkernel.engine.http import openapi
 from streamkernel.engine.http.answers import json_answer
 from streamkernel.engine.http.applications import application_of, metrics_answer
@@ -43,6 +44,7 @@ def serve(
     listening = listen(host, port)
     engine.publisher.wanted = True
     server = Server(application(engine, token), certificate)
+    server.owner = Owner("live page", listening.close)  # a child has no thread that answers
     threading.Thread(target=server.run, args=([listening],), daemon=True, name="http").start()
     return int(listening.getsockname()[1])
 

@@ -52,7 +52,8 @@ class MirroredDirectory(StateDirectory):
 
     def close(self) -> None:
         """Copy the last checkpoint, and unlock the directory."""
-        self.mirror.close()
+        if self._owner.is_here:
+            self.mirror.close()
         super().close()
 
 

@@ -13,6 +13,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from prometheus_client import CollectorRegistry
 
+from streamkernel.connectors.owner import Owner
 from streamkernel.engine.otel.environment import interval_of
 from streamkernel.engine.otel.metrics import metrics_data
 from streamkernel.versions import package_version
@@ -61,11 +62,14 @@ class MetricsExport:
         self._registry, self._resource, self._since = registry, resource, time.time_ns()
         self._exporter = OTLPMetricExporter(None if endpoint is None else f"{endpoint}/v1/metrics")
         self._seconds, self._stopping = interval_of(os.environ), threading.Event()
+        self._owner = Owner("export of metrics")
         self._thread = threading.Thread(target=self._run, daemon=True, name="otlp metrics")
         self._thread.start()
 
     def close(self) -> None:
         """Send the metrics once more, as long as that takes at most `CLOSE_SECONDS`."""
+        if not self._owner.is_here:
+            return
         self._stopping.set()
         self._thread.join(CLOSE_SECONDS)
         self._exporter.shutdown()
