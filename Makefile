@@ -36,8 +36,9 @@ test-all: .venv/test-installed lint ## also with Kafka, Ray, Prometheus and a br
 	STREAMKERNEL_FAST_PATH=0 $(PYTEST) -m "$(QUICK)" --hypothesis-profile quick $(ESTIMATORS) # dictionaries read by Python
 
 test-nightly: export STREAMKERNEL_MUTANTS = 10000
-test-nightly: .venv/test-installed ## 10,000 mutants of each kind of file, in some hours
-	$(PYTEST) --dist worksteal --timeout 0 tests/estimators/test_mutated_files.py
+test-nightly: export STREAMKERNEL_STRIDE = 1
+test-nightly: .venv/test-installed ## 10,000 mutants of each kind of file, and handlers at every line, in some hours
+	$(PYTEST) --dist worksteal --timeout 0 $(patsubst %,tests/estimators/test_%.py,mutated_files handlers)
 
 test-pythons: $(PYTHONS)/3.13/tested $(PYTHONS)/3.14/tested ## a core of the tests with the Pythons of newer suites of Debian
 

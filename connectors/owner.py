@@ -1,4 +1,4 @@
-"""The process to which an object with threads or descriptors belongs; a child that is forked has none of its threads."""
+"""The process that owns an object with threads or descriptors: a child that is forked has none of the threads."""
 
 from __future__ import annotations
 

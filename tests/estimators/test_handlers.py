@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import pickle
 import signal
 import subprocess
@@ -16,23 +17,37 @@ import sys
 
 import pandas as pd
 import pytest
-from river import linear_model
-from streams import content, frame
-from test_interruptions import CASES, PACKAGE, XS, at, early_growth, feed, target
+import test_learning_between_lines as between
+from river import compose, linear_model, preprocessing
+from streams import content, frame, nested
+from test_interruptions import CASES, FIRST, PACKAGE, SMALL, XS, at, early_growth, feed, target
 from test_threads_and_signals import run
 from waiting import LIMIT
 
-from streamkernel import ConformalRegressor, KernelDriftDetector, KernelNoveltyDetector, RandomFeatures, load
+from streamkernel import (
+    ConformalRegressor,
+    KernelClassifier,
+    KernelDriftDetector,
+    KernelNoveltyDetector,
+    KernelRegressor,
+    Lags,
+    LastTarget,
+    RandomFeatures,
+    StandardScaler,
+    load,
+)
+from streamkernel.conformal.wrapping import ConformalWrapper
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.prediction_copy import prediction_copy
 
 __all__ = ["early_growth"]  # a fixture that all of these tests use
 
-EVERY = 11
+EVERY = int(os.environ.get("STREAMKERNEL_STRIDE", "11"))
+"""A handler is called at the first of so many lines that a call runs for the first time; `make test-nightly` says 1."""
 
 
 class Handled:
-    """Make a call, with a handler at every eleventh line of the package that it runs for the first time."""
+    """Make a call, with a handler at every so-manieth line of the package that it runs for the first time."""
 
     def __init__(self, call, handler, shift=0) -> None:
         self.errors, self.calls = [], 0
@@ -216,6 +231,93 @@ def test_a_handler_copies_whole_scores_of_a_conformal_model():
         for one in copies:
             assert all(part in states for part, states in zip(parts(one), possible, strict=True))
             assert sorted(parts(one)[0]) == parts(one)[1]
+
+
+OTHERS = {
+    "scaled": lambda: StandardScaler() | KernelRegressor(**nested(**SMALL)),
+    "scaled by River": lambda: preprocessing.StandardScaler() | KernelClassifier(**nested(**FIRST)),
+    "scaled, with intervals": lambda: ConformalRegressor(OTHERS["scaled"](), window=20),
+    "scaled novelty": lambda: StandardScaler() | KernelNoveltyDetector(**nested(**{**SMALL, "learner": "novelty"})),
+    "with history": lambda: LastTarget(n_lags=2) | Lags(["x0"]) | OTHERS["scaled"](),
+}
+OF_THE_OTHER_TABLE = [name for name in between.MODELS if name not in {case for case, _ in CASES}]
+
+
+def last_of(model):
+    """Return the last step of a pipeline, and what a wrapper wraps."""
+    if isinstance(model, (compose.Pipeline, ConformalWrapper)):
+        return last_of([*model.steps.values()][-1] if isinstance(model, compose.Pipeline) else model.model)
+    return model
+
+
+def learn_next(model, i):
+    """Let a model of either table, or a pipeline that ends in one, learn example i."""
+    last = last_of(model)
+    if isinstance(last, (StandardScaler, Lags, KernelNoveltyDetector)):
+        model.learn_one(XS[i])
+    else:
+        model.learn_one(XS[i], between.target(last, i))
+
+
+def parts_of(model):
+    """Return the state of each object of which a model consists."""
+    if isinstance(model, compose.Pipeline):
+        return [part for step in model.steps.values() for part in parts_of(step)]
+    if isinstance(model, ConformalWrapper):
+        scores = vars(model._scores)
+        return [*parts_of(model.model), repr({**scores, "_level": vars(scores["_level"])})]
+    return [content(model) if isinstance(model, KernelModel) else repr(vars(model))]
+
+
+def answers(model):
+    kind = last_of(model) if isinstance(model, compose.Pipeline) else model  # a pipeline has all models' methods
+    names = [name for name in between.METHODS if hasattr(kind, name) and name != "explain_one"]
+    return [getattr(model, name)(XS[5]) for name in names]
+
+
+@pytest.mark.parametrize("n", [3, 30, 255])
+@pytest.mark.parametrize("name", [*OF_THE_OTHER_TABLE, *OTHERS])
+def test_a_handler_reads_each_object_of_a_model_before_an_example_or_after_it(name, n):
+    before = (between.MODELS | OTHERS)[name]()
+    for i in range(n):
+        learn_next(before, i)
+    after, model, found = copy.deepcopy(before), copy.deepcopy(before), []
+    learn_next(after, n)
+    possible = [*zip(parts_of(before), parts_of(after), strict=True)]
+
+    def read():
+        parts = parts_of(COPIES[len(found) % len(COPIES)](model))
+        found.append([states.index(part) for states, part in zip(possible, parts, strict=True)])
+        assert all(ours >= earlier for ours, earlier in zip(found[-1], found[max(0, len(found) - 2)], strict=True))
+        answers(model)
+
+    Handled(lambda: learn_next(model, n), read, n)
+    assert parts_of(model) == parts_of(after)
+    for i in range(n + 1, n + 4):
+        learn_next(model, i)
+        learn_next(after, i)
+    assert parts_of(model) == parts_of(after)
+    assert answers(model) == answers(after)
+
+
+@pytest.mark.parametrize("name", [name for name in OTHERS if name != "scaled by River"])
+def test_a_handler_learns_with_a_pipeline_or_is_refused(name):
+    """Its first step may learn before the last one refuses; nothing waits, and the call that is interrupted ends."""
+    model, refused = OTHERS[name](), []
+    for i in range(30):
+        learn_next(model, i)
+
+    def change():
+        try:
+            learn_next(model, 31)
+        except RuntimeError as error:
+            assert "in the middle of" in str(error)  # noqa: PT017
+            refused.append(error)
+
+    Handled(lambda: learn_next(model, 30), change)
+    assert refused
+    learn_next(model, 32)
+    assert str(answers(model)).count("nan") == 0
 
 
 SIGNALS = """
