@@ -378,8 +378,11 @@ def test_the_model_of_a_run_is_exported_and_maintained(tmp_path: Path) -> None:
     assert call("run", once(alone)).exit_code == 0
     assert call("export", alone.parent / "state", "-o", "single", cwd=tmp_path).exit_code == 0
     assert isinstance(load(tmp_path / "single"), KernelClassifier)
-    assert call("merge", "single", "single", "-o", "both", cwd=tmp_path).exit_code == 0
-    assert call("merge", "single", "single", cwd=tmp_path).exit_code == 0
+    twin = load(tmp_path / "single")
+    twin.learn_one(x, True)
+    twin.save(tmp_path / "twin")
+    assert call("merge", "single", "twin", "-o", "both", cwd=tmp_path).exit_code == 0
+    assert call("merge", "single", "twin", cwd=tmp_path).exit_code == 0
     merged, both = (load(tmp_path / name) for name in ("merged.safetensors", "both"))
     assert merged.predict_proba_one(x) == both.predict_proba_one(x)
     assert call("export", state, cwd=tmp_path).exit_code == 0
@@ -428,19 +431,22 @@ def test_saved_models_are_merged(tmp_path: Path) -> None:
     )
     both, expected = load(tmp_path / "both"), parts[0].merge(parts[1], base=base)
     assert both.predict_proba_one({"a": 0.5, "b": 0.5}) == expected.predict_proba_one({"a": 0.5, "b": 0.5})
-    assert call("merge", "b", "both", "b", "-o", "b", cwd=tmp_path).exit_code == 0
+    assert call("merge", "b", "both", "-o", "b", cwd=tmp_path).exit_code == 0
     GaussianProcessRegressor().save(tmp_path / "process")
     novelty = KernelNoveltyDetector()
     novelty.save(tmp_path / "novelty")
+    novelty.learn_one({"a": 1.0})
+    novelty.save(tmp_path / "novel")
     KernelRegressor(kernels.Gaussian(1.0), learner="dsg", max_features=128).save(tmp_path / "regressor")
     KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=128, seed=7).save(tmp_path / "seed")
     before = (tmp_path / "a").read_bytes()
     for words, text in [
+        (["a", "seed", "a"], "Expected models that learned separate events, got one twice - at a and a"),
         (["a"], "Expected two models or more to merge, got 1"),
         (["a", "nowhere"], "Expected a model file, found none - at nowhere"),
         (["a", "b", "--base", "nowhere"], "Expected a model file, found none - at nowhere"),
         (["a", "process"], "Expected a classifier or a regressor, got a GaussianProcessRegressor - in process"),
-        (["novelty", "novelty"], "Expected classifiers or regressors to merge, got a KernelNoveltyDetector"),
+        (["novelty", "novel"], "Expected classifiers or regressors to merge, got a KernelNoveltyDetector"),
         (["a", "regressor"], "Expected models of the same class, got 'KernelClassifier' and 'KernelRegressor'"),
         (["a", "seed"], "Expected models of the same seed, got 0 and 7"),
         (["a", "b", "--base", "both"], "Expected models that continued from one of 1241 examples, got one of 41"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StopSignal:
-    """Becomes true at SIGINT, SIGTERM or SIGHUP; a second SIGINT interrupts as usual.
+    """Becomes true at SIGINT, SIGTERM or SIGHUP; a second SIGINT interrupts as usual, and others are ignored.
 
     SIGHUP, sent when a terminal closes, keeps its handler where it already has one: on a cluster and under nohup.
     """
@@ -35,6 +35,9 @@ class StopSignal:
     def _request(self, number: int, frame: FrameType | None) -> None:
         self._requested = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        for other in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(other) == self._request:  # which Python resets at its end, where one more would kill
+                signal.signal(other, signal.SIG_IGN)
 
 
 class WorkerCount:
