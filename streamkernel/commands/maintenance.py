@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +66,9 @@ def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
     """
     if len(models) < 2:
         raise ValueError(f"Expected two models or more to merge, got {len(models)}")
-    for i, path in enumerate(models):
-        if same := [
-            other
-            for other in models[:i]
-            if path.is_file() and other.is_file() and other.read_bytes() == path.read_bytes()
-        ]:
-            raise ValueError(f"Expected models that learned separate events, got one twice - at {same[0]} and {path}")
+    for one, other in combinations(models, 2):
+        if one.is_file() and other.is_file() and one.read_bytes() == other.read_bytes():
+            raise ValueError(f"Expected models that learned separate events, got one twice - at {one} and {other}")
     found, root = [_single(path) for path in models], None if base is None else _single(base)
     events = [model_merging.n_examples(model) for model in found]
     first = found[0].merge(*found[1:], base=root)
