@@ -19,6 +19,9 @@ LEAST_L2, LARGEST_L2 = 1e-30, 1e30
 LEAST_FORGETTING = 0.01
 """A smaller factor leaves nothing of the examples before, and no number to divide by."""
 
+LARGEST_BLOCK = 1 << 20
+"""Features of a seed, and examples of a first-order step, at most: the first step takes memory for all of them."""
+
 LARGEST_BATCH = 4096
 """Examples of a Newton step at most; memory for the features of this number is reserved from the start."""
 
@@ -145,8 +148,8 @@ class DSG:
             raise ValueError(f"Expected rule as one of streamkernel.rules, got {self.rule!r}")
         check_step_size(self.step_size)
         _check_block(self.features_per_seed)
-        if not is_count(self.batch_size, 1):
-            raise ValueError(f"Expected an integer batch_size >= 1, got {self.batch_size!r}")
+        if not (is_count(self.batch_size, 1) and self.batch_size <= LARGEST_BLOCK):
+            raise ValueError(f"Expected an integer batch_size from 1 to {LARGEST_BLOCK:,}, got {self.batch_size!r}")
         epsilon = self.preconditioner
         if epsilon is not None and not (is_real(epsilon) and 0.0 < epsilon < math.inf):
             raise ValueError(f"Expected preconditioner > 0 or None, got {epsilon!r}")
@@ -182,8 +185,10 @@ def as_step(step_size: float | str | step_sizes.Step) -> step_sizes.Step | None:
 
 
 def _check_block(features_per_seed: Any) -> None:
-    if features_per_seed != "auto" and not is_count(features_per_seed, 1):
-        raise ValueError(f'Expected an integer features_per_seed >= 1 or "auto", got {features_per_seed!r}')
+    if features_per_seed != "auto" and not (is_count(features_per_seed, 1) and features_per_seed <= LARGEST_BLOCK):
+        raise ValueError(
+            f'Expected an integer features_per_seed from 1 to {LARGEST_BLOCK:,} or "auto", got {features_per_seed!r}'
+        )
 
 
 def check_step_size(step_size: Any) -> None:
