@@ -109,6 +109,8 @@ class StoredExpansion(ExpandedFunction):
         self.check_targets([y for _, y in pending])
         if min(learned["gradient_sum"], learned["distance2"]) < 0.0:
             raise ValueError("expected squares of norms, got numbers below 0")
+        if not abs(learned["log_odds"]) <= averaging.SURE:
+            raise ValueError(f"expected log odds from {-averaging.SURE} to {averaging.SURE}, got {learned['log_odds']}")
         entries = span.restored(tensors)
         state.set_learned(numbers, learned)
         if is_new:

@@ -9,6 +9,7 @@ from reference import algorithms as plain
 from streamkernel import kernels, losses, rules, step_sizes
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.learners import averaging
+from streamkernel.learners.state import LEARNED_REALS
 
 NAMES = ["height", "width", ("a", 1)]
 
@@ -95,3 +96,13 @@ def test_a_file_without_a_mixture_predicts_as_before_and_starts_one():
     assert np.array_equal(f.functions()[:, :1], old.functions())
     assert f.numbers["log_odds"] > -averaging.SURE
     assert np.abs(f.scores(rows) - old.scores(rows)).max() > 1e-6
+
+
+@pytest.mark.parametrize("log_odds", [-1e3, np.nextafter(averaging.SURE, np.inf)])
+def test_a_file_with_log_odds_that_no_function_has_is_refused(log_odds):
+    f = function(averaging.MIXTURE)
+    tensors = f.tensors()
+    reals = tensors["reals"].copy()
+    reals[LEARNED_REALS.index("log_odds")] = log_odds
+    with pytest.raises(ValueError, match=r"expected log odds from -40\.0 to 40\.0, got"):
+        function(averaging.MIXTURE).restore(tensors | {"reals": reals})
