@@ -37,7 +37,7 @@ from streamkernel import KernelClassifier, KernelRegressor
 
 QUICK_EVENTS, QUICK_DRAWS = 3000, 10
 MEAN_GAIN, STREAM_GAIN, ERRORS, STREAMS = 0.0005, 0.005, 2.0, 3
-"""A mechanism pays if it gains the first on average, or the second and so many standard errors on so many streams."""
+"""A mechanism pays with the first gain on average, or with the second and ERRORS standard errors on STREAMS streams."""
 
 
 def started() -> None:
@@ -131,7 +131,7 @@ def pays(gains: np.ndarray, errors: np.ndarray) -> bool:
 
 
 def verdict(name: str, gains: np.ndarray, errors: np.ndarray) -> str:
-    """Return what the rule says of the mechanisms that only one of two versions contains, given its gains."""
+    """Return the verdict on the mechanisms that only one of two versions contains, given its gains."""
     return (
         f"only in {name}: {gains.mean():+.5f} on average, at least {STREAM_GAIN} on {far(gains, errors)} of "
         f"{len(gains)} streams: {'pays' if pays(gains, errors) else 'does not pay'}"

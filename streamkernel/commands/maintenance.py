@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 from collections import deque
 from collections.abc import Sequence
 from itertools import combinations
@@ -67,7 +68,7 @@ def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
     if len(models) < 2:
         raise ValueError(f"Expected two models or more to merge, got {len(models)}")
     for one, other in combinations(models, 2):
-        if one.is_file() and other.is_file() and one.read_bytes() == other.read_bytes():
+        if one.is_file() and other.is_file() and filecmp.cmp(one, other, shallow=False):
             raise ValueError(f"Expected models that learned separate events, got one twice - at {one} and {other}")
     found, root = [_single(path) for path in models], None if base is None else _single(base)
     events = [model_merging.n_examples(model) for model in found]

@@ -43,7 +43,7 @@ from streamkernel.estimators.prediction_copy import prediction_copy
 __all__ = ["early_growth"]  # a fixture that all of these tests use
 
 EVERY = int(os.environ.get("STREAMKERNEL_STRIDE", "11"))
-"""A handler is called at the first of so many lines that a call runs for the first time; `make test-nightly` says 1."""
+"""Of the lines that a call runs for the first time, one in so many calls a handler; `make test-nightly` has 1."""
 
 
 class Handled:
