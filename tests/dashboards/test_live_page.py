@@ -166,6 +166,20 @@ def test_the_pointer_reads_all_charts_at_once(page: webdriver.Chrome) -> None:
     wait_for(lambda: not any(legends(page, ".note")))
 
 
+def test_a_reading_stays_at_a_point_of_a_history_that_is_thinned(page: webdriver.Chrome) -> None:
+    script = """
+        const { run } = draw, { x, kept } = run, thinned = x.filter((_, i) => i % 2 === 0);
+        run.read(x[5]);
+        run.points(thinned);
+        const { reading } = run;
+        Object.assign(run, { x, kept });
+        run.read(null);
+        return [reading, thinned];
+    """
+    read, thinned = awaited(page, script)
+    assert read in thinned
+
+
 def test_a_drag_zooms_all_charts(page: webdriver.Chrome) -> None:
     over = page.find_element(By.CSS_SELECTOR, f"{RECENT} .u-over")
     width = over.size["width"]

@@ -18,6 +18,7 @@ export class Group {
     this.kept = values.flatMap((value, i) => (value === null || value === undefined ? [] : [i]));
     const before = this.x[this.x.length - 1];
     this.x = this.kept.map((i) => values[i]);
+    if (this.reading !== null) this.reading = this.x[this.nearest(this.reading)] ?? null; // a thinned history has fewer points
     const by = this.x[this.x.length - 1] - before;
     if (this.window && this.window[1] >= before && by > 0) this.window = this.window.map((edge) => edge + by);
   }
