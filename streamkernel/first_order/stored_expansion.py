@@ -12,7 +12,7 @@ from streamkernel.features import example_tensors, kept_features
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
 from streamkernel.first_order.expanded_function import ExpandedFunction
-from streamkernel.learners import span, state
+from streamkernel.learners import averaging, span, state
 
 
 class StoredExpansion(ExpandedFunction):

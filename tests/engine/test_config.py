@@ -222,7 +222,6 @@ def test_the_setup_contains_the_settings_that_a_state_depends_on(load: Load) -> 
     for old, new in [("2048", "1024"), ('"F1"', '"Accuracy"'), ('"id"', '"it"'), ('on = "numbers"', 'on = "all"')]:
         assert load(WHOLE.replace(old, new)).setup() != same
     assert same["model"]["kernel"] == {"type": "Gaussian", "sigma": "median"}
-    assert load(SMALL).setup()["model"]["learner"] == {"type": "Newton"}
 
 
 def with_source(lines: str) -> str:
