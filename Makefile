@@ -6,7 +6,7 @@ INSTALL := install --no-compile # Python compiles the modules that are imported,
 QUICK := not java and not ray and not prometheus and not nats and not browser and not slow and not helm and not image
 PYTEST := $(BIN)/pytest -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) # tests often wait for brokers and processes
 ESTIMATORS := $(patsubst %,tests/estimators/test_%.py,calls river_checks labels bad_input missing_values numeric_names \
-	threads_and_signals files_of_0_1)
+	threads_and_signals stored_files)
 
 PACKAGE := build/package
 

@@ -20,10 +20,7 @@ from benchmarks.common import arguments, interleaved, ratio, show
 HERE = Path(__file__).resolve().parents[1]
 EVENT = """
 from streamkernel import KernelClassifier
-try:
-    model = KernelClassifier({})
-except TypeError:  # 0.1 had another name for it
-    model = KernelClassifier(second_order=None)
+model = KernelClassifier({})
 model.learn_one({{"a": 1.0}}, True)
 """
 MODELS = {"no arguments": "", "first order": "learner='dsg'"}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from streamkernel import __version__
 from streamkernel.commands.checkpoints import state
@@ -40,22 +39,7 @@ COMMANDS = (
 )
 """In the order in which the help lists them."""
 
-OLD_NAMES = {"compact": "prune", "polish": "refit"}
-"""Commands of version 0.1, and their present names."""
-
-
-class Commands(TyperGroup):
-    """The commands; an old name is refused with the new one."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the arguments begin with."""
-        if args[0] in OLD_NAMES:
-            ctx.fail(f"{args[0]}: this command is now {OLD_NAMES[args[0]]}")
-        return super().resolve_command(ctx, args)
-
-
 app = typer.Typer(
-    cls=Commands,
     help="Kernel machines that learn from a stream, in bounded memory.",
     no_args_is_help=True,
     invoke_without_command=True,

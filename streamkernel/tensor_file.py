@@ -17,9 +17,7 @@ from safetensors.numpy import save
 from streamkernel.errors import ModelFileError
 
 FORMAT = "streamkernel"
-VERSION = 4
-READABLE = ("3", "4")
-"""Readable versions of files; 3 is that of release 0.1."""
+VERSION = 1
 
 Tensors = dict[str, Any]
 
@@ -137,9 +135,9 @@ def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
             header = file.metadata() or {}
             if header.get("format") != FORMAT:
                 raise ModelFileError(f"Expected a {FORMAT} file, got another safetensors file - at {path}")
-            if header.get("version") not in READABLE:
+            if header.get("version") != str(VERSION):
                 raise ModelFileError(
-                    f"Expected format version {' or '.join(READABLE)}, got {header.get('version')!r} - at {path}; "
+                    f"Expected format version {VERSION}, got {header.get('version')!r} - at {path}; "
                     "it was written by another release of streamkernel"
                 )
             if header.get("kind") not in kinds:

@@ -355,12 +355,6 @@ def test_a_saved_model_is_pruned_and_refitted(tmp_path: Path) -> None:
         assert "Traceback" not in answer.stderr
 
 
-@pytest.mark.parametrize(("old", "new"), [("compact", "prune"), ("polish", "refit")])
-def test_an_old_command_is_rejected_with_its_new_name(old: str, new: str) -> None:
-    answer = call(old, "model", "events.csv", "--label", "y")
-    assert (answer.exit_code, f"{old}: this command is now {new}" in answer.stderr) == (2, True), answer.stderr
-
-
 def test_the_model_of_a_run_is_exported_and_maintained(tmp_path: Path) -> None:
     config = prepared(tmp_path / "run", events(600))
     assert call("run", once(config)).exit_code == 0

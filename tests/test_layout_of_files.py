@@ -92,4 +92,4 @@ def test_the_page_names_every_tensor_and_how_the_checksum_is_made(model, ys, tmp
         digest.update(f"{name} {tensor.dtype} {tensor.shape}".encode() + b"\0" + tensor.tobytes())
     assert digest.hexdigest() == checksum
     assert set(json.loads(header["description"])) == {"class", "parameters", "state"}
-    assert (header["format"], header["version"], header["kind"]) == ("streamkernel", "4", "model")
+    assert (header["format"], header["version"], header["kind"]) == ("streamkernel", "1", "model")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 STOPPED = typer.Argument(help="The state directory of a run that is stopped.", show_default=False)
 
 state = typer.Typer(
-    help="List, migrate or delete the checkpoints of a run.", no_args_is_help=True, add_completion=False
+    help="List, restore or delete the checkpoints of a run.", no_args_is_help=True, add_completion=False
 )
 
 
@@ -56,18 +56,6 @@ def restore(
         bucket = Bucket(mirror)
         with StateDirectory(state) as directory:
             return f"checkpoint {restore(directory, bucket)} restored into {state}"
-
-    echo(change)
-
-
-@state.command()
-def migrate(state: Annotated[Path, STOPPED]) -> None:
-    """Write checkpoints of an earlier release in this one's format; to be able to go back, copy the directory first."""
-    from streamkernel.engine.checkpoint import maintenance
-
-    def change() -> str:
-        numbers = maintenance.migrate(state)
-        return f"{_counted(numbers)} written in today's format" if numbers else "all checkpoints have today's format"
 
     echo(change)
 

@@ -228,7 +228,7 @@ class DelayedLabels:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a state that `state` returned."""
         self.counts = dict(state["counts"])
-        self.since_joined |= state.get("since_joined", {})  # checkpoints of 0.1 do not have it
+        self.since_joined = dict(state["since_joined"])
         self._clock.restore(state["clock"])
         self._waiting = OrderedDict((row[1], PendingExample(*row)) for row in unpack(state["waiting"]))
         self._early = OrderedDict((row[1], row) for row in unpack(state["early"]))

@@ -9,7 +9,7 @@ from typing import Any
 from streamkernel.connectors.formats import AllZeros
 from streamkernel.engine.doubtful_numbers import two_meanings, two_notations
 from streamkernel.engine.label_limits import check_length
-from streamkernel.engine.learned_types import SETTLED, LearnedTypes, has_numbers
+from streamkernel.engine.learned_types import LearnedTypes, has_numbers
 from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError, shorten
 from streamkernel.estimators.weighting import as_weight
@@ -342,8 +342,8 @@ class Examples:
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the types of fields; where a declaration has changed, the field begins again."""
         self.types.restore(saved["types"])
-        self.types.texts.restore(saved.get("texts", {}))
-        self._notations.restore(saved.get("labels", {}), self._number_labels)
+        self.types.texts.restore(saved["texts"])
+        self._notations.restore(saved["labels"], self._number_labels)
         before = saved["fields"] or {"types": {}, "lengths": {}, "notations": {}}
         types = {} if self.fields is None else self.fields.state()["types"]
         if self.fields is not None:
@@ -361,12 +361,6 @@ class Examples:
             self.types.texts.join(other["texts"])
             if self.fields is not None:
                 self.fields.join(other["fields"])
-
-
-def types_in(saved: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the types of fields in a checkpoint; those of 0.1 have the names of numbers."""
-    numbers = {name: [SETTLED, 0, 0, 0, 0, 0] for name in saved.get("numbers", ())}
-    return saved.get("fields") or {"types": numbers, "fields": None, "labels": {}}
 
 
 def _nothing(name: str, record: Mapping[str, Any]) -> str:

@@ -92,6 +92,5 @@ class LabelClock:
 
     def restore(self, state: Sequence[float]) -> None:
         """Restore a state that `state` returned."""
-        self.now, self._shift, behind, *more = state
-        beyond, self._earliest = more or (0, math.inf)  # checkpoints of 0.1 do not have them
+        self.now, self._shift, behind, beyond, self._earliest = state
         self._behind, self._beyond, self._read = int(behind), int(beyond), None

@@ -16,7 +16,7 @@ from streamkernel.engine.challengers.challengers import Challengers
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.coverage import coverage_of, region
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.examples import Examples, types_in
+from streamkernel.engine.examples import Examples
 from streamkernel.engine.explanations import explain_briefly
 from streamkernel.engine.known_classes import KnownClasses, known_classes
 from streamkernel.engine.monitoring.monitoring import Monitoring
@@ -336,7 +336,7 @@ class RecordProcessor:
         self.model, self.baseline = saved["model"], saved["baseline"]
         self.quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
         self.outcomes, self.refused = self.outcomes | saved["outcomes"], self.refused | saved.get("refused", {})
-        self.examples.restore(types_in(saved))
+        self.examples.restore(saved["fields"])
         self._classes = known_classes(self.model, saved.get("classes", ()))
         self.challengers.restore(saved)
         if self.labels is not None and saved.get("labels") is not None:

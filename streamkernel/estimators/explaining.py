@@ -165,7 +165,7 @@ def importances(found: State) -> dict[Hashable, float]:
             f"{learner.examples}"
         )
     if weight < GRADIENTS or not len(known):
-        raise NotFittedError("Expected 80 examples since the model was read from a file of 0.1, got fewer")
+        raise NotFittedError(f"Expected {FEWEST} examples with gradients for feature_importances_, got fewer")
     moments = moments_of(found.scales.state, known["key"])
     deviations = moments.deviation / np.where(moments.rows["unit"] > 0.0, moments.rows["unit"], 1.0)
     squares = known["squares"] / np.maximum(known["present"], 1e-300) * np.square(deviations)

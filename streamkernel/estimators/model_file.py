@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from streamkernel import kernels, learners, losses, rules, step_sizes, upkeep
 from streamkernel.errors import ModelFileError
-from streamkernel.estimators import older_files
 from streamkernel.estimators.notebook import Shown
 from streamkernel.estimators.parameters import Parameter
 from streamkernel.kernels.stationary import Stationary
@@ -25,7 +24,6 @@ _PARTS: dict[str, dict[str, Any]] = {
         ("learner", learners),
         ("rule", rules),
         ("step_size", step_sizes),
-        ("step", step_sizes),  # of format version 3
         ("pruning", upkeep),
         ("refit", upkeep),
     )
@@ -134,9 +132,7 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
         raise ModelFileError(f"Expected a model of class {' or '.join(sorted(classes))}, got {found!r} - in {where}")
     try:
         with enough_memory(where):
-            parts = older_files.translate_names(description)
-            parameters, state = (_decode(name, parts[name]) for name in ("parameters", "state"))
-            found, parameters = older_files.upgrade(found, parameters)
+            parameters, state = (_decode(name, description[name]) for name in ("parameters", "state"))
             model = classes[found](**parameters)
             model._restore(state, tensors)
     except ModelFileError:

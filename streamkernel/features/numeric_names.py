@@ -241,16 +241,13 @@ def pack(counts: Mapping[int, Count]) -> Tensors:
 
 
 def unpack(tensors: Mapping[str, Any]) -> Mapping[int, Count]:
-    """Return the names that :func:`pack` packed; those of older files have settled on numbers.
+    """Return the names that :func:`pack` packed.
 
     Raises
     ------
     ValueError
         If the tensor does not fit.
     """
-    if "numeric_names" in tensors:
-        hashes = require_tensor(tensors, "numeric_names", np.int64, (None,)).view(np.uint64).tolist()
-        return dict.fromkeys(hashes, Count(SETTLES))
     if "names" not in tensors:
         return {}
     found = require_tensor(tensors, "names", np.int64, (None, len(Count._fields) + 1))

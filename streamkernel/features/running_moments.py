@@ -8,7 +8,7 @@ import numpy as np
 
 from streamkernel.features.rows import F64, U64
 from streamkernel.features.scale_moments import HALF, RATHER_NOT
-from streamkernel.features.scale_table import BY_COUNTS, EDGE, LIGHT, SCALE, ScalesState
+from streamkernel.features.scale_table import EDGE, LIGHT, SCALE, ScalesState
 
 
 class Moments(NamedTuple):
@@ -27,9 +27,9 @@ def moments_of(scales: ScalesState, hashes: U64) -> Moments:
     """Return the moments of names, by their hashes."""
     table, counts = scales.table, scales.counts[0]
     rows = _rows_of(table, hashes)
-    present = rows["count"] if counts["edition"] != BY_COUNTS else rows["present"]
+    present = rows["present"]
     least = np.where((rows["spread"] > 0.0) & (rows["centre"] != 0.0), RATHER_NOT, HALF) * counts["weight"]
-    is_usual = (present > 0.0) & (present >= least) & (counts["edition"] == BY_COUNTS)
+    is_usual = (present > 0.0) & (present >= least)
     share = rows["count"] / np.maximum(np.where(is_usual, present, counts["weight"]), 1e-300)
     mean = share * rows["mean"]
     squares = share * rows["squares"] / np.maximum(rows["count"], 1e-300) + mean * rows["mean"] * (1.0 - share)
@@ -39,7 +39,7 @@ def moments_of(scales: ScalesState, hashes: U64) -> Moments:
 def slopes_of(scales: ScalesState, moments: Moments, values: F64) -> F64:
     """Return the derivatives of scaled values by values."""
     counts, rows = scales.counts[0], moments.rows
-    newness = max(1.0, LIGHT * counts["taken"] ** 0.25) if counts["edition"] == BY_COUNTS else 1.0
+    newness = max(1.0, LIGHT * counts["taken"] ** 0.25)
     is_scaled = (rows["spread"] > 0.0) | (rows["centre"] != 0.0)
     unit = np.where(is_scaled, rows["unit"], 1.0)
     size = np.abs(np.where(is_scaled, (values - rows["centre"]) / unit, values))

@@ -10,7 +10,6 @@ from numba import types
 from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.rows import ROWS
 from streamkernel.features.scale_table import (
-    BY_COUNTS,
     EDGE,
     FIRST,
     LEAST_SPREAD,
@@ -77,19 +76,17 @@ def observe_row(scales, rows, i):  # type: ignore[no-untyped-def]
                 continue
             counts.names += 1
             own.key, own.unit = key, 1.0
-        if counts.edition == BY_COUNTS:
-            own.moved += v != own.last
-            own.last = v
+        own.moved += v != own.last
+        own.last = v
         if own.spread > 0.0:
-            if counts.edition == BY_COUNTS and abs(v - own.centre) > FAR * own.spread:
+            if abs(v - own.centre) > FAR * own.spread:
                 own.far += 1.0
                 if own.far <= RARE * own.present < own.moved:
                     continue
             v = min(max(v, own.centre - furthest * own.spread), own.centre + furthest * own.spread)
-        if counts.edition == BY_COUNTS:
-            own.present += 1.0
-            if v == 0.0:
-                continue
+        own.present += 1.0
+        if v == 0.0:
+            continue
         own.count += 1.0
         off = v - own.mean
         own.mean += off / own.count
@@ -128,7 +125,7 @@ def use_moments(scales):  # type: ignore[no-untyped-def]
 
     With k values of mean m and sum of squares M, and zeros, n in all: c = km/n, s² = (M + km²(1 - k/n))/n. For a name
     that is usually present n counts its values; for another, whose centre is 0, all examples. A spread has a lower
-    bound for rare values, in proportion to their size m. In edition 0, n always counts all examples.
+    bound for rare values, in proportion to their size m.
     """
     table, counts, changed = scales.table, scales.counts[0], False
     n, early, halve = counts.weight, counts.n <= FIRST, counts.weight >= HORIZON
@@ -138,10 +135,7 @@ def use_moments(scales):  # type: ignore[no-untyped-def]
         own = table[i]
         if own.key == np.uint64(0):
             continue
-        if counts.edition == BY_COUNTS:
-            c, s = _scale(own, n)
-        else:
-            c, s = _moments(own.count, own.mean, own.squares, n)
+        c, s = _scale(own, n)
         s = s if s >= LEAST_SPREAD else 0.0
         ratio = unit_of(c, s) / own.unit
         if s > 0.0:
@@ -150,7 +144,7 @@ def use_moments(scales):  # type: ignore[no-untyped-def]
         first = own.spread == 0.0 and s > 0.0
         if off or first or (early and (c != own.centre or s != own.spread)):
             changed = True
-            use_scale(own, counts.edition, c, s)
+            use_scale(own, c, s)
         if halve:
             own.count *= 0.5
             own.squares *= 0.5

@@ -23,9 +23,6 @@ LIGHT = 0.6
 of 1,000 examples to 0.3. Each of five equally frequent values of a string is scaled to 1.1, so two of them are 1.6
 apart, while two random numbers are 1.4 apart."""
 
-BY_COUNTS = 1
-"""The edition of the scaling rule that treats usually present names separately; 0 in files without an edition."""
-
 EDGE = math.sqrt(3.0)
 """A uniform variable is never further out, in standard deviations."""
 
@@ -35,7 +32,7 @@ LEAST_SPREAD = 1e-200
 SCALE = np.dtype(
     [
         ("key", "u8"),  # the hash of the name, 0 for an empty row
-        ("count", "f8"),  # values other than 0 in the moments; zeros too in edition 0
+        ("count", "f8"),  # values other than 0 in the moments
         ("mean", "f8"),
         ("squares", "f8"),  # the sum of squared deviations from the mean
         ("centre", "f8"),  # the scale in use
@@ -50,9 +47,8 @@ SCALE = np.dtype(
 )
 """A name with its moments and its scale."""
 
-COUNTS = np.dtype([("n", "i8"), ("names", "i8"), ("weight", "f8"), ("taken", "f8"), ("edition", "i8")])
-"""Examples observed, names in the table, examples in the moments, now and when the scales were taken, and how scales
-follow from moments."""
+COUNTS = np.dtype([("n", "i8"), ("names", "i8"), ("weight", "f8"), ("taken", "f8")])
+"""Examples observed, names in the table, and examples in the moments, now and when the scales were taken."""
 
 
 class ScalesState(NamedTuple):
@@ -90,7 +86,7 @@ def _newness(counts):  # type: ignore[no-untyped-def]
 
     The number of examples is that when the scales were taken, so models that continue from one divide by the same.
     """
-    return max(1.0, LIGHT * math.sqrt(math.sqrt(counts.taken))) if counts.edition == BY_COUNTS else 1.0
+    return max(1.0, LIGHT * math.sqrt(math.sqrt(counts.taken)))
 
 
 @unit(types.int64(SCALES, ROWS, types.int64, types.float64[::1]), allocates=False, error_model="numpy")
@@ -131,10 +127,10 @@ def unit_of(c, s):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False, error_model="numpy")
-def use_scale(own, edition, c, s):  # type: ignore[no-untyped-def]
+def use_scale(own, c, s):  # type: ignore[no-untyped-def]
     """Use a scale; a missing name counts as its centre if it has varied, otherwise as 0."""
     own.centre, own.spread, own.unit = c, s, unit_of(c, s)
-    own.shift = 0.0 if edition == BY_COUNTS and s > 0.0 else _bend((0.0 - c) / own.unit)
+    own.shift = 0.0 if s > 0.0 else _bend((0.0 - c) / own.unit)
 
 
 @compiled(error_model="numpy")
@@ -146,11 +142,11 @@ def rehash(old, new):  # type: ignore[no-untyped-def]
 
 
 @compiled(error_model="numpy")
-def rescale(table, edition):  # type: ignore[no-untyped-def]
+def rescale(table):  # type: ignore[no-untyped-def]
     """Compute the divisors and shifts that follow from the scales in use."""
     for i in range(len(table)):
         if table[i].key != np.uint64(0):
-            use_scale(table[i], edition, table[i].centre, table[i].spread)
+            use_scale(table[i], table[i].centre, table[i].spread)
 
 
 @compiled(error_model="numpy")

@@ -13,7 +13,6 @@ from streamkernel.features.outliers import without_outliers
 from streamkernel.features.rows import F64, U64, Rows
 from streamkernel.features.scale_moments import HORIZON, observe_rows, use_moments
 from streamkernel.features.scale_table import (
-    BY_COUNTS,
     COUNTS,
     LEAST_SPREAD,
     LIGHT,
@@ -26,11 +25,7 @@ from streamkernel.features.scale_table import (
 )
 
 MOMENTS = ("count", "mean", "squares", "present", "far", "moved", "last")
-"""The columns of moments in a file; only the first three in edition 0."""
-
-
-def _columns(edition: int) -> int:
-    return len(MOMENTS) if edition == BY_COUNTS else 3
+"""The columns of moments in a file."""
 
 
 class Scales:
@@ -68,9 +63,6 @@ class Scales:
     65,536 others have one, has t(v) = q(v)/max(1, 0.6 n^¼), where n is the number of examples when the scales were
     taken: the scale of a name in a single example.
 
-    Models in files from before this rule keep an earlier one (edition 0): absences are zeros for all names, and t(v) =
-    q((v - c)/s) - q(-c/s), so that t(0) = 0.
-
     Attributes
     ----------
     n : int
@@ -99,8 +91,6 @@ class Scales:
 
     def __init__(self, state: ScalesState | None = None) -> None:
         self.state = ScalesState(np.zeros(1, COUNTS), np.zeros(16, SCALE)) if state is None else state
-        if state is None:
-            self.state.counts["edition"] = BY_COUNTS
 
     @property
     def n(self) -> int:
@@ -123,7 +113,7 @@ class Scales:
         table = np.sort(self.state.table, order="key")
         own, counts = table[np.searchsorted(table["key"], names)], self.state.counts[0]
         has_scale = (own["spread"] > 0.0) | (own["centre"] != 0.0)
-        newness = max(1.0, LIGHT * float(counts["taken"]) ** 0.25) if counts["edition"] == BY_COUNTS else 1.0
+        newness = max(1.0, LIGHT * float(counts["taken"]) ** 0.25)
         return {
             "centre": np.where(has_scale, own["centre"], 0.0),
             "unit": np.where(has_scale, own["unit"], 1.0),
@@ -167,7 +157,7 @@ class Scales:
         Outliers are excluded.
         """
         found, kept = self.copy(), without_outliers(rows)
-        if kept is not rows and self.state.counts["edition"][0] == BY_COUNTS:
+        if kept is not rows:
             found, done, n = Scales(), 0, len(rows.start) - 1
             while done < n:  # in order of arrival: taken at 2, 4, 8, ... examples
                 last = min(max(2, 2 * done), n)
@@ -189,14 +179,12 @@ class Scales:
             "scales.n": np.array([counts["n"]]),
             "scales.weights": np.array([counts["weight"], counts["taken"]]),
             "scales.names": known["key"].view(np.int64),
-            "scales.moments": np.stack([known[name] for name in MOMENTS[: _columns(counts["edition"])]], axis=1),
+            "scales.moments": np.stack([known[name] for name in MOMENTS], axis=1),
             "scales.in_use": np.stack([known[name] for name in ("centre", "spread")], axis=1),
         }
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Restore the state that :meth:`tensors` returned.
-
-        Files of format 4 before these scales have three columns of moments; they keep the scales of that time.
 
         Raises
         ------
@@ -206,10 +194,7 @@ class Scales:
         (n,) = tensor_file.require_tensor(tensors, "scales.n", np.int64, (1,)).tolist()
         weights = tensor_file.require_tensor(tensors, "scales.weights", np.float64, (2,))
         names = tensor_file.require_tensor(tensors, "scales.names", np.int64, (None,))
-        moments = tensor_file.require_tensor(tensors, "scales.moments", np.float64, (len(names), None))
-        edition = 0 if moments.shape[1] == _columns(0) else BY_COUNTS
-        if moments.shape[1] != _columns(edition):
-            raise ValueError(f"expected {_columns(edition)} columns of scales.moments, got {moments.shape[1]}")
+        moments = tensor_file.require_tensor(tensors, "scales.moments", np.float64, (len(names), len(MOMENTS)))
         in_use = tensor_file.require_tensor(tensors, "scales.in_use", np.float64, (len(names), 2))
         hashes = np.ascontiguousarray(names).view(np.uint64)
         if len(hashes) > MOST_NAMES or (hashes == 0).any() or (hashes[1:] <= hashes[:-1]).any():
@@ -227,11 +212,11 @@ class Scales:
             raise ValueError("expected moments and scales of examples as scales.*, got other numbers")
         known = np.zeros(len(hashes), SCALE)
         known["key"] = hashes
-        for name, column in zip(MOMENTS, moments.T, strict=False):
+        for name, column in zip(MOMENTS, moments.T, strict=True):
             known[name] = column
         known["centre"], known["spread"] = in_use.T
-        rescale(known, edition)
+        rescale(known)
         counts, table = np.zeros(1, COUNTS), np.zeros(max(16, 2 << (len(hashes) - 1).bit_length()), SCALE)
-        counts[0] = n, len(hashes), *weights.tolist(), edition
+        counts[0] = n, len(hashes), *weights.tolist()
         rehash(known, table)
         self.state = ScalesState(counts, table)

@@ -19,12 +19,6 @@ def _total_weight(numbers: Any) -> float:
     return averaging.total_weight(int(numbers["averaging"]), max(1, int(numbers["steps"])))
 
 
-def with_average(numbers: Any, coef: F64) -> F64:
-    """Return panels extended by the sums of an average that equals the current function."""
-    sums = (numbers["scale_sum"] - _total_weight(numbers) * numbers["scale"]) * coef
-    return np.concatenate([coef, sums], axis=1)
-
-
 def predicting(numbers: Any, functions: F64) -> F64:
     """Return the functions that predict, from the current functions beside their averages."""
     if numbers["averaging"] == averaging.LAST:

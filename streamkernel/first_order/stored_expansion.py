@@ -11,7 +11,6 @@ from streamkernel import tensor_file
 from streamkernel.features import example_tensors, kept_features
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
-from streamkernel.first_order import coefficients
 from streamkernel.first_order.expanded_function import ExpandedFunction
 from streamkernel.learners import averaging, span, state
 
@@ -48,11 +47,6 @@ class StoredExpansion(ExpandedFunction):
     def n_offered(self) -> int:
         """Learned and buffered examples."""
         return self.examples + len(self.pending)
-
-    def _starts_to_average(self, tensors: Mapping[str, Any]) -> bool:
-        """Return whether a file has no average, because it is older than these, so that one starts now."""
-        has_mixture = self.numbers["averaging"] == averaging.MIXTURE
-        return bool(has_mixture and np.shape(tensors.get("coef", ()))[1:2] == (self.columns,))
 
     def tensors(self) -> dict[str, Any]:
         """Return the learned state as arrays that share nothing with this function."""
@@ -98,10 +92,7 @@ class StoredExpansion(ExpandedFunction):
             self.most_blocks = numbers["most_blocks"] = most
         width = self.directions.width
         panels = -(-blocks * self.block_size // width)
-        shape, is_new = (panels, *self.coef.shape[1:]), self._starts_to_average(tensors)
-        coef = tensor_file.require_tensor(
-            tensors, "coef", np.float64, (panels, columns, *shape[2:]) if is_new else shape
-        )
+        coef = tensor_file.require_tensor(tensors, "coef", np.float64, (panels, *self.coef.shape[1:]))
         beta = tensor_file.require_tensor(tensors, "beta", np.float64, (blocks, columns))
         pending = example_tensors.unpack_examples("pending", tensors, self.directions) or []
         if len(pending) >= self.batch_size:
@@ -113,16 +104,6 @@ class StoredExpansion(ExpandedFunction):
             raise ValueError(f"expected log odds from {-averaging.SURE} to {averaging.SURE}, got {learned['log_odds']}")
         entries = span.restored(tensors)
         state.set_learned(numbers, learned)
-        if is_new:
-            coef, numbers["log_odds"] = coefficients.with_average(numbers, coef), -averaging.SURE
-        if numbers["step_units"] & state.AUTOMATIC and numbers["steps"] and not numbers["gradient_sum"]:
-            self._begin_automatic_steps(numbers)
         self._set_arena(numbers, coef, beta, entries)
         self._pending = (self.examples, pending)
         self.directions.reserve(max(1, blocks))
-
-    def _begin_automatic_steps(self, numbers: Any) -> None:
-        """Start automatic steps as if the previous ones, of size γ, had been automatic."""
-        numbers["distance2"] = numbers["blocks"] * numbers["scale"] ** 2 * max(numbers["squared_norm"], 0.0)
-        k_xx = numbers["k_xx"] or numbers["mean_square"] or 1.0
-        numbers["gradient_sum"] = numbers["distance2"] * (k_xx / self.step(int(numbers["steps"]))) ** 2

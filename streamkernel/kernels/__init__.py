@@ -1,7 +1,5 @@
 """Kernels: the exact k(x, x'), and the form of their random features."""
 
-from typing import Any
-
 from streamkernel.kernels.additive import ChiSquared, Hellinger, Intersection, JensenShannon
 from streamkernel.kernels.base import Kernel
 from streamkernel.kernels.composite import OnInputs, Product, Scaled, Sum, Transformed
@@ -35,11 +33,3 @@ __all__ = [
     "Sum",
     "Transformed",
 ]
-
-_OLD_NAMES = {"Ladder": "MultiScale", "On": "OnInputs"}
-
-
-def __getattr__(name: str) -> Any:
-    """Raise the error that names today's name of a kernel of 0.1."""
-    now = f", which is now {_OLD_NAMES[name]}" if name in _OLD_NAMES else ""
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{now}")

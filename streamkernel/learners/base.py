@@ -292,8 +292,8 @@ class Learner:
         ValueError
             If no function can have learned it.
         """
-        ints = tensor_file.require_tensor(state.pad_tensors(tensors), "ints", np.int64, (len(state.LEARNED_INTS),))
-        reals = tensor_file.require_tensor(state.pad_tensors(tensors), "reals", np.float64, (len(state.LEARNED_REALS),))
+        ints = tensor_file.require_tensor(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
+        reals = tensor_file.require_tensor(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
         learned = state.unpack_learned(ints, reals)
         if (ints < 0).any() or learned["blocks"] > min(self.most_blocks, learned["steps"]) or learned["scale"] == 0.0:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")

@@ -181,21 +181,14 @@ def counts(span: F64) -> tuple[int, int]:
     return int(bounded), int(resisted)
 
 
-def unbounded(targets: int) -> F64:
-    """Return the entries of targets whose range is not known."""
-    return np.tile([-NO_SPAN, NO_SPAN, *[0.0] * (ENTRIES - 2)], targets)
-
-
 def restored(tensors: Mapping[str, Any]) -> F64:
-    """Return the entries of the target in a file; older files do not have them.
+    """Return the entries of the target in a file.
 
     Raises
     ------
     ValueError
         If they do not fit, or have values that no function can learn.
     """
-    if "span" not in tensors:
-        return unbounded(1)
     entries: F64 = tensor_file.require_tensor(tensors, "span", np.float64, (ENTRIES,))
     check(entries)
     return entries

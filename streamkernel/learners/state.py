@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -101,31 +100,6 @@ def pack_learned(numbers: Any) -> dict[str, Any]:
     """
     ints = np.array([numbers[name] for name in LEARNED_INTS], np.int64)
     return {"ints": ints, "reals": np.array([numbers[name] for name in LEARNED_REALS], np.float64)}
-
-
-def pad_tensors(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tensors of a file, extended by the entries that older files lack.
-
-    They are 0 for steps of automatic size and averages, and a weight of 1 for each example.
-
-    Examples
-    --------
-    >>> found = pad_tensors({"ints": np.arange(5), "reals": np.ones(11)})
-    >>> len(found["ints"]), found["reals"][-4:].tolist()
-    (6, [0.0, 0.0, 3.0, 0.0])
-    """
-    found = dict(tensors)
-    ints, reals = tensors.get("ints"), tensors.get("reals")
-    if isinstance(ints, np.ndarray) and ints.shape == (len(LEARNED_INTS) - 1,):
-        found["ints"] = ints = np.append(ints, np.zeros(1, ints.dtype))
-    if isinstance(reals, np.ndarray) and reals.shape == (len(LEARNED_REALS) - 4,):
-        reals = np.append(reals, np.zeros(2, reals.dtype))
-    if isinstance(reals, np.ndarray) and reals.shape == (len(LEARNED_REALS) - 2,) and ints is not None:
-        examples = ints[LEARNED_INTS.index("examples")] if np.shape(ints) == (len(LEARNED_INTS),) else 0
-        reals = np.append(reals, np.array([examples], reals.dtype))
-    if isinstance(reals, np.ndarray) and reals.shape == (len(LEARNED_REALS) - 1,):
-        found["reals"] = np.append(reals, np.zeros(1, reals.dtype))
-    return found
 
 
 def unpack_learned(ints: I64, reals: F64) -> Any:

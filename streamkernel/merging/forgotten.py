@@ -36,12 +36,12 @@ def left_in(part: SecondOrderSummary, g: int, first: int, batch: int, rested: in
     outputs = np.array([w.shape[1] for w in part.newton])
     of_many = int(part.table[outputs >= newton_step.MANY, 2].min(initial=1 << 62)) - rested
     first = max(first, last - math.ceil(NOTHING_LEFT / math.log(kept)))
-    left, returned = _follow((first, of_many, last), batch, forgetting, kept, n, part.bounds[-1], targets)
+    left, returned = _follow((first, of_many, last), batch, forgetting, kept, n, targets)
     return float(left), float(returned)
 
 
 @compiled
-def _follow(times, batch, forgetting, kept, n, bounds, targets):  # type: ignore[no-untyped-def]
+def _follow(times, batch, forgetting, kept, n, targets):  # type: ignore[no-untyped-def]
     """Return the share that the steps of a time have left of A, and the multiple of λI that they added.
 
     `times` are the first example, the one after which steps are those of a large group, and the last example.
@@ -52,7 +52,7 @@ def _follow(times, batch, forgetting, kept, n, bounds, targets):  # type: ignore
         waiting += 1
         most = newton_step.LONGEST_OF_MANY if seen > of_many else newton_step.LONGEST_BATCH
         if waiting >= newton_step.compiled_due(seen, batch, forgetting, targets, most) or seen == last:
-            fading, returning = newton_step.turns(n, waiting, kept, bounds)
+            fading, returning = newton_step.turns(n, waiting, kept)
             if newton_step.is_turn(seen, waiting, fading):
                 left, returned = left * kept**fading, returned * kept**fading
             if newton_step.is_turn(seen, waiting, returning):

@@ -38,14 +38,8 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
     """
     everything = [*parts, *([] if base is None else [base])]
     names: I64 = np.unique(np.concatenate([part["scales.names"] for part in everything]).view(np.uint64)).view(np.int64)
-    columns = {part["scales.moments"].shape[1] for part in everything}
-    if len(columns) > 1:
-        raise MergeError(
-            "Expected models that treat missing values alike, got one from a file of an earlier version; "
-            "let both continue from one model"
-        )
     known = np.zeros((len(everything), len(names)), bool)
-    moments = np.zeros((len(everything), len(names), *columns))
+    moments = np.zeros((len(everything), len(names), len(MOMENTS)))
     in_use = np.zeros((len(everything), len(names), 2))
     for i, part in enumerate(everything):
         at = np.searchsorted(names.view(np.uint64), part["scales.names"].view(np.uint64))
@@ -72,9 +66,8 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
     count, s, q, (weight,) = (share @ values for values in sums)
     mean = np.divide(s, count, out=np.zeros_like(s), where=count > 0.0)
     found = [np.minimum(count, weight), centre + mean, np.maximum(q - s * mean, 0.0)]
-    if columns == {len(MOMENTS)}:
-        counts = (np.clip(share @ moments[:, :, i], 0.0, weight) for i in range(3, len(MOMENTS) - 1))
-        found += [*counts, moments[first, every, -1]]
+    found += [np.clip(share @ moments[:, :, i], 0.0, weight) for i in range(3, len(MOMENTS) - 1)]
+    found.append(moments[first, every, -1])
     kept = slice(MOST_NAMES)
     return {
         "scales.n": add_parts([*n[: len(parts)]], n[-1] if base is not None else 0),

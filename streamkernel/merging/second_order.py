@@ -103,8 +103,6 @@ def merge(
     """
     check([*parts, *([base] if base.grams else [])])
     functions, forgetting = min(len(part.linear.w) for part in parts), min(map(forgetting_groups, parts))
-    if len({part.linear.bound > 0 for part in parts}) > 1:  # one is from an earlier file
-        functions = 0
     parts = [without_forgetting(part) if forgetting_groups(part) > forgetting else part for part in parts]
     parts = [without_linear(part) if len(part.linear.w) > functions else part for part in parts]
     stored = min(part.linear.capacity for part in parts)

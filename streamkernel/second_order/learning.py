@@ -181,7 +181,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
     loss = loss_at(state.numbers, own_targets, said)
     if options.has_metric and seen % EVERY == 0:
         add_gradient(state, scales, kernel, z, f[base:near], room.row.embedding, room.row.metric, room.slopes)
-    if options.is_new or bounds[-1] == newton_step.NEVER_EXCEEDED:
+    if options.is_new:
         mixer = Mixer(weights, state.mixer, state.signed, state.positive, state.lead, bounds, room.mixing)
         newton_step.weigh(state.numbers, layout, mixer, f, own_targets, w)
     if not bounded:

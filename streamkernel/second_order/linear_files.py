@@ -33,18 +33,13 @@ WEIGHTS = "neighbours.weights"
 BOUND_OF_SCORES = "linear.bound"
 
 
-def has_linear(tensors: Mapping[str, Any]) -> bool:
-    """Return whether a file has an entry for linear functions, even if it is empty; files of 0.1 have none."""
-    return NAMES in tensors
-
-
 def count(tensors: Mapping[str, Any]) -> int:
     """Return the number of linear functions in a file."""
-    return len(tensors["linear.w"]) if has_linear(tensors) and "linear.w" in tensors else 0
+    return len(tensors["linear.w"]) if "linear.w" in tensors else 0
 
 
 def bound(tensors: Mapping[str, Any]) -> int:
-    """Return the bound of saturated scores of linear functions, 0 for earlier files, whose scores are not saturated."""
+    """Return the bound of saturated scores of linear functions, 0 if scores are not saturated."""
     if not count(tensors) or BOUND_OF_SCORES not in tensors:
         return 0
     (found,) = tensor_file.require_tensor(tensors, BOUND_OF_SCORES, np.int64, (1,)).tolist()
@@ -55,7 +50,7 @@ def bound(tensors: Mapping[str, Any]) -> int:
 
 def window(tensors: Mapping[str, Any]) -> int:
     """Return the capacity of a function's recent examples in a file, 0 for files without them."""
-    return STORED if has_linear(tensors) and ANSWERS in tensors else 0
+    return STORED if ANSWERS in tensors else 0
 
 
 def pack(linear: Linear) -> dict[str, Any]:
@@ -89,7 +84,7 @@ def recent(points: F32, answers: F64, weights: F64, remembered: int) -> dict[str
 
 
 def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None, targets: int = 1) -> Linear:
-    """Return the functions whose arrays :func:`pack` returned; none for a file of 0.1.
+    """Return the functions whose arrays :func:`pack` returned.
 
     Parameters
     ----------
@@ -107,8 +102,6 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None, target
     ValueError
         If a tensor is missing, does not fit, or holds what no function learns.
     """
-    if not has_linear(tensors):
-        return new_linear(0, columns, 0.0)
     names = tensor_file.require_tensor(tensors, NAMES, np.int64, (None,))
     n, functions = len(names), count(tensors)
     dense = min(n, DENSE)

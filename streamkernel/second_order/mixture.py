@@ -58,13 +58,10 @@ class SecondOrderLearner(StoredMixture):
         directions = self.directions.with_plan(KernelProgram(kernel, self._seed))
         live = twin._live = twin._first(directions, self._live.state.numbers)
         old = self._live.state
-        if old.bounds[-1] < newton_step.NEVER_EXCEEDED:
-            for name in OF_MIXTURE:
-                getattr(live.state, name)[:] = getattr(old, name)
-            targets = len(old.numbers)
-            live.state.bounds.reshape(targets, -1)[:, -2:] = old.bounds.reshape(targets, -1)[:, -2:]
-        else:
-            live.state.bounds[-1], live.state.lead[:] = old.bounds[-1], old.lead
+        for name in OF_MIXTURE:
+            getattr(live.state, name)[:] = getattr(old, name)
+        targets = len(old.numbers)
+        live.state.bounds.reshape(targets, -1)[:, -2:] = old.bounds.reshape(targets, -1)[:, -2:]
         alone, n = len(self._arranger.alone), len(rows.start) - 1
         z = embed_rows(self.numbers, live.directions, rows, sum(self._arranger.alone))
         live.state.priors[:alone] = priors.of_examples(z.reshape(n, alone, -1))

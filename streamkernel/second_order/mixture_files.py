@@ -14,7 +14,7 @@ from streamkernel.learners import span, state
 from streamkernel.second_order import growth, linear_files, metric_files, newton_step, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.mixture_state import OWNER, RESTED, RESTS_FROM, SIGNS, SKETCHED_AT
-from streamkernel.second_order.positive import LARGEST_LEAD, SIGNED_ONLY, positive_weights
+from streamkernel.second_order.positive import LARGEST_LEAD
 
 RECENCY, TARGETS, LEFT_OUT = "recency", "targets", "rested"
 
@@ -23,12 +23,9 @@ OF_TARGETS = ("offset", "predicted_offset", "error_scale", "gradient_bound")
 
 _NAMES = {
     "level": "level", "weights": "weights", "mixer": "mixer", "bounds": "bounds", "standing": "losses", "priors":
-    "priors", "span": "span",
+    "priors", "span": "span", **{name: name for name in SIGNS},
 }  # fmt: skip
 """The names that arrays of the state have in files."""
-
-_ALL_NAMES = _NAMES | {name: name for name in SIGNS}
-"""With those that older files do not have, and those of a pruned function."""
 
 _SAMPLED = {"sketched_at": SKETCHED_AT, "rests_from": RESTS_FROM}
 """The names of the columns of `sampled` that only learning reads."""
@@ -59,7 +56,7 @@ def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[st
     `kept` are the features of a pruned function.
     """
     function = mixture.state
-    arrays = {name: getattr(function, own).copy() for name, own in _ALL_NAMES.items()}
+    arrays = {name: getattr(function, own).copy() for name, own in _NAMES.items()}
     return (
         state.pack_learned(function.numbers[0])
         | pack_targets(function.numbers)
@@ -71,14 +68,6 @@ def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[st
         | mixture.groups.functions()
         | metric_files.tensors(function.metric)
     )
-
-
-def _without_signs(arrays: Mapping[str, F64], targets: int) -> dict[str, F64]:
-    """Return u, p and D of a mixture whose weights were all of any sign."""
-    signed = arrays["weights"].reshape(targets, -1)
-    positive = [positive_weights(mixer, u) for mixer, u in zip(np.split(arrays["mixer"], targets), signed, strict=True)]
-    lead = np.full(targets, SIGNED_ONLY if arrays["bounds"][-1] == newton_step.NEVER_EXCEEDED else 0.0)
-    return {"signed": signed.ravel(), "positive": np.concatenate(positive), "lead": lead}
 
 
 def pack_targets(numbers: Any) -> dict[str, Any]:
@@ -120,12 +109,7 @@ def restore(
     ValueError
         If a tensor is missing, does not fit, or has values that no function can learn.
     """
-    names = _ALL_NAMES if "signed" in tensors else _NAMES
-    shapes = {name: getattr(empty.state, own).shape for name, own in names.items()}
-    if not linear_files.has_linear(tensors) and "bounds" in tensors:  # one of 0.1
-        tensors = {**tensors, "bounds": np.append(tensors["bounds"], newton_step.NEVER_EXCEEDED)}
-    if "span" not in tensors:  # one before targets were remembered
-        tensors = {**tensors, "span": span.unbounded(len(empty.state.numbers))}
+    shapes = {name: getattr(empty.state, own).shape for name, own in _NAMES.items()}
     arrays = {name: tensor_file.require_tensor(tensors, name, np.float64, shape) for name, shape in shapes.items()}
     examples, waiting = int(learned["examples"]), int(learned["buffered"])
     longest = max(arranger.batch_size, newton_step.LONGEST_OF_MANY)
@@ -136,10 +120,8 @@ def restore(
     targets = len(empty.state.numbers)
     if not all((mixer.diagonal() > 0.0).all() or not mixer.any() for mixer in np.split(arrays["mixer"], targets)):
         raise ValueError("expected a mixer with a positive diagonal")
-    if "signed" not in tensors:
-        arrays |= _without_signs(arrays, targets)
-    if arrays["positive"].min() < 0.0 or not ((arrays["lead"] >= SIGNED_ONLY) & (arrays["lead"] <= LARGEST_LEAD)).all():
-        raise ValueError(f"expected weights of at least 0 as positive, leads of {SIGNED_ONLY:g} to {LARGEST_LEAD:g}")
+    if arrays["positive"].min() < 0.0 or not (np.abs(arrays["lead"]) <= LARGEST_LEAD).all():
+        raise ValueError(f"expected weights of at least 0 as positive, leads of {-LARGEST_LEAD:g} to {LARGEST_LEAD:g}")
     if min(arrays["bounds"].min(), arrays["standing"].min(), learned["error_scale"]) < 0.0:
         raise ValueError("expected bounds, losses and a spread of at least 0")
     span.check(arrays["span"])
@@ -157,7 +139,7 @@ def restore(
     )
     if not are_possible:
         raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
-    own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _ALL_NAMES.items()}
+    own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _NAMES.items()}
     own_arrays |= {"recent": arrays["recent"].copy(), "sampled": np.zeros((len(table), 4))}
     own_arrays["metric"] = metric_files.restore(tensors, table, len(arranger.alone), empty.directions)
     columns = int(empty.state.numbers["columns"][0])

@@ -46,9 +46,6 @@ SETTLING = 256
 PULL = 10.0
 """λ of the mixture, in units of the size of the targets."""
 
-NEVER_EXCEEDED = 1e300
-"""Largest size of targets for a mixture of 0.1, whose A keeps the λ of its first target, and which forgets as then."""
-
 _MATRIX = types.float64[:, ::1]
 
 
@@ -142,7 +139,7 @@ def _weigh_target(numbers, layout, own, f, targets, t, w, ahead):  # type: ignor
         for k in range(count):
             signed[k] -= gradient[k]
     sweep(mixer, signed, positive, row)
-    if abs(ahead) < LARGEST_GRADIENT and own.lead[0] >= -LARGEST_LEAD:
+    if abs(ahead) < LARGEST_GRADIENT:
         own.lead[0] = min(max(MEMORY * own.lead[0] + w * ahead / size, -LARGEST_LEAD), LARGEST_LEAD)
     mix(signed, positive, own.lead[0], weights)
 
@@ -195,13 +192,10 @@ def less_certain(mixer: F64, seen: int) -> F64:
 
 
 @inlined(allocates=False)
-def turns(n, batch, kept, bounds):  # type: ignore[no-untyped-def]
-    """Return S and T for a group of n outputs: a tenth of the examples that it remembers, and all of them; half of them
-    in a model of 0.1.
-    """
-    fading, returning = (0.5, 0.5) if bounds[-1] == NEVER_EXCEEDED else (0.1, 1.0)
+def turns(n, batch, kept):  # type: ignore[no-untyped-def]
+    """Return S and T for a group of n outputs: a tenth of the examples that it remembers, and all of them."""
     gone = max(1.0 - kept, 1e-9)
-    return max(batch, min(n, int(fading / gone))), max(batch, min(n, int(returning / gone)))
+    return max(batch, min(n, int(0.1 / gone))), max(batch, min(n, int(1.0 / gone)))
 
 
 @inlined(allocates=False)

@@ -21,9 +21,6 @@ from streamkernel.jit import compiled, inlined
 LARGEST_LEAD = 10.0
 """Bound on the absolute value of D: outliers do not decide for long."""
 
-SIGNED_ONLY = -50.0
-"""D of a mixture of 0.1, which stays: θ is 1."""
-
 SWEEPS = 100
 """Sweeps that find p without an earlier one."""
 

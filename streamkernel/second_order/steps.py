@@ -101,7 +101,7 @@ def _fading(state, g):  # type: ignore[no-untyped-def]
     """
     numbers, kept = state.numbers[0], state.kept[g]
     seen = numbers.worked_at - int(state.sampled[g, RESTED])
-    fading, returning = newton_step.turns(state.layout[g, COUNT], numbers.working, kept, state.bounds)
+    fading, returning = newton_step.turns(state.layout[g, COUNT], numbers.working, kept)
     left, own, more = 1.0, 0.0, 0.0
     if kept < 1.0 and newton_step.is_turn(seen, numbers.working, fading):
         left = kept**fading

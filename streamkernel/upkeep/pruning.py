@@ -12,7 +12,8 @@ from streamkernel.features.compiled_kernel import PLACE, RUNG
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.second_order.mixture_state import SIGNS, Group
+from streamkernel.second_order.mixture_state import Group
+from streamkernel.second_order.positive import positive_weights
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
 from streamkernel.upkeep.distil import bends, distil
@@ -103,9 +104,11 @@ def _mixture(old: SecondOrderLearner, rows: Rows, y: F64, keep: float, tell: Tel
         small.newton[:], small.steady[:] = np.split(found, 2)
         small.factor[:] = math.sqrt(memory) * factor
     learned = old.with_groups(np.concatenate([kept, [[0, 0, 0]]]), groups)
-    learned = {name: tensor for name, tensor in learned.items() if name not in SIGNS}
-    learned["weights"] = _weights(old, near.reshape(len(near), -1), f - float(old.numbers["predicted_offset"]))
-    return learned
+    signed = _weights(old, near.reshape(len(near), -1), f - float(old.numbers["predicted_offset"]))
+    mixers = np.split(learned["mixer"], len(learned["lead"]))
+    own = zip(mixers, signed.reshape(len(mixers), -1), strict=True)
+    positive = np.concatenate([positive_weights(mixer, u) for mixer, u in own])
+    return learned | {"weights": signed, "signed": signed, "positive": positive, "lead": np.zeros(len(mixers))}
 
 
 def _weights(old: SecondOrderLearner, functions: F64, f: F64) -> F64:

@@ -82,7 +82,7 @@ def test_learn_twice_gives_the_same_bits(data):
     model = rounds.classifier()
     ends = {str(path): path.stat().st_size for path in data.glob("*.jsonl")}
     first = RoundTask(WorkAssignment({str(data / "part-0.jsonl"): None}, ends, 300), 0, 0, 1, is_alone=True)
-    types = {"types": {}, "fields": None}
+    types = {"types": {}, "texts": {}, "labels": {}, "fields": None}
     model = replica.learn(model, types, first).model
     position = [len("".join(line + "\n" for line in records(700)[:300])), 300]
     assignment = WorkAssignment({str(data / "part-0.jsonl"): position, str(data / "part-2.jsonl"): None}, ends, 500)

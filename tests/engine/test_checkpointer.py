@@ -408,15 +408,6 @@ def test_a_checkpoint_that_a_copy_of_the_directory_committed_is_not_the_prepared
     assert cluster.seen == list(range(1, N + 1))
 
 
-def test_a_checkpoint_that_an_earlier_release_prepared_counts_if_it_was_committed(tmp_path):
-    """Its name has no session, nor has the record in Kafka."""
-    with StateDirectory(tmp_path) as state:
-        state.prepare({"n": 1})
-        prepared = next(tmp_path.glob("prepared-*"))
-        prepared.rename(tmp_path / "prepared-000000000001.safetensors")
-        assert recover_newest(state, 1, "") == {"n": 1, "checkpoint": 1}
-
-
 def test_a_committed_prepared_checkpoint_must_be_intact(tmp_path):
     with StateDirectory(tmp_path) as state:
         state.prepare({"n": 1})

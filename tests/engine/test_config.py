@@ -21,8 +21,6 @@ from streamkernel.engine.config import build
 from streamkernel.engine.config.checks import check_storable
 from streamkernel.engine.config.config import Config, ConfigError, load_config
 from streamkernel.engine.config.kafka import kafka_options
-from streamkernel.engine.config.old_names import KEYS, VALUES
-from streamkernel.estimators.older_files import TYPES
 
 WHOLE = """
 label  = "class"
@@ -224,7 +222,6 @@ def test_the_setup_contains_the_settings_that_a_state_depends_on(load: Load) -> 
     for old, new in [("2048", "1024"), ('"F1"', '"Accuracy"'), ('"id"', '"it"'), ('on = "numbers"', 'on = "all"')]:
         assert load(WHOLE.replace(old, new)).setup() != same
     assert same["model"]["kernel"] == {"type": "Gaussian", "sigma": "median"}
-    assert load(SMALL).setup()["model"]["learner"] == {"type": "Newton"}
 
 
 def with_source(lines: str) -> str:
@@ -441,40 +438,6 @@ WRONG: dict[str, tuple[str, list[str]]] = {
 def test_all_problems_are_reported_in_one_style(load: Load, folder: Path, text: str, lines: list[str]) -> None:
     lines = [line.replace("{folder}", str(folder)) for line in lines]
     assert sorted(problems(lambda: load(text))) == sorted(lines)
-
-
-LEAST = {"label": '"class"', "source.path": '"events.csv"', "model.type": '"KernelClassifier"'}
-OLD_NAMES = [
-    (f"{table}.{key}".strip("."), "1", sentence) for table, keys in KEYS.items() for key, sentence in keys.items()
-] + [(path, f'"{value}"', sentence) for path, values in VALUES.items() for value, sentence in values.items()]
-
-
-@pytest.mark.parametrize(("path", "value", "sentence"), OLD_NAMES, ids=[path for path, *_ in OLD_NAMES])
-def test_an_old_key_is_rejected_with_the_new_name(load: Load, path: str, value: str, sentence: str) -> None:
-    keys = LEAST | {path: value}
-    text = "".join(f"{key} = {content}\n" for key, content in keys.items())
-    assert f"{path}: {sentence}" in problems(lambda: load(text))
-
-
-@pytest.mark.parametrize("old", ["Ladder", "On"])
-def test_an_old_type_is_rejected_with_the_new_name(load: Load, old: str) -> None:
-    text = SMALL + f'kernel = {{ type = "{old}", kernel = "Gaussian" }}\n'
-    assert problems(lambda: load(text)) == [f'model.kernel.type: the type "{old}" is now "{TYPES[old]}"']
-
-
-def test_all_old_names_in_a_file_are_reported_together(load: Load) -> None:
-    text = TOPICS.replace('group = "g"', 'delivery = "exactly_once"').replace(
-        'topics = ["clicks"]', 'topics = ["clicks"]\norder = "free"\nkey_field = "id"'
-    )
-    text += '[labels]\nkey = "id"\nmax_seconds = 60\n[cluster]\nround_events = 9\n'
-    assert sorted(problems(lambda: load(text))) == [
-        "cluster.round_events: this key is now events_per_round",
-        "kafka.delivery: this key is now processing_guarantee",
-        "labels.max_seconds: this key is now timeout_seconds",
-        "labels: this table is now [delayed_labels]",
-        "source.key_field: this key is now key_as_field",
-        'source.order: the value "free" is now "arrival"',
-    ]
 
 
 TOPICS = """

@@ -650,13 +650,6 @@ def test_a_time_out_of_order_expires_nothing() -> None:
     assert engine.labels["expired"] == 3000
 
 
-def test_the_clock_of_an_older_checkpoint() -> None:
-    labels = DelayedLabels("id", timeout_seconds=100)
-    labels.restore(labels.state() | {"clock": (1.7e9, 0.0, 3)})
-    labels.wait(labels.arrive({"id": 1}), {"a": 1}, NOTHING, "here")
-    assert (len(labels), labels.counts["expired"]) == (1, 0)
-
-
 def test_a_saved_state_is_not_changed_by_later_events() -> None:
     labels = DelayedLabels("id", time="t", max_pending=12, timeout_seconds=14.0)
     records = delayed(60)

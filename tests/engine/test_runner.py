@@ -18,7 +18,6 @@ from structlog.testing import capture_logs
 from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, learners, tensor_file
 from streamkernel.connectors import DatasetSource, DeadLetters, FileSink, FileSource
 from streamkernel.engine import Engine
-from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.checkpoint.state_directory import (
     StateDirectory,
     StateDirectoryError,
@@ -283,41 +282,6 @@ def test_topics_can_be_added_at_the_end() -> None:
     for topics in (["c", "a", "b"], ["a"], None):
         with pytest.raises(StateDirectoryError, match=r"source\.topics = \['a', 'b'\], got"):
             check_setup(setup, setup | {"source.topics": topics})
-
-
-def test_a_state_of_0_1_has_the_old_names_of_its_setup() -> None:
-    old = {
-        "labels.key": "id",
-        "labels.time": None,
-        "model": {
-            "type": "KernelRegressor",
-            "compaction": {"type": "Compaction"},
-            "rule": {"type": "CDSG", "longest": 1.0},
-            "kernel": {"type": "On", "kernel": {"type": "Ladder", "kernel": "Gaussian"}, "names": ["a"]},
-        },
-    }
-    now = {
-        "delayed_labels.key": "id",
-        "model": {
-            "type": "KernelRegressor",
-            "pruning": {"type": "Pruning"},
-            "learner": {"type": "DSG", "rule": {"type": "CDSG", "max_step_ratio": 1.0}},
-            "kernel": {"type": "OnInputs", "kernel": {"type": "MultiScale", "kernel": "Gaussian"}, "names": ["a"]},
-        },
-    }
-    check_setup(old, now)
-    with pytest.raises(StateDirectoryError, match=r"delayed_labels\.key = 'id', got 'other'"):
-        check_setup(old, now | {"delayed_labels.key": "other"})
-
-
-def test_a_state_of_0_1_continues_with_the_learner_that_it_had() -> None:
-    """With `l2` alone 0.1 took first-order steps; later models take Newton steps, and their states name the learner."""
-    model = {"type": "KernelRegressor", "l2": 0.1}
-    check_setup({"model": model}, {"model": model | {"learner": "dsg"}})
-    with pytest.raises(StateDirectoryError, match="made with, model ="):
-        check_setup({"model": model}, {"model": with_learner(model)})
-    with pytest.raises(StateDirectoryError, match="made with, model ="):
-        check_setup({"model": with_learner(model)}, {"model": model | {"learner": "dsg"}})
 
 
 def test_the_last_checkpoints_are_kept(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import copy
 import math
 import pickle
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,6 @@ from streamkernel.second_order.linear import slope
 from streamkernel.upkeep.pruning import prune
 
 SMALL = {"learner": learners.Newton(features_per_seed=16), "max_features": 256}
-FOLDER = Path(__file__).parents[1] / "data" / "models_of_0.1"
 GAUSSIAN = kernels.Gaussian(2.0)
 
 
@@ -431,28 +429,6 @@ def test_flags_that_are_usually_absent():
         assert model.explain_one(without | {"flag": 1}, method=method)["flag"] == pytest.approx(2.4, abs=0.5)
         assert model.explain_one(without | {"flag": 0}, method=method)["flag"] == pytest.approx(-0.6, abs=0.5)
     assert model.feature_importances_["flag"] > 0.2
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("[cr]*_*.safetensors")), ids=lambda path: path.stem)
-def test_files_of_0_1_are_explained(path):
-    model = load(path)
-    if not isinstance(model, KernelClassifier | KernelRegressor):
-        return
-    x = {"a": 0.3, "b": 0.4, "c": "u"}
-    for method in explaining.METHODS if path.stem != "classifier_cdsg_hinge" else ["sampling"]:  # a sum of kernels
-        assert list(model.explain_one(x, method=method)) == ["a", "b", "c"]
-    with pytest.raises(AttributeError):
-        _ = model.feature_importances_
-    if path.stem == "regressor_default":
-        generator = np.random.default_rng(0)
-        for a, b, c in zip(
-            generator.normal(size=600), generator.random(600), generator.choice([*"uvw"], 600), strict=True
-        ):
-            model.learn_one({"a": a, "b": b, "c": str(c)}, math.sin(2 * a) + b**2 + (c == "u"))
-        found = model.feature_importances_
-        assert found.keys() == {"a", "b", "c"}
-        assert sum(found.values()) == pytest.approx(1.0)
-        assert found["a"] > found["b"]
 
 
 def test_importances_are_made_of_the_derivatives_of_saturated_scores():

@@ -286,28 +286,6 @@ def test_a_name_present_half_of_the_time_does_not_oscillate():
     assert (in_use(scales)[:, 0] != before[:, 0]).any()
 
 
-def old_bend(z):
-    return expected(z, 0.0, 1.0)
-
-
-def test_scales_of_older_files_are_unchanged():
-    """Of three columns of moments, with absences as zeros and t(0) = 0; they follow the stream as then."""
-    scales = Scales()
-    now = observed(DIRECTIONS.rows(["a", "b"], np.random.default_rng(12).normal(5.0, 2.0, (600, 2)))).tensors()
-    before = now | {"scales.moments": now["scales.moments"][:, :3]}
-    scales.restore(before)
-    assert content(scales) == {name: (t.dtype, t.shape, t.tobytes()) for name, t in before.items()}
-    hashes = before["scales.names"].view(np.uint64)
-    ((c, s),) = before["scales.in_use"][hashes == hash64("a")]
-    for v in (0.0, 3.0, 50.0):
-        assert value(scales, {"a": v}) == pytest.approx(old_bend((v - c) / s) - old_bend(-c / s), rel=1e-12)
-    observed(told([{"b": 5.0}] * 60_000), scales)
-    assert scales.tensors()["scales.in_use"][hashes == hash64("a"), 0] < 1.5
-    twin = Scales()
-    twin.restore(scales.tensors())
-    assert content(twin) == content(scales)
-
-
 def test_an_outlier_at_the_start_is_forgotten():
     values = np.random.default_rng(8).normal(2.0, 1.0, 10_000)
     scales = observed(column([1e6, *values]))

@@ -219,22 +219,6 @@ def test_the_penalty_is_that_of_the_coefficients():
     assert f.penalty == pytest.approx(0.15 * norm2, rel=1e-9)
 
 
-def test_a_function_that_took_other_steps_continues_by_steps_of_that_length():
-    """A file of before has neither of the sums that the length follows from."""
-    X, y = noise(300, "square")
-    y += np.sin(2.0 * X[:, 0])
-    gaussian, step = kernels.Gaussian(1.0), step_sizes.Constant(0.25)
-    constant = FirstOrderLearner(gaussian, losses.Square(), rules.DSG(), step, block_size=8, max_features=48, seed=3)
-    constant.learn(rows(constant, X), y)
-    tensors = constant.tensors()
-    tensors["ints"], tensors["reals"] = tensors["ints"][:5], tensors["reals"][:11]
-    f = function()
-    f.restore(tensors)
-    assert np.array_equal(f.scores(rows(f, X)), constant.scores(rows(constant, X)))
-    f.learn(rows(f, X[:1]), y[:1])
-    assert f.last_step == pytest.approx(0.25, rel=0.05)
-
-
 def test_the_gradients_of_models_that_are_merged_add_up():
     """What they share counts once; f is their mean, and so is no larger than the larger of them."""
     X, y = noise(300, "square")

@@ -81,23 +81,6 @@ def test_it_is_as_good_as_the_better_of_both(moves):
     assert mixture < min(last, average)
 
 
-def test_a_file_without_a_mixture_predicts_as_before_and_starts_one():
-    X, y = examples(300)
-    old, f = function(averaging.LAST, l2=0.01), function(averaging.MIXTURE, l2=0.01)
-    rows = old.directions.rows(NAMES, X)
-    old.learn(rows, y)
-    tensors = old.tensors()
-    f.restore(tensors | {"reals": tensors["reals"][:14]})
-    assert np.array_equal(f.scores(rows), old.scores(rows))
-    assert f.functions()[:, 1:] == pytest.approx(old.functions(), rel=1e-9, abs=1e-12)
-    for _ in range(2):
-        f.learn(rows, y)
-        old.learn(rows, y)
-    assert np.array_equal(f.functions()[:, :1], old.functions())
-    assert f.numbers["log_odds"] > -averaging.SURE
-    assert np.abs(f.scores(rows) - old.scores(rows)).max() > 1e-6
-
-
 @pytest.mark.parametrize("log_odds", [-1e3, np.nextafter(averaging.SURE, np.inf)])
 def test_a_file_with_log_odds_that_no_function_has_is_refused(log_odds):
     f = function(averaging.MIXTURE)

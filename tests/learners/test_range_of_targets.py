@@ -12,7 +12,7 @@ from streamkernel import GaussianProcessRegressor, KernelRegressor, kernels, lea
 from streamkernel.estimators import model_file
 from streamkernel.interop.frozen_function import freeze
 from streamkernel.interop.numpy_predictor import outputs
-from streamkernel.learners.span import limits
+from streamkernel.learners.span import NO_SPAN, limits
 from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.upkeep import Refit
 
@@ -85,12 +85,17 @@ def test_inputs_that_jump_to_a_code_leave_predictions_in_range(name, tmp_path):
     assert progressive(again, inputs, ys[:40]).tolist() == progressive(model, inputs, ys[:40]).tolist()
 
 
+def without_range(tensors):
+    """Let a target of any size be in the range of the targets."""
+    tensors["span"] = np.array([-NO_SPAN, NO_SPAN, *[0.0] * (len(tensors["span"]) - 2)])
+
+
 @every_model
 def test_predictions_in_range_are_as_without_limits(name, tmp_path):
     xs, _ = air()
     model = learned(name)
     usual = [model.predict_one(x) for x in xs]
-    path = write_parts(tmp_path, model_file.describe(model), lambda tensors: tensors.pop("span"))
+    path = write_parts(tmp_path, model_file.describe(model), without_range)
     free = load(path)
     assert [free.predict_one(x) for x in xs] == usual
     assert np.abs([free.predict_one(x) for x in coded(xs)]).max() > 10.0
@@ -119,7 +124,7 @@ def test_each_prediction_and_the_count_are_those_of_a_plain_loop(name, tmp_path)
     begins_at_0 = name == "noise"  # the prior mean
     if not begins_at_0:
         model.learn_one(xs.pop(0), first := ys.pop(0))
-    free = load(write_parts(tmp_path, model_file.describe(model), lambda tensors: tensors.pop("span")))
+    free = load(write_parts(tmp_path, model_file.describe(model), without_range))
     raw = progressive(free, xs, ys)
     expected = ranged(raw, ys, 0.0) if begins_at_0 else ranged([first, *raw], [first, *ys], first)[1:]
     assert progressive(model, xs, ys) == pytest.approx(expected, rel=1e-12)

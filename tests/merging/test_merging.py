@@ -791,14 +791,6 @@ def test_moments_halved_since_the_base(n):
         assert np.sqrt(squares / count) == pytest.approx(5.0, rel=0.02)
 
 
-def test_scales_of_older_files_merge_with_each_other():
-    now = [observed([{"a": v} for v in values]).tensors() for values in ([1.0, 2.0], [3.0])]
-    before = [part | {"scales.moments": part["scales.moments"][:, :3]} for part in now]
-    assert moments.merge_scales(before, None)["scales.moments"] == pytest.approx(np.array([[3.0, 2.0, 2.0]]))
-    with pytest.raises(MergeError, match="treat missing values alike"):
-        moments.merge_scales([now[0], before[1]], None)
-
-
 def test_default_models_continue_from_one():
     xs, ys = stream(3000)
     xs = [{"a": x["a"] + 1.7e9, "b": 1e-3 * x["b"], "c": x["c"]} for x in xs]

@@ -12,7 +12,7 @@ from cases import covering
 from reference import algorithms, second_order
 from river import metrics
 from sklearn.linear_model import Ridge
-from streams import as_dicts, content, learn, names_in_order, nested, weights
+from streams import as_dicts, content, learn, names_in_order, weights
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes, tensor_file, upkeep
 from streamkernel.interop import to_numpy
@@ -21,7 +21,6 @@ from streamkernel.learners import state
 from streamkernel.merging import linear as merging
 from streamkernel.second_order import linear, linear_files, linear_state
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.second_order.mixture_state import SIGNS
 
 SIGMA, PER_BLOCK, BLOCKS = 0.8, 5, 4
 LOSSES = {
@@ -188,54 +187,10 @@ def test_saving_and_loading_changes_no_bit(names, kind, tmp_path):
     assert content(model) == content(copy)
 
 
-def test_a_file_without_linear_functions_continues_learning(tmp_path):
-    """One of 0.1, or of a model that has a kernel."""
-    X, y = examples(500, 4, 1, False)
-    xs = as_dicts(X)
-    options = nested(**SMALL, forgetting=1.0)
-    model = learn(KernelRegressor(kernels.Gaussian(2.0), **options), xs[:300], y[:300].tolist())
-    assert len(model._learner.arrays.linear.w) == 0
-    tensors = {name: part for name, part in model._learner.tensors().items() if not name.startswith("linear.")}
-    tensors["bounds"] = tensors["bounds"][:-1]
-    for is_linear in (False, True):
-        old = SecondOrderLearner(
-            kernels.Gaussian(2.0), losses.Square(), step_sizes.Constant(0.75), block_size=8, max_features=32,
-            intercept=state.MEAN, is_linear=is_linear,
-        )  # fmt: skip
-        old.restore(tensors)
-        rows = old.directions.rows(list(xs[0]), X)
-        assert np.array_equal(old.scores(rows)[:, 0], [model.predict_one(x) for x in xs])
-        old.learn(rows.part(300, 500), y[300:])
-        assert not len(old.arrays.linear.w)
-        assert np.isfinite(old.scores(rows)).all()
-
-
 def without_saturation(model):
-    """Turn a classifier into one of a file from before scores were saturated; return v of the linear functions."""
+    """Turn a classifier into one whose scores of linear functions are not saturated."""
     f = model._learner
     f.restore({name: part for name, part in f.tensors().items() if name != linear_files.BOUND_OF_SCORES})
-    base = 2 * len(f.groups) + 1
-    return f.arrays.weights[base : base + 2]
-
-
-@pytest.mark.parametrize("labels", [2, 3])
-def test_a_file_from_before_scores_were_saturated_keeps_its_rule(labels, tmp_path):
-    X, y = examples(700, 4, labels, True)
-    xs = as_dicts(X)
-    model, old = (learn(KernelClassifier(**SMALL), xs[:600], y[:600].tolist()) for _ in range(2))
-    v = without_saturation(old)
-    old.save(tmp_path / "old")
-    said, before = (one._learner.scores(one._learner.directions.rows(list(xs[0]), X), one._state.scales)
-                    for one in (model, load(tmp_path / "old")))  # fmt: skip
-    own = model._learner.arrays.linear
-    at = [int(name[1:]) for name in names_in_order(model._learner, 4)]
-    s = np.c_[np.ones(len(X)), (X[:, at] - own.scales[1:5, 0]) / own.scales[1:5, 1]]
-    raw = np.einsum("kcp,ip->kic", own.w[:, :, :5], s)
-    more = raw.clip(-20.0, 20.0) - 4.0 * np.tanh(raw / 2.0)
-    assert before - said == pytest.approx(np.einsum("k,kic->ic", v, more), rel=1e-9, abs=1e-9)
-    assert np.abs(before - said).max() > 0.1
-    learn(old, xs[600:], y[600:].tolist())
-    assert not old._learner.arrays.linear.counts[linear_state.BOUND]
 
 
 def test_noisy_labels_of_a_linear_boundary():
@@ -420,35 +375,6 @@ def test_merged_replicas_equal_one_function_of_all_events(has_base):
     theirs = dict(zip(expected.names.tolist(), expected.w[0, 0].tolist(), strict=True))
     assert own.keys() == theirs.keys()
     assert [own[name] for name in own] == pytest.approx([theirs[name] for name in own], rel=1e-6, abs=1e-9)
-
-
-def test_models_with_and_without_linear_functions_merge():
-    X, y = examples(900, 3, 1, False)
-    xs = as_dicts(X)
-    first, second = (learn(KernelRegressor(**SMALL), xs[:300], y[:300].tolist()) for _ in range(2))
-    tensors = second._learner.tensors()
-    f = second._learner
-    left = 2 * len(f.groups) + 1
-    gone = "linear.", "neighbours.", *SIGNS
-    cut = {name: part for name, part in tensors.items() if not name.startswith(gone)}
-    cut |= {"weights": cut["weights"][:left], "mixer": cut["mixer"][:left, :left], "standing": cut["standing"][:left]}
-    cut["bounds"] = cut["bounds"][: left + 1]
-    f.restore(cut)
-    learn(second, xs[300:600], y[300:600].tolist())
-    merged = first.merge(second)
-    assert not len(merged._learner.arrays.linear.w)
-    assert r2_of(merged, xs[600:], y[600:].tolist()) > 0.5
-
-
-def test_a_model_from_before_scores_were_saturated_merges_without_linear_functions():
-    X, y = examples(900, 3, 2, True)
-    xs = as_dicts(X)
-    first, second = (learn(KernelClassifier(**SMALL), xs[:300], y[:300].tolist()) for _ in range(2))
-    without_saturation(second)
-    learn(second, xs[300:600], y[300:600].tolist())
-    merged = first.merge(second)
-    assert not len(merged._learner.arrays.linear.w)
-    assert np.mean([merged.predict_one(x) == label for x, label in zip(xs[600:], y[600:].tolist(), strict=True)]) > 0.7
 
 
 def test_a_third_label_halves_the_bound_of_scores(tmp_path):

@@ -20,7 +20,6 @@ from streamkernel.second_order.influence import influence
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import NEAR, NEIGHBOURS, SEARCHED, STORED, WINDOWS
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.second_order.mixture_state import SIGNS
 from streamkernel.second_order.neighbours import CAUTION, UNSEEN
 from streamkernel.second_order.sensitivity_state import rows_of
 
@@ -141,15 +140,16 @@ def test_saving_and_loading_changes_no_bit(kind, tmp_path):
 
 
 def without(f):
-    """Return the tensors of a function as they were before there were functions of neighbours."""
+    """Return the tensors of a function without its functions of neighbours."""
     gone, tensors = -len(WINDOWS), f.tensors()
-    cut = {name: part for name, part in tensors.items() if not name.startswith(("neighbours.", *SIGNS))}
-    cut |= {name: cut[name][:gone] for name in ("weights", "standing")} | {"mixer": cut["mixer"][:gone, :gone].copy()}
+    cut = {name: part for name, part in tensors.items() if not name.startswith("neighbours.")}
+    cut |= {name: cut[name][:gone] for name in ("weights", "signed", "positive", "standing")}
+    cut["mixer"] = cut["mixer"][:gone, :gone].copy()
     cut["bounds"] = np.delete(cut["bounds"], np.arange(gone, 0) - 2)
     return cut
 
 
-def test_an_earlier_file_continues_without_neighbours_and_merges(tmp_path):
+def test_a_model_without_neighbours_continues_and_merges(tmp_path):
     _, xs, ys = model_of("regressor", N + 1000)
     first, second = (learn(KernelRegressor(**SMALL), xs[:600], ys[:600]) for _ in range(2))
     f = second._learner

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 from streams import as_dicts, learn
 
-from streamkernel import KernelClassifier, KernelRegressor, load, upkeep
-from streamkernel.second_order.mixture_state import SIGNS
+from streamkernel import KernelClassifier, KernelRegressor, upkeep
 from streamkernel.second_order.positive import mixed_weights, positive_weights
 
 SMALL = {"max_features": 64}
@@ -58,17 +57,3 @@ def test_weights_follow_from_both(make):
         best = positive_weights(factor, signed)
         here, there = (np.linalg.norm(factor @ (each - signed)) for each in (positive, best))
         assert here < 1.05 * there + 1e-3 * np.linalg.norm(factor @ signed)
-
-
-def test_a_file_without_them_predicts_the_same_and_continues(tmp_path):
-    xs, ys = examples(False)
-    model = learn(KernelRegressor(**SMALL), xs[:600], ys[:600])
-    f = model._learner
-    expected = [model.predict_one(x) for x in xs[:50]]
-    f.restore({name: tensor for name, tensor in f.tensors().items() if name not in SIGNS})
-    assert [model.predict_one(x) for x in xs[:50]] == expected
-    assert np.array_equal(f.arrays.signed, f.arrays.weights)
-    assert f.arrays.lead.tolist() == [0.0]
-    learn(model, xs[600:], ys[600:])
-    model.save(tmp_path / "model")
-    assert load(tmp_path / "model").predict_one(xs[0]) == model.predict_one(xs[0])

@@ -12,7 +12,7 @@ from streams import WAYS, content, in_calls, learn, nested, predictions
 from streamkernel import KernelClassifier, KernelRegressor, learners
 from streamkernel.second_order import growth, mixture, recency, resting, restructuring
 from streamkernel.second_order.metric import GRADIENTS
-from streamkernel.second_order.mixture_state import RESTED, SIGNS
+from streamkernel.second_order.mixture_state import RESTED
 
 CHANGE, AFTER = 2400, 2400
 SMALL = {"max_features": 128, "kernel": None}
@@ -417,7 +417,7 @@ def test_the_penalty_is_that_of_the_coefficients_of_shared_features_together():
 
 
 def without_forgetting(model):
-    """Return the model as stored by a version without groups that forget."""
+    """Return the model without its groups that forget."""
     parts = copy.deepcopy(model)
     learner = parts._learner
     tensors, count = learner.tensors(), len(learner.table)
@@ -429,11 +429,12 @@ def without_forgetting(model):
     tensors["rows"] = tensors["rows"][: int(learner.numbers["buffered"]) * int(sizes[:kept].sum())]
     tensors["factor"] = tensors["factor"][: int((sizes[:kept] * (sizes[:kept] + 1) // 2).sum())]
     tensors["mixer"] = tensors["mixer"][np.ix_(functions, functions)]
-    tensors["weights"], tensors["standing"] = tensors["weights"][functions], tensors["standing"][functions]
+    for name in ("weights", "signed", "positive", "standing"):
+        tensors[name] = tensors[name][functions]
     tensors["bounds"] = np.append(tensors["bounds"][functions], tensors["bounds"][-2:])
     for name in ("priors", "table", "metric.known"):
         tensors[name] = tensors[name][:kept]
-    for name in ("recency", "recent", "sketch", "sketched_at", "rested", "rests_from", *SIGNS):
+    for name in ("recency", "recent", "sketch", "sketched_at", "rested", "rests_from"):
         del tensors[name]
     learner.restore(tensors)
     return parts

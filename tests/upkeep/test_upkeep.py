@@ -77,7 +77,7 @@ def test_kept_features_are_those_that_were_drawn(kernel, cache_bytes):
     chosen = np.sort(np.random.default_rng(3).permutation(function.n_blocks * 8)[:16])
     twin = model._with_columns(1)
     kept = np.concatenate([function.features_at(chosen), [[function.next_number - 2, 6, 0]]])
-    twin.restore(function.with_functions(np.zeros((16 * outputs, 1)), kept))
+    twin.restore(function.with_functions(np.zeros((16 * outputs, 2)), kept))
     after = twin.embed_rows(rows_of(twin, some)).reshape(9, -1, outputs, 8)
     for i, feature in enumerate(chosen):
         assert np.array_equal(after[:, i // 8, :, i % 8], before[:, feature // 8, :, feature % 8])

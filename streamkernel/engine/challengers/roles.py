@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from streamkernel.engine.checkpoint.names_of_0_1 import translate_setup
 from streamkernel.engine.checkpoint.state_directory import StateDirectoryError
 
 MODEL = "model"
@@ -55,8 +54,8 @@ class Roles(NamedTuple):
 
 
 def own_setup(setup: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the preprocessing and the model in a setup, under today's names."""
-    return translate_setup({key: setup[key] for key in KEYS if key in setup})
+    """Return the preprocessing and the model in a setup."""
+    return {key: setup[key] for key in KEYS if key in setup}
 
 
 def roles_in(saved: Mapping[str, Any] | None, candidates: Sequence[Candidate]) -> Roles:

@@ -1,4 +1,4 @@
-"""The checkpoints of a stopped run: listed, written in today's format, and deleted except for the newest."""
+"""The checkpoints of a stopped run: listed, and deleted except for the newest."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streamkernel import tensor_file
-from streamkernel.engine.checkpoint import state_file
 from streamkernel.engine.checkpoint.state_directory import (
-    PRIVATE,
     StateDirectory,
     StateDirectoryError,
     existing_checkpoints,
@@ -67,29 +65,6 @@ def described(file: Path, written: dt.datetime) -> Checkpoint:
     except ModelFileError as error:
         problem = str(error)
     return Checkpoint(number_of(file), written, tensor_file.version_of(file), file.stat().st_size, learned, problem)
-
-
-def migrate(path: Path) -> list[int]:
-    """Write the checkpoints of earlier releases in today's format, and return their numbers.
-
-    Each file is replaced by one with the same number and content, so Kafka still knows it. A run reads files of the
-    earlier release anyway; after this a later release, which does not, reads them too.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such directory, or no checkpoint in it.
-    StateDirectoryError
-        If a run uses the directory.
-    ModelFileError
-        If one of them cannot be read; nothing is changed then.
-    """
-    files = existing_checkpoints(path)
-    with StateDirectory(path):
-        old = [file for file in files if tensor_file.version_of(file) != str(tensor_file.VERSION)]
-        for file, state in [(file, read_checkpoint(file)) for file in old]:
-            state_file.write(file, "checkpoint", state, PRIVATE)
-    return [number_of(file) for file in old]
 
 
 def prune(path: Path, keep: int = 1) -> list[int]:

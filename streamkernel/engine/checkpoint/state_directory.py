@@ -15,7 +15,6 @@ import structlog
 from streamkernel import tensor_file
 from streamkernel.connectors.owner import Owner
 from streamkernel.engine.checkpoint import state_file
-from streamkernel.engine.checkpoint.names_of_0_1 import translate_setup
 from streamkernel.errors import ModelFileError
 
 KEPT = 3
@@ -102,15 +101,15 @@ class StateDirectory:
         """Commit a prepared checkpoint, and delete the oldest."""
         self._owner.check()
         path = self.path / f"checkpoint-{number:012d}.safetensors"
-        tensor_file.move(next(self.path.glob(f"prepared-{number:012d}*.safetensors")), path)
+        tensor_file.move(next(self.path.glob(f"prepared-{number:012d}-*.safetensors")), path)
         self.size = path.stat().st_size
         for old in checkpoints(self.path)[:-KEPT]:
             old.unlink()
 
     def prepared(self) -> tuple[int, str] | None:
         """Return the number and the session of a checkpoint that was prepared, and neither promoted nor discarded."""
-        files = sorted(self.path.glob("prepared-*.safetensors"))
-        return (number_of(files[-1]), "".join(files[-1].stem.split("-")[2:])) if files else None
+        files = sorted(self.path.glob("prepared-*-*.safetensors"))
+        return (number_of(files[-1]), files[-1].stem.split("-", 2)[2]) if files else None
 
     def discard(self) -> None:
         """Delete a prepared checkpoint."""
@@ -170,7 +169,6 @@ def check_setup(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     streamkernel.engine.checkpoint.state_directory.StateDirectoryError: Expected the setup the state directory was
     made with, label = 'a', got 'b'; take another state.directory for another setup
     """
-    saved, now = translate_setup(saved), translate_setup(now)
     for key in sorted(saved.keys() | now.keys()):
         before, after = saved.get(key), now.get(key)
         if key == "source.topics" and before and after:

@@ -9,8 +9,6 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from streamkernel.engine.config.old_names import sentence_of_key
-
 _WIDEST = 60
 
 
@@ -86,19 +84,15 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
 
 
 def unknown_key(path: str, key: str, known: Iterable[str]) -> str:
-    """Return the problem of an unknown key, with the new name if it is one of an older version.
+    """Return the problem of an unknown key.
 
     Examples
     --------
     >>> unknown_key("source", "wait", ["path", "follow"])
     'source.wait: unknown key; expected one of path, follow'
-    >>> unknown_key("source", "key_field", ["key_as_field"])
-    'source.key_field: this key is now key_as_field'
     """
     known = list(known)
     full = f"{path}.{key}" if path else key
-    if sentence := sentence_of_key(path, key):
-        return f"{full}: {sentence}"
     if not known:
         return f"{full}: unknown key; none is expected here"
     hint = did_you_mean(key, known) or f"; expected one of {', '.join(known)}"

@@ -17,7 +17,6 @@ from streamkernel.engine.checkpoint import allowlist
 from streamkernel.engine.config.coercion import expectation, parameters_of
 from streamkernel.engine.config.messages import ConfigError, did_you_mean, to_toml
 from streamkernel.engine.monitoring.kappa_t import KappaT
-from streamkernel.estimators.older_files import TYPES
 
 OBJECTS = {  # parameters that are objects, and the modules of streamkernel with their classes
     **dict.fromkeys(("kernel", "left", "right"), ("a kernel", "kernels")),  # a Sum has a left and a right one
@@ -158,8 +157,6 @@ def find_kind(name: Any, catalogue: Catalogue, where: str) -> type:
     names = catalogue.classes
     if isinstance(name, str) and name in names:
         return names[name]
-    if isinstance(name, str) and TYPES.get(name) in names:
-        raise ConfigError(f'{where}: the type "{name}" is now "{TYPES[name]}"')
     nearest = did_you_mean(name, names)
     few = f" ({', '.join(names)})" if len(names) <= (_FEW if nearest else _SOME) else ""
     raise ConfigError(f"{where}: expected {catalogue.kind}{few}, got {to_toml(name)}{nearest}")

@@ -11,7 +11,6 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 from river import base, compose, multiclass, preprocessing
 from river.metrics.multioutput import MacroAverage
 
-from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.config import build
 from streamkernel.engine.config.challenger_table import MOST, ChallengerTable
 from streamkernel.engine.config.environment import Resolved
@@ -186,7 +185,7 @@ class Settings(ConfigTable):
             "weight": self.weight,
             "metric": self.metric_spec,
             "preprocessing": list(self.preprocessing),
-            "model": with_learner(_without_from(self.model)),
+            "model": _without_from(self.model),
             "model.from": self.model.get("from") if isinstance(self.model, dict) else None,
             "baseline": self.baseline,
             "delayed_labels.key": self.delayed_labels and self.delayed_labels.key,

@@ -10,7 +10,6 @@ from typing import Any, get_args
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from streamkernel.engine.config.messages import ConfigError, to_toml, unknown_key
-from streamkernel.engine.config.old_names import problems_in, sentence_of_value
 
 _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
@@ -35,9 +34,6 @@ def problems_of(error: ValidationError, data: dict[str, Any], config: type[BaseM
             yield from own.problems
         else:
             yield _problem(detail["loc"], data, config)
-            first, *inner = detail["loc"]
-            if not inner:
-                yield from problems_in(str(first), data.get(str(first)))
 
 
 def _problem(keys: tuple[int | str, ...], value: Any, config: type[BaseModel]) -> str:
@@ -60,8 +56,6 @@ def _problem(keys: tuple[int | str, ...], value: Any, config: type[BaseModel]) -
         value = value[key]
         if table is None or not isinstance(value, (dict, list)):
             break
-    if sentence := sentence_of_value(path, value):
-        return f"{path}: {sentence}"
     got = "another" if field and SecretStr in get_args(field.annotation) else to_toml(value)
     return f"{path}: expected {wanted}, got {got}"
 

@@ -13,10 +13,9 @@ from typing import Any
 from river import base
 
 from streamkernel.engine.checkpoint import state_file
-from streamkernel.engine.checkpoint.names_of_0_1 import translate_setup
 from streamkernel.engine.checkpoint.state_directory import number_of
 from streamkernel.engine.coverage import coverage_of
-from streamkernel.engine.examples import Examples, types_in
+from streamkernel.engine.examples import Examples
 from streamkernel.engine.serving_copy import PublishedModel
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators.prediction_copy import prediction_copy
@@ -61,9 +60,9 @@ def model_of(saved: Mapping[str, Any], version: int) -> PublishedModel:
         If the state has no fields of a run, such as the label.
     """
     try:
-        setup, model, coverage = translate_setup(saved["setup"]), saved["model"], saved.get("coverage")
+        setup, model, coverage = saved["setup"], saved["model"], saved.get("coverage")
         label = setup["label"] if isinstance(setup["label"], str) else tuple(setup["label"])
-        types = types_in(saved)
+        types = saved["fields"]
         keys = (setup["delayed_labels.key"], setup["delayed_labels.time"])
         examples = Examples(
             label,
