@@ -75,7 +75,7 @@ def pronoun_heads(paths: Iterable[Path]) -> tuple[float, list[str]]:
     """Return the number of pronoun heads per 1,000 words of files, and where they are."""
     count, places = 0, []
     for path in paths:
-        text, numbers = "", []
+        text, numbers = "", list[int]()
         for number, line in prose(path):
             count += len(line.split())
             text, numbers = f"{text}{line.strip()} ", numbers + [number] * (len(line.strip()) + 1)
