@@ -12,8 +12,8 @@ from streamkernel.features.rows import F64, I64
 from streamkernel.merging.factors import factor_of
 from streamkernel.merging.linear import LinearSummary
 from streamkernel.merging.summaries import SecondOrderSummary
-from streamkernel.second_order import newton_step
 from streamkernel.second_order.linear_state import neighbour_functions
+from streamkernel.second_order.weights import without
 
 
 def forgetting_groups(part: SecondOrderSummary) -> int:
@@ -78,6 +78,6 @@ def _mixture_without(part: SecondOrderSummary, gone: I64) -> tuple[F64, F64]:
     mixer, signed = part.mixer.copy(), part.signed.copy()
     for t, gram in enumerate(part.mixer if len(gone) else ()):
         if gram.any():
-            factor, signed[t] = newton_step.without(factor_of(gram), signed[t], gone, gram.diagonal().min())
+            factor, signed[t] = without(factor_of(gram), signed[t], gone, gram.diagonal().min())
             mixer[t] = factor.T @ factor
     return mixer, signed

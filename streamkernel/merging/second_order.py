@@ -29,7 +29,7 @@ from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import neighbour_functions, prior
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import RESTED
-from streamkernel.second_order.positive import mixed_weights, positive_weights
+from streamkernel.second_order.weights import mixed_weights, positive_weights
 
 _ROUNDING = 1e-3
 """Tolerance for rounding in a sum of squares, relative to the sum."""

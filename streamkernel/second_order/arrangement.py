@@ -14,12 +14,12 @@ from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners.span import ENTRIES
-from streamkernel.second_order import growth, metric, newton_step, priors
+from streamkernel.second_order import growth, metric, newton_step, priors, slots
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.last_row import no_row
 from streamkernel.second_order.linear_state import SATURATION, neighbour_functions, new_linear, with_more_room
-from streamkernel.second_order.mixture_state import BORN, COUNT, FIRST, Group, MixtureState
+from streamkernel.second_order.mixture_state import BORN, COUNT, FIRST, Group, MixtureState, weights_by_column
 from streamkernel.second_order.tiles import EIGHT
 
 BEGINNING = 0.4
@@ -57,11 +57,10 @@ class Arrangement(NamedTuple):
         """Return ‖w‖² of the mixed function."""
         state, columns = self.state, len(self.state.level)
         found: dict[int, Any] = {}
-        groups, of_targets = len(state.layout), state.weights.reshape(len(state.numbers), -1)
-        weights = np.repeat(of_targets[:, : 2 * groups], columns // len(of_targets), axis=0)
+        weights = weights_by_column(state).T
         for g, (_, n, before, *_, owner) in enumerate(state.layout.tolist()):
             own = slice(columns * before, columns * (before + n))
-            v, u = np.repeat(weights[:, g], n), np.repeat(weights[:, groups + g], n)
+            v, u = (np.repeat(weights[:, state.slots[kind] + g], n) for kind in (slots.NEWTON, slots.STEADY))
             found[owner] = found.get(owner, 0.0) + v * state.newton[own] + u * state.steady[own]
         return float(sum(np.square(w).sum() for w in found.values()))
 
@@ -140,11 +139,12 @@ class Arranger:
         table[:alone, 0] = self.alone
         table[:alone, 1] = np.arange(alone)
         table[ordinary:] = 1, max(alone // 2 - 1, 0), 0
-        beside = self.linear + neighbour_functions(self.window)
-        functions = 2 * count + 1 + beside
-        first = np.array([BEGINNING * (self.linear > 0), *[0.0] * beside][:beside])
-        single = np.where(np.arange(count) < alone, 0.5 * (1.0 - first.sum()) / alone, 0.0)
-        weights = np.tile(np.concatenate([np.tile(single, 2), [0.0], first]), targets)
+        own = self._slots(count)
+        functions, linear = own[slots.ALL], BEGINNING * (self.linear > 0)
+        single = np.zeros(functions)
+        single[own[slots.NEWTON] :][:alone] = single[own[slots.STEADY] :][:alone] = 0.5 * (1.0 - linear) / alone
+        single[own[slots.LINEAR] :][:1] = linear
+        weights = np.tile(single, targets)
         arrays: dict[str, Any] = {
             "level": np.zeros((columns, 1)),
             "weights": weights,
@@ -169,6 +169,10 @@ class Arranger:
             "sampled": np.zeros((count, 4)),
         }
         return self.arrange(kernel, directions, numbers, table, {}, arrays)
+
+    def _slots(self, groups: int) -> I64:
+        """Return the slots of a mixture of so many groups."""
+        return slots.slots_of(groups, self.linear, neighbour_functions(self.window))
 
     def arrange(
         self,
@@ -207,7 +211,7 @@ class Arranger:
         directions.reserve(used)
         kept = np.array([*[float(numbers[0]["forgetting"])] * ordinary, *self.forgetting])
         flat: dict[str, Any] = arranged.flat._asdict() | dict(arrays)
-        outputs, functions = arranged.layout[:, [FIRST, COUNT]].sum(axis=1).max(), len(flat["weights"]) // len(numbers)
-        last = no_row(int(outputs), functions, columns, len(flat["linear"].weights))
-        function = MixtureState(numbers, arranged.layout, **flat, kept=kept, last=last)
+        outputs, own = int(arranged.layout[:, [FIRST, COUNT]].sum(axis=1).max()), self._slots(len(table))
+        last = no_row(outputs, int(own[slots.ALL]), columns, len(flat["linear"].weights))
+        function = MixtureState(numbers, arranged.layout, own, **flat, kept=kept, last=last)
         return Arrangement(function, arranged, directions, table)

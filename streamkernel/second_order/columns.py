@@ -8,10 +8,10 @@ import numpy as np
 
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
-from streamkernel.second_order import newton_step
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.linear_state import BOUND
 from streamkernel.second_order.mixture_state import OF_MIXTURE
+from streamkernel.second_order.weights import less_certain
 
 
 def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: Any, split: F64 | None) -> Arrangement:
@@ -39,7 +39,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
     names = *OF_MIXTURE, "bounds", "losses", "priors", "span", "recent", "sampled"
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
     arrays |= {"level": more(function.level), "metric": function.metric}
-    arrays["mixer"] = newton_step.less_certain(function.mixer, int(function.numbers[0]["examples"]))
+    arrays["mixer"] = less_certain(function.mixer, int(function.numbers[0]["examples"]))
     w = function.linear.w
     w = np.concatenate([w, np.zeros_like(w[:, :1])], axis=1) if split is None else split[None, :, None] * w
     recent = {name: getattr(function.linear, name).copy() for name in ("counts", "points", "answers", "weights")}

@@ -8,7 +8,7 @@ from streamkernel.features.rows import F64, Rows
 from streamkernel.features.running_moments import moments_of, slopes_of
 from streamkernel.features.scale_table import ScalesState, scale_rows
 from streamkernel.learners.derivatives import check, directions_along, slopes
-from streamkernel.second_order import evaluation
+from streamkernel.second_order import evaluation, slots
 from streamkernel.second_order.arrangement import Arrangement
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, OWNER, MixtureState, weights_by_column
@@ -54,7 +54,8 @@ def _of_groups(mixture: Arrangement, function: MixtureState, row: Rows) -> F64:
     for g, (first, n, before) in enumerate(layout[:, [FIRST, COUNT, BEFORE]].tolist()):
         here = slice(columns * before, columns * (before + n))
         newton, steady = function.newton[here].reshape(columns, n), function.steady[here].reshape(columns, n)
-        coefficients[:, first : first + n] += weights[g] * newton + weights[groups + g] * steady
+        v, u = weights[function.slots[slots.NEWTON] + g], weights[function.slots[slots.STEADY] + g]
+        coefficients[:, first : first + n] += v * newton + u * steady
     kernel = mixture.directions.kernel
     own_slopes = slopes(kernel, size, z, coefficients)
     along = directions_along(kernel, size, row.hashes, len(z) // 2)

@@ -19,6 +19,7 @@ from streamkernel.learners import schedule
 from streamkernel.learners.clipping import LARGEST_GRADIENT
 from streamkernel.learners.embedding import EMBEDDING_ROOM, embed_blocks, embedding_room
 from streamkernel.learners.scoring import longest_row
+from streamkernel.second_order import slots
 from streamkernel.second_order.metric import (
     GRADIENTS,
     METRIC_ROOM,
@@ -123,12 +124,13 @@ def _set_slopes(state, kernel, z, g, block, c, room):  # type: ignore[no-untyped
     f has a_j cos ω_jᵀx + b_j sin ω_jᵀx of feature j, and so the derivative is b_j cos ω_jᵀx - a_j sin ω_jᵀx.
     """
     numbers, layout, part = state.numbers[0], state.layout, kernel.parts[0]
-    size, n, groups = numbers.block_size, layout[g, COUNT], len(layout)
+    size, n = numbers.block_size, layout[g, COUNT]
     here = block * 2 * size
     first = numbers.columns * layout[g, BEFORE] + c * n + here - layout[g, FIRST]
     factor = part.table[block % part.order] if part.form == MULTI_SCALE else 1.0
-    newton, coefficients = first_weight(state, c) + g, room.coefficients
-    v, u = state.weights[newton], state.weights[newton + groups]
+    first_of_target, coefficients = first_weight(state, c), room.coefficients
+    v = state.weights[first_of_target + state.slots[slots.NEWTON] + g]
+    u = state.weights[first_of_target + state.slots[slots.STEADY] + g]
     for k in range(2 * size):
         coefficients[k] = v * state.newton[first + k] + u * state.steady[first + k]
     for k in range(size):

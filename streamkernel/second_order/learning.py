@@ -17,7 +17,6 @@ change. The Newton steps of the groups take much longer (`streamkernel.second_or
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,50 +30,27 @@ from streamkernel.features.scale_table import SCALES, ScalesState, has_room, sca
 from streamkernel.jit import compiled, inlined, unit, work_memory
 from streamkernel.jit.work_arrays import ALIGNED
 from streamkernel.learners import schedule
-from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
-from streamkernel.learners.embedding import set_scaled
+from streamkernel.learners.clipping import LARGEST_GRADIENT
 from streamkernel.learners.state import (
     BAD_VALUE,
     DIVERGED,
     DONE,
     DUE,
     HORIZON,
-    MEAN,
     NO_MEMORY,
     NO_PLACE,
     NO_ROOM,
 )
-from streamkernel.second_order import linear, neighbours, newton_step
-from streamkernel.second_order.evaluation import mix_scores, read_row
+from streamkernel.second_order import level, linear, neighbours, newton, newton_step, slots, steady
+from streamkernel.second_order.evaluation import read_row
 from streamkernel.second_order.gradients import EVERY, add_gradient
 from streamkernel.second_order.influence import set_influence
-from streamkernel.second_order.learning_room import LEARNING_ROOM, OPTIONS, LearningOptions, learning_room
+from streamkernel.second_order.learning_room import LEARNING_ROOM, OPTIONS, Example, LearningOptions, learning_room
 from streamkernel.second_order.linear_state import ENTRIES
-from streamkernel.second_order.mixture_state import (
-    BEFORE,
-    COUNT,
-    FIRST,
-    MIXTURE,
-    Mixer,
-    MixtureState,
-    rows_per_group,
-)
+from streamkernel.second_order.mixture_state import COUNT, MIXTURE, MixtureState
 from streamkernel.second_order.span import ExampleScores, bound, observe, resist
 from streamkernel.second_order.targets import center, follow, loss_at, measure, set_derivatives
-
-LEAST_PART, LARGEST_PART = 1e-9, 0.99
-"""Bounds on the fraction of an error that a constant step removes, for examples whose weight is not 1."""
-
-
-class Example(NamedTuple):
-    """The row of an example, its targets, and the step size at it."""
-
-    i: int
-    y: F64
-    gamma: float
-
-
-_EXAMPLE = types.NamedTuple([types.int64, types.float64[::1], types.float64], Example)
+from streamkernel.second_order.weights import mix_scores, weigh
 
 
 class LearningRows(NamedTuple):
@@ -93,178 +69,118 @@ NOTHING_SAID = np.empty((0, 0))
 """The array where f is not asked for."""
 
 
-@inlined(allocates=False)
-def steps_of(w, a):  # type: ignore[no-untyped-def]
-    """Return the ratio of a constant step for an example of weight w to that for weight 1.
-
-    One step removes the fraction a = γℓ''‖φ‖² of an error, and w steps remove 1 - (1 - a)^w, which does not exceed the
-    target for any w (Karampatziakis and Langford, 2011).
-    """
-    if w == 1.0:
-        return 1.0
-    a = min(a, LARGEST_PART)
-    return w if a < LEAST_PART else -math.expm1(w * math.log1p(-a)) / a
-
-
 @unit(
-    types.int64(MIXTURE, SCALES, KERNEL, ROWS, ROWS, _EXAMPLE, OPTIONS, LEARNING_ROOM),
+    types.int64(
+        MIXTURE, SCALES, KERNEL, ROWS, ROWS, types.int64, types.float64[::1], types.float64, OPTIONS, LEARNING_ROOM
+    ),
     allocates=False,
     error_model="numpy",
 )
-def _learn_row(state, scales, kernel, rows, given, example, options, room):  # type: ignore[no-untyped-def]
-    """Learn an example, and return a status.
+def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room):  # type: ignore[no-untyped-def]
+    """Learn row i with its targets and γ of constant steps, and return a status.
 
     An example of weight w counts as w examples: Newton steps use wℓ' and wℓ''. `given` are the rows with an array for
     the scaled values.
     """
-    i, y, gamma = example.i, example.y, example.gamma
-    numbers, layout, own_linear = state.numbers[0], state.layout, state.linear
-    weights, bounds, own_losses, recent, span = state.weights, state.bounds, state.losses, state.recent, state.span
-    level, waiting, sums, steady, priors = state.level, state.rows, state.sums, state.steady, state.priors
-    z, f, g, h, raw, out, said = state.last.z, state.last.f, room.g, room.h, room.raw, room.out, room.said
-    linear_room = room.row.linear
-    groups, columns, per_block = len(layout), numbers.columns, numbers.components * numbers.block_size
-    several, own_targets, width = len(state.numbers), room.targets, columns // len(state.numbers)
-    base, count, height = 2 * groups + 1, len(weights) // several, rows_per_group(numbers, state.rows, state.sums)
-    near = base + len(own_linear.w)
-    bounded, w = numbers.loss_bound < LARGEST_GRADIENT, rows.weights[i]
+    numbers, targets, w = state.numbers[0], room.targets, rows.weights[i]
     blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
     if not has_room(scales, scale_row(scales, rows, i, given.values)):
         return NO_ROOM
-    if count > near:
-        set_influence(own_linear, state.metric.sensitivities, linear_room.influence)
-    entries = ENTRIES * (rows.start[i + 1] - rows.start[i])
-    used = read_row(state, scales, kernel, rows, given, i, blocks, room.row)
-    if used < 0:
+    if len(state.linear.weights) > 0:
+        set_influence(state.linear, state.metric.sensitivities, room.row.linear.influence)
+    places = read_row(state, scales, kernel, rows, given, i, blocks, room.row)
+    if places < 0:
         return BAD_VALUE
-    if used > own_linear.w.shape[2]:
+    if places > state.linear.w.shape[2]:
         return NO_PLACE
-    if numbers.loss_per_error > 0.0:
-        for t in range(several):
-            state.numbers[t].loss_parameter = state.numbers[t].gradient_bound or LARGEST_GRADIENT
-    # 1. all scores and derivatives; an unusable example is refused before anything changes
-    if count > base:
-        linear.scores(own_linear, entries, linear_room, raw)
-    center(state.numbers, y, w, own_targets)
-    if count > base:
-        for k in range(near - base):
-            for c in range(columns):
-                raw[k, c] -= own_targets.moved[c // width]
-        linear.within_reach(own_linear, state.numbers, raw, f[base:near])
-    if count > near:
-        neighbours.score(own_linear, state.numbers, own_targets.added, state.last, f[near:])
-    mix_scores(weights, several, f, out)
-    for c in range(columns):
-        said[c] = out[c]
-    bound(state.numbers, span, f, base, own_targets.added, said)
-    resist(state.numbers, span, ExampleScores(f=f, raw=raw, mixed=out, predictions=said), base, y, own_targets)
-    usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
-    for k in range(count):
-        f_k = raw[k - base] if base <= k < near else f[k]
-        set_derivatives(state.numbers, own_targets, f_k, g[k], h[k])
-        usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(g[k], 1.0, LARGEST_GRADIENT)
-    if not usable:
+    entries = ENTRIES * (rows.start[i + 1] - rows.start[i])
+    if not _score(state, y, w, entries, room):  # an unusable example is refused before anything changes
         return DIVERGED
-    # 2. the sizes: of the targets, and of k(x, x)
     seen = numbers.examples + 1
-    measure(state.numbers, seen, own_targets)
-    own = numbers.k_xx
+    measure(state.numbers, seen, targets)
+    _measure_k_xx(state, blocks, seen)
+    example = Example(i, w, gamma, seen, numbers.step_k_xx, entries, places)
+    loss = loss_at(state.numbers, targets, room.said)
+    if options.has_metric and seen % EVERY == 0:
+        said = state.last.f[state.slots[slots.LINEAR] : state.slots[slots.NEIGHBOURS]]
+        add_gradient(state, scales, kernel, state.last.z, said, room.row.embedding, room.row.metric, room.slopes)
+    if options.is_new:
+        weigh(state, state.last.f, targets, w, room.mixing)
+    _observe_losses(state, w, room)
+    newton.learn(state, example, room)
+    steady.learn(state, example, room)
+    level.learn(state, example, options.follow, room)
+    linear.learn(state, scales, rows, example, options, room)
+    neighbours.learn(state, example, room)
+    numbers.reused_steps += blocks == numbers.blocks
+    numbers.blocks = blocks
+    observe(state.numbers, state.span, y, room.out, room.said, seen, targets)
+    follow(state.numbers, room.said, seen, targets)
+    numbers.examples = seen
+    numbers.weight += w
+    numbers.steps += 1
+    numbers.buffered += 1
+    numbers.running_loss += w / max(w, min(numbers.weight, HORIZON)) * (loss - numbers.running_loss)
+    if options.is_new and len(scales.table) > 0:
+        observe_row(scales, rows, i)
+        if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
+            use_moments(scales)
+    return DUE if _is_step_due(state, numbers.buffered, seen) else DONE
+
+
+@inlined(allocates=False)
+def _score(state, y, w, entries, room):  # type: ignore[no-untyped-def]
+    """Set the work arrays to the prediction, and to the derivatives at all functions; return if all are usable."""
+    numbers, targets, f, first = state.numbers, room.targets, state.last.f, state.slots[slots.LINEAR]
+    if numbers[0].loss_per_error > 0.0:
+        for t in range(len(numbers)):
+            numbers[t].loss_parameter = numbers[t].gradient_bound or LARGEST_GRADIENT
+    center(numbers, y, w, targets)
+    linear.score(state, entries, targets.moved, room.row.linear, f)
+    neighbours.score(state, targets.added, f)
+    mix_scores(state.weights, len(numbers), f, room.out)
+    for c in range(len(room.out)):
+        room.said[c] = room.out[c]
+    bound(numbers, state.span, f, first, targets.added, room.said)
+    raw = room.row.linear.raw
+    resist(numbers, state.span, ExampleScores(f, raw, room.out, room.said), first, y, targets)
+    usable = vectors.within(room.out, 1.0, LARGEST_GRADIENT)
+    for k in range(len(f)):
+        f_k = raw[k - first] if first <= k < first + len(raw) else f[k]
+        set_derivatives(numbers, targets, f_k, room.g[k], room.h[k])
+        usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(room.g[k], 1.0, LARGEST_GRADIENT)
+    return usable
+
+
+@inlined(allocates=False)
+def _measure_k_xx(state, blocks, seen):  # type: ignore[no-untyped-def]
+    """Update k(x, x), if the kernel does not determine it; the first example begins the factors in units of it."""
+    numbers, layout, z = state.numbers[0], state.layout, state.last.z
+    own, per_block = numbers.k_xx, numbers.components * numbers.block_size
     if own == 0.0:
         own = vectors.dot(z, z) / blocks
         numbers.mean_square += (own - numbers.mean_square) / seen
         own = max(own, numbers.mean_square) or 1.0
     numbers.step_k_xx = own
     if seen == 1:
-        for j in range(groups):
-            newton_step.begin(layout, state.factor, j, priors[j] * own * (layout[j, COUNT] // per_block))
-    # 3. the mixture, then its functions
-    loss = loss_at(state.numbers, own_targets, said)
-    if options.has_metric and seen % EVERY == 0:
-        add_gradient(state, scales, kernel, z, f[base:near], room.row.embedding, room.row.metric, room.slopes)
-    if options.is_new:
-        mixer = Mixer(weights, state.mixer, state.signed, state.positive, state.lead, bounds, room.mixing)
-        newton_step.weigh(state.numbers, layout, mixer, f, own_targets, w)
-    if not bounded:
-        for t in range(several):
-            for k in range(base):
-                at = t * (count + 2) + k
-                bounds[at] = clip(g[k, t * width : (t + 1) * width], bounds[at], LARGEST_GRADIENT)
-    for c in range(columns):
-        level[c, 0] -= options.follow * steps_of(w, options.follow * h[2 * groups, c]) * g[2 * groups, c]
-    since = seen - 1 - numbers.restarted
-    place, fresh = numbers.buffered, since + 1 - schedule.compiled_last_due(since)
+        for g in range(len(layout)):
+            newton_step.begin(layout, state.factor, g, state.priors[g] * own * (layout[g, COUNT] // per_block))
+
+
+@inlined(allocates=False)
+def _observe_losses(state, w, room):  # type: ignore[no-untyped-def]
+    """Update the running loss of each function, and of f = 0 in the slot of the level."""
+    numbers, layout, f = state.numbers[0], state.layout, state.last.f
+    since = numbers.examples - numbers.restarted
+    fresh = since + 1 - schedule.compiled_last_due(since)
     rate = w / max(w, min(max(1.0, 0.5 * fresh), HORIZON))  # at most 1: no running loss is below 0 by rounding
-    own_loss = loss_at(state.numbers, own_targets, room.nothing)
-    own_losses[2 * groups] += rate * (own_loss - own_losses[2 * groups])
-    for j in range(groups):
-        n = layout[j, COUNT]
-        if n == 0:
+    for k in range(len(f)):
+        if k < state.slots[slots.LEVEL] and layout[k % len(layout), COUNT] == 0:
             continue
-        most = newton_step.FLATTEST
-        for c in range(columns):
-            most = max(most, h[j, c])
-        for k in range(j, 2 * groups, groups):
-            own_loss = loss_at(state.numbers, own_targets, f[k])
-            own_losses[k] += rate * (own_loss - own_losses[k])
-            if k < groups:
-                recent[k] += w * own_loss
-        phi_j = z[layout[j, FIRST] : layout[j, FIRST] + n]
-        step = gamma / (own * (n // per_block))
-        at = height * layout[j, BEFORE] + place * n
-        set_scaled(waiting[at : at + n], phi_j, np.float32(math.sqrt(w * most)))
-        power = 0.0 if w == 1.0 else step * vectors.dot(phi_j, phi_j)
-        for c in range(columns):
-            at = columns * layout[j, BEFORE] + c * n
-            vectors.add(sums[at : at + n], phi_j, w * g[j, c])
-            gain = step * steps_of(w, power * h[groups + j, c])
-            vectors.add(steady[at : at + n], phi_j, -gain * g[groups + j, c])
-    if count > base:
-        linear.admit(own_linear, scales, rows, i, used, options.prior, linear_room)
-        linear.move(own_linear, own_targets.moved)
-    for k in range(near, count):
-        own_losses[k] += rate * (loss_at(state.numbers, own_targets, f[k]) - own_losses[k])
-    for k in range(base, near):
-        own_loss = loss_at(state.numbers, own_targets, f[k])
-        own_losses[k] += rate * (own_loss - own_losses[k])
-        most, trust, share = newton_step.FLATTEST, linear.trust(entries, linear_room, seen), 0.0
-        for c in range(columns):
-            most = max(most, h[k, c])
-        for t in range(several):
-            if own_targets.sizes[t] > 0.0 and numbers.intercept == MEAN:
-                at = (k - base) * several + t
-                off = min(abs(raw[k - base, t] - own_targets.y[t]), own_targets.furthest[t])
-                own_linear.errors[at] += (off**2 - own_linear.errors[at]) / min(float(seen), HORIZON)
-            part, counts = g[k, t * width : (t + 1) * width], trust
-            if not bounded:
-                at = t * (count + 2) + k
-                before = math.sqrt(vectors.dot(part, part))
-                bounds[at] = clip(part, bounds[at], LARGEST_GRADIENT)
-                after = math.sqrt(vectors.dot(part, part))
-                if after < before:
-                    vectors.multiply(part, before / after)
-                    counts = min(counts, after / before)
-            vectors.multiply(part, counts * w)
-            share = max(share, counts * w)
-        linear.step(own_linear, k - base, entries, linear_room, g[k], share * most)
-        kept = linear.FORGETTING[k - base] * numbers.forgetting
-        if seen % linear.TURN == 0 and not (kept == 1.0 and numbers.l2 == 0.0):
-            linear.fade(own_linear, k - base, seen, kept, numbers.l2, options.prior, linear_room)
-    numbers.reused_steps += blocks == numbers.blocks
-    numbers.blocks = blocks
-    observe(state.numbers, span, y, out, said, seen, own_targets)
-    follow(state.numbers, said, seen, own_targets)
-    numbers.examples = seen
-    numbers.weight += w
-    numbers.steps += 1
-    numbers.buffered += 1
-    numbers.running_loss += w / max(w, min(numbers.weight, HORIZON)) * (loss - numbers.running_loss)
-    if count > near:
-        neighbours.remember(own_linear, state.numbers, own_targets.learned, w, linear_room)
-    if options.is_new and len(scales.table) > 0:
-        observe_row(scales, rows, i)
-        if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
-            use_moments(scales)
-    return DUE if _is_step_due(state, numbers.buffered, seen) else DONE
+        loss = loss_at(state.numbers, room.targets, room.nothing if k == state.slots[slots.LEVEL] else f[k])
+        state.losses[k] += rate * (loss - state.losses[k])
+        if k < state.slots[slots.STEADY]:
+            state.recent[k] += w * loss
 
 
 @inlined(allocates=False)
@@ -294,7 +210,7 @@ def _learn_in(memory, state, scales, kernel, examples, first, last, options):  #
     for i in range(first, last):
         if options.is_alone and _is_due_after(state):
             return DUE, i
-        status = _learn_row(state, scales, kernel, rows, given, Example(i, y[i], gammas[i]), options, room)
+        status = _learn_row(state, scales, kernel, rows, given, i, y[i], gammas[i], options, room)
         if status != DONE:
             return status, i + (status == DUE)
         for c in range(said.shape[1]):

@@ -45,6 +45,32 @@ class LearningOptions(NamedTuple):
     is_alone: bool
 
 
+class Example(NamedTuple):
+    """An example that its functions learn.
+
+    Attributes
+    ----------
+    i, weight
+        Its row, and its weight.
+    gamma
+        γ of constant steps, in units of 1/k(x, x).
+    seen
+        Its number, from 1 on.
+    k_xx
+        k(x, x).
+    entries, places
+        Its entries for the linear functions, and their places with the names that it brings.
+    """
+
+    i: int
+    weight: float
+    gamma: float
+    seen: int
+    k_xx: float
+    entries: int
+    places: int
+
+
 class LearningRoom(NamedTuple):
     """Work arrays for an example.
 
@@ -52,8 +78,6 @@ class LearningRoom(NamedTuple):
     ----------
     g, h
         The first and second derivatives of the loss at the scores of all functions, shape (functions, columns).
-    raw
-        The unbounded scores of the linear functions, shape (functions, columns).
     out, said, nothing
         The score of the mixture, the prediction, and zeros, shape (columns,).
     mixing, row, slopes, targets
@@ -62,7 +86,6 @@ class LearningRoom(NamedTuple):
 
     g: F64
     h: F64
-    raw: F64
     out: F64
     said: F64
     nothing: F64
@@ -75,7 +98,7 @@ class LearningRoom(NamedTuple):
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 OPTIONS = types.NamedTuple([types.int64] + [types.float64] * 2 + [types.boolean] * 4, LearningOptions)
 LEARNING_ROOM = types.NamedTuple(
-    [_MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _MATRIX, ROW_ROOM, GRADIENT_ROOM, TARGETS_ROOM],
+    [_MATRIX, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _MATRIX, ROW_ROOM, GRADIENT_ROOM, TARGETS_ROOM],
     LearningRoom,
 )
 
@@ -87,7 +110,6 @@ def learning_room(memory, state, kernel, rows):  # type: ignore[no-untyped-def]
     return LearningRoom(
         g=work_array(memory, (count, columns), np.float64),
         h=work_array(memory, (count, columns), np.float64),
-        raw=work_array(memory, state.linear.w.shape[:2], np.float64),
         out=work_array(memory, columns, np.float64),
         said=work_array(memory, columns, np.float64),
         nothing=work_array(memory, columns, np.float64),

@@ -31,7 +31,9 @@ from streamkernel import vectors
 from streamkernel.features.rows import ROWS
 from streamkernel.features.scale_table import SCALES, centre_and_unit
 from streamkernel.jit import inlined, unit
-from streamkernel.learners.clipping import LARGEST_GRADIENT
+from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
+from streamkernel.learners.state import HORIZON, MEAN
+from streamkernel.second_order import slots
 from streamkernel.second_order.linear_state import (
     BOUND,
     CONSTANT,
@@ -43,6 +45,7 @@ from streamkernel.second_order.linear_state import (
     Linear,
 )
 from streamkernel.second_order.name_table import row_of, value_key
+from streamkernel.second_order.targets import FLATTEST
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 
@@ -147,6 +150,23 @@ def scores(linear, n, room, f):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
+def score(state, entries, moved, room, f):  # type: ignore[no-untyped-def]
+    """Set the slots of the functions in `f`, shape (functions, columns), to their scores at the row that was read, when
+    the offset of each target in f has `moved`.
+    """
+    linear, raw = state.linear, room.raw
+    if len(raw) == 0:
+        return
+    scores(linear, entries, room, raw)
+    width = raw.shape[1] // len(moved)
+    for k in range(len(raw)):
+        for c in range(raw.shape[1]):
+            raw[k, c] -= moved[c // width]
+    first = state.slots[slots.LINEAR]
+    within_reach(linear, state.numbers, raw, f[first : first + len(raw)])
+
+
+@inlined(allocates=False)
 def within_reach(linear, numbers, f, out):  # type: ignore[no-untyped-def]
     """Set `out` to the scores, saturated or limited by their bounds."""
     targets, width, bound = len(numbers), f.shape[1] // len(numbers), np.float64(linear.counts[BOUND])
@@ -215,6 +235,46 @@ def move(linear, moved):  # type: ignore[no-untyped-def]
     for k in range(len(linear.w)):
         for c in range(linear.w.shape[1]):
             linear.w[k, c, 0] -= moved[c // width]
+
+
+@inlined(allocates=False)
+def learn(state, scales, rows, example, options, room):  # type: ignore[no-untyped-def]
+    """Take the step of each function on the row that was read; outliers, and inputs further out than any, count less.
+
+    The mean squared errors, which :func:`reach` depends on, follow.
+    """
+    linear, numbers, targets, own = state.linear, state.numbers[0], room.targets, room.row.linear
+    if len(linear.w) == 0:
+        return
+    admit(linear, scales, rows, example.i, example.places, options.prior, own)
+    move(linear, targets.moved)
+    several, (count, columns), seen = len(state.numbers), room.g.shape, example.seen
+    width = columns // several
+    for j in range(len(linear.w)):
+        k = state.slots[slots.LINEAR] + j
+        most, trusted, share = FLATTEST, trust(example.entries, own, seen), 0.0
+        for c in range(columns):
+            most = max(most, room.h[k, c])
+        for t in range(several):
+            if targets.sizes[t] > 0.0 and numbers.intercept == MEAN:
+                at = j * several + t
+                off = min(abs(own.raw[j, t] - targets.y[t]), targets.furthest[t])
+                linear.errors[at] += (off**2 - linear.errors[at]) / min(float(seen), HORIZON)
+            part, counts = room.g[k, t * width : (t + 1) * width], trusted
+            if numbers.loss_bound >= LARGEST_GRADIENT:
+                at = t * (count + 2) + k
+                before = math.sqrt(vectors.dot(part, part))
+                state.bounds[at] = clip(part, state.bounds[at], LARGEST_GRADIENT)
+                after = math.sqrt(vectors.dot(part, part))
+                if after < before:
+                    vectors.multiply(part, before / after)
+                    counts = min(counts, after / before)
+            vectors.multiply(part, counts * example.weight)
+            share = max(share, counts * example.weight)
+        step(linear, j, example.entries, own, room.g[k], share * most)
+        kept = FORGETTING[j] * numbers.forgetting
+        if seen % TURN == 0 and not (kept == 1.0 and numbers.l2 == 0.0):
+            fade(linear, j, seen, kept, numbers.l2, options.prior, own)
 
 
 @inlined(allocates=False)

@@ -99,8 +99,8 @@ class Linear(NamedTuple):
 
 class LinearRoom(NamedTuple):
     """Work arrays for an example: its entries and their places, -1 for none; the entries by their places, of the first
-    ones; two vectors of the same length; its inputs as a point, how much each counts in d², and d² of all remembered
-    examples; d² of its neighbours, and their positions in the ring.
+    ones; two vectors of the same length; wᵀs, shape (functions, columns); its inputs as a point, how much each counts
+    in d², and d² of all remembered examples; d² of its neighbours, and their positions in the ring.
     """
 
     values: F64
@@ -108,6 +108,7 @@ class LinearRoom(NamedTuple):
     inputs: F64
     gain: F64
     row: F64
+    raw: F64
     point: F32
     influence: F32
     squares: F32
@@ -123,7 +124,7 @@ LINEAR = types.NamedTuple(
     Linear,
 )
 ROOM = types.NamedTuple(
-    [_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR, _SINGLES, _SINGLES, _SINGLES, _SINGLES, _INTS], LinearRoom
+    [_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR, _MATRIX, _SINGLES, _SINGLES, _SINGLES, _SINGLES, _INTS], LinearRoom
 )
 
 
@@ -201,6 +202,7 @@ def room_for(memory, linear, longest):  # type: ignore[no-untyped-def]
         inputs=work_array(memory, dense, np.float64),
         gain=work_array(memory, dense, np.float64),
         row=work_array(memory, dense, np.float64),
+        raw=work_array(memory, linear.w.shape[:2], np.float64),
         point=work_array(memory, len(linear.points), np.float32),
         influence=work_array(memory, len(linear.points), np.float32),
         squares=work_array(memory, window, np.float32),

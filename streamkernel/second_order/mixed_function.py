@@ -20,7 +20,7 @@ from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import span, state
 from streamkernel.learners.base import Learner
 from streamkernel.locking import undivided
-from streamkernel.second_order import evaluation, growth, learning, recency, steps
+from streamkernel.second_order import evaluation, growth, learning, recency, slots, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.derivatives import derivatives
 from streamkernel.second_order.gradients import embed_rows
@@ -240,16 +240,12 @@ class MixedFunction(Learner):
         Where the stream drifts, the share of constant steps grows.
         """
         state = self._live.state
-        weights, linear = state.weights.reshape(len(state.numbers), -1).mean(axis=0), state.linear
-        level = 2 * len(self._live.groups)
-        newton, steady = weights[:level].reshape(2, -1).sum(axis=1).tolist()
-        found = {"newton": newton, "constant": steady, "level": float(weights[level])}
-        near = level + 1 + len(linear.w)
-        if near > level + 1:
-            found["linear"] = float(weights[level + 1 : near].sum())
-        if len(weights) > near:
-            found["neighbours"] = CAUTION * float(weights[near:].sum())
-        return found
+        by_kind = np.split(state.weights.reshape(len(state.numbers), -1).mean(axis=0), state.slots[1:-1])
+        kinds = "newton", "constant", "level", "linear", "neighbours"
+        shares = {kind: float(weights.sum()) for kind, weights in zip(kinds, by_kind, strict=True) if len(weights)}
+        if "neighbours" in shares:
+            shares["neighbours"] *= CAUTION
+        return shares
 
     @property
     def of_targets(self) -> tuple[int, int]:
@@ -307,7 +303,7 @@ class MixedFunction(Learner):
         neighbours.
         """
         function = self._live.state
-        weights = weights_by_column(function)[2 * len(function.layout) + 1 :]
+        weights = weights_by_column(function)[function.slots[slots.LINEAR] :]
         scaling = NOT_SCALED if scales is None else scales.state
         return np.asarray(np.einsum("kc,nkc->nc", weights, evaluation.scores_of_others(function, scaling, rows)))
 

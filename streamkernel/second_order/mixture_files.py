@@ -14,7 +14,7 @@ from streamkernel.learners import span, state
 from streamkernel.second_order import growth, linear_files, metric_files, newton_step, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.mixture_state import OWNER, RESTED, RESTS_FROM, SIGNS, SKETCHED_AT
-from streamkernel.second_order.positive import LARGEST_LEAD
+from streamkernel.second_order.weights import LARGEST_LEAD
 
 RECENCY, TARGETS, LEFT_OUT = "recency", "targets", "rested"
 

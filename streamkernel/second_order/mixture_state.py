@@ -49,15 +49,16 @@ class MixtureState(NamedTuple):
         A record of :mod:`streamkernel.learners.state` for each target; the first one has the counters.
     layout
         Where each group is, shape (groups, 7).
+    slots
+        Where the functions of each kind are among all, shape (6,) (:mod:`streamkernel.second_order.slots`).
     newton, steady
         w of the two functions of each group, shape (columns, n).
     level
         The constant, shape (columns, 1).
     weights, mixer
-        v, and the factor of its own A, of each target; functions by Newton steps, by constant ones, the level, linear
-        functions, those of the nearest neighbours.
+        v, and the factor of its own A, of each target; functions are in the order of their slots.
     signed, positive, lead
-        u and p of each target, of which v is a mean (:mod:`streamkernel.second_order.positive`), and its D.
+        u and p of each target, of which v is a mean (:mod:`streamkernel.second_order.weights`), and its D.
     bounds
         Of each target the largest derivatives seen of the functions, and of f, and the largest size of the targets.
     losses
@@ -94,6 +95,7 @@ class MixtureState(NamedTuple):
 
     numbers: Any
     layout: I64
+    slots: I64
     newton: F64
     steady: F64
     level: F64
@@ -118,20 +120,6 @@ class MixtureState(NamedTuple):
     sketch: F32
     sampled: F64
     last: LastRow
-
-
-class Mixer(NamedTuple):
-    """The learned weights of the mixture, as :class:`MixtureState` describes, and work arrays of a step: six rows of
-    as many numbers as there are columns and functions.
-    """
-
-    weights: F64
-    mixer: F64
-    signed: F64
-    positive: F64
-    lead: F64
-    bounds: F64
-    room: F64
 
 
 class Group(NamedTuple):
@@ -169,13 +157,12 @@ class Group(NamedTuple):
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 MIXTURE = types.NamedTuple(
     [
-        NUMBERS_TYPE, types.int64[:, ::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR, _VECTOR, _VECTOR,
-        _VECTOR, _VECTOR, _VECTOR, types.float32[::1], types.float32[::1], _VECTOR, _VECTOR, types.float32[::1],
-        _VECTOR, METRIC, LINEAR, _VECTOR, _VECTOR, types.float32[::1], _MATRIX, LAST_ROW,
+        NUMBERS_TYPE, types.int64[:, ::1], types.int64[::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR,
+        _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, types.float32[::1], types.float32[::1], _VECTOR, _VECTOR,
+        types.float32[::1], _VECTOR, METRIC, LINEAR, _VECTOR, _VECTOR, types.float32[::1], _MATRIX, LAST_ROW,
     ],
     MixtureState,
 )  # fmt: skip
-MIXER = types.NamedTuple([_VECTOR, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _MATRIX], Mixer)
 _SINGLES = types.float32[:, ::1]
 GROUP = types.NamedTuple(
     [_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX, types.float32[:, :, ::1], _SINGLES], Group

@@ -30,6 +30,7 @@ from streamkernel.features.rows import I64, ROWS
 from streamkernel.jit import inlined, unit
 from streamkernel.learners.state import MEAN, NUMBERS_TYPE
 from streamkernel.losses.compiled import SOFTMAX
+from streamkernel.second_order import slots
 from streamkernel.second_order.last_row import LAST_ROW
 from streamkernel.second_order.linear_state import (
     LARGEST_INPUT,
@@ -193,8 +194,16 @@ def search(linear, room, last):  # type: ignore[no-untyped-def]
         before = end
 
 
+@inlined(allocates=False)
+def score(state, added, f):  # type: ignore[no-untyped-def]
+    """Set the slots of the functions in `f`, shape (functions, columns), to their scores at the last row."""
+    first = state.slots[slots.NEIGHBOURS]
+    if len(f) > first:
+        scores(state.linear, state.numbers, added, state.last, f[first:])
+
+
 @unit(types.void(LINEAR, NUMBERS_TYPE, _VECTOR, LAST_ROW, _MATRIX), allocates=False, error_model="numpy")
-def score(linear, numbers, added, last, out):  # type: ignore[no-untyped-def]
+def scores(linear, numbers, added, last, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (functions, columns), to the functions of the neighbours found, without the offsets of the
     targets.
     """
@@ -253,17 +262,19 @@ def _score_classes(linear, loss, answers, nearest, which, total, out):  # type: 
 
 
 @inlined(allocates=False)
-def remember(linear, numbers, y, w, room):  # type: ignore[no-untyped-def]
+def learn(state, example, room):  # type: ignore[no-untyped-def]
     """Store the point with its targets and weight in place of the oldest; remote targets are moved closer."""
-    window = len(linear.weights)
+    linear, numbers, window, own = state.linear, state.numbers, len(state.linear.weights), room.row.linear
+    if window == 0:
+        return
     at = linear.counts[REMEMBERED] % window
     for t in range(len(numbers)):
-        answer, mean, size = y[t], numbers[t].offset, numbers[t].error_scale
+        answer, mean, size = room.targets.learned[t], room.targets.added[t], numbers[t].error_scale
         if numbers[0].intercept == MEAN and size > 0.0:
             most = FURTHEST * math.sqrt(size)
             answer = min(max(answer, mean - most), mean + most)
         linear.answers[t * window + at] = answer
     for place in range(1, min(linear.counts[PLACES], len(linear.points))):
-        linear.points[place, at] = room.point[place]
-    linear.weights[at] = w
+        linear.points[place, at] = own.point[place]
+    linear.weights[at] = example.weight
     linear.counts[REMEMBERED] += 1

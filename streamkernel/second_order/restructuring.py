@@ -10,11 +10,11 @@ import numpy as np
 from streamkernel.features.rows import F64, I64
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.learners import state
-from streamkernel.second_order import growth, metric, newton_step, priors, recency
+from streamkernel.second_order import growth, metric, priors, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.mixture_state import OF_MIXTURE, Group
-from streamkernel.second_order.positive import mixed_weights, positive_weights
+from streamkernel.second_order.weights import PULL, mixed_weights, positive_weights, without
 
 
 def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arrangement | None:
@@ -22,7 +22,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     function, table, alone = now.state, now.table.copy(), len(arranger.alone)
     ordinary, lambdas = len(table) - len(arranger.forgetting), function.priors.copy()
     seen, since = int(function.numbers[0]["examples"]), now.since
-    of_groups, (nothing, *_) = np.split(function.losses, [2 * len(table)])
+    of_groups, (nothing, *_) = np.split(function.losses, function.slots[[slots.LEVEL]])
     losses_of = of_groups.reshape(2, -1)
     least = losses_of[0, table[:, 0] > 0].min()
     singles, unexplained = losses_of[0, :alone], priors.unexplained_share(least, nothing)
@@ -106,7 +106,7 @@ def _blocks_of_the_past(now: Arrangement, alone: int, begun: Sequence[int]) -> l
     If f = 0 and another block are better than the constant steps of the block in a metric, f changes in other
     directions now. Then all blocks whose constant steps are worse than f = 0 start from nothing.
     """
-    steady, (nothing, *_) = np.split(now.state.losses[len(now.table) :], [len(now.table)])
+    _, steady, (nothing,), *_ = np.split(now.state.losses, now.state.slots[1:-1])
     useless, best = [g for g in begun if steady[g] >= nothing], int(steady[:alone].argmin())
     have_turned = any(now.table[g, 1] >= alone and g != best for g in useless)
     return useless if have_turned else []
@@ -129,7 +129,7 @@ def _rearrange(
     """
     function, numbers, targets = now.state, now.state.numbers, len(now.state.numbers)
     sizes = numbers["error_scale"] if numbers[0]["intercept"] == state.MEAN else np.ones(targets)
-    functions = np.array([*newton, *(len(now.groups) + k for k in steady)])
+    functions = np.array([*newton, *(function.slots[slots.STEADY] + np.array(steady, int))])
     names = *OF_MIXTURE, "bounds", "losses", "sampled"
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
     arrays["sampled"][list(newton)] = 0.0
@@ -137,7 +137,7 @@ def _rearrange(
     signed, positive = (arrays[name].reshape(targets, -1) for name in ("signed", "positive"))
     for t, (mixer, size) in enumerate(zip(np.split(arrays["mixer"], targets), sizes, strict=True)):
         if mixer.any():  # the targets have differed
-            mixer[:], signed[t] = newton_step.without(mixer, signed[t], functions, newton_step.PULL * size)
+            mixer[:], signed[t] = without(mixer, signed[t], functions, PULL * size)
             positive[t] = positive_weights(mixer, signed[t])
     arrays["weights"] = mixed_weights(signed, positive, arrays["lead"]).ravel()
     arrays |= {"level": function.level, "priors": lambdas, "metric": own}

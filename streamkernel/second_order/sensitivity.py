@@ -15,6 +15,7 @@ from streamkernel.features.compiled_kernel import ENTRIES, KERNEL
 from streamkernel.features.scale_table import SCALES, place_of, unit_and_slope
 from streamkernel.jit import inlined, unit
 from streamkernel.learners import schedule
+from streamkernel.second_order import slots
 from streamkernel.second_order.linear import compiled_slope
 from streamkernel.second_order.mixture_state import MIXTURE, first_weight, per_unit
 from streamkernel.second_order.name_table import row_of
@@ -24,7 +25,7 @@ from streamkernel.second_order.sensitivity_state import MOST_NAMES, NAMES, WEIGH
 @inlined(allocates=False)
 def _linear_slope(state, key, c, divisor, said):  # type: ignore[no-untyped-def]
     """Return how much the linear functions' part of f_c changes per deviation of a name where they predict `said`."""
-    linear, base, total = state.linear, 2 * len(state.layout) + 1, 0.0
+    linear, base, total = state.linear, state.slots[slots.LINEAR], 0.0
     row = row_of(linear.keys, key)
     if linear.keys[row] != key:
         return 0.0

@@ -13,7 +13,7 @@ from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import Group
-from streamkernel.second_order.positive import positive_weights
+from streamkernel.second_order.weights import positive_weights
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
 from streamkernel.upkeep.distil import bends, distil

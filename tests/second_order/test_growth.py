@@ -19,7 +19,8 @@ from streams import WAYS, content, examples, frame, in_calls, learn, nested, pre
 from streamkernel import InputError, KernelClassifier, KernelRegressor, losses, step_sizes
 from streamkernel import kernels as k
 from streamkernel.learners import schedule
-from streamkernel.second_order import growth, newton_step
+from streamkernel.second_order import growth
+from streamkernel.second_order import weights as weights_of_mixture
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 N = 1100
@@ -257,7 +258,7 @@ def test_the_mixture_without_some_functions_equals_that_of_the_others(seed, n, d
     F = generator.normal(size=(3 * n, n))
     A, v = F.T @ F + np.eye(n), generator.normal(size=n)
     mixer, weights = np.linalg.cholesky(A).T.copy(), v.copy()
-    found, weights = newton_step.without(mixer, weights, np.array(gone), 7.0)
+    found, weights = weights_of_mixture.without(mixer, weights, np.array(gone), 7.0)
     others = np.setdiff1d(np.arange(n), gone)
     expected = np.zeros((n, n))
     expected[np.ix_(others, others)] = A[np.ix_(others, others)]

@@ -13,7 +13,7 @@ from scipy.optimize import nnls
 from streams import as_dicts, learn
 
 from streamkernel import KernelClassifier, KernelRegressor, upkeep
-from streamkernel.second_order.positive import mixed_weights, positive_weights
+from streamkernel.second_order.weights import mixed_weights, positive_weights
 
 SMALL = {"max_features": 64}
 N = 1600
