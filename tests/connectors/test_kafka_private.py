@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kafka import __version__
@@ -19,8 +20,11 @@ from test_kafka import (  # noqa: F401 - they run again here, without private na
 )
 from test_kafka_start_offsets import test_partitions_that_are_added_are_read_from_their_first_record  # noqa: F401
 
-from streamkernel.connectors.kafka import Options
+from streamkernel.connectors.kafka import Options, topic_watcher
 from streamkernel.connectors.kafka.kafka_python import tried
+
+SOON = {"metadata_max_age_ms": 1000}
+"""Options with which a member of a group soon hears of more partitions; by default within five minutes."""
 
 PRIVATE = "streamkernel.connectors.kafka.kafka_python.private"
 
@@ -48,8 +52,9 @@ NAMES = {
 
 
 @pytest.fixture
-def options(servers):
-    return Options(servers, client="kafka-python")
+def options(servers, monkeypatch):
+    monkeypatch.setattr(topic_watcher, "LOOK_SECONDS", 0.2)
+    return Options(servers, SOON, "kafka-python")
 
 
 @pytest.fixture(autouse=True)
@@ -79,5 +84,16 @@ def test_a_version_that_was_not_tried_is_logged_once(caplog):
     tried._announce.cache_clear()
     with caplog.at_level(logging.WARNING, "streamkernel"):
         assert [tried.private() for _ in range(2)] == [None, None]
-    (record,) = caplog.records
-    assert record.getMessage().startswith(f"kafka-python {__version__} was not tried, 2.0 was")
+    slower, worse = (record.getMessage() for record in caplog.records)
+    assert slower.startswith(f"kafka-python {__version__} was not tried, 2.0 was: records are read and written one by")
+    assert worse.startswith(f"kafka-python {__version__} was not tried, 2.0 was: defects")
+
+
+def test_defects_are_not_avoided_without_the_names(monkeypatch):
+    monkeypatch.delitem(sys.modules, PRIVATE)
+    names = tried.private()
+    without = SimpleNamespace(_fetcher=SimpleNamespace(), _coordinator=SimpleNamespace())
+    for avoid in (names.let_go, names.go_on_joining, names.is_fenced, names.join_again, names.request_metadata):
+        assert avoid(without) is None
+    assert names.position(without, None) is None
+    assert vars(without._coordinator) == {}

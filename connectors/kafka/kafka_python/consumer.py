@@ -33,7 +33,7 @@ from streamkernel.connectors.kafka.clients import (
 from streamkernel.connectors.kafka.fences import Fences
 from streamkernel.connectors.kafka.kafka_python.client_mapping import arguments, from_client, to_client, with_note
 from streamkernel.connectors.kafka.kafka_python.connecting import connect
-from streamkernel.connectors.kafka.kafka_python.tried import private
+from streamkernel.connectors.kafka.kafka_python.tried import is_tried, private
 from streamkernel.connectors.kafka.timeouts import describe_error, run_within
 
 NO_ID = str(UUID(int=0))
@@ -68,7 +68,7 @@ class PythonConsumer(Consumer):
             allow_auto_create_topics=False,
         )
         self._private = private()
-        if self._private is not None:
+        if self._private is not None and is_tried():
             self._private.decode_together(self._kafka)
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
@@ -93,8 +93,7 @@ class PythonConsumer(Consumer):
         except OffsetOutOfRangeError as error:
             raise OffsetGoneError({Partition(*one): offset for one, offset in error.args[0].items()}) from error
         except KafkaError as error:
-            if isinstance(error, FencedInstanceIdError) and self._private is not None:
-                self._join_again()
+            if isinstance(error, FencedInstanceIdError) and self._join_again():
                 return {}
             if self._may_be_retried(error):
                 return {}
@@ -109,8 +108,8 @@ class PythonConsumer(Consumer):
 
     def position(self, partition: Partition) -> int:
         (one,) = to_client([partition])
-        if self._private is not None:
-            return int(self._private.position(self._kafka, one))
+        if self._private is not None and (known := self._private.position(self._kafka, one)) is not None:
+            return int(known)
         found = self._ask(self._kafka.position, one) if one in self._kafka.assignment() else None
         return -1 if found is None else int(found)
 
@@ -133,13 +132,17 @@ class PythonConsumer(Consumer):
         return [Partition(topic, number) for number in sorted(self._kafka.partitions_for_topic(topic))]
 
     def look(self, topics: Iterable[str]) -> Mapping[str, list[Partition]] | None:
-        if self._private is None:
-            self._ask(lambda _, **options: self._kafka.topics(), None)
-            return {topic: self.partitions_of(topic) for topic in topics}
-        now = time.monotonic()
-        if self._asking is None:
-            self._asking = self._private.request_metadata(self._kafka), now
+        if self._asking is None and self._private is not None:
+            asked = self._private.request_metadata(self._kafka)
+            self._asking = asked and (asked, time.monotonic())
+        if self._asking is None or self._private is None:
+            described = {one["name"]: one["partitions"] for one in self._describe(topics)}
+            return {
+                topic: [Partition(topic, number) for number in sorted(part["partition_index"] for part in parts)]
+                for topic, parts in described.items()
+            }
         answer, since = self._asking
+        now = time.monotonic()
         if not answer.is_done:
             if now - since < ANSWER_SECONDS:
                 return None
@@ -151,13 +154,18 @@ class PythonConsumer(Consumer):
         return {topic: [Partition(topic, number) for number in sorted(numbers)] for topic, numbers in known.items()}
 
     def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
-        found: dict[str, str] = {}
+        return {
+            one["name"]: b64encode(known.bytes).rstrip(b"=").decode()
+            for one in self._describe(topics)
+            if one["error_code"] == 0 and (known := UUID(one.get("topic_id") or NO_ID)).int
+        }
+
+    def _describe(self, topics: Iterable[str]) -> list[Any]:
+        found: list[Any] = []
 
         def task() -> None:
             self._topics = self._topics or KafkaAdminClient(**self._admin)
-            for one in self._topics.describe_topics(list(topics)):
-                if one["error_code"] == 0 and (known := UUID(one.get("topic_id") or NO_ID)).int:
-                    found[one["name"]] = b64encode(known.bytes).rstrip(b"=").decode()
+            found.extend(self._topics.describe_topics(list(topics)))
 
         if (error := run_within(ANSWER_SECONDS, task)) is not None:
             raise UnavailableError(f"Expected a response from Kafka, got {describe_error(error)}") from error
@@ -203,10 +211,12 @@ class PythonConsumer(Consumer):
             finally:
                 admin.close()
 
-    def _join_again(self) -> None:
+    def _join_again(self) -> bool:
+        """Return whether we can join the group again after another member had our name."""
+        if self._private is None or not self._private.join_again(self._kafka):
+            return False
         self._fences.add()
-        assert self._private is not None
-        self._private.join_again(self._kafka)
+        return True
 
     def _may_be_retried(self, error: KafkaError) -> bool:
         """Return whether a request may succeed later; if its broker has left the cluster, ask for newer metadata.

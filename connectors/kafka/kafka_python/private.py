@@ -1,13 +1,14 @@
 """Everything that uses private names of kafka-python: :func:`.tried.private` returns this module, or none.
 
-Records are decoded together, and added to an open batch together, without kafka-python's steps for each of them. The
-other functions avoid defects of kafka-python 3.0.12.
+Records are decoded together, and added to an open batch together, without kafka-python's steps for each of them, with a
+version that was tried. The other functions avoid defects of kafka-python 3.0.12; without the names they do nothing.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafka.consumer.fetcher import Fetcher
@@ -142,7 +143,9 @@ class _Manager(KafkaConnectionManager):
 
     async def _build_transport(self, *words: Any, **more: Any) -> Any:
         transport = await super()._build_transport(*words, **more)
-        receive = transport._sock_recv
+        receive = getattr(transport, "_sock_recv", None)
+        if receive is None:
+            return transport
 
         def receive_data() -> tuple[bytes, Exception | None]:
             data, error = receive()
@@ -152,12 +155,24 @@ class _Manager(KafkaConnectionManager):
         return transport
 
 
+def _if_there(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function return ``None`` if kafka-python has not the names that it uses."""
+
+    def call(*arguments: Any) -> Any:
+        with suppress(AttributeError):
+            return function(*arguments)
+
+    return call
+
+
+@_if_there
 def position(kafka: Any, partition: Any) -> int:
     """Return the position in a partition, -1 without one; the public method asks the brokers, and waits for them."""
     state = kafka._subscription.assignment.get(partition)
     return -1 if state is None or state.position is None else int(state.position.offset)
 
 
+@_if_there
 def request_metadata(kafka: Any) -> Any:
     """Ask the brokers for the partitions of topics, and return the future of the response."""
     return kafka._cluster.request_update()
@@ -168,6 +183,7 @@ def known_partitions(kafka: Any, topic: str) -> Iterable[int]:
     return kafka._cluster.partitions_for_topic(topic) or ()
 
 
+@_if_there
 def let_go(kafka: Any) -> None:
     """Release a fetch whose records have all been returned.
 
@@ -178,6 +194,7 @@ def let_go(kafka: Any) -> None:
         kafka._fetcher._next_partition_records = None
 
 
+@_if_there
 def go_on_joining(kafka: Any) -> None:
     """Continue a rejoin of the group that kafka-python has dropped.
 
@@ -189,16 +206,19 @@ def go_on_joining(kafka: Any) -> None:
         coordinator.request_rejoin()
 
 
+@_if_there
 def is_fenced(kafka: Any) -> bool:
     """Return whether a heartbeat was fenced: kafka-python 3.0.12 sends no more then, but keeps the partitions."""
     coordinator = kafka._coordinator
     return coordinator.stable() and not coordinator.need_rejoin() and not coordinator._heartbeat_enabled
 
 
-def join_again(kafka: Any) -> None:
-    """Join the group as a new member after another one had our name."""
-    kafka._coordinator._async_commit_fenced = False
+@_if_there
+def join_again(kafka: Any) -> bool:
+    """Join the group as a new member after another one had our name, and return true."""
     kafka._coordinator.reset_generation()
+    kafka._coordinator._async_commit_fenced = False
+    return True
 
 
 def decode_together(kafka: Any) -> None:

@@ -15,7 +15,7 @@ from streamkernel.connectors.base import CommitRefusedError, UnavailableError
 from streamkernel.connectors.kafka.clients import COMMIT_SECONDS, Headers, OutRecord, Partition, Producer, Undelivered
 from streamkernel.connectors.kafka.kafka_python.client_mapping import with_note
 from streamkernel.connectors.kafka.kafka_python.connecting import connect
-from streamkernel.connectors.kafka.kafka_python.tried import private
+from streamkernel.connectors.kafka.kafka_python.tried import is_tried, private
 from streamkernel.connectors.kafka.timeouts import describe_error, run_within
 
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
@@ -71,7 +71,7 @@ class PythonProducer(Producer):
     def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Any] | None = None) -> None:
         names = private()
         with _refusals():
-            if names is None:
+            if names is None or not is_tried():
                 for place, record in enumerate(records):
                     self._send(topic, record, None if origins is None else origins[place], None)
                 return

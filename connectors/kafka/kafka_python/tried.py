@@ -1,4 +1,4 @@
-"""The versions of kafka-python whose private names are used; with another one only its public interface is."""
+"""Private names of kafka-python: some are used if it has them, others if its version was tried."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from types import ModuleType
 from kafka import __version__
 
 TRIED = ("3.0.12",)
-"""The versions that the tests have passed with."""
+"""The versions with which records are encoded and decoded together: the tests have passed with them."""
 
 log = logging.getLogger("streamkernel")
 
 
 def private() -> ModuleType | None:
-    """Return the module that uses private names, or ``None`` with a version of kafka-python that was not tried."""
-    if __version__ not in TRIED:
-        _announce()
+    """Return the module that uses private names, or ``None`` if kafka-python has other ones."""
+    if not is_tried():
+        _announce("records are read and written one by one, which is slower")
+    try:
+        from streamkernel.connectors.kafka.kafka_python import private as found
+    except (ImportError, AttributeError) as missing:
+        _announce(f"defects of its connections and groups are not avoided, because of: {missing}")
         return None
-    from streamkernel.connectors.kafka.kafka_python import private as found
-
     return found
 
 
+def is_tried() -> bool:
+    """Return whether this version was tried."""
+    return __version__ in TRIED
+
+
 @functools.cache
-def _announce() -> None:
-    log.warning(
-        "kafka-python %s was not tried, %s was: records are read and written one by one, which is slower, and defects "
-        "of connections and groups that were found in the other version are not avoided",
-        __version__,
-        ", ".join(TRIED),
-    )
+def _announce(effect: str) -> None:
+    log.warning("kafka-python %s was not tried, %s was: %s", __version__, ", ".join(TRIED), effect)
