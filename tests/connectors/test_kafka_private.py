@@ -20,7 +20,7 @@ from test_kafka import (  # noqa: F401 - they run again here, without private na
 )
 from test_kafka_start_offsets import test_partitions_that_are_added_are_read_from_their_first_record  # noqa: F401
 
-from streamkernel.connectors.kafka import Options, topic_watcher
+from streamkernel.connectors.kafka import Options, kafka_python, topic_watcher
 from streamkernel.connectors.kafka.kafka_python import tried
 
 SOON = {"metadata_max_age_ms": 1000}
@@ -62,6 +62,7 @@ def untried(monkeypatch, request):
     if "module" not in request.fixturenames:
         monkeypatch.setattr(tried, "TRIED", ("2.0",))
         monkeypatch.setitem(sys.modules, PRIVATE, None)
+        monkeypatch.delattr(kafka_python, "private", raising=False)  # if it has been imported
 
 
 @pytest.mark.parametrize("module", NAMES)
