@@ -17,9 +17,13 @@ SUITE_OF_3.14 := forky
 CORE := tests/jit tests/test_interpreter.py tests/solvers/test_sparse.py tests/engine/test_runner.py tests/engine/test_topics.py \
 	$(patsubst %,tests/estimators/test_%.py,calls river_checks model_files threads_and_signals) streamkernel/estimators
 
+NUMBAS := build/numbas
+COMPILED := $(patsubst %,tests/jit/test_%.py,direct short_code work_arrays) tests/estimators/test_stored_files.py
+UNTRIED := 0.64.0
+
 unexport PYTHONDONTWRITEBYTECODE # without bytecode each of the many processes compiles all modules
 
-.PHONY: demo demo-kafka test test-all test-pythons test-nightly regressions coverage lint docs pictures package chart image chart-manifest actionlint lock clean
+.PHONY: demo demo-kafka test test-all test-pythons test-numbas test-nightly regressions coverage lint docs pictures package chart image chart-manifest actionlint lock clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
@@ -42,7 +46,23 @@ test-nightly: .venv/test-installed ## 10,000 mutants of each kind of file, and h
 
 test-pythons: $(PYTHONS)/3.13/tested $(PYTHONS)/3.14/tested ## a core of the tests with the Pythons of newer suites of Debian
 
-.PRECIOUS: $(PYTHONS)/%/installed
+test-numbas: $(NUMBAS)/0.64.0/tested $(NUMBAS)/0.66.0/tested $(NUMBAS)/0.68.1/tested ## what is compiled, with the oldest numba, one between and the newest: shortened and not
+
+.PRECIOUS: $(PYTHONS)/%/installed $(NUMBAS)/%/installed
+$(NUMBAS)/%/tested: export STREAMKERNEL_NO_SKIPS = 1
+$(NUMBAS)/%/tested: export NUMBA_CACHE_DIR = $(CURDIR)/$(@D)/compiled
+$(NUMBAS)/%/tested: $(NUMBAS)/%/installed
+	PYTHONPATH=tests $(@D)/venv/bin/python -m pytest -n 2 -p without_shortcuts -m "$(QUICK)" $(COMPILED)
+	$(if $(filter $*,$(UNTRIED)),,$(@D)/venv/bin/python -m pytest -n 2 -m "$(QUICK)" tests/jit $(COMPILED))
+	@touch $@
+
+$(NUMBAS)/%/installed: .venv/test-installed # the other packages are those of .venv
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)/venv
+	realpath .venv/lib/python*/site-packages > $$(echo $(@D)/venv/lib/python*/site-packages)/others.pth
+	$(@D)/venv/bin/pip --disable-pip-version-check --quiet $(INSTALL) numba==$*
+	@touch $@
+
 $(PYTHONS)/%/tested: export STREAMKERNEL_NO_SKIPS = 1
 $(PYTHONS)/%/tested: $(PYTHONS)/%/installed
 	$(@D)/venv/bin/pytest -n 2 --dist worksteal -m "$(QUICK)" --hypothesis-profile quick $(CORE)

@@ -102,7 +102,7 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
 
     @property
     def _multiclass(self) -> bool:
-        return bool(self.model._multiclass)  # noqa: SLF001 - by which River's pipelines ask
+        return bool(self.model._multiclass)  # noqa: SLF001 - only River reads it, by the same name
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:

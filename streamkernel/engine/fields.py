@@ -6,6 +6,8 @@ passes the other fields, so the two cannot be combined to do this.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,13 +49,13 @@ class OnFields(base.Transformer):
 
     @property
     def _supervised(self) -> bool:
-        return bool(self.transformer._supervised)  # noqa: SLF001 - by which River's pipelines ask
+        return bool(self.transformer._supervised)  # noqa: SLF001 - only River reads it, by the same name
 
     def learn_one(self, x: Mapping[Any, Any], y: Any = None) -> None:
         """Update the transformer with its fields of `x`, and with `y` if it learns from labels."""
         seen, _ = self._split(x)
         if seen:
-            self.transformer.learn_one(seen, *([y] if self._supervised else []))
+            self.transformer.learn_one(seen, *([y] if _takes_target(type(self.transformer)) else []))
 
     def transform_one(self, x: Mapping[Any, Any]) -> dict[Any, Any]:
         """Return the untouched fields and the transformer's output for its own."""
@@ -77,3 +79,9 @@ class OnFields(base.Transformer):
             for name, value in x.items():
                 (seen if name in self.on else rest)[name] = value
         return seen, rest
+
+
+@functools.cache
+def _takes_target(kind: type[base.Transformer]) -> bool:
+    """Return whether a transformer may learn from targets."""
+    return "y" in inspect.signature(kind.learn_one).parameters

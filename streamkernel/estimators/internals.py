@@ -19,11 +19,6 @@ def learner_of(model: KernelModel) -> FirstOrderLearner | SecondOrderLearner:
     return model._learner
 
 
-def parameters_of(model: KernelModel) -> dict[str, Any]:
-    """Return the constructor arguments of a model, by name."""
-    return dict(model._get_params())
-
-
 def loss_of(model: KernelModel) -> Loss:
     """Return the loss of a model."""
     return model._loss

@@ -11,7 +11,7 @@ from typing import Any, Self
 from streamkernel import kernels, learners, losses, rules, step_sizes, upkeep
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators.notebook import Shown
-from streamkernel.estimators.parameters import Parameter
+from streamkernel.estimators.parameters import Parameter, parameters_of
 from streamkernel.kernels.stationary import Stationary
 from streamkernel.locking import OwnedLock
 from streamkernel.tensor_file import Tensors, enough_memory, write
@@ -97,13 +97,10 @@ class Serializable(Shown):
             twin._restore(*self._describe())
         return twin
 
-    def _get_params(self) -> dict[str, Any]:
-        return super()._get_params()  # type: ignore[misc, no-any-return]  # River's
-
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickle, which is that of a model file."""
         description, tensors = self._describe()
-        return {"parameters": self._get_params(), "description": description, "tensors": tensors}
+        return {"parameters": parameters_of(self), "description": description, "tensors": tensors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Rebuild the model from the state for pickle."""
@@ -114,7 +111,7 @@ class Serializable(Shown):
 def describe(model: Serializable) -> tuple[dict[str, Any], Tensors]:
     """Return the description of `model` as JSON values, and its tensors."""
     description, tensors = model._describe()
-    found = {"class": type(model).__name__, "parameters": model._get_params(), "state": description}
+    found = {"class": type(model).__name__, "parameters": parameters_of(model), "state": description}
     return _encode(found), tensors
 
 

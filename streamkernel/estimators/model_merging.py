@@ -12,6 +12,7 @@ from streamkernel import losses
 from streamkernel.errors import MergeError
 from streamkernel.estimators import model_file
 from streamkernel.estimators.label_forms import LabelForms
+from streamkernel.estimators.parameters import parameters_of
 from streamkernel.features import numeric_names
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import bandwidth
@@ -181,7 +182,7 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     root = own[0].before() if base is None or not before else _with_labels(base, labels)
     events = np.array([part.events - before for part in parts], np.float64)
     weights = events / events.sum() if events.any() else np.full(len(parts), 1.0 / len(parts))
-    fresh, kernel = type(model)(**model._get_params()), parts[0].same["kernel"]
+    fresh, kernel = type(model)(**parameters_of(model)), parts[0].same["kernel"]
     columns = own[0].columns
     try:
         tensors = order.merge(fresh._new_learner(kernel, columns), own, root, weights) | _scales(parts, base)
@@ -225,7 +226,7 @@ def _outline(model: KernelModel) -> Summary:
             f"Expected a model of {bandwidth.FIRST} examples or more, which decide its bandwidths and λ, got one that "
             f"has seen {len(model._state.first)}"
         )
-    same = {name: value for name, value in model._get_params().items() if name not in _MAY_DIFFER}
+    same = {name: value for name, value in parameters_of(model).items() if name not in _MAY_DIFFER}
     learner, labels = model._learner, list(model._state.labels)
     if hasattr(model, "targets"):
         same["targets"] = sorted(labels, key=repr)

@@ -8,6 +8,8 @@ from html import escape
 from inspect import signature
 from typing import Any
 
+from streamkernel.estimators.parameters import parameters_of
+
 _SHOWN = {
     "learner_": "learner",
     "kernel_": "kernel",
@@ -83,7 +85,7 @@ def _text(name: str, value: Any) -> str:
 
 def _parameters(model: Any) -> Iterator[tuple[str, str, bool]]:
     """Yield the parameters of a model, and whether they differ from the defaults."""
-    given = model._get_params()
+    given = parameters_of(model)
     for name, parameter in signature(type(model)).parameters.items():
         value = repr(given[name])
         yield name, value, value != repr(parameter.default)

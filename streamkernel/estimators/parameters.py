@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
+from river import base
 
 from streamkernel import kernels
 from streamkernel.errors import is_count
@@ -73,3 +75,15 @@ def _hint(kernel: Any) -> str:
     text = kernel if isinstance(kernel, str) else getattr(kernel, "__name__", "")
     name = {name.lower(): name for name in kernels.__all__}.get(_OF_SCIKIT_LEARN.get(text, text).lower())
     return f"; an instance is expected, as kernels.{name}()" if name and name != "Kernel" else ""
+
+
+def parameters_of(model: Any) -> dict[str, Any]:
+    """Return the constructor arguments of one of our models or River's objects, by name.
+
+    An argument that is an object of River is a pair: its class, and its own arguments.
+    """
+    values = {name: getattr(model, name) for name in signature(type(model)).parameters}
+    return {
+        name: (type(value), parameters_of(value)) if isinstance(value, base.Base) else value
+        for name, value in values.items()
+    }

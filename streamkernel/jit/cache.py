@@ -37,7 +37,7 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from streamkernel.jit.compiling import CALLS, only_what_is_used, own_compiler, quick_to_compare
+from streamkernel.jit.compiling import CALLS, DURATION, only_what_is_used, own_compiler, quick_to_compare
 from streamkernel.locking import COMPILING
 
 log = logging.getLogger("streamkernel")
@@ -283,7 +283,7 @@ def _announce() -> None:
             "compiled code cannot be stored, so each process compiles for some seconds; "
             "set NUMBA_CACHE_DIR to a writable folder that is not shared with other users"
         )
-    log.warning("compiling for this machine, once; this takes some seconds")
+    log.warning("compiling for this machine, once; this takes %s", DURATION)
 
 
 @cache

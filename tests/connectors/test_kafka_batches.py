@@ -8,8 +8,8 @@ from kafka import TopicPartition
 from kafka.producer.record_accumulator import RecordAccumulator
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
-from streamkernel.connectors.kafka.kafka_python import batches
-from streamkernel.connectors.kafka.kafka_python.batches import extend
+from streamkernel.connectors.kafka.kafka_python import private
+from streamkernel.connectors.kafka.kafka_python.private import extend
 
 PARTITION = TopicPartition("t", 0)
 HEADERS = (("name", b"value"), ("ü" * 40, b""), ("long", b"w" * 300))
@@ -42,7 +42,7 @@ def test_a_batch_takes_what_fits(kafka):
 
 def test_the_bytes_are_those_that_the_client_writes(kafka, monkeypatch):
     began, now = 1_700_000_000_000, 1_700_000_000_250
-    monkeypatch.setattr(batches, "time", SimpleNamespace(time=lambda: now / 1000, monotonic=time.monotonic))
+    monkeypatch.setattr(private, "time", SimpleNamespace(time=lambda: now / 1000, monotonic=time.monotonic))
     kafka._accumulator.config["batch_size"] = 1 << 20
     first, *_ = kafka._accumulator.append(PARTITION, began, None, b"first", [])
     sizes = (0, 1, 63, 64, 8191, 8192, 20_000)

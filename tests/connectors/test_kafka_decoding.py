@@ -4,14 +4,13 @@ import random
 from types import SimpleNamespace
 
 import pytest
-from kafka import TopicPartition, __version__
+from kafka import TopicPartition
 from kafka.consumer.fetcher import Fetcher, IsolationLevel
 from kafka.errors import CorruptRecordError
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
-from streamkernel.connectors.kafka.kafka_python import decoding
-from streamkernel.connectors.kafka.kafka_python.decoding import AT_ONCE, VERSION, _PartitionRecords, decode_together
+from streamkernel.connectors.kafka.kafka_python.private import AT_ONCE, _PartitionRecords
 
 PARTITION, BEGAN = TopicPartition("t", 0), 1_700_000_000_000
 HEADERS = [("name", b"value"), ("ü" * 40, b""), ("long", b"w" * 300), ("none", None)]
@@ -66,16 +65,6 @@ def test_records_are_those_of_the_client(most, codec):
     check(data, most=most, check_crcs=True)
     check(data, most=most, first=17)
     check(data, most=most, first=1000)
-
-
-def test_it_is_used_with_the_version_that_is_installed(monkeypatch):
-    assert __version__ == VERSION
-    consumer = SimpleNamespace(_fetcher=SimpleNamespace())
-    decode_together(consumer)
-    assert consumer._fetcher.PartitionRecords is _PartitionRecords
-    monkeypatch.setattr(decoding, "__version__", "4.0")
-    decode_together(other := SimpleNamespace(_fetcher=SimpleNamespace()))
-    assert not vars(other._fetcher)
 
 
 def test_the_time_may_be_that_of_the_broker():

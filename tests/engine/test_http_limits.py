@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from river import base, metrics
 
+import streamkernel
 from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 from streamkernel.engine.http import connections, guard, serve, worker
@@ -177,6 +180,46 @@ def test_headers_have_a_deadline(served: Served, monkeypatch: pytest.MonkeyPatch
             send_until_closed(client, b"x")
     with served.connect() as silent:
         assert is_closed_at_last(silent)
+
+
+def test_a_response_may_take_longer_than_the_headers(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
+    may_answer.clear()
+    is_asked.clear()
+    answers: list[int] = []
+    thread = threading.Thread(target=lambda: answers.append(served.predict(SLOW)[0]))
+    thread.start()
+    assert is_asked.wait(PATIENCE)
+    time.sleep(1.0)
+    may_answer.set()
+    thread.join(PATIENCE)
+    assert answers == [200]
+
+
+def test_a_connection_that_waits_for_its_response_is_not_the_one_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
+    with ExitStack() as held:
+        made = Served()
+        held.callback(made.close)
+        may_answer.clear()
+        is_asked.clear()
+        answers: list[int] = []
+        thread = threading.Thread(target=lambda: answers.append(made.predict(SLOW)[0]))
+        thread.start()
+        assert is_asked.wait(PATIENCE)
+        half_sent = [held.enter_context(made.connect()) for _ in range(3)]
+        for client in half_sent:
+            client.sendall(HEAD)
+        assert is_closed_at_last(half_sent[0])
+        may_answer.set()
+        thread.join(PATIENCE)
+    assert answers == [200]
+
+
+def test_uvicorn_is_used_by_its_public_interface() -> None:
+    package = Path(streamkernel.__file__).parent
+    read = re.compile(r"uvicorn\.(?!Config\b|Server\b)\w+|from uvicorn|config\.load\b|_protocol_class|server_state")
+    assert [path for path in package.rglob("*.py") if read.search(path.read_text())] == []
 
 
 def test_idle_connections_have_a_deadline(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

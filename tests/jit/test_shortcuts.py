@@ -181,3 +181,26 @@ def test_another_numba_compiles_in_its_own_way(name, tmp_path):
     assert float(done.stdout) == allocating(given(), 7)[0]
     assert "compiling takes longer" in done.stderr
     assert name in done.stderr
+
+
+OLD = """
+import numba
+numba.__version__ = "0.64.0"
+from streamkernel.jit import compiled
+from streamkernel.jit.compiling import IS_SHORT
+assert not IS_SHORT
+print(compiled(lambda x: x + 1.0)(1.0))
+"""
+
+
+def test_a_release_that_was_not_tried_compiles_in_its_own_way(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", OLD],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"NUMBA_CACHE_DIR": str(tmp_path)},
+    )
+    assert done.stdout == "2.0\n"
+    assert "compiling for this machine, once; this takes a minute or two with numba 0.64" in done.stderr
+    assert "internals" not in done.stderr

@@ -8,22 +8,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafka import errors
-from kafka.net.compat import KafkaNetClient
-from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector
 
 from streamkernel.connectors.kafka.clients import CONNECT_SECONDS
 from streamkernel.connectors.kafka.kafka_python.client_mapping import arguments
 from streamkernel.connectors.kafka.kafka_python.tokens import TokenError
+from streamkernel.connectors.kafka.kafka_python.tried import private
 from streamkernel.connectors.kafka.timeouts import Failure, describe_error, refuses_certificate, unavailable
 
 LOGGERS = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "connection", "transport", "selector")]
 """The logger of kafka-python's connections."""
 
 DEFAULTS = {"bootstrap_timeout_ms": int(1000 * CONNECT_SECONDS)}
-
-NETWORK = {"slow_task_threshold_secs": 0}
-"""Without it, kafka-python warns that its own steps took long when another process had the processor."""
 
 REJECTED = (
     errors.AuthorizationError,
@@ -48,16 +43,12 @@ def connect(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> 
     ValueError
         If options cannot be combined.
     """
-    made: list[KafkaNetClient] = []
-
-    def client(**words: Any) -> KafkaNetClient:
-        net = NetworkSelector(**words, **NETWORK)
-        made.append(KafkaNetClient(net, _Manager(net, **words), **words))
-        return made[-1]
-
+    made: list[Any] = []
+    if (names := private()) is not None:
+        own["kafka_client"] = names.network(made)
     with causes() as found:
         try:
-            return kind(**arguments(kind, servers, {**DEFAULTS, **options}, kafka_client=client, **own))
+            return kind(**arguments(kind, servers, {**DEFAULTS, **options}, **own))
         except errors.KafkaError as error:
             for one in made:
                 one.close()
@@ -83,24 +74,6 @@ def causes() -> Iterator[list[Exception]]:
     finally:
         for logger in LOGGERS:
             logger.removeFilter(collect)
-
-
-class _Manager(KafkaConnectionManager):
-    """A connection manager that reads the broker's reason before the broker closes a connection.
-
-    kafka-python 3.0.12 drops the reason if it arrives together with the end.
-    """
-
-    async def _build_transport(self, *words: Any, **more: Any) -> Any:
-        transport = await super()._build_transport(*words, **more)
-        receive = transport._sock_recv
-
-        def receive_data() -> tuple[bytes, Exception | None]:
-            data, error = receive()
-            return data, None if data else error  # which is raised at the next call
-
-        transport._sock_recv = receive_data
-        return transport
 
 
 def _kind_of(error: Exception) -> Failure:

@@ -33,7 +33,7 @@ from streamkernel.connectors.kafka.clients import (
 from streamkernel.connectors.kafka.fences import Fences
 from streamkernel.connectors.kafka.kafka_python.client_mapping import arguments, from_client, to_client, with_note
 from streamkernel.connectors.kafka.kafka_python.connecting import connect
-from streamkernel.connectors.kafka.kafka_python.decoding import decode_together
+from streamkernel.connectors.kafka.kafka_python.tried import is_tried, private
 from streamkernel.connectors.kafka.timeouts import describe_error, run_within
 
 NO_ID = str(UUID(int=0))
@@ -67,7 +67,9 @@ class PythonConsumer(Consumer):
             isolation_level="read_committed",
             allow_auto_create_topics=False,
         )
-        decode_together(self._kafka)
+        self._private = private()
+        if self._private is not None and is_tried():
+            self._private.decode_together(self._kafka)
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
         self._listener = _RebalanceListener(self._kafka, listener)
@@ -81,17 +83,18 @@ class PythonConsumer(Consumer):
         self.resume(offsets)
 
     def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
-        self._let_go()
-        self._go_on_joining()
-        self._check_fence()
+        if self._private is not None:
+            self._private.let_go(self._kafka)
+            self._private.go_on_joining(self._kafka)
+            if self._listener is not None and self._private.is_fenced(self._kafka):
+                self._join_again()
         try:
             found = self._kafka.poll(timeout_ms=int(1000 * seconds))
         except OffsetOutOfRangeError as error:
             raise OffsetGoneError({Partition(*one): offset for one, offset in error.args[0].items()}) from error
-        except FencedInstanceIdError:
-            self._join_again()
-            return {}
         except KafkaError as error:
+            if isinstance(error, FencedInstanceIdError) and self._join_again():
+                return {}
             if self._may_be_retried(error):
                 return {}
             raise OSError(f"Expected records from Kafka, got {describe_error(error)}") from error
@@ -104,9 +107,11 @@ class PythonConsumer(Consumer):
         self._kafka.resume(*to_client(partitions))
 
     def position(self, partition: Partition) -> int:
-        # Its own method asks the brokers periodically, and waits for them.
-        state = self._kafka._subscription.assignment.get(to_client([partition])[0])
-        return -1 if state is None or state.position is None else int(state.position.offset)
+        (one,) = to_client([partition])
+        if self._private is not None and (known := self._private.position(self._kafka, one)) is not None:
+            return int(known)
+        found = self._ask(self._kafka.position, one) if one in self._kafka.assignment() else None
+        return -1 if found is None else int(found)
 
     def waiting(self, partition: Partition, next_offset: int) -> int:
         try:
@@ -127,10 +132,17 @@ class PythonConsumer(Consumer):
         return [Partition(topic, number) for number in sorted(self._kafka.partitions_for_topic(topic))]
 
     def look(self, topics: Iterable[str]) -> Mapping[str, list[Partition]] | None:
-        cluster, now = self._kafka._cluster, time.monotonic()
-        if self._asking is None:
-            self._asking = cluster.request_update(), now
+        if self._asking is None and self._private is not None:
+            asked = self._private.request_metadata(self._kafka)
+            self._asking = asked and (asked, time.monotonic())
+        if self._asking is None or self._private is None:
+            described = {one["name"]: one["partitions"] for one in self._describe(topics)}
+            return {
+                topic: [Partition(topic, number) for number in sorted(part["partition_index"] for part in parts)]
+                for topic, parts in described.items()
+            }
         answer, since = self._asking
+        now = time.monotonic()
         if not answer.is_done:
             if now - since < ANSWER_SECONDS:
                 return None
@@ -138,17 +150,22 @@ class PythonConsumer(Consumer):
         self._asking = None
         if isinstance(answer.exception, KafkaError) and not isinstance(answer.exception, UnknownTopicOrPartitionError):
             raise UnavailableError(f"Expected a response from Kafka, got {describe_error(answer.exception)}")
-        known = {topic: cluster.partitions_for_topic(topic) or () for topic in topics}
+        known = {topic: self._private.known_partitions(self._kafka, topic) for topic in topics}
         return {topic: [Partition(topic, number) for number in sorted(numbers)] for topic, numbers in known.items()}
 
     def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
-        found: dict[str, str] = {}
+        return {
+            one["name"]: b64encode(known.bytes).rstrip(b"=").decode()
+            for one in self._describe(topics)
+            if one["error_code"] == 0 and (known := UUID(one.get("topic_id") or NO_ID)).int
+        }
+
+    def _describe(self, topics: Iterable[str]) -> list[Any]:
+        found: list[Any] = []
 
         def task() -> None:
             self._topics = self._topics or KafkaAdminClient(**self._admin)
-            for one in self._topics.describe_topics(list(topics)):
-                if one["error_code"] == 0 and (known := UUID(one.get("topic_id") or NO_ID)).int:
-                    found[one["name"]] = b64encode(known.bytes).rstrip(b"=").decode()
+            found.extend(self._topics.describe_topics(list(topics)))
 
         if (error := run_within(ANSWER_SECONDS, task)) is not None:
             raise UnavailableError(f"Expected a response from Kafka, got {describe_error(error)}") from error
@@ -194,41 +211,12 @@ class PythonConsumer(Consumer):
             finally:
                 admin.close()
 
-    def _let_go(self) -> None:
-        """Release a fetch whose records have all been returned.
-
-        kafka-python 3.0.12 keeps it until the next fetch, and behind it, perhaps without end, the fetched records of a
-        partition that was paused then and no longer is.
-        """
-        fetcher = self._kafka._fetcher
-        if not getattr(fetcher, "_next_partition_records", True):
-            fetcher._next_partition_records = None
-
-    def _go_on_joining(self) -> None:
-        """Continue a rejoin of the group that kafka-python has dropped.
-
-        kafka-python 3.0.12 starts to rejoin when a topic is new or has more partitions. A second notice during the
-        rejoin makes it assume that the rejoin is done: it is no longer a member, without noticing.
-        """
-        coordinator = self._kafka._coordinator
-        if getattr(coordinator, "rejoining", False) and not coordinator.need_rejoin():
-            coordinator.request_rejoin()
-
-    def _check_fence(self) -> None:
-        """Join again after a heartbeat that was fenced.
-
-        kafka-python 3.0.12 then sends no more heartbeats, but keeps the partitions.
-        """
-        coordinator = self._kafka._coordinator
-        is_member = self._listener is not None and coordinator.stable() and not coordinator.need_rejoin()
-        if is_member and not getattr(coordinator, "_heartbeat_enabled", True):
-            self._join_again()
-
-    def _join_again(self) -> None:
+    def _join_again(self) -> bool:
+        """Return whether we can join the group again after another member had our name."""
+        if self._private is None or not self._private.join_again(self._kafka):
+            return False
         self._fences.add()
-        coordinator = self._kafka._coordinator
-        coordinator._async_commit_fenced = False
-        coordinator.reset_generation()
+        return True
 
     def _may_be_retried(self, error: KafkaError) -> bool:
         """Return whether a request may succeed later; if its broker has left the cluster, ask for newer metadata.
@@ -236,7 +224,8 @@ class PythonConsumer(Consumer):
         kafka-python 3.0.12 does neither: to it the error is final, and metadata is renewed every five minutes.
         """
         if isinstance(error, UnknownBrokerIdError):
-            self._kafka._cluster.request_update()
+            if self._private is not None:
+                self._private.request_metadata(self._kafka)
             return True
         return bool(error.retriable)
 

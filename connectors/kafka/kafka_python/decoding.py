@@ -1,92 +1,14 @@
-"""Records of Kafka's batches, decoded together, without the steps of kafka-python for each of them."""
+"""Records as Kafka's batches contain them, decoded together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
-
-from kafka import __version__
-from kafka.consumer.fetcher import Fetcher
-from kafka.record import MemoryRecords
-from kafka.record.default_records import DefaultRecordBatch
 
 from streamkernel.connectors.kafka.clients import Headers, Record
 
 LARGEST, NONE = 0x7F, 1
 """The largest integer of one byte, and the length of a key or a value that is none."""
-
-VERSION = "3.0.12"
-"""The version of kafka-python whose parts these extend."""
-
-AT_ONCE = 512
-"""Largest number of records that are decoded together."""
-
-
-def decode_together(kafka: Any) -> None:
-    """Have a consumer decode many records at once; one of another version of kafka-python decodes them itself."""
-    if __version__ == VERSION:
-        kafka._fetcher.PartitionRecords = _PartitionRecords
-
-
-class _PartitionRecords(getattr(Fetcher, "PartitionRecords", object)):  # type: ignore[misc]
-    """Fetched batches, whose transactions and checksums are left to kafka-python."""
-
-    def _unpack_records(self, tp: Any, records: Any, *deserializers: Any) -> Iterator[Any]:
-        for one in super()._unpack_records(tp, _Batches(records._buffer), *deserializers):
-            if type(one.value) is not list:
-                yield one
-                continue
-            self.records_read += len(one.value) - 1
-            for record in one.value:
-                self.next_fetch_offset = record.offset + 1
-                yield record
-
-
-class _Batches(MemoryRecords):
-    """Batches that are decoded by `_Batch`."""
-
-    def next_batch(self, *limits: Any) -> Any:
-        batch = super().next_batch(*limits)
-        return _Batch(batch._buffer) if type(batch) is DefaultRecordBatch else batch  # else from before Kafka 0.11
-
-
-class _Batch(DefaultRecordBatch):
-    """A batch that is iterated as records that each stand for many, and from the first unusual one by kafka-python."""
-
-    _pos: int
-
-    def __iter__(self) -> Iterator[Any]:
-        super().__iter__()  # decompresses
-        data = bytes(self._buffer)
-        while self._next_record_index < self._num_records:
-            records, end = self._decode(data)
-            if not records:
-                break
-            size, self._pos = end - self._pos, end
-            self._next_record_index += len(records)
-            yield _Together(records, size)
-        yield from iter(lambda: next(self, None), None)
-
-    def _decode(self, data: bytes) -> tuple[list[Record], int]:
-        latest = self.max_timestamp if self.timestamp_type == self.LOG_APPEND_TIME else None
-        most = min(AT_ONCE, self._num_records - self._next_record_index)
-        return decode(data, self._pos, most, (self.base_offset, self.first_timestamp, latest))
-
-
-class _Together:
-    """Several records, with the attributes of one that kafka-python reads; the value is a list of records."""
-
-    key = checksum = timestamp_type = None
-    headers = ()
-
-    def __init__(self, records: list[Record], size: int) -> None:
-        self.value, self.size_in_bytes = records, size
-        self.offset, self.timestamp = records[-1].offset, records[-1].timestamp
-
-    def validate_crc(self) -> bool:
-        """Return true, because a batch has one checksum for all its records."""
-        return True
 
 
 def decode(data: bytes, at: int, most: int, batch: tuple[int, int, int | None]) -> tuple[list[Record], int]:

@@ -13,9 +13,9 @@ from kafka.errors import InvalidRecordError, KafkaError, KafkaTimeoutError, Mess
 
 from streamkernel.connectors.base import CommitRefusedError, UnavailableError
 from streamkernel.connectors.kafka.clients import COMMIT_SECONDS, Headers, OutRecord, Partition, Producer, Undelivered
-from streamkernel.connectors.kafka.kafka_python.batches import by_partition, extend
 from streamkernel.connectors.kafka.kafka_python.client_mapping import with_note
 from streamkernel.connectors.kafka.kafka_python.connecting import connect
+from streamkernel.connectors.kafka.kafka_python.tried import is_tried, private
 from streamkernel.connectors.kafka.timeouts import describe_error, run_within
 
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
@@ -69,15 +69,20 @@ class PythonProducer(Producer):
             self._send(topic, (value, key, headers), origin, partition)
 
     def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Any] | None = None) -> None:
+        names = private()
         with _refusals():
-            for partition, places in by_partition(self._kafka, topic, records).items():
+            if names is None or not is_tried():
+                for place, record in enumerate(records):
+                    self._send(topic, record, None if origins is None else origins[place], None)
+                return
+            for partition, places in names.by_partition(self._kafka, topic, records).items():
                 done = 0
                 while done < len(places):
                     place = places[done]
                     first = self._send(topic, records[place], None if origins is None else origins[place], partition)
                     done += 1
                     if first is not None and done < len(places):
-                        done += extend(self._kafka, first, *self._rest(topic, records, places[done:], origins))
+                        done += names.extend(self._kafka, first, *self._rest(topic, records, places[done:], origins))
 
     def _rest(
         self, topic: str, records: Sequence[OutRecord], places: Sequence[int], origins: Sequence[Any] | None

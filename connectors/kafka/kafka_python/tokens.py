@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kafka.net.sasl.oauth import AbstractTokenProvider
-
 from streamkernel.connectors.kafka.timeouts import describe_error
 
 
@@ -14,7 +12,7 @@ class TokenError(OSError):
     """There is no token; it can be asked for again."""
 
 
-class Tokens(AbstractTokenProvider):
+class Tokens:
     """The provider of tokens that an option names.
 
     Parameters
@@ -24,6 +22,9 @@ class Tokens(AbstractTokenProvider):
     """
 
     def __init__(self, kind: Callable[[], Any]) -> None:
+        from kafka.net.sasl.oauth import AbstractTokenProvider  # kafka-python refuses other classes
+
+        AbstractTokenProvider.register(Tokens)
         self._provider = kind()
 
     def token(self) -> str:

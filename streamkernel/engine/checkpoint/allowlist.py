@@ -30,17 +30,13 @@ from river import (
     stats,
     utils,
 )
-from river._river_rust import drift as compiled_drift
-from river._river_rust import stats as compiled
 from river.drift import ADWIN
-from river.feature_extraction import vectorize
-from river.linear_model import pa
-from river.metrics import mutual_info
 
 from streamkernel.conformal import ConformalClassifier, ConformalRegressor
 from streamkernel.conformal.adaptive_level import AdaptiveLevel
 from streamkernel.conformal.rolling_scores import RollingScores
 from streamkernel.engine import patterns
+from streamkernel.engine.checkpoint import river_parts
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.estimators.standard_scaler import StandardScaler
@@ -77,10 +73,8 @@ _LISTED: dict[str, Any] = {
         for found in (bool, int, float, str, list, tuple, dict, set, frozenset, min, max)
     },
     **_of(collections, "Counter OrderedDict defaultdict deque"),
-    **_of(vectorize, "find_all_ngrams remove_stop_words strip_accents_unicode"),
-    **_of(vectorize, "tokenize_using_regex_pattern"),
     **_of(patterns, "tokens"),
-    **_of(mutual_info, "_average_arithmetic _average_geometric"),
+    **{f"{found.__module__}.{found.__qualname__}": found for found in river_parts.functions()},
     "builtins.str.lower": str.lower,
     "copy.deepcopy": copy.deepcopy,
     "numbers.Number": numbers.Number,
@@ -105,31 +99,7 @@ _OURS: dict[str, type] = {
 }
 _NAMES = {id(found): name for name, found in _LISTED.items()}
 
-_BAGGING = {f"_leveraging_{name}" for name in ("bag", "bag_me", "bag_half", "bag_wt", "subag")}
-_METHODS = frozenset(
-    {
-        *(function for name, function in vars(ensemble.LeveragingBaggingClassifier).items() if name in _BAGGING),
-        feature_extraction.RBFSampler._random_weights,
-        multiclass.OutputCodeClassifier._next_code,
-        vars(pa.BasePA)["_calc_tau_0"].__func__,
-        pa.BasePA._calc_tau_1,
-        pa.BasePA._calc_tau_2,
-        preprocessing.GaussianRandomProjector._rand_gauss,
-        preprocessing.SparseRandomProjector._rand_weights_for_feature,
-        preprocessing.TargetMinMaxScaler._scale,
-        preprocessing.TargetMinMaxScaler._unscale,
-        preprocessing.TargetStandardScaler._scale,
-        preprocessing.TargetStandardScaler._unscale,
-    }
-)
 _NOT_COPYABLE = (feature_extraction.RandomTreesEmbedding,)  # it knows its leaves by their place in memory
-
-COMPILED: dict[str, type] = {
-    f"{compiled.__name__}.{name}": kind
-    for name, kind in vars(compiled).items()
-    if isinstance(kind, type) and hasattr(kind, "__setstate__")
-} | {f"{compiled_drift.__name__}.AdaptiveWindowing": compiled_drift.AdaptiveWindowing}
-"""River's statistics in compiled code, which serialize themselves as bytes."""
 
 
 def name_of(found: Any) -> str | None:
@@ -213,7 +183,7 @@ def method(owner: Any, name: str) -> MethodType:
     """
     found: Any = getattr(owner if isinstance(owner, type) else type(owner), name, None)
     function = getattr(found, "__func__", found)
-    if function not in _METHODS:
+    if function not in river_parts.methods():
         raise ValueError(f'The method "{name}" of a {type(owner).__name__} is not allowed in a checkpoint')
     return found if isinstance(found, MethodType) else MethodType(function, owner)
 

@@ -16,7 +16,8 @@ from river import base, compose
 from river.imblearn.hard_sampling import Triplet
 from river.utils import VectorDict
 
-from streamkernel.engine.checkpoint.allowlist import COMPILED, method, name_of
+from streamkernel.engine.checkpoint.allowlist import method, name_of
+from streamkernel.engine.checkpoint.river_parts import COMPILED, wrapped_model
 from streamkernel.errors import is_count
 from streamkernel.field_types import Fields
 
@@ -88,7 +89,7 @@ def check_steps(made: Any) -> None:
     elif isinstance(made, compose.TransformerUnion):
         parts = made.transformers
     elif isinstance(made, base.Wrapper):
-        parts = {"": made._wrapped_model}  # noqa: SLF001 - River's
+        parts = {"": wrapped_model(made)}
     for name, part in parts.items():
         if not (isinstance(name, str) and isinstance(part, base.Base)):
             raise TypeError(f"Expected River's objects in a {type(made).__name__}, got a {type(part).__name__}")

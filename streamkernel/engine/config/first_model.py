@@ -12,7 +12,7 @@ from streamkernel.engine.fields import OnFields
 from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.internals import parameters_of
+from streamkernel.estimators.parameters import parameters_of
 
 if TYPE_CHECKING:
     from river import base

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
-from river import base, compose, multiclass, preprocessing
+from river import base, compose, linear_model, multiclass, preprocessing
 from river.metrics.multioutput import MacroAverage
 
 from streamkernel.engine.config import build
@@ -267,7 +267,7 @@ class Settings(ConfigTable):
         more = {"to scale": preprocessing.StandardScaler(), "to encode": preprocessing.OneHotEncoder()}
         steps = self.build_steps() + [(name, build.transformer_on(step)) for name, step in more.items()]
         model = build.build(self.baseline, build.baselines(), "baseline")
-        if isinstance(model, base.Classifier) and not model._multiclass:  # it knows true and false alone
+        if isinstance(model, base.Classifier) and not isinstance(model, linear_model.SoftmaxRegression):
             model = multiclass.OneVsRestClassifier(model)
         return compose.Pipeline(*steps, (build.type_of(self.baseline), model))
 

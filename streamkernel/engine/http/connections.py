@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import structlog
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS = 200
 """Largest number of open connections."""
@@ -31,87 +31,172 @@ NEW_SECONDS = 2.0
 LOG_SECONDS = 60.0
 """Seconds between two log lines about too many connections, at least."""
 
+BODY = b"content-length", b"transfer-encoding"
+"""The headers of requests with a body."""
+
 log = structlog.get_logger("streamkernel")
 
 
-class Connection(H11Protocol):
-    """A client's connection, with a deadline for each phase; the number of connections is bounded.
+Message = MutableMapping[str, Any]
+App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+"""An application of ASGI."""
+
+Addresses = tuple[Any, Any]
+"""The address and port of a client, and of the server: what names a connection."""
+
+
+class Connections:
+    """The open connections of a server. Each has a deadline for each phase, and their number is bounded.
 
     Half-sent requests and unread responses cannot lock out other clients: beyond the limit, the server closes a
     connection of the client with the most connections, the one that has kept it waiting longest.
 
-    Attributes
+    It lies between the event loop and the server's protocol, and between the server and its application: what it needs
+    of the server are the interfaces of asyncio and of ASGI.
+
+    Parameters
     ----------
-    since : float
-        When the present phase began, by the clock of the event loop.
+    app
+        The application, which this object calls in its place.
     """
 
-    _last_log = -LOG_SECONDS
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._open: dict[Addresses, Connection] = {}
+        self._last_log = -LOG_SECONDS
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._timer: asyncio.TimerHandle | None = None
-        self.since = 0.0
-        self._is_idle = False
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        """Answer a request, and keep in mind its phase."""
+        connection = self._open.get((scope.get("client"), scope.get("server")))
+        if connection is None:  # it was closed meanwhile
+            await self._app(scope, receive, send)
+        else:
+            await connection.answer(self._app, scope, receive, send)
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection, and close one if there are too many."""
-        super().connection_made(transport)
-        self._limit(HEAD_SECONDS)
-        if len(self.connections) > MAX_CONNECTIONS:
+    def add(self, connection: Connection) -> None:
+        """Add an open connection, and close one if there are too many."""
+        self._open[connection.addresses] = connection
+        if len(self._open) > MAX_CONNECTIONS:
             self._close_one()
+
+    def discard(self, connection: Connection) -> None:
+        """Remove a closed connection."""
+        if self._open.get(connection.addresses) is connection:
+            del self._open[connection.addresses]
+
+    def _close_one(self) -> None:
+        of_client = Counter(one.host for one in self._open.values())
+        new = asyncio.get_running_loop().time() - NEW_SECONDS
+        longest = max(
+            (one for one in self._open.values() if not one.is_answering),
+            key=lambda one: (of_client[one.host], one.has_asked or one.since < new, -one.since),
+        )
+        self.discard(longest)
+        longest.abort()
+        if time.monotonic() - self._last_log >= LOG_SECONDS:
+            self._last_log = time.monotonic()
+            log.warning("too many HTTP connections; closing those that wait longest", client=longest.host)
+
+
+class Connection(asyncio.Protocol):
+    """A client's connection, with a deadline for each phase.
+
+    Parameters
+    ----------
+    connections
+        The open connections.
+    server
+        The server's protocol for the connection.
+
+    Attributes
+    ----------
+    addresses : tuple
+        The addresses of both sides.
+    since : float
+        When the present phase began, by the clock of the event loop.
+    has_asked : bool
+        Whether it has sent the headers of a request.
+    is_answering : bool
+        Whether the server has a whole request and is working on the response.
+    """
+
+    def __init__(self, connections: Connections, server: asyncio.Protocol) -> None:
+        self._connections, self._server = connections, server
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.BaseTransport | None = None
+        self.addresses: Addresses = None, None
+        self.since = 0.0
+        self.has_asked = self.is_answering = self._is_idle = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Accept a connection, and close one if there are too many."""
+        self._transport = transport
+        client, server = (transport.get_extra_info(name) for name in ("peername", "sockname"))
+        self.addresses = client and tuple(client[:2]), server and tuple(server[:2])
+        self._server.connection_made(transport)
+        self._limit(HEAD_SECONDS)
+        self._connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Receive a part of a request."""
         if self._is_idle:
             self._limit(HEAD_SECONDS)
-        super().data_received(data)
+        self._server.data_received(data)
 
-    def handle_events(self) -> None:
-        """Start to process a request whose headers are complete."""
-        cycle = self.cycle
-        super().handle_events()
-        if self.cycle is not cycle:
-            self._limit(REQUEST_SECONDS)
+    def eof_received(self) -> bool | None:
+        """Receive the end of all requests."""
+        return self._server.eof_received()
 
-    def on_response_complete(self) -> None:
-        """Wait for the next request."""
-        self._limit(IDLE_SECONDS, is_idle=True)
-        super().on_response_complete()
+    def pause_writing(self) -> None:
+        """Wait until the client reads."""
+        self._server.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Continue when the client has read."""
+        self._server.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove a closed connection."""
         if self._timer is not None:
             self._timer.cancel()
-        super().connection_lost(exc)
+        self._connections.discard(self)
+        self._server.connection_lost(exc)
+
+    async def answer(self, app: App, scope: Message, receive: Any, send: Any) -> None:
+        """Answer a request whose headers are complete, and wait for the next one."""
+        self._limit(REQUEST_SECONDS)
+        self.has_asked = True
+        self.is_answering = not any(name in BODY and value != b"0" for name, value in scope["headers"])
+
+        async def receive_part() -> Message:
+            part: Message = await receive()
+            if part["type"] == "http.request":
+                self.is_answering = not part.get("more_body", False)
+            return part
+
+        async def send_part(part: Message) -> None:
+            await send(part)
+            if part["type"] == "http.response.body" and not part.get("more_body", False):
+                self.is_answering = False
+                self._limit(IDLE_SECONDS, is_idle=True)
+
+        await app(scope, receive_part, send_part)
 
     @property
     def host(self) -> str:
         """The address of the client."""
-        return self.client[0] if self.client else ""
+        client, _ = self.addresses
+        return client[0] if client else ""
 
-    @property
-    def is_answering(self) -> bool:
-        """Whether the server is working on a response."""
-        return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if isinstance(self._transport, asyncio.WriteTransport):
+            self._transport.abort()
 
     def _limit(self, seconds: float, *, is_idle: bool = False) -> None:
         """Start a phase with a time limit."""
         if self._timer is not None:
             self._timer.cancel()
-        self.since, self._is_idle = self.loop.time(), is_idle
-        self._timer = self.loop.call_later(seconds, self.transport.abort)
-
-    def _close_one(self) -> None:
-        connections = [one for one in self.connections if isinstance(one, Connection)]
-        of_client = Counter(one.host for one in connections)
-        new = self.loop.time() - NEW_SECONDS
-        found = max(
-            (one for one in connections if not one.is_answering),
-            key=lambda one: (of_client[one.host], one.cycle is not None or one.since < new, -one.since),
-        )
-        self.connections.discard(found)
-        found.transport.abort()
-        if time.monotonic() - Connection._last_log >= LOG_SECONDS:
-            Connection._last_log = time.monotonic()
-            log.warning("too many HTTP connections; closing those that wait longest", client=found.host)
+        self.since, self._is_idle = self._loop.time(), is_idle
+        self._timer = self._loop.call_later(seconds, self.abort)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from functools import partial
 from typing import Any
 
 import uvicorn
 
 from streamkernel.connectors.owner import Owner
-from streamkernel.engine.http.connections import HEAD_BYTES, HEAD_SECONDS, IDLE_SECONDS, Connection
+from streamkernel.engine.http.connections import HEAD_BYTES, HEAD_SECONDS, IDLE_SECONDS, Connection, Connections
 from streamkernel.engine.http.tls import Certificate
 
 BACKLOG = 128
@@ -62,33 +63,40 @@ class Server(uvicorn.Server):
     owner: Owner | None = None
 
     def __init__(self, app: Any, certificate: Certificate | None = None) -> None:
+        self._connections, self._certificate = Connections(app), certificate
         config = uvicorn.Config(
-            app, http=Connection, ws="none", loop="asyncio", lifespan="off", log_config=None, log_level="error",
-            access_log=False, server_header=False, proxy_headers=False, backlog=ACCEPTED_AT_ONCE,
+            self._connections, http="h11", ws="none", loop="asyncio", lifespan="off", log_config=None,
+            log_level="error", access_log=False, server_header=False, proxy_headers=False, backlog=ACCEPTED_AT_ONCE,
             h11_max_incomplete_event_size=HEAD_BYTES, timeout_keep_alive=int(IDLE_SECONDS),
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )  # fmt: skip
-        config.load()
-        config.ssl = None if certificate is None else certificate.context
         super().__init__(config)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal arrives in the main thread, or `should_exit` is set."""
         sys.setswitchinterval(SWITCH_SECONDS)
-        with asyncio.Runner(loop_factory=_Loop) as runner:
+        with asyncio.Runner(loop_factory=partial(_Loop, self._connections, self._certificate)) as runner:
             runner.run(self.serve(sockets))
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to accept connections; those beyond what is accepted in one turn wait in the system's queue."""
-        await super().startup(sockets)
-        for listening in sockets or ():
-            listening.listen(BACKLOG)
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """An event loop whose connections have to finish TLS's handshake as early as they have to send a request."""
+    """An event loop whose servers have bounded connections.
 
-    async def create_server(self, *args: Any, **options: Any) -> Any:
-        if options.get("ssl") is not None:
-            options["ssl_handshake_timeout"] = HEAD_SECONDS
-        return await super().create_server(*args, **options)
+    Connections have to finish TLS's handshake as early as they have to send a request. Those beyond what is accepted in
+    one turn wait in the system's queue.
+    """
+
+    def __init__(self, connections: Connections, certificate: Certificate | None) -> None:
+        super().__init__()
+        self._connections, self._certificate = connections, certificate
+
+    async def create_server(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
+        if self._certificate is not None:
+            options |= {"ssl": self._certificate.context, "ssl_handshake_timeout": HEAD_SECONDS}
+        server = await super().create_server(
+            lambda: Connection(self._connections, protocol_factory()), *args, **options
+        )
+        for listening in server.sockets:
+            with listening.dup() as shared:
+                shared.listen(BACKLOG)
+        return server

@@ -20,6 +20,7 @@ from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW
 from streamkernel.engine.telemetry.river_metrics import Pair, counts_pairs, update_metric, value
 from streamkernel.estimators.deferred import read_several
+from streamkernel.estimators.parameters import parameters_of
 
 MOST_CLASSES = 20
 """Maximum number of classes with values of their own and rows in the confusion matrix, by number of labels."""
@@ -188,7 +189,7 @@ class SeveralMetrics:
         self._segments = {name: (n, metrics) for name, (n, metrics) in state["segments"].items()}
 
     def _setup(self) -> list[Any]:
-        return [[f"{name}: {metric._get_params()}" for name, metric in self._empty.items()], self._main, self._most]  # noqa: SLF001
+        return [[f"{name}: {parameters_of(metric)}" for name, metric in self._empty.items()], self._main, self._most]
 
     def _add(self, judged: Sequence[Judged]) -> None:
         sampled, pairs = judged[-self._count % SAMPLED :: SAMPLED], _pairs(judged)

@@ -12,7 +12,7 @@ from streamkernel.engine.pipelines import counts_of_targets
 from streamkernel.engine.telemetry.challengers import checkpoint_table, promotion_rows, texts
 from streamkernel.engine.telemetry.quality import stored_scores
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.internals import parameters_of
+from streamkernel.estimators.parameters import parameters_of
 from streamkernel.estimators.several_targets import SeveralTargetsModel
 
 OUTCOMES = {
