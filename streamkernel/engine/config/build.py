@@ -12,13 +12,12 @@ from typing import Any
 
 from river import base, preprocessing
 
-from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error, to_toml, unknown_key
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, expectation, of_error, to_toml, unknown_key
 from streamkernel.engine.config.registry import (
     OBJECTS,
     Catalogue,
     baselines,
     datasets,
-    expectation,
     find_kind,
     fit_value,
     metrics,

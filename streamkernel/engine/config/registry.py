@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 import datetime as dt
 import functools
 import inspect
@@ -14,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from river import base, feature_extraction, linear_model, preprocessing
@@ -22,7 +21,7 @@ from river import datasets as river_datasets
 from river import metrics as river_metrics
 
 from streamkernel.engine.checkpoint import allowlist
-from streamkernel.engine.config.messages import ConfigError, did_you_mean, to_toml
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, expectation, to_toml
 from streamkernel.engine.monitoring.kappa_t import KappaT
 
 OBJECTS = {  # parameters that are objects, and the modules of streamkernel with their classes
@@ -209,17 +208,6 @@ def _is_describable(kind: type) -> bool:
     )
 
 
-_WORDS: dict[Any, str] = {
-    bool: "true or false",
-    int: "an integer",
-    float: "a number",
-    str: "a string",
-    dict: "a table",
-    collections.abc.Mapping: "a table",
-    Path: "a path",
-    **dict.fromkeys((list, tuple, set, frozenset, collections.abc.Sequence), "a list"),
-}
-
 _BY_DEFAULT: dict[type, Any] = {bool: bool, int: int | float, float: int | float, str: str}
 _ANYTHING = ("pos_val",)  # a label: its default, True, says nothing of its type
 
@@ -252,27 +240,6 @@ def _resolve(parameter: inspect.Parameter, function: Any) -> Any:
         return typing.get_type_hints(holder, globalns=function.__globals__)[parameter.name]
     except (NameError, AttributeError, SyntaxError, TypeError):
         return Any
-
-
-def expectation(annotation: Any) -> str:
-    """Return a description of the values that a table can hold for an annotation; empty if there are none.
-
-    Examples
-    --------
-    >>> expectation(float | Literal["median"] | None), expectation(print)
-    ('a number or "median"', '')
-    """
-    if annotation is Any:
-        return "a value"
-    if get_origin(annotation) in (Union, types.UnionType):
-        parts = get_args(annotation)
-        words = [expectation(part) for part in parts if not (part is int and float in parts)]
-        return " or ".join(dict.fromkeys(filter(None, words)))
-    if get_origin(annotation) is tuple and ... not in get_args(annotation):
-        return f"a list of {len(get_args(annotation))}"
-    if get_origin(annotation) is Literal:
-        return " or ".join(json.dumps(choice) for choice in get_args(annotation))
-    return _WORDS.get(get_origin(annotation) or annotation, "")
 
 
 def takes_paths(annotation: Any) -> bool:

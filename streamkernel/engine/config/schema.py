@@ -71,12 +71,8 @@ class KafkaTable(ConfigTable):
 
     servers: Name = Field(description='addresses of brokers, "host:port", separated by commas')
     group: Name | None = Field(default=None, description="the name of a consumer group")
-    processing_guarantee: Literal["exactly_once", "at_least_once"] = Field(
-        default="exactly_once", description='"exactly_once" or "at_least_once"'
-    )
-    client: Literal["kafka-python", "confluent-kafka"] = Field(
-        default="kafka-python", description='"kafka-python" or "confluent-kafka"'
-    )
+    processing_guarantee: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    client: Literal["kafka-python", "confluent-kafka"] = "kafka-python"
     options: dict[str, Any] = Field(default={}, description="a table of options of the client")
     give_up_after: float | None = Field(default=None, gt=0, description="a number of seconds above 0")
 
@@ -93,8 +89,8 @@ class DelayedLabelsTable(ConfigTable):
 
     key: Name = Field(description="the name of the field that features and their label have in common")
     time: Name | None = Field(default=None, description="the name of the field with the time of an event")
-    time_unit: TimeUnit = Field(default="s", description='"s", "ms", "us" or "ns"')
-    max_pending: int = Field(default=100_000, ge=1, le=10_000_000, description="an integer from 1 to 10,000,000")
+    time_unit: TimeUnit = "s"
+    max_pending: int = Field(default=100_000, ge=1, le=10_000_000)
     timeout_seconds: float = Field(default=86_400.0, gt=0, description="a number of seconds above 0")
 
     @model_validator(mode="after")
@@ -178,17 +174,15 @@ class HttpTable(ConfigTable):
 class LogTable(ConfigTable):
     """The log on standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description='"debug", "info", "warning" or "error"'
-    )
-    format: Literal["auto", "console", "json"] = Field(default="auto", description='"auto", "console" or "json"')
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "console", "json"] = "auto"
 
 
 class ClusterTable(ConfigTable):
     """The division of a run among workers."""
 
     workers: int | None = Field(default=None, ge=1, le=1024, description="an integer from 1 to 1024")
-    events_per_round: int = Field(default=4096, ge=1, le=10_000_000, description="an integer from 1 to 10,000,000")
+    events_per_round: int = Field(default=4096, ge=1, le=10_000_000)
 
 
 MOST_METRICS, MOST_SEGMENTS, MOST_FIELDS, MOST_ROWS = 20, 100, 100, 10_000
@@ -216,16 +210,16 @@ class SegmentsTable(ConfigTable):
     """The segments of the stream whose quality is evaluated separately."""
 
     field: Name = Field(description="the name of a field among the inputs")
-    most: int = Field(default=10, ge=1, le=MOST_SEGMENTS, description=f"an integer from 1 to {MOST_SEGMENTS}")
+    most: int = Field(default=10, ge=1, le=MOST_SEGMENTS)
 
 
 class MonitoringTable(ConfigTable):
     """The statistics of inputs and predictions."""
 
     fields: Names | None = Field(default=None, description="a list of field names, at most 100")
-    most: int = Field(default=20, ge=1, le=MOST_FIELDS, description=f"an integer from 1 to {MOST_FIELDS}")
-    window: int = Field(default=1000, ge=100, le=MOST_ROWS, description=f"an integer from 100 to {MOST_ROWS:,}")
-    every: int | None = Field(default=None, ge=1, le=MOST_ROWS, description=f"an integer from 1 to {MOST_ROWS:,}")
+    most: int = Field(default=20, ge=1, le=MOST_FIELDS)
+    window: int = Field(default=1000, ge=100, le=MOST_ROWS)
+    every: int | None = Field(default=None, ge=1, le=MOST_ROWS)
 
 
 class DriftTable(ConfigTable):
@@ -235,22 +229,22 @@ class DriftTable(ConfigTable):
         default=("kernel", "adwin"), strict=False, min_length=1, description='a list of "kernel" and "adwin"'
     )
     fields: Names | None = Field(default=None, description="a list of field names, at most 100")
-    most: int = Field(default=20, ge=1, le=MOST_FIELDS, description=f"an integer from 1 to {MOST_FIELDS}")
-    scores: bool = Field(default=True, description="true or false")
-    every: int | None = Field(default=None, ge=1, le=MOST_ROWS, description=f"an integer from 1 to {MOST_ROWS:,}")
-    average_run_length: float = Field(default=1_000_000.0, ge=2.0, description="a number of at least 2")
+    most: int = Field(default=20, ge=1, le=MOST_FIELDS)
+    scores: bool = True
+    every: int | None = Field(default=None, ge=1, le=MOST_ROWS)
+    average_run_length: float = Field(default=1_000_000.0, ge=2.0)
     delta: float = Field(default=0.002, gt=0.0, lt=1.0, description="a number between 0 and 1")
-    action: Literal["alert", "forget"] = Field(default="alert", description='"alert" or "forget"')
+    action: Literal["alert", "forget"] = "alert"
 
 
 class NoveltyTable(ConfigTable):
     """The detection of events unlike those before."""
 
     fields: Names | None = Field(default=None, description="a list of field names, at most 100")
-    most: int = Field(default=20, ge=1, le=MOST_FIELDS, description=f"an integer from 1 to {MOST_FIELDS}")
-    every: int | None = Field(default=None, ge=1, le=MOST_ROWS, description=f"an integer from 1 to {MOST_ROWS:,}")
-    rate: float = Field(default=0.01, ge=0.002, le=0.5, description="a number from 0.002 to 0.5")
-    average_run_length: float = Field(default=1_000_000.0, ge=2000.0, description="a number of at least 2,000")
+    most: int = Field(default=20, ge=1, le=MOST_FIELDS)
+    every: int | None = Field(default=None, ge=1, le=MOST_ROWS)
+    rate: float = Field(default=0.01, ge=0.002, le=0.5)
+    average_run_length: float = Field(default=1_000_000.0, ge=2000.0)
 
 
 def metric_at(i: int, spec: build.Spec) -> Metric:

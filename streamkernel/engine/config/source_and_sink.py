@@ -53,30 +53,28 @@ class SourceTable(ConfigTable):
         description='"csv", "jsonl", "parquet" or "svmlight" of a file, "json", "csv", "avro", "protobuf" or '
         '"json-schema" of topics',
     )
-    follow: bool = Field(default=False, description="true or false")
+    follow: bool = False
     params: dict[str, Any] = Field(default={}, description="a table with the parameters of the data set")
-    limit: int | None = Field(default=None, ge=1, description="an integer of at least 1")
+    limit: int | None = Field(default=None, ge=1)
     topics: tuple[Name, ...] | None = Field(default=None, strict=False, min_length=1, description="a list of topics")
     partitions: tuple[int, ...] | None = Field(default=None, strict=False, description="a list of partition numbers")
     start: Moment = Field(default="earliest", description=_MOMENT)
     until: Moment | None = Field(default=None, description=_MOMENT)
-    order: Literal["arrival", "deterministic"] = Field(default="arrival", description='"arrival" or "deterministic"')
+    order: Literal["arrival", "deterministic"] = "arrival"
     decoder: Name | None = Field(default=None, description='a function from bytes to a dict, "package.module:name"')
     key_as_field: Name | None = Field(default=None, description="the name of a field for the key of a record")
-    key_format: Literal["string", "long", "integer", "json"] = Field(
-        default="string", description='"string", "long", "integer" or "json"'
-    )
+    key_format: Literal["string", "long", "integer", "json"] = "string"
     columns: tuple[Name, ...] | None = Field(
         default=None, strict=False, min_length=1, description="a list of the names of columns"
     )
-    delimiter: Literal[",", ";", "\t", "|"] | None = Field(default=None, description='",", ";", "\\t" or "|"')
-    decimal: Literal[".", ","] = Field(default=".", description='"." or ","')
+    delimiter: Literal[",", ";", "\t", "|"] | None = None
+    decimal: Literal[".", ","] = "."
     encoding: Annotated[str, AfterValidator(check_encoding)] = Field(
         default="utf-8", description='one of Python\'s text encodings, such as "latin-1"'
     )
     reader_schema: LocalPath | None = Field(default=None, description="the path of a schema of Avro")
-    envelope: Literal["debezium"] | None = Field(default=None, description='"debezium"')
-    max_list_length: int = Field(default=0, ge=0, le=10_000, description="an integer from 0 to 10,000")
+    envelope: Literal["debezium"] | None = None
+    max_list_length: int = Field(default=0, ge=0, le=10_000)
 
     _choice: RegisteredClass | None = PrivateAttr(default=None)
 
@@ -190,11 +188,9 @@ class SinkTable(ConfigTable):
     predictions: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard output')
     dead_letters: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard output')
     predictions_topic: Name | None = Field(default=None, description="the name of a topic")
-    predictions_format: Literal["json", "avro", "protobuf", "json-schema"] = Field(
-        default="json", description='"json", "avro", "protobuf" or "json-schema"'
-    )
+    predictions_format: Literal["json", "avro", "protobuf", "json-schema"] = "json"
     dead_letters_topic: Name | None = Field(default=None, description="the name of a topic")
-    explain: int = Field(default=0, ge=0, le=200, description="an integer from 0 to 200")
+    explain: int = Field(default=0, ge=0, le=200)
 
     _choice: RegisteredClass | None = PrivateAttr(default=None)
 
