@@ -74,10 +74,8 @@ def _of_fields(prefix: str, label: str) -> tuple[Figure, ...]:
 MONITORING: dict[str, tuple[Figure, ...]] = {
     "monitoring.quality": (
         gauge("further_metric", "of the metric", "Further metrics since the start.", "since_start", ("name",)),
-        gauge(
-            "further_metric_recent", "of the metric", "Further metrics over the last 1,000 labels.",
-            lambda scores: {name: scores.recent[name] for name in scores.since_start}, ("name",),
-        ),
+        gauge("further_metric_recent", "of the metric", "Further metrics over the last 1,000 labels.",
+            lambda scores: {name: scores.recent[name] for name in scores.since_start}, ("name",)),
         gauge(
             "segment_metric_recent", "of the metric", "Metrics over the labels of a segment among the last 1,000.",
             lambda scores: {
@@ -87,62 +85,42 @@ MONITORING: dict[str, tuple[Figure, ...]] = {
             },
             ("segment", "name"),
         ),
-        counter(
-            "segment_labels", "labels", "Labels by segment.",
-            lambda scores: {name: n for name, (n, _) in scores.segments.items()}, ("segment",),
-        ),
+        counter("segment_labels", "labels", "Labels by segment.",
+            lambda scores: {name: n for name, (n, _) in scores.segments.items()}, ("segment",)),
         gauge("class_labels", "1", "Share of the labels of a class among the last 1,000.", _label_shares, ("class",)),
-        gauge(
-            "class_precision", "1", "Share of the predictions of a class that were right, of the last 1,000 labels.",
-            _of_classes(lambda one: one.precision), ("class",),
-        ),
-        gauge(
-            "class_recall", "1", "Share of the labels of a class that were predicted, of the last 1,000 labels.",
-            _of_classes(lambda one: one.recall), ("class",),
-        ),
+        gauge("class_precision", "1", "Share of the predictions of a class that were right, of the last 1,000 labels.",
+            _of_classes(lambda one: one.precision), ("class",)),
+        gauge("class_recall", "1", "Share of the labels of a class that were predicted, of the last 1,000 labels.",
+            _of_classes(lambda one: one.recall), ("class",)),
     ),
     "monitoring.statistics": (
         *_of_fields("input", "field"),
-        gauge(
-            "input_new", "1", "Share of texts of the last window that were not in the reference window.",
-            lambda found: {name: last.new for name, (_, last) in found.inputs.items()}, ("field",),
-        ),
-        gauge(
-            "input_outside", "1",
+        gauge("input_new", "1", "Share of texts of the last window that were not in the reference window.",
+            lambda found: {name: last.new for name, (_, last) in found.inputs.items()}, ("field",)),
+        gauge("input_outside", "1",
             "Share of values of the last window far outside the usual range of the reference window.",
-            lambda found: {name: last.outside for name, (_, last) in found.inputs.items()}, ("field",),
-        ),
+            lambda found: {name: last.outside for name, (_, last) in found.inputs.items()}, ("field",)),
         *_of_fields("prediction", "value"),
-        gauge(
-            "prediction_share", "1", "Share of a predicted class, in the reference window and in the last one.",
-            _prediction_shares, ("class", "window"),
-        ),
-        gauge(
-            "calibration_error", "1", "Expected calibration error of the last 1,000 labels of the sample.",
-            "reliability.error",
-        ),
+        gauge("prediction_share", "1", "Share of a predicted class, in the reference window and in the last one.",
+            _prediction_shares, ("class", "window")),
+        gauge("calibration_error", "1", "Expected calibration error of the last 1,000 labels of the sample.",
+            "reliability.error"),
     ),
     "monitoring": (
         counter("drifts", "alarms", "Alarms of changes of the stream, by detector.", _alarms, ("detector",)),
     ),
     "monitoring.drift": (
-        gauge(
-            "drift_evidence", "1",
+        gauge("drift_evidence", "1",
             "Evidence of a change, of the kernel detector; at half its average_run_length it raises an alarm.",
-            "evidence",
-        ),
+            "evidence"),
     ),
     "monitoring.novelty": (
-        counter(
-            "novelty_events", "events", "Events of the sample, by whether they are novel.",
-            lambda found: {"novel": found.novel, "usual": found.examined - found.novel}, ("outcome",),
-        ),
+        counter("novelty_events", "events", "Events of the sample, by whether they are novel.",
+            lambda found: {"novel": found.novel, "usual": found.examined - found.novel}, ("outcome",)),
         gauge("novelty_share", "1", "Share of novel events among the last 1,000 of the sample.", "recent"),
         gauge("novelty_share_target", "1", "Bound of this share where the stream does not change.", "rate"),
-        gauge(
-            "novelty_score", "1", "Quantiles of the novelty scores of the last window.",
-            lambda found: {f"{q:g}": score for q, score in zip(LEVELS, found.quantiles, strict=False)}, ("level",),
-        ),
+        gauge("novelty_score", "1", "Quantiles of the novelty scores of the last window.",
+            lambda found: {f"{q:g}": score for q, score in zip(LEVELS, found.quantiles, strict=False)}, ("level",)),
     ),
 }  # fmt: skip
 """The figures by the part of a `Reading` with their values."""

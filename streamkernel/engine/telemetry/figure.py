@@ -62,24 +62,16 @@ class Figure(NamedTuple):
                 yield names[labels[0]], value
 
 
-def gauge(
-    name: str, unit: str, text: str, read: Read, labels: tuple[str, ...] = (), page: Names = "", point: Names = ""
-) -> Figure:
-    """Return a figure that goes up and down."""
-    return Figure(name, "gauge", unit, text, _reader(read), labels, page, point)
+def gauge(name: str, unit: str, text: str, read: Read, *more: Any, **names: Names) -> Figure:
+    """Return a figure that goes up and down; the other arguments are the fields of `Figure` after `read`."""
+    return Figure(name, "gauge", unit, text, attrgetter(read) if isinstance(read, str) else read, *more, **names)
 
 
-def counter(
-    name: str, unit: str, text: str, read: Read, labels: tuple[str, ...] = (), page: Names = "", point: Names = ""
-) -> Figure:
+def counter(name: str, unit: str, text: str, read: Read, *more: Any, **names: Names) -> Figure:
     """Return a figure that only grows."""
-    return Figure(name, "counter", unit, text, _reader(read), labels, page, point)
+    return gauge(name, unit, text, read, *more, **names)._replace(kind="counter")
 
 
-def histogram(name: str, text: str, read: Read, labels: tuple[str, ...] = ()) -> Figure:
+def histogram(name: str, text: str, read: Read) -> Figure:
     """Return a histogram of durations."""
-    return Figure(name, "histogram", "seconds", text, _reader(read), labels)
-
-
-def _reader(read: Read) -> Callable[[Any], Any]:
-    return attrgetter(read) if isinstance(read, str) else read
+    return gauge(name, "seconds", text, read)._replace(kind="histogram")

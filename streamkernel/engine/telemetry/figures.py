@@ -155,233 +155,149 @@ def _checks(model: ModelSnapshot) -> dict[str, int] | None:
 
 FIGURES: dict[str, tuple[Figure, ...]] = {
     "outcomes": (
-        counter(
-            "events", "events", "Events by outcome.", dict, ("outcome",),
+        counter("events", "events", "Events by outcome.", dict, ("outcome",),
             page={"learned": "learned", "dead_letter": "dead letters"},
-            point={"learned": "learned", "dead_letter": "dead_letters"},
-        ),
+            point={"learned": "learned", "dead_letter": "dead_letters"}),
     ),
     "scores": (
-        _of_metric(
-            "metric", "Prequential quality since the start, by metric.", lambda of: of.ours, "{name}", "quality: {name}"
-        ),
-        _of_metric(
-            "metric_recent", "Prequential quality over the last 1,000 events.", lambda of: of.recent[0],
-            "{name}, last 1,000",
-        ),
-        _of_baseline(
-            "metric", "Quality of the baseline since the start.", lambda of: of.theirs, "{baseline}",
-            "quality: {name} (baseline)",
-        ),
-        _of_baseline(
-            "metric_recent", "Quality of the baseline over the last 1,000 events.", lambda of: of.recent[1],
-            "{baseline}, last 1,000",
-        ),
-        gauge(
-            "metric_by_target", "of the metric",
+        _of_metric("metric", "Prequential quality since the start, by metric.", lambda of: of.ours, "{name}",
+            "quality: {name}"),
+        _of_metric("metric_recent", "Prequential quality over the last 1,000 events.", lambda of: of.recent[0],
+            "{name}, last 1,000"),
+        _of_baseline("metric", "Quality of the baseline since the start.", lambda of: of.theirs, "{baseline}",
+            "quality: {name} (baseline)"),
+        _of_baseline("metric_recent", "Quality of the baseline over the last 1,000 events.", lambda of: of.recent[1],
+            "{baseline}, last 1,000"),
+        gauge("metric_by_target", "of the metric",
             "Prequential quality since the start, by target, of a model of several targets.",
-            lambda of: {(of.name, target): value for target, value in of.by_target.items()}, ("name", "target"),
-        ),
-        gauge(
-            "metric_bigger_is_better", "0 or 1", "1 if a larger value of the metric is better, else 0.",
-            lambda of: {of.name: float(of.bigger_is_better)}, ("name",),
-        ),
+            lambda of: {(of.name, target): value for target, value in of.by_target.items()}, ("name", "target")),
+        gauge("metric_bigger_is_better", "0 or 1", "1 if a larger value of the metric is better, else 0.",
+            lambda of: {of.name: float(of.bigger_is_better)}, ("name",)),
     ),
     "challengers": (
-        gauge(
-            "challenger_metric", "of the metric", "Prequential quality of a challenger since it began.",
-            _of_challengers(lambda one: {(one.scores.name, one.name): one.scores.ours}), ("name", "model"),
-        ),
-        gauge(
-            "challenger_metric_recent", "of the metric",
+        gauge("challenger_metric", "of the metric", "Prequential quality of a challenger since it began.",
+            _of_challengers(lambda one: {(one.scores.name, one.name): one.scores.ours}), ("name", "model")),
+        gauge("challenger_metric_recent", "of the metric",
             "Prequential quality of a challenger over its last 1,000 events.",
-            _of_challengers(lambda one: {(one.scores.name, one.name): one.scores.recent[0]}), ("name", "model"),
-        ),
-        counter(
-            "challenger_events", "events", "Events of a challenger: judged by their label, or an error.",
+            _of_challengers(lambda one: {(one.scores.name, one.name): one.scores.recent[0]}), ("name", "model")),
+        counter("challenger_events", "events", "Events of a challenger: judged by their label, or an error.",
             _of_challengers(lambda one: {(one.name, "judged"): one.judged, (one.name, "error"): one.errors}),
-            ("model", "outcome"),
-        ),
-        counter(
-            "challenger_seconds", "seconds", "Time that this process spent on a challenger.",
-            _of_challengers(lambda one: {one.name: one.seconds}), ("model",),
-        ),
-        gauge(
-            "challenger_suspended", "0 or 1", "1 if a challenger was suspended after repeated errors, else 0.",
-            _of_challengers(lambda one: {one.name: one.is_suspended}), ("model",),
-        ),
-        gauge(
-            "champion_info", "1", "The name of the model whose predictions are written; always 1.",
-            lambda of: {of.champion: 1.0} if of.models else None, ("model",),
-        ),
+            ("model", "outcome")),
+        counter("challenger_seconds", "seconds", "Time that this process spent on a challenger.",
+            _of_challengers(lambda one: {one.name: one.seconds}), ("model",)),
+        gauge("challenger_suspended", "0 or 1", "1 if a challenger was suspended after repeated errors, else 0.",
+            _of_challengers(lambda one: {one.name: one.is_suspended}), ("model",)),
+        gauge("champion_info", "1", "The name of the model whose predictions are written; always 1.",
+            lambda of: {of.champion: 1.0} if of.models else None, ("model",)),
     ),
     **MONITORING,
     "coverage": (
         *_covered("coverage", "1", "Share of labels inside their interval or set since the start", "since_start"),
-        *_covered(
-            "coverage_recent", "1", "Share of the last 1,000 labels inside their interval or set", "recent", "coverage"
-        ),
-        gauge(
-            "coverage_target", "1", "Share of labels that is to be inside, as configured.", "target",
-            page="coverage target", point="coverage target",
-        ),
-        *_covered(
-            "interval_width", "of the label", "Median width of the last 1,000 intervals", "width", "median width"
-        ),
+        *_covered("coverage_recent", "1", "Share of the last 1,000 labels inside their interval or set", "recent",
+            "coverage"),
+        gauge("coverage_target", "1", "Share of labels that is to be inside, as configured.", "target",
+            page="coverage target", point="coverage target"),
+        *_covered("interval_width", "of the label", "Median width of the last 1,000 intervals", "width",
+            "median width"),
         *_covered("set_labels", "labels", "Mean number of labels in the last 1,000 sets", "labels", "mean labels"),
     ),
     "run": (
         counter("dead_letters", "records", "Records that could not be processed, by reason.", "refused", ("reason",)),
-        counter(
-            "outlying_inputs", "values", "Values of inputs far outside the usual range of their field.",
-            "outlying_inputs",
-        ),
+        counter("outlying_inputs", "values", "Values of inputs far outside the usual range of their field.",
+            "outlying_inputs"),
         gauge("names", "names", "Stored names of inputs, by table.", "names", ("table",)),
-        counter(
-            "names_refused", "values",
-            "Values whose name was not stored, because there were too many names or it was too long.",
-            "names_refused", ("table",),
-        ),
+        counter("names_refused", "values",
+            "Values whose name was not stored, because there were too many names or it was too long.", "names_refused",
+            ("table",)),
         histogram("event_seconds", "Time to predict and learn one event.", "events"),
-        gauge(
-            "last_event_timestamp_seconds", "seconds since 1970", "Time of the last event, in seconds since 1970.",
-            "last_event",
-        ),
-        counter(
-            "labels", "labels", "Labels from separate records, by outcome.", lambda run: run.labels or None,
-            ("outcome",),
-        ),
-        gauge(
-            "pending_labels", "features", "Features whose label has not arrived.",
-            lambda run: run.pending_labels if run.labels else None, page="pending labels",
-        ),
-        gauge(
-            "features_since_joined", "features", "Features without a label that came since one was last joined.",
-            lambda run: run.since_joined["features"] if run.labels else None, page="features since a label joined",
-        ),
-        gauge(
-            "source_position", "records or bytes",
-            "Position of a stream: offset of a topic, bytes of a file, records of a data set.",
-            _positions, ("stream",),
-        ),
+        gauge("last_event_timestamp_seconds", "seconds since 1970", "Time of the last event, in seconds since 1970.",
+            "last_event"),
+        counter("labels", "labels", "Labels from separate records, by outcome.", lambda run: run.labels or None,
+            ("outcome",)),
+        gauge("pending_labels", "features", "Features whose label has not arrived.",
+            lambda run: run.pending_labels if run.labels else None, page="pending labels"),
+        gauge("features_since_joined", "features", "Features without a label that came since one was last joined.",
+            lambda run: run.since_joined["features"] if run.labels else None, page="features since a label joined"),
+        gauge("source_position", "records or bytes",
+            "Position of a stream: offset of a topic, bytes of a file, records of a data set.", _positions,
+            ("stream",)),
     ),
     "run.of_targets": (
-        counter(
-            "bounded_predictions", "predictions",
+        counter("bounded_predictions", "predictions",
             "Predictions that were limited to the range of the targets seen, of examples that were learned.",
-            lambda counts: counts[0],
-        ),
-        counter(
-            "outlying_targets", "targets", "Targets that did not count in full because they were outliers.",
-            lambda counts: counts[1],
-        ),
+            lambda counts: counts[0]),
+        counter("outlying_targets", "targets", "Targets that did not count in full because they were outliers.",
+            lambda counts: counts[1]),
     ),
     "lags": (
-        gauge(
-            "consumer_lag", "records or bytes", "Backlog of the source: records of a topic, bytes of a file.", _lags,
-            ("topic", "partition"),
-        ),
+        gauge("consumer_lag", "records or bytes", "Backlog of the source: records of a topic, bytes of a file.", _lags,
+            ("topic", "partition")),
         gauge("", "records or bytes", "Backlog of all streams.", lambda lags: sum(lags.values()), page="lag"),
     ),
     "model": (
-        gauge(
-            "objective", "of the loss", "Running regularised loss, of each example before it is learned.",
-            "objective", page="objective", point="objective",
-        ),
-        gauge(
-            "features", "features", "Random features in the model.", "n_features", page="features", point="features"
-        ),
+        gauge("objective", "of the loss", "Running regularised loss, of each example before it is learned.",
+            "objective", page="objective", point="objective"),
+        gauge("features", "features", "Random features in the model.", "n_features", page="features", point="features"),
         gauge("seeds", "blocks", "Blocks of random features in the model.", "n_seeds", page="blocks", point="seeds"),
         counter("steps", "steps", "Steps taken.", "n_steps"),
         counter("grown", "steps", "Steps that added a block.", lambda model: model.n_steps - model.n_reused),
         counter("reused", "steps", "Steps that changed an existing block.", "n_reused"),
-        gauge(
-            "step_size", "of the step", "Size of the next step, in units of the model's step_size.", "next_step",
-            point="step size",
-        ),
+        gauge("step_size", "of the step", "Size of the next step, in units of the model's step_size.", "next_step",
+            point="step size"),
         gauge("checked_step_size", "of f", "Size of the last step, in units of the function.", "last_step"),
-        counter(
-            "checks", "steps",
+        counter("checks", "steps",
             "Steps by the decision of the rule: reused a block, grew by one, or was forced to reuse one at the cap.",
-            _checks, ("outcome",),
-        ),
+            _checks, ("outcome",)),
         gauge("model_bytes", "bytes", "Memory of the model's arrays, without cached directions.", "bytes"),
         gauge("cache_bytes", "bytes", "Memory of cached directions.", "cached_bytes"),
         counter("prunings", "times", "Prunings of the model.", "n_prunings"),
-        gauge(
-            "refit_gap", "of the loss", "Certified primal-dual gap of the last refit.",
-            lambda model: None if math.isnan(model.gap) else model.gap,
-        ),
-        gauge(
-            "function_weight", "1", "Weight of each kind of function in the prediction.",
-            lambda model: model.shares or None, ("steps",), point="weight: {steps}",
-        ),
+        gauge("refit_gap", "of the loss", "Certified primal-dual gap of the last refit.",
+            lambda model: None if math.isnan(model.gap) else model.gap),
+        gauge("function_weight", "1", "Weight of each kind of function in the prediction.",
+            lambda model: model.shares or None, ("steps",), point="weight: {steps}"),
         gauge("groups", "groups", "Groups of features.", lambda model: model.groups if model.shares else None),
-        gauge(
-            "youngest_group_examples", "examples", "Examples before the newest group of features was added.",
-            lambda model: model.youngest if model.shares else None,
-        ),
+        gauge("youngest_group_examples", "examples", "Examples before the newest group of features was added.",
+            lambda model: model.youngest if model.shares else None),
     ),
     "checkpointer": (
-        gauge(
-            "checkpoint_interval_seconds", "seconds", "Time between two checkpoints, as configured.",
-            lambda of: of.seconds if of.state else None,
-        ),
-        gauge(
-            "checkpoint_age_seconds", "seconds", "Time since the last checkpoint.",
-            lambda of: of.age if of.state else None,
-        ),
-        gauge(
-            "", "seconds", "The age in whole seconds.", lambda of: None if of.age is None else round(of.age),
-            page="age of the checkpoint, s",
-        ),
+        gauge("checkpoint_interval_seconds", "seconds", "Time between two checkpoints, as configured.",
+            lambda of: of.seconds if of.state else None),
+        gauge("checkpoint_age_seconds", "seconds", "Time since the last checkpoint.",
+            lambda of: of.age if of.state else None),
+        gauge("", "seconds", "The age in whole seconds.", lambda of: None if of.age is None else round(of.age),
+            page="age of the checkpoint, s"),
         gauge("checkpoint_size_bytes", "bytes", "Size of the last checkpoint.", "size"),
     ),
     "checkpoints": (
-        histogram(
-            "checkpoint_seconds", "Time to write a checkpoint and commit, while learning is paused.", lambda of: of
-        ),
+        histogram("checkpoint_seconds", "Time to write a checkpoint and commit, while learning is paused.",
+            lambda of: of),
     ),
     "mirror": (
-        gauge(
-            "mirror_lag_checkpoints", "checkpoints", "Committed checkpoints after the last one in the mirror.",
-            "lag_checkpoints",
-        ),
-        gauge(
-            "mirror_lag_seconds", "seconds", "Time since the oldest commit that is not in the mirror; 0 if all are.",
-            "lag_seconds",
-        ),
+        gauge("mirror_lag_checkpoints", "checkpoints", "Committed checkpoints after the last one in the mirror.",
+            "lag_checkpoints"),
+        gauge("mirror_lag_seconds", "seconds", "Time since the oldest commit that is not in the mirror; 0 if all are.",
+            "lag_seconds"),
         counter("mirror_uploads", "checkpoints", "Checkpoints copied to the mirror.", "copies"),
-        counter(
-            "mirror_failures", "attempts", "Attempts to copy a checkpoint to the mirror that failed.", "failures"
-        ),
+        counter("mirror_failures", "attempts", "Attempts to copy a checkpoint to the mirror that failed.", "failures"),
     ),
     "cluster": (
         gauge("workers", "workers", "Workers of the last round.", lambda of: len(of.last.events), page="workers"),
-        counter(
-            "worker_events", "events", "Events that each worker read.",
-            lambda of: {str(worker): events for worker, (events, _) in of.by_worker.items()}, ("worker",),
-        ),
-        counter(
-            "worker_seconds", "seconds", "Time that each worker was busy with its events.",
-            lambda of: {str(worker): seconds for worker, (_, seconds) in of.by_worker.items()}, ("worker",),
-        ),
+        counter("worker_events", "events", "Events that each worker read.",
+            lambda of: {str(worker): events for worker, (events, _) in of.by_worker.items()}, ("worker",)),
+        counter("worker_seconds", "seconds", "Time that each worker was busy with its events.",
+            lambda of: {str(worker): seconds for worker, (_, seconds) in of.by_worker.items()}, ("worker",)),
         histogram("round_seconds", "Time of a round, from its plan until its predictions are evaluated.", "rounds"),
         histogram("merge_seconds", "Time to merge the replicas of a round.", "merges"),
         gauge("", "seconds", "Time of the last round.", "last.round_seconds", page="round, s"),
         gauge("", "seconds", "Time of the last merge.", "last.merge_seconds", page="merging, s"),
-        gauge(
-            "replica_spread", "1",
-            "Distance of the replicas from their mean at the last merge, in units of its size.",
-            "last.spread", page="spread of replicas",
-        ),
+        gauge("replica_spread", "1",
+            "Distance of the replicas from their mean at the last merge, in units of its size.", "last.spread",
+            page="spread of replicas"),
     ),
     "incidents": (
         counter("incidents", "incidents", "Problems from which the run recovered, by kind.", dict, ("kind",)),
-        counter(
-            "", "incidents", "The kinds that occurred, as text.",
-            lambda counts: {kind.replace("_", " "): n for kind, n in counts.items() if n}, ("kind",), page="{kind}",
-        ),
+        counter("", "incidents", "The kinds that occurred, as text.",
+            lambda counts: {kind.replace("_", " "): n for kind, n in counts.items() if n}, ("kind",), page="{kind}"),
     ),
 }  # fmt: skip
 """The figures by the part of a `Reading` with their values."""
