@@ -62,14 +62,14 @@ class Figure(NamedTuple):
                 yield names[labels[0]], value
 
 
-def gauge(name: str, unit: str, text: str, read: Read, *more: Any, **names: Names) -> Figure:
-    """Return a figure that goes up and down; the other arguments are the fields of `Figure` after `read`."""
-    return Figure(name, "gauge", unit, text, attrgetter(read) if isinstance(read, str) else read, *more, **names)
+def gauge(name: str, unit: str, text: str, read: Read, labels: tuple[str, ...] = (), **names: Names) -> Figure:
+    """Return a figure that goes up and down; `names` are its `page` and `point`."""
+    return Figure(name, "gauge", unit, text, attrgetter(read) if isinstance(read, str) else read, labels, **names)
 
 
-def counter(name: str, unit: str, text: str, read: Read, *more: Any, **names: Names) -> Figure:
+def counter(name: str, unit: str, text: str, read: Read, labels: tuple[str, ...] = (), **names: Names) -> Figure:
     """Return a figure that only grows."""
-    return gauge(name, unit, text, read, *more, **names)._replace(kind="counter")
+    return gauge(name, unit, text, read, labels, **names)._replace(kind="counter")
 
 
 def histogram(name: str, text: str, read: Read) -> Figure:

@@ -103,14 +103,14 @@ def figures_of_point(reading: Reading) -> dict[str, float]:
 
 
 def _of_metric(name: str, text: str, value: Callable[[Scores], float], page: str = "", point: str = "") -> Figure:
-    return gauge(name, "of the metric", text, lambda of: {of.name: value(of)}, ("name",), page, point)
+    return gauge(name, "of the metric", text, lambda of: {of.name: value(of)}, ("name",), page=page, point=point)
 
 
 def _of_baseline(name: str, text: str, value: Callable[[Scores], float], page: str, point: str = "") -> Figure:
     def read(of: Scores) -> Any:
         return {(of.name, of.baseline): value(of)} if of.baseline else None
 
-    return gauge(f"baseline_{name}", "of the metric", text, read, ("name", "baseline"), page, point)
+    return gauge(f"baseline_{name}", "of the metric", text, read, ("name", "baseline"), page=page, point=point)
 
 
 def _of_challengers(value: Callable[[ChallengerSnapshot], Any]) -> Callable[[ChallengersSnapshot], Any]:
@@ -127,7 +127,7 @@ def _covered(name: str, unit: str, text: str, attribute: str, shown: str = "") -
         return {target: getattr(own, attribute) for target, own in of.by_target.items()}
 
     return (
-        gauge(name, unit, f"{text}.", read, (), shown, shown),
+        gauge(name, unit, f"{text}.", read, page=shown, point=shown),
         gauge(f"{name}_by_target", unit, f"{text}, by target.", by_target, ("target",)),
     )
 
