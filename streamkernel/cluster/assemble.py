@@ -14,12 +14,11 @@ from streamkernel.connectors import PartitionedFiles, PartitionedSource, Partiti
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_parts
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
-from streamkernel.engine.config.challengers import candidates_of
 from streamkernel.engine.config.config import Config
-from streamkernel.engine.config.first_model import first_model
-from streamkernel.engine.config.kafka import decoder_of, kafka_options
 from streamkernel.engine.config.messages import ConfigError, of_error
+from streamkernel.engine.config.models import candidates_of, first_model
 from streamkernel.engine.config.schema import STREAM
+from streamkernel.engine.config.streams import decoder_of, kafka_options
 from streamkernel.engine.group.mergeable import merge_problems
 
 

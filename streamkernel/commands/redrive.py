@@ -28,7 +28,7 @@ def redrive(
     """Send the records of dead letters back to their source, each once, for the run to read again."""
     from streamkernel.connectors import CommitRefusedError
     from streamkernel.connectors.redrive.letters import OUTPUT
-    from streamkernel.engine.config.redrive import Choice, Redrive, lines_of
+    from streamkernel.engine.redrive import Choice, Redrive, lines_of
     from streamkernel.engine.refusals import KINDS
 
     kinds = [name for name in KINDS if name != OUTPUT]

@@ -49,9 +49,8 @@ def run(
         except EXPECTED as error:
             fail(error, as_json=not check and logs.is_json(found.log.format))
     if check:
-        from streamkernel.engine.config.registered import weaker_guarantees
-        from streamkernel.engine.config.sampled_types import sampled_types
-        from streamkernel.engine.config.samples import sample_of, why_not_sampled
+        from streamkernel.engine.config.samples import sample_of, sampled_types, why_not_sampled
+        from streamkernel.engine.config.source_and_sink import weaker_guarantees
         from streamkernel.engine.config.start_checks import (
             check_connections,
             check_state,
@@ -107,7 +106,7 @@ def topics(
     create: Annotated[bool, typer.Option("--create", help="Create the topics that are missing.")] = False,
 ) -> None:
     """List the topics that CONFIG needs, and how to create those that are missing; exit code 1 if some are."""
-    from streamkernel.engine.config.topics import report_topics
+    from streamkernel.engine.config.start_checks import report_topics
 
     found = load_or_fail(config, is_run=False)
     try:
@@ -138,7 +137,7 @@ def load_or_fail(path: Path, change: Callable[[Config], Config] = lambda found: 
 
 def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = None) -> None:
     from streamkernel.engine.assemble import engine_of
-    from streamkernel.engine.config.telemetry import exported_metrics
+    from streamkernel.engine.config.monitoring import exported_metrics
     from streamkernel.engine.garbage import collect_rarely
     from streamkernel.engine.telemetry import logs
     from streamkernel.engine.telemetry.terminal import ProgressLog, compile_for, showing
@@ -151,11 +150,10 @@ def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = No
     try:
         engine = make() if make else engine_of(found)
         if found.http.port is not None:
-            from streamkernel.engine.config.http import certificate_of
             from streamkernel.engine.http import serve
             from streamkernel.engine.telemetry.observed import store_address
 
-            certificate = certificate_of(found.http)
+            certificate = found.http.read_certificate()
             token = found.http.token.get_secret_value() if found.http.token else None
             port = serve(engine, found.http.host, found.http.port, token, certificate)
             address = f"{'http' if certificate is None else 'https'}://{found.http.host}:{port}"

@@ -38,7 +38,6 @@ def serve(
 
     Without the variable STREAMKERNEL_HTTP_TOKEN, only requests from this machine are answered.
     """
-    from streamkernel.engine.config.http import certificate_of
     from streamkernel.engine.config.schema import HttpTable
     from streamkernel.engine.serving.serve import ModelServer
     from streamkernel.engine.telemetry import logs
@@ -55,7 +54,7 @@ def serve(
             workers=workers,
             poll_seconds=poll_seconds,
             token=None if table.token is None else table.token.get_secret_value(),
-            certificate=certificate_of(table),
+            certificate=table.read_certificate(),
         )
     except EXPECTED as error:
         fail(error, as_json=logs.is_json("auto"))

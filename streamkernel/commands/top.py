@@ -37,9 +37,8 @@ def top(
     unavailable, it waits. The variable STREAMKERNEL_HTTP_TOKEN has the token.
     """
     from streamkernel.engine.config.schema import HttpTable
-    from streamkernel.engine.telemetry.figures import rate_between, rows_of
     from streamkernel.engine.telemetry.observed import ObservedRun
-    from streamkernel.engine.telemetry.terminal import table_of
+    from streamkernel.engine.telemetry.terminal import rate_between, rows_of, table_of
 
     try:
         token = HttpTable().token

@@ -7,14 +7,11 @@ from typing import Any
 from streamkernel.connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink, Source
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
-from streamkernel.engine.config.challengers import candidates_of
 from streamkernel.engine.config.config import Config
-from streamkernel.engine.config.first_model import first_model
-from streamkernel.engine.config.kafka import outlet
-from streamkernel.engine.config.monitoring import build_monitoring
-from streamkernel.engine.config.registered import build_registered
-from streamkernel.engine.config.telemetry import traced_runner
-from streamkernel.engine.config.values import predictions_writer
+from streamkernel.engine.config.models import candidates_of, first_model
+from streamkernel.engine.config.monitoring import build_monitoring, traced_runner
+from streamkernel.engine.config.source_and_sink import build_registered
+from streamkernel.engine.config.streams import outlet, predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.mirror.mirrored_directory import open_state
 

@@ -52,16 +52,6 @@ class CoverageSnapshot(NamedTuple):
     labels: float
     by_target: Mapping[str, CoverageSnapshot] = {}
 
-    def rows(self) -> dict[str, float]:
-        """Return the finite figures of recent predictions, by name."""
-        named = {
-            "coverage": self.recent,
-            "coverage target": self.target,
-            "median width": self.width,
-            "mean labels": self.labels,
-        }
-        return {name: value for name, value in named.items() if math.isfinite(value)}
-
 
 class Coverage:
     """Keeps the share of labels inside at a target by adaptive conformal inference, without a change of the model.

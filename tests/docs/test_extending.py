@@ -16,7 +16,13 @@ from streamkernel.jit import cache
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how_to" / "extending.md").read_text()
 BLOCK = re.compile(r'```(python|diff) title="([\w./]+)"\n(.*?)```', re.DOTALL)
-CHANGES = {"loss": "LogCosh", "kernel": "hyperbolic", "source": "test_sqlite", "sink": "test_sqlite_sink"}
+CHANGES = {
+    "loss": "LogCosh",
+    "kernel": "hyperbolic",
+    "source": "test_sqlite",
+    "sink": "test_sqlite_sink",
+    "figure": "handbook_describes or match_the_run",
+}
 
 
 def blocks(change: str) -> list[tuple[str, str, str]]:
@@ -48,7 +54,7 @@ def test_changes_have_the_stated_number_of_lines(change: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_changes_pass_their_tests(change: str, tmp_path: Path) -> None:
-    for folder in ("streamkernel", "connectors", "tests"):
+    for folder in ("streamkernel", "connectors", "tests", "docs"):
         shutil.copytree(ROOT / folder, tmp_path / folder, True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for kind, name, text in blocks(change):

@@ -287,31 +287,31 @@ HUGE = 10**12
 @pytest.mark.parametrize(
     ("table", "line"),
     [
-        ({"max_features": HUGE}, "max_features: expected at most 1,048,576, got {}, which takes 8 TB or more"),
-        ({"cache_bytes": HUGE}, "cache_bytes: expected at most 68,719,476,736, got {}, which takes 1 TB or more"),
+        ({"max_features": HUGE}, "max_features: expected at most 1,048,576, got {}"),
+        ({"cache_bytes": HUGE}, "cache_bytes: expected at most 68,719,476,736, got {}"),
         (
             {"pruning": {"type": "Pruning", "window": HUGE}},
-            "pruning.window: expected at most 10,000,000, got {}, which takes 8 TB or more",
+            "pruning.window: expected at most 10,000,000, got {}",
         ),
         (
             {"type": "GaussianProcessRegressor", "n_features": HUGE},
-            "n_features: expected at most 16,384, got {}, which takes 8 YB or more",
+            "n_features: expected at most 16,384, got {}",
         ),
         (
             {"type": "RandomFeatures", "kernel": {"type": "Gaussian"}, "n_features": HUGE},
-            "n_features: expected at most 1,048,576, got {}, which takes 8 TB or more",
+            "n_features: expected at most 1,048,576, got {}",
         ),
         (
             {"type": "RBFSampler", "n_components": HUGE},
-            "n_components: expected at most 65,536, got {}, which takes 8 TB or more for each input",
+            "n_components: expected at most 65,536, got {}",
         ),
         (
             {"type": "PolynomialExtender", "degree": 40},
-            "degree: expected at most 8, got 40, which takes 82 GB or more for a record of 10 inputs",
+            "degree: expected at most 8, got 40",
         ),
         (
             {"type": "BagOfWords", "on": "text", "ngram_range": [1, 100_000]},
-            "ngram_range: expected at most 16, got 100,000, which takes 30 GB or more for each word",
+            "ngram_range: expected at most 16, got 100,000",
         ),
     ],
 )

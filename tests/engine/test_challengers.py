@@ -398,7 +398,7 @@ def test_metrics_and_status_have_each_model(tmp_path: Path) -> None:
     other, third = run.snapshot.challengers.models
     assert samples["streamkernel_champion_info", "model"] == 1.0
     assert samples["streamkernel_challenger_metric", "Accuracy", "other"] == other.scores.ours
-    assert samples["streamkernel_challenger_metric_recent", "Accuracy", "other"] == other.scores.recent()[0]
+    assert samples["streamkernel_challenger_metric_recent", "Accuracy", "other"] == other.scores.recent[0]
     assert samples["streamkernel_challenger_events_total", "other", "judged"] == run.outcomes["learned"]
     assert samples["streamkernel_challenger_events_total", "third", "error"] == third.errors > 0
     assert samples["streamkernel_challenger_suspended", "third"] == 1.0

@@ -20,7 +20,7 @@ from streamkernel.connectors import DatasetSource, FileSource
 from streamkernel.engine.config import build
 from streamkernel.engine.config.checks import check_storable
 from streamkernel.engine.config.config import Config, ConfigError, load_config
-from streamkernel.engine.config.kafka import kafka_options
+from streamkernel.engine.config.streams import kafka_options
 
 WHOLE = """
 label  = "class"

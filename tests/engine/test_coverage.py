@@ -29,8 +29,7 @@ from streamkernel import (
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import read_newest
-from streamkernel.engine.config.config import ConfigError, load_config
-from streamkernel.engine.config.settings import Settings
+from streamkernel.engine.config.config import Config, ConfigError, load_config
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "schemas" / "prediction.schema.json"
@@ -271,7 +270,7 @@ def test_an_invalid_coverage_is_refused(tmp_path: Path, coverage: str) -> None:
 def test_a_model_without_a_target_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load_config(prepared(tmp_path, "regressor", []))
     config.check()
-    monkeypatch.setattr(Settings, "estimator_class", property(lambda _: KernelNoveltyDetector))
-    monkeypatch.setattr(Settings, "metric_spec", "MAE")
+    monkeypatch.setattr(Config, "estimator_class", property(lambda _: KernelNoveltyDetector))
+    monkeypatch.setattr(Config, "metric_spec", "MAE")
     with pytest.raises(ConfigError, match="coverage: expected a model that predicts labels or numbers, got"):
         config.check()

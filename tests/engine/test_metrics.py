@@ -37,6 +37,7 @@ from streamkernel.engine.monitoring.novelty_watch import NoveltyWatch
 from streamkernel.engine.monitoring.several_metrics import SeveralMetrics
 from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
 from streamkernel.engine.pipelines import NO_ANSWER
+from streamkernel.engine.telemetry.figures import FIGURES
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.snapshot import MOST
 from streamkernel.engine.telemetry.status import status_of
@@ -120,15 +121,44 @@ def engines(folder: Path) -> Iterator[Engine]:
         yield engine
 
 
-def test_the_handbook_names_every_metric(tmp_path: Path) -> None:
-    found = {
-        family.name + {"counter": "_total", "info": "_info"}.get(family.type, ""): family.type
-        for engine in engines(tmp_path)
-        for family in EngineCollector(engine).collect()
-    }
-    rows = re.findall(r"^\| `(streamkernel_\w+)(?:\{[^}]*\})?` \| (\w+) \|", MONITORING.read_text(), re.MULTILINE)
-    assert dict(rows) == found | {"streamkernel_build_info": "gauge"}
-    assert len(rows) == len(dict(rows))
+TABLE = [figure for figures in FIGURES.values() for figure in figures]
+
+
+def test_the_handbook_describes_every_figure_of_the_table() -> None:
+    expected = [("streamkernel_build_info", "version,river,python", "gauge", "1")]
+    for figure in TABLE:
+        if figure.name:
+            name = f"streamkernel_{figure.name}" + "_total" * (figure.kind == "counter")
+            expected.append((name, ",".join(figure.labels), figure.kind, figure.unit))
+    rows = re.findall(
+        r"^\| `(streamkernel_\w+)(?:\{([^}]*)\})?` \| (\w+) \| ([^|]+) \|", MONITORING.read_text(), re.MULTILINE
+    )
+    assert sorted(rows) == sorted(expected)
+
+
+def test_a_scrape_has_every_figure_that_has_a_value(tmp_path: Path) -> None:
+    found = {family.name: family for engine in engines(tmp_path) for family in EngineCollector(engine).collect()}
+    named = {f"streamkernel_{figure.name}": figure for figure in TABLE if figure.name}
+    assert found.keys() - named.keys() == {"streamkernel_build"}
+    assert named.keys() - found.keys() == {"streamkernel_novelty_share"}  # not after so few events
+    for name, figure in named.items():
+        for sample in found[name].samples if name in found else ():
+            assert set(figure.labels) == sample.labels.keys() - {"le"}
+            assert found[name].type == figure.kind
+
+
+def test_the_page_and_the_history_have_the_figures_of_the_table(tmp_path: Path) -> None:
+    """The page reads these by name; a figure without a value has none on the page, rather than another one."""
+    for engine in engines(tmp_path):
+        engine.parts.monitor.add_point()
+        now, point, scrape = status_of(engine)["now"], engine.history.columns(), values(engine)
+        for page, metric in (("learned", "events_total/learned"), ("objective", "objective"), ("blocks", "seeds")):
+            assert now[page] == scrape[f"streamkernel_{metric}"]
+        for name, metric in (("dead_letters", "events_total/dead_letter"), ("step size", "step_size")):
+            assert point[name][-1] == scrape[f"streamkernel_{metric}"]
+        for kind in ("newton", "level"):
+            assert (f"weight: {kind}" in point) == (f"streamkernel_function_weight/{kind}" in scrape)
+        assert now["lag"] == scrape["streamkernel_consumer_lag/t/0"] == 3
 
 
 def test_the_handbook_names_every_incident() -> None:

@@ -74,7 +74,7 @@ def test_the_grouping_of_pairs_changes_no_bit(metric: Any, pairs: Any, cuts: lis
     for ours, theirs in ((whole.metric, parts.metric), (whole.baseline_metric, parts.baseline_metric)):
         assert river_state.encode(ours) == river_state.encode(theirs)
     assert whole.state() == parts.state()
-    assert repr(whole.scores().recent()) == repr(parts.scores().recent())
+    assert repr(whole.scores().recent) == repr(parts.scores().recent)
 
 
 @pytest.mark.parametrize(("metric", "pairs"), CASES)
@@ -89,7 +89,7 @@ def test_overall_and_recent_metrics_match_river(metric: Any, pairs: Any) -> None
                 rolling.update(y, answer)
     assert scores.ours == plain.get()
     if rolling is not None and metric is not metrics.ROCAUC:
-        assert scores.recent()[0] == pytest.approx(rolling.get(), abs=1e-9)
+        assert scores.recent[0] == pytest.approx(rolling.get(), abs=1e-9)
 
 
 @pytest.mark.parametrize(("thresholds", "positive"), [(2, True), (10, True), (10, False), (50, "spam")])
@@ -113,7 +113,7 @@ def test_the_majority_baseline_matches_scikit_learn() -> None:
     scores = in_pieces(Quality(metrics.Accuracy()), pairs, [10]).scores()
     for found, labels in (
         (scores.theirs, [y for y, _ in pairs]),
-        (scores.recent()[1], [y for y, _ in pairs[-WINDOW:]]),
+        (scores.recent[1], [y for y, _ in pairs[-WINDOW:]]),
     ):
         dummy = DummyClassifier(strategy="most_frequent").fit([[0]] * len(labels), labels)
         assert found == pytest.approx(dummy.score([[0]] * len(labels), labels))
@@ -135,7 +135,7 @@ def test_the_last_value_baseline_is_sampled_since_the_start_and_complete_recentl
     scores = in_pieces(Quality(metrics.MAE()), [(y, 0.0) for y in labels], [1] if n > 1 else []).scores()
     errors = [abs(b - a) for a, b in itertools.pairwise(labels)]
     late = errors[-WINDOW:]
-    assert scores.recent()[1] == pytest.approx(sum(late) / max(1, len(late)))
+    assert scores.recent[1] == pytest.approx(sum(late) / max(1, len(late)))
     some = [errors[i - 1] for i in range(SAMPLED, n, SAMPLED)]
     assert scores.theirs == pytest.approx(sum(some) / max(1, len(some)))
 
@@ -161,7 +161,7 @@ def test_a_regressor_continues_with_the_same_bits(tmp_path: Path) -> None:
     for stop in (1, 77, 3):
         run("parts", stop)
     parts = run("parts")
-    assert (whole.ours, whole.theirs, whole.recent()) == (parts.ours, parts.theirs, parts.recent())
+    assert (whole.ours, whole.theirs, whole.recent) == (parts.ours, parts.theirs, parts.recent)
     ours, theirs = (tensor_file.read(checkpoints(tmp_path / f)[-1], "checkpoint")[0] for f in ("whole", "parts"))
     assert ours == theirs
 
@@ -170,11 +170,11 @@ def test_a_regressor_continues_with_the_same_bits(tmp_path: Path) -> None:
 def test_quality_is_unknown_before_the_first_event(baseline: str | None) -> None:
     quality = Quality(metrics.Accuracy(), baseline)
     scores = quality.scores()
-    assert all(math.isnan(number) for number in (scores.ours, scores.theirs, *scores.recent()))
+    assert all(math.isnan(number) for number in (scores.ours, scores.theirs, *scores.recent))
     quality.pairs.append((True, None))  # a model that has learned nothing predicts nothing, which is wrong
     quality.baseline_pairs.append((True, False))
     scores = quality.scores()
-    assert (scores.ours, scores.recent()[0]) == (0.0, 0.0)
+    assert (scores.ours, scores.recent[0]) == (0.0, 0.0)
 
 
 def test_a_checkpoint_without_events_has_no_quality(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from streamkernel.connectors.kafka.options import CLIENTS
 from streamkernel.connectors.redrive import Driven, FileTarget, targets
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.config.redrive import Choice, Redrive
+from streamkernel.engine.redrive import Choice, Redrive
 
 CONFIG = """
 label = "y"

@@ -20,7 +20,7 @@ from waiting import wait_for
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.config.start_checks import check_connections
-from streamkernel.engine.config.values import PREDICTION_FIELDS
+from streamkernel.engine.config.streams import PREDICTION_FIELDS
 
 CONFIG = """
 label = "y"

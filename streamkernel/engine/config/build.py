@@ -5,21 +5,21 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from river import base, preprocessing
 
-from streamkernel.engine.config.coercion import expectation, fit_value, takes_numbers, takes_strings
-from streamkernel.engine.config.limits import problem_with
-from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error, to_toml, unknown_key
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, expectation, of_error, to_toml, unknown_key
 from streamkernel.engine.config.registry import (
     OBJECTS,
     Catalogue,
     baselines,
     datasets,
     find_kind,
+    fit_value,
     metrics,
     models,
     objects_for,
@@ -50,6 +50,25 @@ __all__ = [
 
 Spec = str | dict[str, Any]
 """The name of a class, or a table with its name as ``type`` and its parameters."""
+
+LIMITS = {
+    "batch_size": 1_000_000,
+    "cache_bytes": 1 << 36,
+    "features_per_seed": 1 << 20,
+    "max_classes": 10_000,
+    "max_features": 1 << 20,
+    "maximum_size_vocabulary": 1 << 24,
+    "n_components": 1 << 16,
+    "n_features": 1 << 20,
+    "ngram_range": 16,
+    "number_of_samples": 1 << 16,
+    "window": 10_000_000,
+    "window_size": 10_000_000,
+    "FeatureHasher.n_features": 1 << 32,
+    "GaussianProcessRegressor.n_features": 1 << 14,
+    "PolynomialExtender.degree": 8,
+}
+"""The largest numbers that fit into memory, by parameter, or by class and parameter where that has another limit."""
 
 _ON_STRINGS = (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)
 _ON_ALL = (Calendar, Lags, LastTarget)
@@ -192,8 +211,7 @@ def _arguments(kind: type, given: dict[str, Any], where: str, other_keys: Sequen
     for name, parameter in parameters.items():
         try:
             if name in given:
-                if too_large := problem_with(kind, name, given[name]):
-                    raise ConfigError(f"{where}.{name}: {too_large}")
+                _check_size(kind, name, given[name], where)
                 arguments[name] = _argument(given[name], parameter, f"{where}.{name}")
                 if name == "class_weight":
                     arguments[name] = by_label(arguments[name])
@@ -207,6 +225,15 @@ def _arguments(kind: type, given: dict[str, Any], where: str, other_keys: Sequen
     if problems:
         raise ConfigError(*problems)
     return arguments
+
+
+def _check_size(kind: type, name: str, value: Any, where: str) -> None:
+    """Raise a ConfigError for a number, alone or in a list, with which a run would not fit into memory."""
+    most = LIMITS.get(f"{kind.__name__}.{name}") or LIMITS.get(name)
+    numbers = value if isinstance(value, (list, tuple)) else (value,)
+    largest = max((number for number in numbers if type(number) is int), default=0)
+    if most is not None and largest > most:
+        raise ConfigError(f"{where}.{name}: expected at most {most:,}, got {largest:,}")
 
 
 def by_label(value: Any) -> Any:
@@ -240,14 +267,13 @@ def _tokenizer(pattern: str, where: str) -> functools.partial[Iterator[str]]:
 
 
 def _argument(value: Any, parameter: inspect.Parameter, where: str) -> Any:
-    annotation = parameter.annotation
+    annotation, wanted = parameter.annotation, expectation(parameter.annotation)
     if parameter.name in OBJECTS:
         catalogue = objects_for(parameter.name)
-        is_name = isinstance(value, str) and value not in catalogue.classes and takes_strings(annotation)
-        is_number = type(value) in (int, float) and takes_numbers(annotation)
+        is_name = isinstance(value, str) and value not in catalogue.classes and re.search(r'"|a string|a value', wanted)
+        is_number = type(value) in (int, float) and re.search("a number|an integer|a value", wanted)
         if not is_name and not is_number:
             return build(value, catalogue, where)
-    wanted = expectation(annotation)
     if not wanted:
         raise ConfigError(f"{where}: cannot be set in a configuration file")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,31 +11,28 @@ from river import base, compose
 
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.config import build
-from streamkernel.engine.config.challengers import check_challengers
-from streamkernel.engine.config.http import certificate_of
-from streamkernel.engine.config.kafka import kafka_options
-from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_toml
-from streamkernel.engine.config.monitoring import check_monitoring, further_metrics
-from streamkernel.engine.config.registered import check_registered
+from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_key, to_toml
+from streamkernel.engine.config.models import check_challengers
+from streamkernel.engine.config.monitoring import check_monitoring, check_telemetry, further_metrics
 from streamkernel.engine.config.schema import STREAM
-from streamkernel.engine.config.sources import build_source
-from streamkernel.engine.config.targets import are_as_many, check_targets
-from streamkernel.engine.config.telemetry import check_telemetry
-from streamkernel.engine.config.values import predictions_writer
+from streamkernel.engine.config.source_and_sink import check_registered
+from streamkernel.engine.config.streams import build_source, kafka_options, predictions_writer
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.group.mergeable import merge_problems
 from streamkernel.engine.mirror.bucket import library
-from streamkernel.time_series import HistoryTransformer
+from streamkernel.field_types.declared import LABEL_TYPES, declared_type
+from streamkernel.time_series import HistoryTransformer, LastTarget
 from streamkernel.time_series.history import first_steps
 
 if TYPE_CHECKING:
-    from streamkernel.engine.config.settings import Settings
+    from streamkernel.engine.config.config import Config
+
 
 _NAMES_SHOWN = 20
 
 
-def check_config(settings: Settings) -> None:
+def check_config(settings: Config) -> None:
     """Build all components once, as a run would.
 
     Raises
@@ -63,7 +61,41 @@ def check_config(settings: Settings) -> None:
     collect_problems(*(partial(check, settings) for check in checks))
 
 
-def check_label(settings: Settings) -> None:
+def conflicts(settings: Config) -> Iterator[str]:
+    """Yield the problems of fields and files with two conflicting uses."""
+    for label in settings.labels:
+        if label in settings.ignore:
+            yield f"ignore: expected fields other than the label, got {to_toml(label)}"
+    if settings.weight is not None and settings.weight in settings.fields:
+        yield f"fields: expected other fields than the weight, got {to_toml(settings.weight)}"
+    for label in settings.fields.keys() & {*settings.labels}:
+        kind = declared_type(settings.fields[label]).type
+        if kind not in LABEL_TYPES:
+            yield f'fields.{to_key(label)}: expected a number or a category as label, got "{kind}"'
+    if settings.weight is not None and settings.weight in (*settings.labels, *settings.ignore):
+        other = "the label" if settings.weight in settings.labels else "those of ignore"
+        yield f"weight: expected a field other than {other}, got {to_toml(settings.weight)}"
+    if settings.delayed_labels is not None:
+        for field, name in (("key", settings.delayed_labels.key), ("time", settings.delayed_labels.time)):
+            if name in settings.labels:
+                yield f"delayed_labels.{field}: expected a field other than the label, got {to_toml(name)}"
+    used: dict[Path, str] = {}
+    if settings.source.path is not None and settings.source.path != Path(STREAM):
+        used[settings.source.path] = "source.path"
+    for key, path in (
+        ("sink.predictions", settings.sink.predictions),
+        ("sink.dead_letters", settings.dead_letters_path),
+    ):
+        if path is None:
+            continue
+        if path in used:
+            yield f"{key}: expected a file that is not used otherwise, got that of {used[path]}"
+        elif settings.source.reads(path):
+            yield f"{key}: expected a file that source.path does not match, got {path}"
+        used[path] = key
+
+
+def check_label(settings: Config) -> None:
     """Check that the first records of files have the label.
 
     Raises
@@ -104,12 +136,12 @@ def check_storable(where: str, part: Any) -> None:
         raise ConfigError(f"{where}: {kind} cannot be stored in a checkpoint: {error}") from error
 
 
-def _kind_of_model(settings: Settings) -> str:
+def _kind_of_model(settings: Config) -> str:
     is_numeric = issubclass(settings.estimator_class, (base.Regressor, base.MultiTargetRegressor))
     return "regressor" if is_numeric else "classifier"
 
 
-def _check_history(settings: Settings) -> None:
+def _check_history(settings: Config) -> None:
     pipeline = settings.build_pipeline()
     if settings.delayed_labels is None or not isinstance(pipeline, compose.Pipeline):
         return
@@ -122,13 +154,13 @@ def _check_history(settings: Settings) -> None:
             )
 
 
-def _check_metric(settings: Settings) -> None:
+def _check_metric(settings: Config) -> None:
     if are_as_many(settings) and not settings.build_metric().works_with(settings.build_model()):
         wanted = f"a metric for a {_kind_of_model(settings)}, which {build.type_of(settings.model)} is"
         raise ConfigError(f"metric: expected {wanted}, got {to_toml(build.type_of(settings.metric))}")
 
 
-def _check_baseline(settings: Settings) -> None:
+def _check_baseline(settings: Config) -> None:
     if settings.baseline is None:
         return
     name, kind = build.type_of(settings.baseline), _kind_of_model(settings)
@@ -137,7 +169,7 @@ def _check_baseline(settings: Settings) -> None:
         raise ConfigError(f"baseline: expected a {kind} like the model, got {to_toml(name)}")
 
 
-def _check_additions(settings: Settings) -> None:
+def _check_additions(settings: Config) -> None:
     kinds = base.Classifier, base.Regressor, base.MultiLabelClassifier, base.MultiTargetRegressor
     if settings.coverage is not None and not issubclass(settings.estimator_class, kinds):
         got = build.type_of(settings.model)
@@ -147,32 +179,32 @@ def _check_additions(settings: Settings) -> None:
         raise ConfigError(f"sink.explain: expected a model with explain_one, got {got}")
 
 
-def _check_sink(settings: Settings) -> None:
+def _check_sink(settings: Config) -> None:
     if settings.sink.choice is not None:
         check_registered(settings.sink.choice, settings.folder)
 
 
-def _check_source(settings: Settings) -> None:
+def _check_source(settings: Config) -> None:
     build_source(settings).close()
 
 
-def _check_http(settings: Settings) -> None:
-    certificate_of(settings.http)
+def _check_http(settings: Config) -> None:
+    settings.http.read_certificate()
     if settings.source.key == "http" and settings.http.port is None:
         raise ConfigError("http.port: required for source.http; expected a port from 0 to 65535, got nothing")
 
 
-def _check_telemetry(settings: Settings) -> None:
+def _check_telemetry(settings: Config) -> None:
     check_telemetry(settings.telemetry)
 
 
-def _check_kafka(settings: Settings) -> None:
+def _check_kafka(settings: Config) -> None:
     if settings.kafka is not None:
         kafka_options(settings)
         predictions_writer(settings)
 
 
-def _check_shared(settings: Settings) -> None:
+def _check_shared(settings: Config) -> None:
     if settings.state.shared_model is None:
         return
     problems = list(merge_problems(settings.build_pipeline(), "with state.shared_model"))
@@ -184,7 +216,7 @@ def _check_shared(settings: Settings) -> None:
         raise ConfigError(*problems)
 
 
-def _check_mirror(settings: Settings) -> None:
+def _check_mirror(settings: Config) -> None:
     state, kafka = settings.state, settings.kafka
     if state.mirror is None:
         return
@@ -208,8 +240,48 @@ def _check_mirror(settings: Settings) -> None:
     library()
 
 
-def _check_state(settings: Settings) -> None:
+def _check_state(settings: Config) -> None:
     steps = [(f"preprocessing[{i}]", build.build_step_at(i, spec)) for i, spec in enumerate(settings.preprocessing)]
     further = [(f"quality.metrics[{i}]", metric) for i, metric in enumerate(further_metrics(settings).values())]
     parts = [*steps, ("metric", settings.build_metric()), *further, ("baseline", settings.build_baseline())]
     collect_problems(*(lambda part=part: check_storable(*part) for part in parts))
+
+
+_READ_LABELS = (base.SupervisedTransformer, LastTarget)
+
+
+def are_as_many(settings: Config) -> bool:
+    """Return whether a model of several targets has several labels, and another model has one."""
+    several = base.MultiTargetRegressor, base.MultiLabelClassifier
+    return issubclass(settings.estimator_class, several) != isinstance(settings.label, str)
+
+
+def check_targets(settings: Config) -> None:
+    """Raise a ConfigError for a wrong number of targets, and for settings that do not support them."""
+    problems = list(_problems(settings))
+    if problems:
+        raise ConfigError(*problems)
+
+
+def _problems(settings: Config) -> Iterator[str]:
+    """Yield the errors of settings that do not support the targets."""
+    got = to_toml(settings.label)
+    name, is_one = build.type_of(settings.model), isinstance(settings.label, str)
+    if not are_as_many(settings):
+        yield f"label: expected {'a list of fields' if is_one else 'one field'} for {name}, got {got}"
+    if is_one:
+        return
+    if len(set(settings.labels)) < len(settings.labels):
+        yield f"label: expected different fields, got {got}"
+    if settings.source.dataset is not None:
+        yield f"label: expected one field with source.dataset, got {got}"
+    if settings.baseline is not None:
+        yield f"baseline: expected none with several targets, got {to_toml(build.type_of(settings.baseline))}"
+    if settings.sink.predictions_format != "json":
+        yield f'sink.predictions_format: expected "json" with several targets, got {settings.sink.predictions_format}'
+    if not getattr(settings.build_metric(), "requires_labels", True):
+        wanted = "a metric of labels, not of probabilities, with several targets"
+        yield f"metric: expected {wanted}, got {to_toml(build.type_of(settings.metric_spec))}"
+    for i, (kind, step) in enumerate(settings.build_steps()):
+        if isinstance(step.transformer if isinstance(step, OnFields) else step, _READ_LABELS):
+            yield f"preprocessing[{i}]: expected a step that reads no label with several targets, got {kind}"

@@ -1,15 +1,31 @@
-"""Errors of a configuration, as sentences for its author."""
+"""Errors of a configuration: the key, the expected and the actual value, as sentences for its author."""
 
 from __future__ import annotations
 
+import collections.abc
 import datetime as dt
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+import types
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
 
 _WIDEST = 60
+_WORDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    dict: "a table",
+    collections.abc.Mapping: "a table",
+    Path: "a path",
+    **dict.fromkeys((list, tuple, set, frozenset, collections.abc.Sequence), "a list"),
+}
 
 
 class ConfigError(ValueError):
@@ -130,3 +146,99 @@ def collect_problems(*calls: Callable[[], object]) -> None:
             problems += error.problems
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
+
+
+_PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
+
+
+def syntax_problem(path: Path, text: str, message: str) -> str:
+    """Return the position and the reason of a TOML syntax error."""
+    found = _PLACE.fullmatch(message)
+    if found is None:
+        return f"{path}: {message}"
+    what, line, column = found.groups()
+    if line is None:
+        lines = text.split("\n")
+        line, column = len(lines), len(lines[-1]) + 1
+    return f"{path}, line {line}, column {column}: {what[0].lower()}{what[1:]}"
+
+
+def expectation(annotation: Any) -> str:
+    """Return a description of the values that a table can hold for an annotation; empty if there are none.
+
+    Examples
+    --------
+    >>> expectation(float | Literal["median"] | None), expectation(print)
+    ('a number or "median"', '')
+    """
+    if annotation is Any:
+        return "a value"
+    if get_origin(annotation) in (Union, types.UnionType):
+        parts = get_args(annotation)
+        words = [expectation(part) for part in parts if not (part is int and float in parts)]
+        return " or ".join(dict.fromkeys(filter(None, words)))
+    if get_origin(annotation) is tuple and ... not in get_args(annotation):
+        return f"a list of {len(get_args(annotation))}"
+    if get_origin(annotation) is Literal:
+        *names, last = (json.dumps(choice) for choice in get_args(annotation))
+        return f"{', '.join(names)} or {last}" if names else last
+    return _WORDS.get(get_origin(annotation) or annotation, "")
+
+
+def expected_of(field: FieldInfo) -> str:
+    """Return the description of a key, or its type with its bounds if it has none.
+
+    Examples
+    --------
+    >>> from pydantic import Field
+    >>> class Table(BaseModel):
+    ...     every: int | None = Field(default=None, ge=1, le=10_000)
+    >>> expected_of(Table.model_fields["every"])
+    'an integer from 1 to 10,000'
+    """
+    if field.description:
+        return field.description
+    bounds = {name: getattr(one, name) for one in field.metadata for name in ("ge", "le") if hasattr(one, name)}
+    words = expectation(field.annotation) or "a table"
+    least, most = (f"{bounds.get(name, 0.0):,.15g}" for name in ("ge", "le"))
+    if "ge" not in bounds:
+        return words
+    return f"{words} from {least} to {most}" if "le" in bounds else f"{words} of at least {least}"
+
+
+def problems_of(error: ValidationError, data: dict[str, Any], config: type[BaseModel]) -> Iterator[str]:
+    """Yield a line for each validation error."""
+    for detail in error.errors():
+        own = detail.get("ctx", {}).get("error")
+        if isinstance(own, ConfigError):
+            yield from own.problems
+        else:
+            yield _problem(detail["loc"], data, config)
+
+
+def _problem(keys: tuple[int | str, ...], value: Any, config: type[BaseModel]) -> str:
+    table: Any = config
+    path = ""
+    for key in keys:
+        if isinstance(key, int):  # of a list of tables
+            path, value = f"{path}[{key}]", value[key]
+            continue
+        fields = {field.alias or name: field for name, field in table.model_fields.items()}
+        field = fields.get(key)
+        if field is None:
+            top = f'; "{key}" belongs above the first [table]' if path and key in config.model_fields else ""
+            return f"{path}.{key}: unknown key{top}" if top else unknown_key(path, str(key), fields)
+        path = f"{path}.{key}" if path else str(key)
+        wanted = expected_of(field)
+        if key not in value:
+            return f"{path}: required; expected {wanted}, got nothing"
+        table = next(filter(_is_table, (field.annotation, *get_args(field.annotation))), None)
+        value = value[key]
+        if table is None or not isinstance(value, (dict, list)):
+            break
+    got = "another" if field and SecretStr in get_args(field.annotation) else to_toml(value)
+    return f"{path}: expected {wanted}, got {got}"
+
+
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -1,32 +1,40 @@
-"""The monitoring that a configuration describes: metrics, segments, statistics, drift and novelty."""
+"""The monitoring of a run, and the export of its metrics and traces, that a configuration describes."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from river import base
 
 from streamkernel.engine.config import build
 from streamkernel.engine.config.messages import ConfigError, to_toml
-from streamkernel.engine.config.monitoring_tables import DriftTable, MonitoringTable, NoveltyTable, metric_at
+from streamkernel.engine.config.schema import DriftTable, MonitoringTable, NoveltyTable, TelemetryTable, metric_at
 from streamkernel.engine.monitoring.drift_watch import DriftWatch
 from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.monitoring.novelty_watch import NoveltyWatch
 from streamkernel.engine.monitoring.several_metrics import SeveralMetrics
 from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
+from streamkernel.engine.otel.environment import problems_of, ratio_of
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import learner_of
 
 if TYPE_CHECKING:
     from river.metrics.base import Metric
 
-    from streamkernel.engine.config.settings import Settings
+    from streamkernel.engine.config.config import Config
+    from streamkernel.engine.engine import Engine
+    from streamkernel.engine.parts import EngineParts
+    from streamkernel.engine.runner import Runner
+
 
 STATISTICS_EVERY, DRIFT_EVERY, NOVELTY_EVERY = (8, 64), (64, 512), (32, 64)
 """Sampling intervals for second-order models, and for first-order models, which are many times as fast."""
 
 
-def build_monitoring(settings: Settings) -> Monitoring | None:
+def build_monitoring(settings: Config) -> Monitoring | None:
     """Return the monitoring that a configuration describes; ``None`` if there is none."""
     quality, segments, table = settings.quality, settings.segments, settings.monitoring
     tables = quality, segments, table, settings.drift, settings.novelty
@@ -49,7 +57,7 @@ def build_monitoring(settings: Settings) -> Monitoring | None:
     )
 
 
-def check_monitoring(settings: Settings) -> None:
+def check_monitoring(settings: Config) -> None:
     """Raise a ConfigError for metrics and segments that do not fit the model and its inputs."""
     problems, main = [], build.type_of(settings.metric_spec)
     for name in ("quality", "segments"):
@@ -80,29 +88,29 @@ def check_monitoring(settings: Settings) -> None:
         raise ConfigError(*problems)
 
 
-def _is_classifier(settings: Settings) -> bool:
+def _is_classifier(settings: Config) -> bool:
     return issubclass(settings.estimator_class, base.Classifier)
 
 
-def _is_first_order(settings: Settings) -> bool:
+def _is_first_order(settings: Config) -> bool:
     model = settings.build_model()
     return isinstance(model, KernelModel) and learner_of(model).table is None
 
 
-def _drift(settings: Settings, table: DriftTable) -> DriftWatch:
+def _drift(settings: Config, table: DriftTable) -> DriftWatch:
     """Return the drift detection."""
     every = table.every or DRIFT_EVERY[_is_first_order(settings)]
     options = table.model_dump(exclude={"every", "action"})
     return DriftWatch(**options, every=every, forget=table.action == "forget")
 
 
-def _novelty(settings: Settings, table: NoveltyTable) -> NoveltyWatch:
+def _novelty(settings: Config, table: NoveltyTable) -> NoveltyWatch:
     """Return the novelty detection."""
     every = table.every or NOVELTY_EVERY[_is_first_order(settings)]
     return NoveltyWatch(**table.model_dump(exclude={"every"}), every=every)
 
 
-def _statistics(settings: Settings, table: MonitoringTable) -> StreamStatistics:
+def _statistics(settings: Config, table: MonitoringTable) -> StreamStatistics:
     """Return the statistics of a run."""
     return StreamStatistics(
         classes=_is_classifier(settings),
@@ -113,7 +121,56 @@ def _statistics(settings: Settings, table: MonitoringTable) -> StreamStatistics:
     )
 
 
-def further_metrics(settings: Settings) -> dict[str, Metric]:
+def further_metrics(settings: Config) -> dict[str, Metric]:
     """Return the metrics besides the one of the key metric, by name."""
     specs = () if settings.quality is None else settings.quality.metrics
     return {build.type_of(spec): metric_at(i, spec) for i, spec in enumerate(specs)}
+
+
+def check_telemetry(table: TelemetryTable | None) -> None:
+    """Check OpenTelemetry's variables of the environment, and that its packages are installed.
+
+    Raises
+    ------
+    ConfigError
+        If a run could not follow them.
+    """
+    if table is None:
+        return
+    problems = list(problems_of(os.environ))
+    try:
+        import streamkernel.engine.otel.exporting  # noqa: F401
+    except ImportError as error:
+        problems.append(f"telemetry: it needs pip install 'streamkernel[otel]', got no module \"{error.name}\"")
+    if problems:
+        raise ConfigError(*problems)
+
+
+def traced_runner(table: TelemetryTable) -> Callable[[EngineParts], Runner]:
+    """Return a function that makes the loop of a run that follows traces."""
+    from streamkernel.engine.otel.exporting import resource_of, span_exporter
+    from streamkernel.engine.otel.traced_runner import TracedRunner
+    from streamkernel.engine.otel.tracing import Tracing
+
+    ratio = ratio_of(os.environ) if table.sampling_ratio is None else table.sampling_ratio
+
+    def make(parts: EngineParts) -> Runner:
+        return TracedRunner(parts, Tracing(span_exporter(table.endpoint), resource_of(parts.outputs.member), ratio))
+
+    return make
+
+
+@contextmanager
+def exported_metrics(engine: Engine, table: TelemetryTable | None) -> Iterator[None]:
+    """Send the metrics of an engine to the collector meanwhile, if there is one."""
+    if table is None:
+        yield
+        return
+    from streamkernel.engine.otel.exporting import MetricsExport, resource_of
+    from streamkernel.engine.telemetry.prometheus import registry_of
+
+    export = MetricsExport(registry_of(engine), table.endpoint, resource_of(engine.parts.outputs.member))
+    try:
+        yield
+    finally:
+        export.close()

@@ -1,21 +1,27 @@
-"""The classes that the tables of a configuration can name, and their parameters."""
+"""The classes that the tables of a configuration can name, and the values that their parameters take."""
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import inspect
+import json
+import os
+import types
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args, get_origin
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from river import base, feature_extraction, linear_model, preprocessing
 from river import datasets as river_datasets
 from river import metrics as river_metrics
 
 from streamkernel.engine.checkpoint import allowlist
-from streamkernel.engine.config.coercion import expectation, parameters_of
-from streamkernel.engine.config.messages import ConfigError, did_you_mean, to_toml
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, expectation, to_toml
 from streamkernel.engine.monitoring.kappa_t import KappaT
 
 OBJECTS = {  # parameters that are objects, and the modules of streamkernel with their classes
@@ -200,3 +206,79 @@ def _is_describable(kind: type) -> bool:
     return len(parameters) == len(inspect.signature(kind).parameters) and all(
         expectation(parameter.annotation) for parameter in needed
     )
+
+
+_BY_DEFAULT: dict[type, Any] = {bool: bool, int: int | float, float: int | float, str: str}
+_ANYTHING = ("pos_val",)  # a label: its default, True, says nothing of its type
+
+
+def parameters_of(kind: Any) -> dict[str, inspect.Parameter]:
+    """Return the named parameters of a class, with resolved annotations.
+
+    Without an annotation, the type is that of the default. What cannot be resolved is ``Any``.
+
+    Examples
+    --------
+    >>> class Scale:
+    ...     def __init__(self, x: "int | None", y: "Unheard", center=True, *rest) -> None: ...
+    >>> [parameter.annotation for parameter in parameters_of(Scale).values()]
+    [int | None, typing.Any, <class 'bool'>]
+    """
+    known = inspect.signature(kind).parameters
+    return {
+        name: parameter.replace(annotation=_resolve(parameter, kind.__init__))
+        for name, parameter in known.items()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+
+
+def _resolve(parameter: inspect.Parameter, function: Any) -> Any:
+    if parameter.annotation is parameter.empty:
+        return Any if parameter.name in _ANYTHING else _BY_DEFAULT.get(type(parameter.default), Any)
+    holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+    try:
+        return typing.get_type_hints(holder, globalns=function.__globals__)[parameter.name]
+    except (NameError, AttributeError, SyntaxError, TypeError):
+        return Any
+
+
+def takes_paths(annotation: Any) -> bool:
+    """Return whether paths fit an annotation.
+
+    Examples
+    --------
+    >>> takes_paths(str | Path), takes_paths(str | os.PathLike[str]), takes_paths(str | None)
+    (True, True, False)
+    """
+    is_path = annotation is Path or get_origin(annotation) is os.PathLike
+    return is_path or any(map(takes_paths, get_args(annotation)))
+
+
+def fit_value(value: Any, annotation: Any) -> Any:
+    """Return a value in the type of the annotation: a list can become a set, 1 can become 1.0.
+
+    ``True`` is not an integer, and ``"5"`` is not a number. A value whose type cannot be checked is passed unchanged.
+
+    Raises
+    ------
+    ValueError
+        If it does not fit; the message names the expected type.
+
+    Examples
+    --------
+    >>> fit_value(["the", "a"], tuple[str, ...] | None)
+    ('the', 'a')
+    >>> fit_value("5", int)
+    Traceback (most recent call last):
+    ValueError: an integer
+    """
+    if isinstance(value, (dt.date, dt.time)) and annotation is not Any:
+        raise ValueError(expectation(annotation))
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))
+    except Exception:  # pydantic has many ways to say that it does not know a type
+        return value
+    try:
+        return adapter.validate_json(json.dumps(value, default=str), strict=True)
+    except ValidationError:
+        raise ValueError(expectation(annotation)) from None

@@ -10,19 +10,11 @@ from river import compose
 
 from streamkernel.engine.pipelines import counts_of_targets
 from streamkernel.engine.telemetry.challengers import checkpoint_table, promotion_rows, texts
+from streamkernel.engine.telemetry.figures import OUTCOMES
 from streamkernel.engine.telemetry.quality import stored_scores
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.parameters import parameters_of
 from streamkernel.estimators.several_targets import SeveralTargetsModel
-
-OUTCOMES = {
-    "learned": "events learned",
-    "predicted": "events predicted",
-    "dead_letter": "dead letters",
-    "pending": "events predicted before their label",
-    "passed_over": "records with nothing to learn from",
-}
-"""Outcomes of events, as text."""
 
 
 def model_rows(model: Any) -> list[tuple[str, str]]:

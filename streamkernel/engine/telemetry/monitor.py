@@ -6,7 +6,6 @@ event pays nothing.
 
 from __future__ import annotations
 
-import math
 import time
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from streamkernel.engine.label_losses import LabelLosses
 from streamkernel.engine.pipelines import counts_of_targets
 from streamkernel.engine.retrying import REPORT_SECONDS
 from streamkernel.engine.serving_copy import Publisher
+from streamkernel.engine.telemetry.figures import Reading, figures_of_point
 from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
 from streamkernel.engine.telemetry.history import History
 from streamkernel.engine.telemetry.snapshot import EngineSnapshot, of_model
@@ -125,8 +125,16 @@ class Monitor:
 
     def add_point(self) -> None:
         """Add a point to the history."""
-        point = point_of(self._processor)
-        self.history.add(point | {"time": time.time(), "lag": float(sum(self._source.lag().values()))})
+        processor = self._processor
+        model, coverage = processor.kernel_model, processor.coverage
+        reading = Reading(
+            outcomes=processor.outcomes,
+            scores=processor.quality.scores(),
+            coverage=None if coverage is None else coverage.snapshot(),
+            model=None if model is None else of_model(model),
+        )
+        momentary = {"time": time.time(), "lag": float(sum(self._source.lag().values()))}
+        self.history.add(figures_of_point(reading) | momentary)
 
     def fold(self) -> None:
         """Evaluate and count the processed events, if enough have accumulated."""
@@ -145,18 +153,3 @@ class Monitor:
             name, value, low, high = ranges.last
             where = {"field": name, "value": value, "low": low, "high": high}
             log.warning("values are far outside the usual range of their field", count=new, **where)
-
-
-def point_of(processor: RecordProcessor) -> dict[str, float]:
-    """Return the figures that the history of a run keeps."""
-    model, outcomes = processor.kernel_model, processor.outcomes
-    point = {"learned": float(outcomes["learned"]), "dead_letters": float(outcomes["dead_letter"])}
-    point |= {f"quality: {name}": value for name, value in processor.quality.by_name().items() if math.isfinite(value)}
-    if processor.coverage is not None:
-        point |= processor.coverage.snapshot().rows()
-    if model is not None:
-        found = of_model(model)
-        point |= {"objective": found.objective, "features": float(found.n_features), "seeds": float(found.n_seeds)}
-        point |= {"step size": found.next_step}
-        point |= {f"weight: {name}": weight for name, weight in found.shares.items()}
-    return point

@@ -10,6 +10,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from river.metrics.base import Metric, RegressionMetric
@@ -73,8 +74,9 @@ class Scores:
         """Whether a larger value of the metric is better."""
         return bool(self.metric.bigger_is_better)
 
+    @cached_property
     def recent(self) -> tuple[float, float]:
-        """Return the metric over the last `WINDOW` events, of the model and of the baseline; NaN if there are none."""
+        """The metric over the last `WINDOW` events, of the model and of the baseline; NaN if there are none."""
         metric, pairs = self.metric, self.pairs
         if not pairs:
             return math.nan, math.nan

@@ -17,6 +17,7 @@ from streamkernel.engine.http.page_files import FILES, read
 from streamkernel.engine.telemetry.challengers import checkpoint_table
 from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
 from streamkernel.engine.telemetry.description import checkpoint_rows
+from streamkernel.engine.telemetry.figures import Reading, figures_of_page
 from streamkernel.engine.telemetry.marks import marks_of
 from streamkernel.engine.telemetry.quality import stored_scores
 from streamkernel.engine.telemetry.status import finite, is_mean
@@ -66,7 +67,7 @@ def _module(name: str) -> str:
 def run_of(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """Return the data of the live page that a checkpoint has."""
     history = state.get("history") or {"events": 0, "columns": {}}
-    scores, outcomes, monitoring = stored_scores(state), state["outcomes"], state.get("monitoring") or {}
+    scores, monitoring = stored_scores(state), state.get("monitoring") or {}
     alarms = [one for name in ("drift", "novelty") for one in (monitoring.get(name) or {}).get("alarms", ())]
     promotions = list((state.get("challengers") or {}).get("promotions", ()))
     return {
@@ -74,11 +75,7 @@ def run_of(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         "events": history["events"],
         "metric": {"name": scores.name, "bigger_is_better": scores.bigger_is_better},
         "quality": {"since start": finite(scores.ours)},
-        "now": {
-            scores.name: finite(scores.ours),
-            "learned": outcomes["learned"],
-            "dead letters": outcomes["dead_letter"],
-        },
+        "now": figures_of_page(Reading(outcomes=state["outcomes"], scores=scores)),
         "history": history["columns"],
         "marks": marks_of([], alarms, promotions, history["columns"]),
         "is_mean": is_mean(scores.metric),

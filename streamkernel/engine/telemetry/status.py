@@ -15,8 +15,8 @@ from streamkernel.engine.explanations import importances
 from streamkernel.engine.label_losses import MANY, SHARE, shares_of, why_none_joins
 from streamkernel.engine.telemetry.challengers import model_table
 from streamkernel.engine.telemetry.description import model_rows
+from streamkernel.engine.telemetry.figures import figures_of_page, reading_of
 from streamkernel.engine.telemetry.marks import marks_of
-from streamkernel.engine.telemetry.snapshot import lag_of
 
 if TYPE_CHECKING:
     from streamkernel.engine.cluster_snapshot import ClusterSnapshot
@@ -28,39 +28,19 @@ LINES = 6
 KINDS: dict[str, Callable[[Iterable[float]], float]] = {"fastest": max, "median": statistics.median, "slowest": min}
 
 
-def figures_of(engine: Engine) -> dict[str, Any]:
+def summary_of(engine: Engine) -> dict[str, Any]:
     """Return the part of the data of the live page that the terminal shows, as JSON values, for any thread."""
     numbers = engine.snapshot
-    scores, model, monitoring = numbers.scores, numbers.model, numbers.monitoring
+    scores, monitoring = numbers.scores, numbers.monitoring
     since_joined = numbers.since_joined
-    recent, baseline = scores.recent()
-    now = {scores.name: scores.ours, f"{scores.name}, last 1,000": recent}
-    if scores.baseline:
-        now |= {scores.baseline: scores.theirs, f"{scores.baseline}, last 1,000": baseline}
-    if numbers.coverage is not None:
-        now |= numbers.coverage.rows()
-    now |= {"learned": numbers.outcomes["learned"], "dead letters": numbers.outcomes["dead_letter"]}
-    if numbers.labels:
-        now |= {"pending labels": numbers.pending_labels, "features since a label joined": since_joined["features"]}
-    now |= {"lag": sum(lag_of(engine.source).values())}
-    if model is not None:
-        now |= {"objective": model.objective, "features": model.n_features, "blocks": model.n_seeds}
-    age = engine.parts.checkpointer.age
-    if age is not None:
-        now |= {"age of the checkpoint, s": round(age)}
-    cluster = engine.cluster
-    if cluster is not None:
-        last = cluster.last
-        now |= {"workers": len(last.events), "round, s": last.round_seconds, "merging, s": last.merge_seconds}
-        now |= {"spread of replicas": last.spread}
-    now |= {kind.replace("_", " "): count for kind, count in dict(engine.incidents).items() if count}
+    recent, baseline = scores.recent
     covered = {} if numbers.coverage is None else numbers.coverage.by_target
     watched = None if monitoring is None else monitoring._replace(quality=None)  # which takes milliseconds
     return {
         "metric": {"name": scores.name, "bigger_is_better": scores.bigger_is_better, "baseline": scores.baseline},
         "quality": {"recent": finite(recent), "baseline": finite(baseline), "since start": finite(scores.ours)},
         "ill": engine.ill(),
-        "now": {name: finite(value) for name, value in now.items()},
+        "now": figures_of_page(reading_of(engine)),
         "targets": {
             name: {
                 "since start": finite(value),
@@ -94,7 +74,7 @@ def status_of(engine: Engine) -> dict[str, Any]:
     alarms = [] if monitoring is None else monitoring.alarms
     marks = marks_of(engine.history.marks.all(), alarms, engine.parts.processor.challengers.promotions, history)
     return {
-        **figures_of(engine),
+        **summary_of(engine),
         "member": engine.parts.outputs.member,
         "clock": time.time(),
         "last_event": numbers.last_event or None,

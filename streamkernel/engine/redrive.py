@@ -13,8 +13,8 @@ from streamkernel.connectors.kafka.clients import Partition
 from streamkernel.connectors.redrive import Driven, FileTarget, Letter, TopicTarget, file_letters, topic_letters
 from streamkernel.connectors.redrive.targets import check_file
 from streamkernel.engine.config.config import Config
-from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError
+from streamkernel.engine.config.streams import kafka_options
 
 BATCH = 500
 """The number of letters in one transaction."""

@@ -1,34 +1,40 @@
-"""Challengers of a configuration: what goes with its model, and the models that their tables describe."""
+"""The model with which a run begins, and its challengers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from river import base
 
 from streamkernel.engine.challengers.roles import KEYS, MODEL, Candidate, own_setup
 from streamkernel.engine.checkpoint.saved_model import read_model
-from streamkernel.engine.checkpoint.state_directory import read_newest
+from streamkernel.engine.checkpoint.state_directory import StateDirectoryError, check_setup, checkpoints, read_newest
 from streamkernel.engine.config import build
 from streamkernel.engine.config.messages import ConfigError, of_error, to_toml
-from streamkernel.engine.pipelines import last_step
+from streamkernel.engine.fields import OnFields
+from streamkernel.engine.pipelines import first_steps, last_step
+from streamkernel.errors import ModelFileError
+from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.parameters import parameters_of
 
 if TYPE_CHECKING:
-    from streamkernel.engine.config.challenger_table import ChallengerTable
-    from streamkernel.engine.config.settings import Settings
+    from streamkernel.engine.config.config import Config
+    from streamkernel.engine.config.schema import ChallengerTable
+
 
 _KINDS = base.Classifier, base.Regressor, base.MultiTargetRegressor, base.MultiLabelClassifier
 
 
-def candidates_of(settings: Settings) -> list[Candidate]:
+def candidates_of(settings: Config) -> list[Candidate]:
     """Return the model of a configuration and its challengers, in this order."""
     own = [Candidate(MODEL, _setup(settings), settings.build_pipeline)]
     return own + [_candidate(settings, table) for table in settings.challengers]
 
 
-def challenger_problems(settings: Settings) -> Iterator[str]:
+def challenger_problems(settings: Config) -> Iterator[str]:
     """Yield the errors within the tables of challengers."""
     names = [table.name for table in settings.challengers]
     for i, table in enumerate(settings.challengers):
@@ -52,7 +58,7 @@ def challenger_problems(settings: Settings) -> Iterator[str]:
                 yield from error.problems
 
 
-def check_challengers(settings: Settings, checks: Any) -> None:
+def check_challengers(settings: Config, checks: Any) -> None:
     """Check that each challenger could be the model of the run.
 
     Parameters
@@ -88,13 +94,13 @@ def check_challengers(settings: Settings, checks: Any) -> None:
         raise ConfigError(*problems)
 
 
-def with_model(settings: Settings, table: ChallengerTable) -> Settings:
+def with_model(settings: Config, table: ChallengerTable) -> Config:
     """Return the configuration with the model and the preprocessing of a challenger."""
     steps = settings.preprocessing if table.preprocessing is None else table.preprocessing
     return settings.model_copy(update={"model": table.model, "preprocessing": steps})
 
 
-def _candidate(settings: Settings, table: ChallengerTable) -> Candidate:
+def _candidate(settings: Config, table: ChallengerTable) -> Candidate:
     if table.begin_from is not None:
         setup = {"preprocessing": [], "model": {"from": str(table.begin_from)}}
         return Candidate(table.name, setup, partial(read_model, table.begin_from))
@@ -102,7 +108,7 @@ def _candidate(settings: Settings, table: ChallengerTable) -> Candidate:
     return Candidate(table.name, _setup(of), of.build_pipeline)
 
 
-def _setup(settings: Settings) -> dict[str, Any]:
+def _setup(settings: Config) -> dict[str, Any]:
     setup = settings.setup()
     return {key: setup[key] for key in KEYS}
 
@@ -115,7 +121,7 @@ def _kinds(kind: type) -> list[bool]:
     return [issubclass(kind, one) for one in _KINDS]
 
 
-def _class_in_file(settings: Settings, table: ChallengerTable) -> type:
+def _class_in_file(settings: Config, table: ChallengerTable) -> type:
     """Return the class of the model that a challenger begins from; it may be gone once the state has the challenger."""
     assert table.begin_from is not None
     try:
@@ -126,10 +132,63 @@ def _class_in_file(settings: Settings, table: ChallengerTable) -> type:
         raise ConfigError(of_error("from", error)) from error
 
 
-def _is_in_state(settings: Settings, table: ChallengerTable) -> bool:
+def _is_in_state(settings: Config, table: ChallengerTable) -> bool:
     path, setup = settings.state.directory, _candidate(settings, table).setup
     saved = None if path is None or not path.is_dir() else read_newest(path)
     if saved is None:
         return False
     models = [*(saved.get("challengers") or {}).get("models", ()), {"setup": saved["setup"]}]
     return any(own_setup(one["setup"]) == own_setup(setup) for one in models)
+
+
+_OF_INPUTS = ("label", "ignore", "weight", "preprocessing", "model")
+_MAY_DIFFER = ("cache_bytes", "pruning", "refit")
+
+
+def first_model(config: Config) -> base.Estimator:
+    """Return the model with which a run begins if its state directory is empty.
+
+    Raises
+    ------
+    ConfigError
+        If `model.from` cannot be read, or has other inputs or parameters than the configuration.
+    """
+    made = config.build_pipeline()
+    path, directory = config.begins_from, config.state.directory
+    if path is None or (directory is not None and checkpoints(directory)):
+        return made
+    try:
+        found = _read(config, path)
+    except (OSError, ModelFileError, StateDirectoryError) as error:
+        raise ConfigError(of_error("model.from", error)) from error
+    for what, wanted, got in _differences(made, found):
+        raise ConfigError(f"model.from: expected {what} {wanted}, as here, got {got} in {path}")
+    return cast("base.Estimator", found)
+
+
+def _read(config: Config, path: Path) -> Any:
+    """Return the model in a file or in a state directory."""
+    if path.is_dir() and (saved := read_newest(path)) is not None:
+        check_setup(*({key: setup.get(key) for key in _OF_INPUTS} for setup in (saved["setup"], config.setup())))
+    return read_model(path)
+
+
+def _differences(made: Any, found: Any) -> Any:
+    """Yield what differs between the model of the configuration and the saved one, and both values."""
+    steps = [
+        [
+            type(step.transformer if isinstance(step, OnFields) else step).__name__
+            for step in first_steps(model).values()
+        ]
+        for model in (made, found)
+    ]
+    if steps[0] != steps[1]:
+        yield "the steps", *(", ".join(names) or "none" for names in steps)
+    ours, theirs = last_step(made), last_step(found)
+    if type(ours) is not type(theirs):
+        yield "a", type(ours).__name__, f"a {type(theirs).__name__}"
+    elif isinstance(ours, KernelModel):
+        got = parameters_of(theirs)
+        for name, value in parameters_of(ours).items():
+            if name not in _MAY_DIFFER and value != got[name]:
+                yield name, f"= {to_toml(value) if isinstance(value, str) else value}", repr(got[name])

@@ -1,0 +1,314 @@
+"""Sources, topics and formats of values that a configuration describes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streamkernel.connectors import DatasetSource, FileSource
+from streamkernel.engine.config import build
+from streamkernel.engine.config.messages import ConfigError, of_error
+from streamkernel.engine.config.source_and_sink import REGISTRY_FORMATS, build_registered
+
+if TYPE_CHECKING:
+    from streamkernel.connectors import KafkaSource, Source, Transactions
+    from streamkernel.connectors.json_values import JsonFields
+    from streamkernel.connectors.kafka import Options, Writer
+    from streamkernel.connectors.schema_registry import Registry, ValueWriter
+    from streamkernel.connectors.values import ValueDecoder
+    from streamkernel.engine.config.config import Config
+
+
+def build_source(settings: Config, member: str | None = None) -> Source:
+    """Return the source of records; a consumer group knows it as `member`.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be opened, or there is no such data set.
+    """
+    source = settings.source
+    if source.choice is not None:
+        found: Source = build_registered(source.choice, settings.folder)
+        return found
+    if source.topics is not None:
+        return kafka_source(settings, member)
+    if source.path is None:
+        known = build.datasets()
+        build.find_kind(source.dataset, known, "source.dataset")
+        dataset = build.build({**source.params, "type": source.dataset}, known, "source.params")
+        return DatasetSource(dataset, label=settings.labels[0], limit=source.limit)
+    try:
+        return FileSource(
+            source.path,
+            source.format,
+            source.follow,
+            csv=settings.csv,
+            max_list_length=source.max_list_length,
+            zones=settings.zones,
+        )
+    except (ImportError, OSError, ValueError) as error:
+        raise ConfigError(of_error("source.path", error)) from error
+
+
+LONGEST_TRANSACTION = 900.0
+"""Default timeout of a transaction in seconds."""
+
+
+class TopicOutput(NamedTuple):
+    """A writer of topics, and the record of committed checkpoints if it is the same."""
+
+    writer: Writer
+    transactions: Transactions | None
+
+
+def kafka_problems(settings: Config) -> Iterator[str]:
+    """Yield the problems of options that cannot be combined."""
+    source, sink, kafka = settings.source, settings.sink, settings.kafka
+    topics = source.topics is not None
+    writes = sink.predictions_topic or sink.dead_letters_topic
+    if kafka is None:
+        if topics or writes:
+            what = "source.topics" if topics else "topics in sink"
+            yield f"kafka: required for {what}; expected a table, got nothing"
+        return
+    if not topics and not writes:
+        yield "kafka: expected topics in source or sink, got none"
+    if topics and settings.delayed_labels is not None and kafka.group is not None and source.partitions is None:
+        yield (
+            "kafka.group: expected none with [delayed_labels], so that one process reads all partitions, or "
+            f'source.partitions for each process, got "{kafka.group}"; features wait for their label in the memory of '
+            "one process, and a group moves partitions from one to another"
+        )
+    if kafka.processing_guarantee == "exactly_once":
+        if not topics:
+            expected = 'expected "at_least_once", because the source is not a topic, got "exactly_once"'
+            yield f"kafka.processing_guarantee: {expected}"
+        elif settings.state.directory is None:
+            yield "state.directory: required to learn each event exactly once; expected a directory, got nothing"
+        if 2.0 * settings.state.checkpoint_seconds > LONGEST_TRANSACTION:
+            yield (
+                f"state.checkpoint_seconds: expected at most {LONGEST_TRANSACTION / 2.0:g}, since a transaction is "
+                f"open for so long, got {settings.state.checkpoint_seconds:g}"
+            )
+
+
+def kafka_source(settings: Config, member: str | None) -> KafkaSource:
+    """Return the source; it connects when it is polled.
+
+    Raises
+    ------
+    ConfigError
+        If an option is not one, or there is no such decoder.
+    """
+    from streamkernel.connectors import KafkaSource
+
+    source, options, decoder = settings.source, kafka_options(settings), decoder_of(settings)
+    try:
+        return KafkaSource(
+            options,
+            source.topics or (),
+            group=settings.kafka.group if settings.kafka else None,
+            member=member,
+            partitions=source.partitions,
+            start=source.start,
+            until=source.until,
+            order=source.order,
+            decoder=decoder,
+            key=source.key_as_field,
+            key_format=source.key_format,
+            copartitioned=settings.delayed_labels is not None,
+        )
+    except ValueError as error:
+        raise ConfigError(of_error("source", error)) from error
+
+
+def decoder_of(settings: Config) -> Any:
+    """Return the function from bytes to fields, or ``None`` for JSON.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such function, or what the format needs is wrong.
+    """
+    if settings.source.decoder is None:
+        return value_decoder(settings)
+    from streamkernel.connectors.python_names import function_at
+
+    try:
+        return function_at(settings.source.decoder, settings.folder)
+    except ValueError as error:
+        raise ConfigError(of_error("source.decoder", error)) from error
+
+
+def kafka_options(settings: Config) -> Options:
+    """Return the options of the client.
+
+    Raises
+    ------
+    ConfigError
+        If one is none, or the client is not installed.
+    """
+    from streamkernel.connectors.kafka import Options
+
+    if settings.kafka is None:
+        raise ConfigError("kafka: required for topics; expected a table, got nothing")
+    try:
+        return Options(settings.kafka.servers, settings.kafka.options, settings.kafka.client, settings.folder)
+    except ImportError as error:
+        raise ConfigError(of_error("kafka.client", error)) from error
+    except ValueError as error:
+        raise ConfigError(of_error("kafka.options", error)) from error
+
+
+def outlet(settings: Config, source: Any, identity: str) -> TopicOutput | None:
+    """Return the writer of topics, which connects when it is used, or ``None`` if no topic is written."""
+    from streamkernel.connectors import KafkaTransactions
+    from streamkernel.connectors.kafka import Writer
+
+    if settings.kafka is None:
+        return None
+    if settings.kafka.processing_guarantee == "at_least_once":
+        writes = settings.sink.predictions_topic or settings.sink.dead_letters_topic
+        return TopicOutput(Writer(kafka_options(settings)), None) if writes else None
+    name = f"{settings.kafka.group or 'streamkernel'}-{identity}"
+    seconds = max(60.0, 2.0 * settings.state.checkpoint_seconds)
+    transactions = KafkaTransactions(source, name, seconds)
+    return TopicOutput(transactions, transactions)
+
+
+PREDICTION_FIELDS = {
+    "topic": "text",
+    "partition": "integer",
+    "offset": "integer",
+    "timestamp": "integer",
+    "stream": "text",
+    "position": "json",
+    "model_version": "integer",
+    "member": "text",
+    "label": "value",
+    "prediction": "value",
+    "probabilities": "numbers",
+    "key": "value",
+    "lower": "number",
+    "upper": "number",
+    "set": "values",
+    "explanation": "numbers",
+    "novelty": "number",
+    "is_novel": "boolean",
+}
+"""The fields of predictions, numbered in this order in Protobuf: a new one comes last."""
+
+
+def value_problems(settings: Config) -> Iterator[str]:
+    """Yield what cannot be combined."""
+    uses = [
+        f'{key} = "{form}"'
+        for key, form in (
+            ("source.format", settings.source.format),
+            ("sink.predictions_format", settings.sink.predictions_format),
+        )
+        if form in REGISTRY_FORMATS
+    ]
+    if uses and settings.schema_registry is None:
+        yield f"schema_registry: required for {' and '.join(uses)}; expected a table, got nothing"
+    if not uses and settings.schema_registry is not None:
+        names = ", ".join(f'"{name}"' for name in REGISTRY_FORMATS)
+        yield f"schema_registry: expected a format with schemas in source or sink, {names}, got none"
+
+
+def value_decoder(settings: Config) -> ValueDecoder | JsonFields:
+    """Return the decoder of values.
+
+    Raises
+    ------
+    ConfigError
+        If the schema that is read into is none, or the registry's options are wrong.
+    """
+    from streamkernel.connectors.json_values import JsonFields, json_object
+    from streamkernel.connectors.values import CsvRow, ValueDecoder
+
+    source = settings.source
+    form = source.format or "json"
+    if form == "csv":
+        return ValueDecoder(CsvRow(settings.csv.columns, settings.csv))
+    if form in REGISTRY_FORMATS:
+        from streamkernel.connectors.schema_registry import registry_reader
+
+        registry = registry_of(settings)
+        try:
+            read = registry_reader(registry, form, _reader_schema(settings))
+        except ImportError as error:
+            raise ConfigError(_needs_extra(error)) from error
+    elif source.envelope is None and not source.max_list_length:
+        return JsonFields(texts=settings.csv.texts)
+    else:
+        return ValueDecoder(
+            json_object,
+            envelope=source.envelope,
+            max_list_length=source.max_list_length,
+            texts=settings.csv.texts,
+            zones=settings.zones,
+        )
+    return ValueDecoder(read, envelope=source.envelope, max_list_length=source.max_list_length, zones=settings.zones)
+
+
+def predictions_writer(settings: Config) -> ValueWriter | None:
+    """Return the encoder of predictions for a topic, or ``None`` for JSON.
+
+    Raises
+    ------
+    ConfigError
+        If the registry's options are wrong.
+    """
+    form, topic = settings.sink.predictions_format, settings.sink.predictions_topic
+    if form not in REGISTRY_FORMATS or topic is None:
+        return None
+    from streamkernel.connectors.schema_registry import record_writer
+
+    registry = registry_of(settings)
+    try:
+        return record_writer(registry, topic, form, PREDICTION_FIELDS)
+    except ImportError as error:
+        raise ConfigError(_needs_extra(error)) from error
+
+
+def registry_of(settings: Config) -> Registry:
+    """Return the registry.
+
+    Raises
+    ------
+    ConfigError
+        If there is no table of it, or an option is wrong.
+    """
+    from streamkernel.connectors.schema_registry import Registry
+
+    table = settings.schema_registry
+    if table is None:
+        raise ConfigError("schema_registry: expected a table, got nothing")
+    try:
+        return Registry(table.url, table.options, settings.folder)
+    except ImportError as error:
+        raise ConfigError(_needs_extra(error)) from error
+    except ValueError as error:
+        raise ConfigError(of_error("schema_registry", error)) from error
+
+
+def _reader_schema(settings: Config) -> str | None:
+    path = settings.source.reader_schema
+    if path is None:
+        return None
+    from streamkernel.connectors.schema_registry.avro import parsed
+
+    try:
+        text = path.read_text()
+        parsed(text)
+    except ImportError as error:
+        raise ConfigError(_needs_extra(error)) from error
+    except (OSError, ValueError) as error:
+        raise ConfigError(of_error("source.reader_schema", error)) from error
+    return text
+
+
+def _needs_extra(error: ImportError) -> str:
+    return f"schema_registry: it needs pip install 'streamkernel[schema-registry]', got no module \"{error.name}\""
