@@ -18,7 +18,7 @@ def class_probabilities(model: KernelClassifier, X: Any, classes: Sequence[Any])
 
     A class that the model has not learned has probability 0. The model must have learned at least one class.
     """
-    scores, found = row_scores(model, X)
+    scores, found = row_scores(model._model, X)
     known = probabilities(model._loss, scores, len(found.labels))
     shares = np.zeros((len(scores), len(classes)))
     for i, label in enumerate(classes):
@@ -32,7 +32,7 @@ def class_scores(model: KernelClassifier, X: Any, classes: Sequence[Any]) -> F64
 
     A class that the model has not learned has the lowest score minus 1. The model must have learned at least one class.
     """
-    scores, found = row_scores(model, X)
+    scores, found = row_scores(model._model, X)
     labels = found.labels
     if len(classes) == 2 and len(labels) == 2:
         return label_scores(scores, labels, classes[1], False)

@@ -10,7 +10,9 @@ from river import base
 
 from streamkernel import learners, losses
 from streamkernel.errors import LabelError, shorten
-from streamkernel.estimators.classes import ClassModel
+from streamkernel.estimators import explaining
+from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.classes import Classes
 from streamkernel.estimators.explaining import Score
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.parameters import require_at_least
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 
 
-class KernelClassifier(ClassModel, base.MiniBatchClassifier):
+class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     """A kernel machine for two or more classes that learns from a stream, in bounded memory.
 
     It replaces a linear classifier: inputs are dictionaries of numbers and strings, and classes need not be declared.
@@ -158,6 +160,25 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             seed=seed,
         )
 
+    def _outputs(self) -> Classes:
+        is_balanced = self.class_weight == "balanced"
+        return Classes(self.max_classes, is_softmax=isinstance(self._loss, losses.Softmax), is_balanced=is_balanced)
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    @property
+    def _has_class_weights(self) -> bool:
+        return isinstance(self.class_weight, Mapping)
+
+    @property
+    def labels(self) -> Mapping[Label, int]:
+        """The labels seen so far, with their numbers, in the order in which they came."""
+        return self._model.state.labels
+
+    feature_importances_ = explaining.feature_importances
+
     def learn_one(self, x: Mapping[Hashable, Any], y: Label, w: float = 1.0) -> None:
         """Learn from one example.
 
@@ -179,21 +200,26 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             If a value is neither a finite number nor a string, `y` is not a label or exceeds `max_classes` labels, or
             `w` is invalid; the message names the field. The model is unchanged.
         """
+        model = self._model
         if type(w) is not float or w != 1.0 or (self.class_weight is not None and self._has_class_weights):
             w = as_weight(w) * self._weight_of(y)
             if w < SMALLEST_WEIGHT:
                 as_label(y)
-                self._check(x)
+                model.check(x)
                 return
         try:
-            number = self._state.labels.get(y)
+            number = model.state.labels.get(y)
         except TypeError:  # it has no hash
             as_label(y)
             raise
         if number is not None:
-            self._learn_event(x, number, w, (y,))
+            model.learn_event(x, number, w, (y,))
         else:
-            self._learn_event(x, None, w, (as_label(y),), is_new=True)
+            model.learn_event(x, None, w, (as_label(y),), is_new=True)
+
+    def _weight_of(self, label: Any) -> float:
+        """Return the weight of a label in a dictionary of class weights, 1 without one."""
+        return self.class_weight.get(as_label(label), 1.0) if isinstance(self.class_weight, Mapping) else 1.0
 
     def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[Label, float]:  # type: ignore[override]
         """Return the probability of each label learned so far.
@@ -214,7 +240,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string.
         """
-        score, found = self._score(x)
+        score, found = self._model.score(x)
         return probabilities_of(self._loss, found.labels, score)
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> Label | None:  # type: ignore[override]
@@ -230,7 +256,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string.
         """
-        score, found = self._score(x)
+        score, found = self._model.score(x)
         return label_of(found.names, score)
 
     def explain_one(
@@ -290,7 +316,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             centred = isinstance(self._loss, (losses.Logistic, losses.Softmax))
             return lambda scores: label_scores(scores, labels, wanted, centred)[:, None]
 
-        found, _ = self._explain(x, scores_in, method, n_orders)
+        found, _ = explaining.explain(self._model, x, scores_in, method, n_orders, self.seed)
         return {name: share for name, (share,) in found.items()}
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None, *, verbose: bool = False) -> None:
@@ -320,7 +346,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         weights = weights_of(w, rows)
         if self._has_class_weights:
             weights = weights * [self._weight_of(label) for label in labels]
-        learn_table(self, X, np.empty(rows), weights, labels, verbose=verbose)
+        learn_table(self._model, X, np.empty(rows), weights, labels, verbose=verbose)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Return the probabilities of the labels for each row of a data frame.
@@ -335,7 +361,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, found = row_scores(self, X)
+        scores, found = row_scores(self._model, X)
         shares = probabilities(self._loss, scores, len(found.labels))
         return native_frame({label: shares[:, i] for label, i in found.labels.items()}, X)
 
@@ -352,7 +378,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, found = row_scores(self, X)
+        scores, found = row_scores(self._model, X)
         if not found.labels:
             return native_series(np.full(len(scores), None, object), X)
         best = probabilities(self._loss, scores, len(found.labels)).argmax(axis=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.model import Model
 from streamkernel.features.rows import F64, Rows
 from streamkernel.learners.append_log import Log
 
@@ -36,7 +36,7 @@ class SeenEvents(NamedTuple):
     Attributes
     ----------
     model
-        The classifier of old against new events.
+        The model of a classifier of old against new events.
     waiting
         The events in the window.
     waits
@@ -49,7 +49,7 @@ class SeenEvents(NamedTuple):
         The pairs that are being learned.
     """
 
-    model: KernelClassifier
+    model: Model
     waiting: Log[Rows]
     waits: bool = True
     statistic: float = 0.0

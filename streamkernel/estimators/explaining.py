@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.errors import NotFittedError
+from streamkernel.errors import InputError, NotFittedError
 from streamkernel.estimators.comparison import Comparison, compare
+from streamkernel.estimators.model import Model
 from streamkernel.estimators.model_state import State
 from streamkernel.features.counter_rng import domain_key, hash64
 from streamkernel.features.directions import Directions
@@ -31,6 +32,33 @@ _ENTRIES = 1 << 20
 
 Score = Callable[[Any], F64]
 """A function from the scores of all columns, shape (examples, columns), to those to explain, shape (examples, n)."""
+
+
+def explain(
+    model: Model,
+    x: Mapping[Hashable, Any],
+    scores_in: Callable[[State], Score],
+    method: str,
+    n_orders: int,
+    seed: int,
+) -> tuple[dict[Hashable, list[float]], State]:
+    """Return the contributions of each field of an example to some scores of one state, and the state.
+
+    Parameters
+    ----------
+    model
+        The model.
+    scores_in
+        Returns the scores to explain for a state.
+    x, method, n_orders, seed
+        As for :func:`contributions`.
+    """
+    found = model.frozen()
+    try:
+        return contributions(found, x, scores_in(found), method, n_orders, seed), found
+    except (InputError, TypeError, AttributeError, IndexError):
+        model.check(x)
+        raise
 
 
 def contributions(
@@ -174,3 +202,30 @@ def importances(found: State) -> dict[Hashable, float]:
         totals[fields[key]] += square
     whole = math.fsum(totals.values()) or 1.0
     return {name: total / whole for name, total in sorted(totals.items(), key=lambda item: -item[1])}
+
+
+def _feature_importances(estimator: Any) -> dict[Hashable, float]:
+    """The share of each field in the variation of f with the inputs; shares add up to 1, the largest first.
+
+    It is the mean square of the derivative of f with respect to the field, times the field's variance, over the
+    gradients of the learned metric: at every fourth example, with more weight for recent ones. A linear function
+    with coefficients w of independent inputs of deviations s gives w²s²/Σw²s². A string counts with all its values.
+
+    Shares describe the model's use of a field, not causes: two redundant fields may divide their share in any
+    proportion. Only the first 1,024 names have a share, where each value of a string counts as a name.
+
+    Raises
+    ------
+    AttributeError
+        If the model has learned fewer than 256 examples, or has another kernel or learner than the default.
+
+    References
+    ----------
+    Sobol' and Kucherenko, "Derivative based global sensitivity measures and their link with global sensitivity
+    indices", Mathematics and Computers in Simulation 2009.
+    """
+    return importances(estimator._model.frozen())
+
+
+feature_importances = property(_feature_importances)
+"""The property of estimators that explain their predictions."""

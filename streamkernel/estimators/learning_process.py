@@ -110,8 +110,9 @@ class LearningProcess(model_file.Serializable):
 
     def _completed_copy(self) -> Self:
         """Return a copy that shares nothing that learning changes, after the change in progress or before it."""
-        twin, seen = self._twin(), self._seen
-        twin._seen = seen._replace(posterior=copy.deepcopy(seen.posterior, {id(phi): phi for phi in seen.phis}))
+        seen = self._seen
+        posterior = copy.deepcopy(seen.posterior, {id(phi): phi for phi in seen.phis})
+        twin = self._twin(_lock=OwnedLock(), _seen=seen._replace(posterior=posterior))
         twin._recover()
         return twin
 

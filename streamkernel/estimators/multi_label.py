@@ -10,7 +10,7 @@ from river import base
 
 from streamkernel import learners, losses
 from streamkernel.errors import LabelError, shorten
-from streamkernel.estimators.several_targets import SeveralTargetsModel
+from streamkernel.estimators.several_targets import SeveralTargetsModel, Targets
 from streamkernel.estimators.tables import row_scores
 from streamkernel.estimators.targets import sigmoid
 from streamkernel.features.frames import native_frame
@@ -105,6 +105,9 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
             cache_bytes=cache_bytes,
             seed=seed,
         )
+
+    def _outputs(self) -> Targets:
+        return Targets()
 
     def _number(self, y: Any, where: str) -> float:
         value = y.item() if isinstance(y, np.generic) else y
@@ -201,7 +204,7 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, found = row_scores(self, X)
+        scores, found = row_scores(self._model, X)
         up = 0.5 * (1.0 + np.tanh(0.5 * scores))
         return native_frame({name: up[:, t] for name, t in found.labels.items()}, X)
 
@@ -218,5 +221,5 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, found = row_scores(self, X)
+        scores, found = row_scores(self._model, X)
         return native_frame({name: scores[:, t] > 0.0 for name, t in found.labels.items()}, X)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from river import base
 
 from streamkernel import learners, losses
-from streamkernel.estimators.several_targets import SeveralTargetsModel
+from streamkernel.estimators.several_targets import SeveralTargetsModel, Targets
 from streamkernel.estimators.tables import row_scores
 from streamkernel.estimators.targets import as_target
 from streamkernel.features.frames import native_frame
@@ -106,9 +106,8 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
             seed=seed,
         )
 
-    @property
-    def _intercept(self) -> int:
-        return state.MEAN
+    def _outputs(self) -> Targets:
+        return Targets(state.MEAN)
 
     def _number(self, y: Any, where: str) -> float:
         return as_target(y, where)
@@ -186,5 +185,5 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, found = row_scores(self, X)
+        scores, found = row_scores(self._model, X)
         return native_frame({name: scores[:, t] for name, t in found.labels.items()}, X)

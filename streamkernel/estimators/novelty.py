@@ -12,6 +12,7 @@ from river import base
 from streamkernel import learners, losses, rules, step_sizes
 from streamkernel.errors import is_real
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.outputs import Outputs
 from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.features.frames import n_rows, native_series
 from streamkernel.kernels import Kernel
@@ -121,9 +122,8 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
             seed=seed,
         )
 
-    @property
-    def _intercept(self) -> int:
-        return state.MARGIN
+    def _outputs(self) -> Outputs:
+        return Outputs(state.MARGIN)
 
     @property
     def threshold(self) -> float:
@@ -133,7 +133,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     @property
     def objective(self) -> float:
         """The running value of E[max(0, τ - f(x))] + (ν/2)‖f‖² - ντ."""
-        learner = self._frozen().learner
+        learner = self._model.frozen().learner
         return learner.objective + self.nu * float(learner.numbers["offset"])
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
@@ -151,7 +151,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         InputError
             If a value is neither a finite number nor a string; the message names the field. The model is unchanged.
         """
-        self._learn_event(x, 0.0)
+        self._model.learn_event(x, 0.0)
 
     def score_one(self, x: Mapping[Hashable, Any]) -> float:
         """Return τ - f(x), which is higher for events that differ more from those learned.
@@ -166,7 +166,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         InputError
             If a value is neither a finite number nor a string.
         """
-        return -float(self._score(x)[0])
+        return -float(self._model.score(x)[0])
 
     def learn_many(self, X: IntoDataFrame, *, verbose: bool = False) -> None:
         """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
@@ -185,7 +185,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
             learned.
         """
         rows = n_rows(X)
-        learn_table(self, X, np.zeros(rows), np.ones(rows), verbose=verbose)
+        learn_table(self._model, X, np.zeros(rows), np.ones(rows), verbose=verbose)
 
     def score_many(self, X: IntoDataFrame) -> Any:
         """Return the score of each row of a data frame.
@@ -200,7 +200,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        return native_series(-row_scores(self, X)[0][:, 0], X)
+        return native_series(-row_scores(self._model, X)[0][:, 0], X)
 
     def _default_step(self) -> step_sizes.Step:
         return step_sizes.Constant(1.0 / (MEMORY * self.nu))

@@ -9,7 +9,9 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
-from streamkernel.estimators.explained import ExplainedModel
+from streamkernel.estimators import explaining
+from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.outputs import Outputs
 from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import as_target
 from streamkernel.estimators.weighting import as_weight, weights_of
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 
 
-class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
+class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     """A kernel machine for numbers that learns from a stream, in bounded memory.
 
     The prediction is an intercept plus a function f of the inputs, which grows by blocks of random features up to
@@ -149,9 +151,10 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
             raise ValueError(f'Expected tau with loss="quantile" only, got tau={self.tau!r} with loss={self.loss!r}')
         return losses.Quantile(self.tau)
 
-    @property
-    def _intercept(self) -> int:
-        return state.LEARNED if self._loss.directional else state.MEAN
+    def _outputs(self) -> Outputs:
+        return Outputs(state.LEARNED if self._loss.directional else state.MEAN, as_target)
+
+    feature_importances_ = explaining.feature_importances
 
     def learn_one(self, x: Mapping[Hashable, Any], y: float, w: float = 1.0) -> None:
         """Learn from one example.
@@ -177,12 +180,9 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
             w = as_weight(w)
             if w == 0.0:
                 as_target(y)
-                self._check(x)
+                self._model.check(x)
                 return
-        self._learn_event(x, as_target(y), w)
-
-    def _target(self, y: Any) -> float:
-        return as_target(y)
+        self._model.learn_event(x, as_target(y), w)
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> float:
         """Return the prediction for one example.
@@ -197,7 +197,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         InputError
             If a value is neither a finite number nor a string.
         """
-        return float(self._score(x)[0])
+        return float(self._model.score(x)[0])
 
     def explain_one(
         self, x: Mapping[Hashable, Any], *, method: str = "gradient", n_orders: int = 32
@@ -257,7 +257,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         >>> {name: round(share, 2) for name, share in model.feature_importances_.items()}
         {'size': 0.98, 'floor': 0.02}
         """
-        found, _ = self._explain(x, lambda _: np.asarray, method, n_orders)
+        found, _ = explaining.explain(self._model, x, lambda _: np.asarray, method, n_orders, self.seed)
         return {name: share for name, (share,) in found.items()}
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None, *, verbose: bool = False) -> None:
@@ -283,7 +283,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         """
         rows = n_rows(X)
         targets = np.array([as_target(one, f"y, row {i}") for i, one in enumerate(targets_of(y, rows))], np.float64)
-        learn_table(self, X, targets, weights_of(w, rows), verbose=verbose)
+        learn_table(self._model, X, targets, weights_of(w, rows), verbose=verbose)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the prediction for each row of a data frame.
@@ -298,4 +298,4 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        return native_series(row_scores(self, X)[0][:, 0], X)
+        return native_series(row_scores(self._model, X)[0][:, 0], X)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.estimators.learning import LearningModel
+from streamkernel.estimators.model import Model
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.weighting import SMALLEST_WEIGHT
 from streamkernel.features.frames import table_blocks
@@ -19,12 +19,13 @@ SHOWN = 256
 
 
 def learn_table(
-    model: LearningModel, X: Any, y: F64, weights: F64, labels: Sequence[Any] = (), *, verbose: bool = False
+    model: Model, X: Any, y: F64, weights: F64, labels: Sequence[Any] = (), *, verbose: bool = False
 ) -> None:
     """Learn the rows of a table in order, except those of weight 0."""
-    found, done = model._state, 0
+    found, done = model.state, 0
     directions, before = found.learner.directions, found.numeric
-    model._check_labels([label for label, w in zip(labels, weights.tolist(), strict=False) if w >= SMALLEST_WEIGHT])
+    known = [label for label, w in zip(labels, weights.tolist(), strict=False) if w >= SMALLEST_WEIGHT]
+    model.outputs.check(found.labels, known)
     with progress_line("Learning", show=verbose) as tell:
         for block, numeric in table_blocks(directions, X, before):
             size = len(block.start) - 1
@@ -36,14 +37,14 @@ def learn_table(
                 if not chosen.all():
                     own = [label for label, is_one in zip(own, chosen, strict=True) if is_one] if own else ()
                     rows, targets = rows.where(chosen), targets[chosen]
-                model._learn(rows, targets, directions, numeric, own, before)
+                model.learn_rows(rows, targets, directions, numeric, own, before)
                 before = numeric
                 done = last
                 tell(done / len(y), f"{done:,} of {len(y):,} rows")
 
 
-def row_scores(model: LearningModel, X: Any) -> tuple[F64, State]:
+def row_scores(model: Model, X: Any) -> tuple[F64, State]:
     """Return f of each row of a table, shape (rows, columns), and the state that all of them are from."""
-    found = model._frozen()
+    found = model.frozen()
     blocks = table_blocks(found.learner.directions, X, found.numeric)
     return np.concatenate([found.learner.scores(rows, found.scales) for rows, _ in blocks]), found

@@ -42,7 +42,6 @@ from streamkernel import (
 from streamkernel.estimators.batches import class_probabilities, class_scores
 from streamkernel.estimators.changed_fields import take_texts
 from streamkernel.estimators.deferred import predict_deferred, read_probabilities
-from streamkernel.estimators.notebook import Shown
 from streamkernel.estimators.prediction_copy import prediction_copy
 from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth
@@ -242,7 +241,7 @@ def questions(model):
                 found[f"{name}, {i}"] = lambda one, name=name, table=table: getattr(one, name)(table)
     if hasattr(model, "explain_one"):
         found["explain_one, sampling"] = lambda one: one.explain_one(NEW, method="sampling", n_orders=2)
-    if isinstance(model, Shown):
+    if hasattr(model, "_repr_html_"):
         found["the view in a notebook"] = lambda one: one._repr_html_()
     if isinstance(model, GaussianProcessRegressor):
         found["with_dist"] = lambda one: one.predict_one(XS[600], with_dist=True)

@@ -18,7 +18,7 @@ XS, YS = examples(620, (True, False))
 WALKS = {
     "newton": [
         "estimators/classifier.py",
-        "estimators/learning.py",
+        "estimators/model.py",
         "features/directions.py",
         "features/dictionaries.py",
         "locking.py",
@@ -28,7 +28,7 @@ WALKS = {
     ],
     "dsg": [
         "estimators/classifier.py",
-        "estimators/learning.py",
+        "estimators/model.py",
         "first_order/expansion.py",
         "features/directions.py",
         "features/dictionaries.py",
@@ -89,5 +89,5 @@ def test_the_page_names_the_files_of_the_walk():
 
 def test_a_file_is_found_once_however_often_it_is_entered():
     model = KernelClassifier()
-    assert files_of(lambda: [model.labels, model.labels, model.n_seeds])[:1] == ["estimators/classes.py"]
+    assert files_of(lambda: [model.labels, model.labels, model.n_seeds])[:1] == ["estimators/classifier.py"]
     assert files_of(lambda: None) == []
