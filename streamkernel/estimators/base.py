@@ -106,7 +106,7 @@ class KernelModel(Serializable):
         return losses.resolve_loss(self.loss, self._for_classes)
 
     def _outputs(self) -> Outputs:
-        """Return what y is."""
+        """Return the kind of y."""
         raise NotImplementedError
 
     def _default_step(self) -> step_sizes.Step | None:

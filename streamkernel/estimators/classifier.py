@@ -13,6 +13,7 @@ from streamkernel.errors import LabelError, shorten
 from streamkernel.estimators import explaining
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classes import Classes
+from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.explaining import Score
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.parameters import require_at_least
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 
 
+@documented()
 class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     """A kernel machine for two or more classes that learns from a stream, in bounded memory.
 
@@ -66,49 +68,24 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         The largest number of random features; ``"auto"`` is 4,096, or 1,024 with ``learner="dsg"``. ``None`` is no
         limit and needs ``learner="dsg"``. Memory and time of Newton steps grow with the square of the largest group,
         which has at most half of the features.
-    l2 : float, default 0.0
-        The regularisation λ of the objective (λ/2)‖f‖² + E[ℓ(f(x), y)].
     class_weight : dict or "balanced" or None, default None
         Factors of the weights of examples, by label; 1 for other labels. ``"balanced"`` is m/n, where n is the number
         of examples of the label so far and m that of the rarest label, so that all labels have the same total
         weight. Predicted probabilities are those of the weighted classes. Prefer weights up to 1 to large weights of
         rare labels, because the regularisation is chosen for examples of weight 1.
-    pruning : Pruning or None, default None
-        Periodic pruning to the most important features, in another thread.
-    refit : Refit or None, default None
-        Periodic solution of the coefficients on recent events to a certified gap, in another thread. It needs
-        ``learner="dsg"``.
-    cache_bytes : int, default 2**26
-        Memory for random directions, in bytes. Directions that do not fit are generated again at every use, with the
-        same result.
-    seed : int, default 0
-        Seed of the random features. Models with the same seed have the same features.
     max_classes : int, default 100
         The largest number of labels; an example with another label is refused. Time and memory grow with each label.
 
     Attributes
     ----------
-    learner_ : learners.Newton or learners.DSG
-        The learner in use, with the values chosen for ``"auto"``.
-    n_features, n_seeds, n_steps, n_reused : int
-        Numbers of random features, of blocks, of steps, and of steps that moved an old block.
-    n_prunings : int
-        Number of prunings.
-    gap : float
-        The certified primal-dual gap of the coefficients at the last refit.
-    objective : float
-        The running regularised loss.
-    kernel_ : Kernel
-        The kernel in use, with its bandwidths.
-    mixture_weights : dict
-        The weights of the functions that f is a mixture of, by kind.
-    feature_importances_ : dict
-        The share of each field in the change of f with the inputs, available after 256 examples.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range or does not apply to the learner; the message names it.
+    learner_
+    kernel_
+    n_features
+    n_prunings
+    gap
+    objective
+    mixture_weights
+    feature_importances_
 
     References
     ----------
@@ -177,22 +154,18 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         """The labels seen so far, with their numbers, in the order in which they came."""
         return self._model.state.labels
 
-    feature_importances_ = explaining.feature_importances
+    @property
+    def feature_importances_(self) -> dict[Hashable, float]:
+        """The share of each field in the variation of f with the inputs; shares add up to 1, the largest first."""
+        return explaining.importances(self._model.frozen())
 
     def learn_one(self, x: Mapping[Hashable, Any], y: Label, w: float = 1.0) -> None:
-        """Learn from one example.
+        """Learn from one example. One of weight 0 does not add a new label.
 
         Parameters
         ----------
-        x : dict
-            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``,
-            NaN, NaT or ``pandas.NA``, counts as 0; where no `kernel` is given, a number that most examples have counts
-            as its mean. A string is refused under a name that has had 16 numbers or more, and almost no strings.
         y : bool or int or str
             The label, always in one form: after ``1``, the text ``"1"`` is refused, because in JSON both are one key.
-        w : float, default 1.0
-            The weight of the example, which counts as `w` examples. With 0 it changes nothing, and a new label is not
-            added.
 
         Raises
         ------
@@ -229,67 +202,28 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
 
         The hinge losses and the sigmoid loss have no probabilities. With them the values are a sigmoid of the scores:
         they have the order of the scores and are not calibrated.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for :meth:`learn_one`.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string.
         """
         score, found = self._model.score(x)
         return probabilities_of(self._loss, found.labels, score)
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> Label | None:  # type: ignore[override]
-        """Return the label of the highest score, ``None`` before the first label is learned.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for :meth:`learn_one`.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string.
-        """
+        """Return the label of the highest score, ``None`` before the first label is learned."""
         score, found = self._model.score(x)
         return label_of(found.names, score)
 
     def explain_one(
         self, x: Mapping[Hashable, Any], *, label: Label | None = None, method: str = "gradient", n_orders: int = 32
     ) -> dict[Hashable, float]:
-        """Return the contribution of each field of an example to the score of a label.
+        """Return the contribution of each field of an example to the score of a label, positive if it is more likely.
 
         With two labels the score is the log-odds of the label; with more, its log-probability minus the mean over all
         labels. With the hinge losses and the sigmoid loss it is the raw score, which is not a log-probability.
 
         Parameters
         ----------
-        x : dict
-            The features by name, as for :meth:`predict_one`.
         label : bool or int or str or None, default None
-            The label; by default the predicted one, or of two labels the larger one: ``True``, 1, ``"yes"``.
-        method : {"gradient", "sampling"}, default "gradient"
-            As for :meth:`KernelRegressor.explain_one <streamkernel.KernelRegressor.explain_one>`.
-        n_orders : int, default 32
-            Number of orders for ``"sampling"``.
-
-        Returns
-        -------
-        dict
-            The contributions by the names in `x`, in its order; positive if the value makes the label more likely.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string; if `label` has not been learned; or if the method is
-            ``"gradient"`` and the gradient of this kernel is not known.
-        ValueError
-            If `method` or `n_orders` is out of its range.
+            The label, which the model has learned; by default the predicted one, or of two labels the larger one:
+            ``True``, 1, ``"yes"``.
 
         Examples
         --------
@@ -320,26 +254,12 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         return {name: share for name, (share,) in found.items()}
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None, *, verbose: bool = False) -> None:
-        """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
+        """Learn from the rows of a data frame in order, as :meth:`learn_one` of each row does, and faster.
 
         Parameters
         ----------
-        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
-            The features, one row per example. An entry that a sparse matrix does not store is a zero.
         y : series or array_like of shape (n_examples,)
-            The labels.
-        w : float or array_like of shape (n_examples,), default None
-            The weights, as for :meth:`learn_one`; 1 each by default.
-        verbose : bool, default False
-            Whether to show a progress line on standard error.
-
-        Raises
-        ------
-        InputError
-            If a value, a weight or a label is invalid, or there are more labels than `max_classes`; the message names
-            the column and the row. Nothing is learned.
-        ValueError
-            If the number of labels or weights differs from that of rows.
+            The labels, at most `max_classes` different ones.
         """
         rows = n_rows(X)
         labels = [as_label(label, f"y, row {i}") for i, label in enumerate(targets_of(y, rows))]
@@ -349,35 +269,13 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         learn_table(self._model, X, np.empty(rows), weights, labels, verbose=verbose)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
-        """Return the probabilities of the labels for each row of a data frame.
-
-        Parameters
-        ----------
-        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
-            The features, one row per example.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string; the message names the column and the row.
-        """
+        """Return the probabilities of the labels for each row of a data frame."""
         scores, found = row_scores(self._model, X)
         shares = probabilities(self._loss, scores, len(found.labels))
         return native_frame({label: shares[:, i] for label, i in found.labels.items()}, X)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
-        """Return the label of each row of a data frame.
-
-        Parameters
-        ----------
-        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
-            The features, one row per example.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string; the message names the column and the row.
-        """
+        """Return the label of each row of a data frame."""
         scores, found = row_scores(self._model, X)
         if not found.labels:
             return native_series(np.full(len(scores), None, object), X)

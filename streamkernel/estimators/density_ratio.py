@@ -13,6 +13,7 @@ from river import base
 from streamkernel import learners, losses, rules, step_sizes, tensor_file
 from streamkernel.errors import InputError, is_real, shorten
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.model import Model
 from streamkernel.estimators.outputs import Outputs
 from streamkernel.features.numeric_names import NumericNames
@@ -68,6 +69,7 @@ class Sides(Outputs):
         return counts, tensor_file.require_tensor(tensors, "losses", np.float64, (2,))
 
 
+@documented()
 class KernelDensityRatio(KernelModel, base.Estimator):
     """Learns log q(x)/p(x) from events of two streams, in any mixture, in bounded memory.
 
@@ -108,22 +110,14 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         The largest number of random features; ``None`` is no limit.
     l2 : float, default 0.001
         The regularisation λ. Where q has events and p has none, log q/p is infinite, and only λ bounds f.
-    cache_bytes : int, default 2**26
-        Memory for random directions, in bytes.
-    seed : int, default 0
-        Seed of the random features.
 
     Attributes
     ----------
     divergence_ : float
         The running estimate of the divergence.
-    n_features, n_seeds, n_steps, n_reused, kernel_
-        As for :class:`~streamkernel.KernelClassifier`.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range.
+    learner_
+    kernel_
+    n_features
 
     References
     ----------
@@ -198,8 +192,6 @@ class KernelDensityRatio(KernelModel, base.Estimator):
 
         Parameters
         ----------
-        x : dict
-            The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
         y : bool
             ``True`` for an event of q, ``False`` for an event of p.
 
@@ -220,18 +212,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
             raise
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> float:
-        """Return the estimate of log q(x)/p(x), or with ``divergence="novelty"`` of its maximum with -ρ.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for :meth:`learn_one`.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string.
-        """
+        """Return the estimate of log q(x)/p(x), or with ``divergence="novelty"`` of its maximum with -ρ."""
         f = float(self._model.score(x)[0])
         return f if self.divergence == "kl" else max(f, -self.rho)
 

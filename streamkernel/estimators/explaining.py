@@ -202,30 +202,3 @@ def importances(found: State) -> dict[Hashable, float]:
         totals[fields[key]] += square
     whole = math.fsum(totals.values()) or 1.0
     return {name: total / whole for name, total in sorted(totals.items(), key=lambda item: -item[1])}
-
-
-def _feature_importances(estimator: Any) -> dict[Hashable, float]:
-    """The share of each field in the variation of f with the inputs; shares add up to 1, the largest first.
-
-    It is the mean square of the derivative of f with respect to the field, times the field's variance, over the
-    gradients of the learned metric: at every fourth example, with more weight for recent ones. A linear function
-    with coefficients w of independent inputs of deviations s gives w²s²/Σw²s². A string counts with all its values.
-
-    Shares describe the model's use of a field, not causes: two redundant fields may divide their share in any
-    proportion. Only the first 1,024 names have a share, where each value of a string counts as a name.
-
-    Raises
-    ------
-    AttributeError
-        If the model has learned fewer than 256 examples, or has another kernel or learner than the default.
-
-    References
-    ----------
-    Sobol' and Kucherenko, "Derivative based global sensitivity measures and their link with global sensitivity
-    indices", Mathematics and Computers in Simulation 2009.
-    """
-    return importances(estimator._model.frozen())
-
-
-feature_importances = property(_feature_importances)
-"""The property of estimators that explain their predictions."""

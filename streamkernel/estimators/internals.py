@@ -7,11 +7,17 @@ from typing import Any
 
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.model import Model
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.scaling import Scales
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.losses import Loss
 from streamkernel.second_order.mixture import SecondOrderLearner
+
+
+def model_of(estimator: KernelModel) -> Model:
+    """Return the model that an estimator owns."""
+    return estimator._model
 
 
 def learner_of(model: KernelModel) -> FirstOrderLearner | SecondOrderLearner:

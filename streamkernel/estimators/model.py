@@ -37,7 +37,7 @@ class Model:
     name
         The name of the estimator, for messages.
     outputs
-        What y is.
+        The kind of y.
     kernel
         The kernel, whose bandwidths may be pending.
     new_function

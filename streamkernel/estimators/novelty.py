@@ -12,6 +12,7 @@ from river import base
 from streamkernel import learners, losses, rules, step_sizes
 from streamkernel.errors import is_real
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.outputs import Outputs
 from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.features.frames import n_rows, native_series
@@ -34,6 +35,7 @@ class Novelty(losses.Loss):
     for_classes: ClassVar[bool | None] = None
 
 
+@documented()
 class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     """A one-class support vector machine that learns from a stream, in bounded memory.
 
@@ -60,10 +62,6 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         that the weight of an event falls to 1/e after 500 events. A longer memory needs a smaller step.
     max_features : int or None, default 1024
         The largest number of random features; ``None`` is no limit.
-    cache_bytes : int, default 2**26
-        Memory for random directions, in bytes.
-    seed : int, default 0
-        Seed of the random features.
 
     Attributes
     ----------
@@ -71,13 +69,9 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         The threshold τ.
     objective : float
         The running value of the objective.
-    n_features, n_seeds, n_steps, n_reused, kernel_
-        As for :class:`~streamkernel.KernelClassifier`.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range.
+    learner_
+    kernel_
+    n_features
 
     References
     ----------
@@ -139,13 +133,6 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn from one event.
 
-        Parameters
-        ----------
-        x : dict
-            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
-            or NaN, counts as 0. A string is refused under a name that has had 16
-            numbers or more, and almost no strings.
-
         Raises
         ------
         InputError
@@ -154,29 +141,11 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         self._model.learn_event(x, 0.0)
 
     def score_one(self, x: Mapping[Hashable, Any]) -> float:
-        """Return τ - f(x), which is higher for events that differ more from those learned.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for :meth:`learn_one`.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string.
-        """
+        """Return τ - f(x), which is higher for events that differ more from those learned."""
         return -float(self._model.score(x)[0])
 
     def learn_many(self, X: IntoDataFrame, *, verbose: bool = False) -> None:
-        """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
-
-        Parameters
-        ----------
-        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
-            The features, one row per example. An entry that a sparse matrix does not store is a zero.
-        verbose : bool, default False
-            Whether to show a progress line on standard error.
+        """Learn from the rows of a data frame in order, as :meth:`learn_one` of each row does, and faster.
 
         Raises
         ------
@@ -188,18 +157,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         learn_table(self._model, X, np.zeros(rows), np.ones(rows), verbose=verbose)
 
     def score_many(self, X: IntoDataFrame) -> Any:
-        """Return the score of each row of a data frame.
-
-        Parameters
-        ----------
-        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
-            The features, one row per example.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string; the message names the column and the row.
-        """
+        """Return the score of each row of a data frame."""
         return native_series(-row_scores(self._model, X)[0][:, 0], X)
 
     def _default_step(self) -> step_sizes.Step:

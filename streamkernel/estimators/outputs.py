@@ -1,4 +1,4 @@
-"""What y is for a model: its numbers, the columns of f that it needs, and what of it a file contains."""
+"""The kind of y that a model learns: its numbers, its columns of f, and its part of a file."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Outputs:
         return found.own
 
     def describe(self, labels: Mapping[Any, int]) -> dict[str, Any]:
-        """Return what a file's description contains of the labels."""
+        """Return the labels for the description in a file."""
         return {}
 
     def labels_in(self, description: Mapping[str, Any]) -> dict[Any, int]:

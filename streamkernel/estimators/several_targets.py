@@ -12,6 +12,7 @@ from streamkernel import losses
 from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators import explaining
 from streamkernel.estimators.base import Choice, KernelModel
+from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.label_forms import LabelForms
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.outputs import Learner, Outputs
@@ -73,6 +74,7 @@ class Targets(Outputs):
         return found
 
 
+@documented()
 class SeveralTargetsModel(KernelModel):
     """A kernel model of several targets, which are those of the first example that it learns.
 
@@ -106,7 +108,10 @@ class SeveralTargetsModel(KernelModel):
         if not isinstance(self._options, Newton):
             raise ValueError(f'Expected learner="newton" or learners.Newton for several targets, got {learner!r}')
 
-    feature_importances_ = explaining.feature_importances
+    @property
+    def feature_importances_(self) -> dict[Hashable, float]:
+        """The share of each field in the variation of f with the inputs; shares add up to 1, the largest first."""
+        return explaining.importances(self._model.frozen())
 
     _loss_names: tuple[str, ...]
     """The losses that several targets can have."""
@@ -152,27 +157,10 @@ class SeveralTargetsModel(KernelModel):
         They are in units of the target, or of a label's score: with the logistic loss its log-odds. The dictionary is
         empty before the first example. All targets are explained by the same evaluations of the model.
 
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for :meth:`predict_one`.
-        method : {"gradient", "sampling"}, default "gradient"
-            As for :meth:`KernelRegressor.explain_one <streamkernel.KernelRegressor.explain_one>`.
-        n_orders : int, default 32
-            Number of orders for ``"sampling"``.
-
         Returns
         -------
         dict
             For each target, the contributions by the names in `x`, in its order.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string; or if the method is ``"gradient"`` and the gradient of
-            this kernel is not known.
-        ValueError
-            If `method` or `n_orders` is out of its range.
         """
         shares, found = explaining.explain(self._model, x, lambda _: np.asarray, method, n_orders, self.seed)
         return {target: {name: own[t] for name, own in shares.items()} for target, t in found.labels.items()}
