@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from river import base
@@ -14,12 +14,11 @@ from streamkernel import learners, rules, tensor_file
 from streamkernel.errors import InputError, is_real
 from streamkernel.estimators import model_file
 from streamkernel.estimators.classifier import KernelClassifier
-from streamkernel.estimators.drift_state import PairsJournal, SeenEvents
 from streamkernel.estimators.model import Model
 from streamkernel.estimators.storing import describe_model, restore_model
 from streamkernel.features import example_tensors, numeric_names
 from streamkernel.features.directions import Directions
-from streamkernel.features.rows import Rows
+from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian, Kernel
 from streamkernel.learners.append_log import Log
@@ -29,6 +28,54 @@ OLD_AND_NEW = np.array([0.0, 1.0])
 
 AT_ONCE = 64
 """Maximum number of pairs in a compiled call: other threads wait for it, about a millisecond."""
+
+
+class PairsJournal(NamedTuple):
+    """Pairs that are being learned: after an interruption it decides what to complete.
+
+    Attributes
+    ----------
+    pairs
+        An old and a new event of each.
+    joining
+        The event after each pair, which joins the window; some may be missing.
+    statistics
+        The evidence before the first pair and after each.
+    offered
+        The number of examples that the model had been offered before.
+    """
+
+    pairs: Rows
+    joining: list[Rows]
+    statistics: F64
+    offered: int
+
+
+class SeenEvents(NamedTuple):
+    """The state of a detector, which is replaced in one assignment.
+
+    Attributes
+    ----------
+    model
+        The model of a classifier of old against new events.
+    waiting
+        The events in the window.
+    waits
+        Whether the next event joins them.
+    statistic
+        The evidence M_n.
+    drift_detected
+        Whether the last event raised an alarm.
+    journal
+        The pairs that are being learned.
+    """
+
+    model: Model
+    waiting: Log[Rows]
+    waits: bool = True
+    statistic: float = 0.0
+    drift_detected: bool = False
+    journal: PairsJournal | None = None
 
 
 class KernelDriftDetector(model_file.Serializable, base.DriftDetector):

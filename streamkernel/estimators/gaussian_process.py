@@ -13,9 +13,8 @@ from streamkernel import tensor_file
 from streamkernel.errors import is_real
 from streamkernel.estimators import model_file
 from streamkernel.estimators.documentation import documented
-from streamkernel.estimators.learning_process import LearningProcess
+from streamkernel.estimators.learning_process import LearningProcess, ProcessState
 from streamkernel.estimators.parameters import check_shared, check_size
-from streamkernel.estimators.process_state import ProcessState
 from streamkernel.estimators.targets import as_target
 from streamkernel.estimators.weighting import as_weight, weights_of
 from streamkernel.features import example_tensors

@@ -12,8 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamkernel.errors import InputError
-from streamkernel.estimators.first_examples import restart
-from streamkernel.estimators.model_state import Journal, State
+from streamkernel.estimators.model_state import Journal, State, restart
 from streamkernel.estimators.outputs import Learner, Outputs
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions

@@ -1,4 +1,4 @@
-"""The rows of a table: learning from them in order, and the scores of all of them."""
+"""The rows of a table: learning from them in order, their scores, and the scores of their classes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from streamkernel.estimators.model import Model
 from streamkernel.estimators.model_state import State
+from streamkernel.estimators.targets import label_scores, probabilities
 from streamkernel.estimators.weighting import SMALLEST_WEIGHT
 from streamkernel.features.frames import table_blocks
 from streamkernel.features.rows import F64
@@ -48,3 +49,32 @@ def row_scores(model: Model, X: Any) -> tuple[F64, State]:
     found = model.frozen()
     blocks = table_blocks(found.learner.directions, X, found.numeric)
     return np.concatenate([found.learner.scores(rows, found.scales) for rows, _ in blocks]), found
+
+
+def class_probabilities(model: Model, X: Any, classes: Sequence[Any]) -> F64:
+    """Return the probability of each class for each row of a table, shape (rows, classes).
+
+    A class that the model has not learned has probability 0. The model must have learned at least one class.
+    """
+    scores, found = row_scores(model, X)
+    known = probabilities(found.learner.loss, scores, len(found.labels))
+    shares = np.zeros((len(scores), len(classes)))
+    for i, label in enumerate(classes):
+        if label in found.labels:
+            shares[:, i] = known[:, found.labels[label]]
+    return shares
+
+
+def class_scores(model: Model, X: Any, classes: Sequence[Any]) -> F64:
+    """Return the score of the second of two classes, shape (rows,), or of each of more, shape (rows, classes).
+
+    A class that the model has not learned has the lowest score minus 1. The model must have learned at least one class.
+    """
+    scores, found = row_scores(model, X)
+    labels = found.labels
+    if len(classes) == 2 and len(labels) == 2:
+        return label_scores(scores, labels, classes[1], False)
+    known = {label: label_scores(scores, labels, label, False) for label in classes if label in labels}
+    lower = np.min([*known.values()], axis=0) - 1.0
+    own = np.stack([known.get(label, lower) for label in classes], axis=1)
+    return own[:, 1] - own[:, 0] if len(classes) == 2 else own

@@ -12,8 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from streamkernel import learners, losses
 from streamkernel.estimators import classifier
-from streamkernel.estimators.batches import class_probabilities, class_scores
 from streamkernel.estimators.documentation import documented
+from streamkernel.estimators.internals import model_of
+from streamkernel.estimators.tables import class_probabilities, class_scores
 from streamkernel.estimators.weighting import ClassWeight
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
@@ -163,7 +164,7 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
     def predict_proba(self, X: Any) -> F64:
         """Return the probability of each class, in the order of `classes_`, shape (n_samples, n_classes)."""
         X = self._fitted(X)
-        return class_probabilities(self.model_, X, self.classes_.tolist())
+        return class_probabilities(model_of(self.model_), X, self.classes_.tolist())
 
     def decision_function(self, X: Any) -> F64:
         """Return the score of the second of two classes, shape (n_samples,), or the scores of all if there are more.
@@ -172,7 +173,7 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         the lowest.
         """
         X = self._fitted(X)
-        return class_scores(self.model_, X, self.classes_.tolist())
+        return class_scores(model_of(self.model_), X, self.classes_.tolist())
 
     def _labels(self, y: Any, X: Any) -> Any:
         """Return the classes of rows as an array."""
