@@ -51,7 +51,7 @@ def in_rounds(events: list[Any], options: dict[str, Any], workers: int, length: 
         root, told, parts = model_merging.summarize(model), pickle.dumps(model), []
         for worker in range(workers):
             replica = pickle.loads(told)
-            replica._divide(worker, workers)
+            replica._model.divide(worker, workers)
             right += learn(replica, events[at + worker : end : workers])
             parts.append(model_merging.summarize(replica))
         spreads.append(model_merging.spread_of(parts))

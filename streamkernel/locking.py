@@ -58,20 +58,29 @@ def refuse(method: Callable[..., Any], owner: Any, *arguments: Any, **options: A
     RuntimeError
         Always.
     """
-    frames = [frame for frame, _ in traceback.walk_stack(None) if isinstance(frame.f_locals.get("self"), type(owner))]
-    own = [i for i, frame in enumerate(frames) if frame.f_locals["self"] is owner]
+    frames = [frame for frame, _ in traceback.walk_stack(None) if isinstance(_locked_by(frame), type(owner))]
+    own = [i for i, frame in enumerate(frames) if _locked_by(frame) is owner]
     outermost = max(i for i in own if frames[i].f_code.co_filename == __file__)  # the call that holds the lock
     inner = [*_public_names(frames[:outermost]), method.__name__][0]
     outer = ["another call", *_public_names([frames[i] for i in own if i > outermost - 3])][-1]
     raise RuntimeError(
-        f"Expected no change of a {type(owner).__name__} in the middle of {outer}, got {inner} in the same thread, as "
-        "from the handler of a signal or of a log, or from a finalizer; these may predict, save and copy: set a flag "
-        f"there, and call {inner} when {outer} has returned"
+        f"Expected no change of a {getattr(owner, 'name', type(owner).__name__)} in the middle of {outer}, got {inner} "
+        "in the same thread, as from the handler of a signal or of a log, or from a finalizer; these may predict, save "
+        f"and copy: set a flag there, and call {inner} when {outer} has returned"
     )
 
 
+def _locked_by(frame: FrameType) -> Any:
+    """Return the object whose method a frame runs, or the ``_model`` of this object, which has the lock then."""
+    own = frame.f_locals.get("self")
+    return getattr(own, "__dict__", {}).get("_model", own)
+
+
 def _public_names(frames: list[FrameType]) -> list[str]:
-    names = [frame.f_code.co_name for frame in frames if frame.f_code.co_filename != __file__]
+    """Return the names of public methods, of the objects that own a model where there are any."""
+    frames = [frame for frame in frames if frame.f_code.co_filename != __file__]
+    frames = [frame for frame in frames if _locked_by(frame) is not frame.f_locals.get("self")] or frames
+    names = [frame.f_code.co_name for frame in frames]
     return [name for name in names if name.isidentifier() and (name[0] != "_" or name[-2:] == "__")]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.errors import InputError, NotFittedError
 from streamkernel.estimators.classifier import KernelClassifier
-from streamkernel.estimators.explained import ExplainedModel
 from streamkernel.estimators.several_targets import SeveralTargetsModel
 
 MOST_INPUTS = 200
@@ -36,7 +35,7 @@ def is_explainable(kind: type) -> bool:
     >>> is_explainable(KernelClassifier), is_explainable(GaussianProcessRegressor)
     (True, False)
     """
-    return issubclass(kind, ExplainedModel)
+    return hasattr(kind, "explain_one")
 
 
 def explain(model: Any, x: Mapping[str, Any], prediction: Any) -> Contributions:

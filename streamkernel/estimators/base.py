@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any, Self
-
-import numpy as np
 
 from streamkernel import losses, step_sizes
 from streamkernel.errors import is_real
 from streamkernel.estimators import learner_choice, model_merging
-from streamkernel.estimators.learning import while_still
+from streamkernel.estimators.model import Model, while_still
+from streamkernel.estimators.model_file import Serializable
 from streamkernel.estimators.model_state import State
+from streamkernel.estimators.outputs import Learner, Outputs
 from streamkernel.estimators.parameters import check_shared, require_at_least
-from streamkernel.estimators.stored_model import StoredModel
-from streamkernel.features import numeric_names, scaling
-from streamkernel.features.rows import Rows
-from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.estimators.storing import describe_model, restore_model
 from streamkernel.kernels import Gaussian, Kernel, MultiScale
-from streamkernel.learners import state
 from streamkernel.learners.options import DSG, LARGEST_L2, LEAST_L2, Newton
-from streamkernel.locking import OwnedLock, locked
-from streamkernel.second_order.mixture import SecondOrderLearner
+from streamkernel.tensor_file import Tensors
 from streamkernel.upkeep import Pruning, Refit
-from streamkernel.upkeep.scheduler import BackgroundTasks
-
-log = logging.getLogger(__name__)
 
 Choice = str | Newton | DSG
 """A value of the parameter `learner`."""
@@ -37,8 +28,8 @@ DEFAULT_KERNEL = Gaussian("median", median_factor=0.4)
 MANY_BANDWIDTHS = MultiScale(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
 
 
-class KernelModel(StoredModel):
-    """A River estimator around a function of random features.
+class KernelModel(Serializable):
+    """A River estimator: parameters, and the model of random features that it owns.
 
     Any number of threads may predict, also while one learns. Learning, saving and merging take turns. An exception or a
     signal, wherever it comes, leaves the model as it was before an example or as it is after it.
@@ -81,24 +72,67 @@ class KernelModel(StoredModel):
         self._loss = self._resolved_loss()
         learner = self._default_learner if learner is None else learner
         chosen = learner_choice.check(learner, self._loss.is_curved, loss=loss, max_features=max_features, refit=refit)
-        self._cap, self._options = learner_choice.resolve(chosen, max_features, self._loss)
-        is_second_order = isinstance(self._options, Newton)
-        self._wanted = kernel or (MANY_BANDWIDTHS if is_second_order else self._default_kernel)
-        self._lock = OwnedLock()
-        self._state = State(
-            learner=self._new_learner(self._wanted, 1),
-            scales=scaling.Scales() if is_second_order and kernel is None else None,
-            first=() if self._wanted.is_pending or is_second_order else None,
-            labels={},
-            upkeep=None,
-            numeric=numeric_names.NumericNames(fields={} if is_second_order and kernel is None else None),
-            own=self._new_own(),
+        cap, self._options = learner_choice.resolve(chosen, max_features, self._loss)
+        for name, kind in (("pruning", Pruning), ("refit", Refit)):
+            if not isinstance(getattr(self, name), kind | None):
+                raise ValueError(f"Expected {name} as a {kind.__name__} or None, got {getattr(self, name)!r}")
+        is_second_order, outputs = isinstance(self._options, Newton), self._outputs()
+        new_function = partial(
+            learner_choice.new_function,
+            self._options,
+            loss=self._loss,
+            default_step=self._default_step(),
+            cap=cap,
+            is_scaled=kernel is None,
+            loss_per_error=learner_choice.loss_per_error(loss),
+            l2=l2,
+            intercept=outputs.intercept,
+            cache_bytes=cache_bytes,
+            seed=seed,
         )
-        self._state = replace(self._state, upkeep=self._new_upkeep())
+        self._model = Model(
+            type(self).__name__,
+            outputs,
+            kernel or (MANY_BANDWIDTHS if is_second_order else self._default_kernel),
+            new_function,
+            tasks=[task for task in (pruning, refit) if task is not None],
+            max_features=max_features,
+            is_scaled=is_second_order and kernel is None,
+            has_first=is_second_order,
+        )
 
     def _resolved_loss(self) -> losses.Loss:
         """Return the loss that the parameters name."""
         return losses.resolve_loss(self.loss, self._for_classes)
+
+    def _outputs(self) -> Outputs:
+        """Return the kind of y."""
+        raise NotImplementedError
+
+    def _default_step(self) -> step_sizes.Step | None:
+        """Return the step size for ``step_size="auto"``, or ``None`` for steps of automatic size."""
+        return None
+
+    @property
+    def _learner(self) -> Learner:
+        return self._model.learner
+
+    @property
+    def _state(self) -> State:
+        return self._model.state
+
+    @property
+    def _events(self) -> int:
+        return int(self._learner.examples)
+
+    @property
+    def _is_provisional(self) -> bool:
+        return self._model.is_provisional
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel in use; bandwidths that are taken from the stream are provisional during the first examples."""
+        return self._learner.kernel
 
     @property
     def learner_(self) -> Newton | DSG:
@@ -140,7 +174,7 @@ class KernelModel(StoredModel):
     @property
     def objective(self) -> float:
         """The running regularised loss, about the last thousand examples, each before it was learned."""
-        return self._frozen().learner.objective
+        return self._model.frozen().learner.objective
 
     @property
     def n_bounded_predictions(self) -> int:
@@ -163,63 +197,13 @@ class KernelModel(StoredModel):
         The kinds are the functions that take Newton steps, those that take constant ones, the level, those linear in
         the inputs, and the nearest neighbours. The weight of constant steps grows if the stream drifts.
         """
-        return dict(self._frozen().learner.shares)
+        return dict(self._model.frozen().learner.shares)
 
-    @property
-    def _intercept(self) -> int:
-        """The intercept that is added to f."""
-        return state.NOTHING
+    def _describe(self) -> tuple[dict[str, Any], Tensors]:
+        return describe_model(self._model)
 
-    @property
-    def _is_stochastic(self) -> bool:
-        return False
-
-    def _default_step(self) -> step_sizes.Step | None:
-        """Return the step size for ``step_size="auto"``, or ``None`` for steps of automatic size."""
-        return None
-
-    def _new_own(self) -> Any:
-        """Return a subclass's own state before the first example."""
-        return None
-
-    def _new_learner(self, kernel: Kernel, columns: int) -> FirstOrderLearner | SecondOrderLearner:
-        """Return an untrained function."""
-        return learner_choice.new_function(
-            self._options,
-            kernel,
-            self._loss,
-            self._default_step(),
-            self._cap,
-            is_scaled=self.kernel is None,
-            loss_per_error=learner_choice.loss_per_error(self.loss),
-            l2=self.l2,
-            columns=columns,
-            intercept=self._intercept,
-            cache_bytes=self.cache_bytes,
-            seed=self.seed,
-        )
-
-    def _new_upkeep(self) -> BackgroundTasks | None:
-        """Return the periodic tasks of the model, or ``None`` without any."""
-        for name, kind in (("pruning", Pruning), ("refit", Refit)):
-            if not isinstance(getattr(self, name), kind | None):
-                raise ValueError(f"Expected {name} as a {kind.__name__} or None, got {getattr(self, name)!r}")
-        tasks = [task for task in (self.pruning, self.refit) if task is not None]
-        for task in tasks:
-            self._check_task(task)
-        return BackgroundTasks.new(tasks, self._with_columns) if tasks else None
-
-    def _check_task(self, task: Any) -> None:
-        """Raise a ValueError if a task can never be applied to this model."""
-        task.check(self._learner, self.max_features)
-
-    def _target(self, y: Any) -> float:
-        """Return a target as a number."""
-        raise ValueError(f"Expected a classifier or a regressor, got a {type(self).__name__}")
-
-    def _with_columns(self, columns: int) -> FirstOrderLearner | SecondOrderLearner:
-        """Return an untrained function with a number of columns and the current bandwidths."""
-        return self._new_learner(self.kernel_, columns)
+    def _restore(self, description: Mapping[str, Any], tensors: Tensors) -> None:
+        restore_model(self._model, description, tensors)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -276,11 +260,10 @@ class KernelModel(StoredModel):
             root = None if base is None else model_merging.summarize(base)
             model_merging.merge_into(self, [model_merging.summarize(model) for model in (self, *others)], root)
 
-        models = {id(model): model for model in (self, *others, base) if isinstance(model, KernelModel)}
+        models = {id(one): one._model for one in (self, *others, base) if isinstance(one, KernelModel)}
         while_still([models[key] for key in sorted(models)], merge)  # a fixed order prevents deadlocks
         return self
 
-    @locked()
     def run_task(self, task: Any, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Any = None) -> Any:
         """Apply a task on some events at once, and return its gap if it has one; see :func:`streamkernel.upkeep.apply`.
 
@@ -289,16 +272,4 @@ class KernelModel(StoredModel):
         ValueError
             If the task cannot be applied to this model.
         """
-        self._check_task(task)
-        from streamkernel.upkeep.work import do_task
-
-        directions = self._learner.directions
-        rows = Rows.stack([directions.row(x) for x, _ in events])
-        y = np.array([self._target(y) for _, y in events], np.float64)
-        self._recover()
-        found = self._state
-        rows = found.learner.directions.adopt_rows(rows)
-        read = rows if found.scales is None else found.scales(rows)
-        learner, gap = do_task(task, found.learner, read, y, self._with_columns, tell)
-        self._state = replace(found, learner=learner)
-        return gap
+        return self._model.run_task(task, events, tell)

@@ -51,4 +51,4 @@ def _take(model: KernelModel, x: Mapping[str, Any]) -> None:
             if count is not None and count.numbers >= SETTLES and count.is_number:
                 mixed[one] = BOTH
     if mixed:
-        model._count_names(mixed)
+        model._model.count_names(mixed)

@@ -10,7 +10,10 @@ from river import base
 
 from streamkernel import learners, losses
 from streamkernel.errors import LabelError, shorten
-from streamkernel.estimators.classes import ClassModel
+from streamkernel.estimators import explaining
+from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.classes import Classes
+from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.explaining import Score
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.parameters import require_at_least
@@ -34,7 +37,8 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 
 
-class KernelClassifier(ClassModel, base.MiniBatchClassifier):
+@documented()
+class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     """A kernel machine for two or more classes that learns from a stream, in bounded memory.
 
     It replaces a linear classifier: inputs are dictionaries of numbers and strings, and classes need not be declared.
@@ -64,49 +68,24 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         The largest number of random features; ``"auto"`` is 4,096, or 1,024 with ``learner="dsg"``. ``None`` is no
         limit and needs ``learner="dsg"``. Memory and time of Newton steps grow with the square of the largest group,
         which has at most half of the features.
-    l2 : float, default 0.0
-        The regularisation λ of the objective (λ/2)‖f‖² + E[ℓ(f(x), y)].
     class_weight : dict or "balanced" or None, default None
         Factors of the weights of examples, by label; 1 for other labels. ``"balanced"`` is m/n, where n is the number
         of examples of the label so far and m that of the rarest label, so that all labels have the same total
         weight. Predicted probabilities are those of the weighted classes. Prefer weights up to 1 to large weights of
         rare labels, because the regularisation is chosen for examples of weight 1.
-    pruning : Pruning or None, default None
-        Periodic pruning to the most important features, in another thread.
-    refit : Refit or None, default None
-        Periodic solution of the coefficients on recent events to a certified gap, in another thread. It needs
-        ``learner="dsg"``.
-    cache_bytes : int, default 2**26
-        Memory for random directions, in bytes. Directions that do not fit are generated again at every use, with the
-        same result.
-    seed : int, default 0
-        Seed of the random features. Models with the same seed have the same features.
     max_classes : int, default 100
         The largest number of labels; an example with another label is refused. Time and memory grow with each label.
 
     Attributes
     ----------
-    learner_ : learners.Newton or learners.DSG
-        The learner in use, with the values chosen for ``"auto"``.
-    n_features, n_seeds, n_steps, n_reused : int
-        Numbers of random features, of blocks, of steps, and of steps that moved an old block.
-    n_prunings : int
-        Number of prunings.
-    gap : float
-        The certified primal-dual gap of the coefficients at the last refit.
-    objective : float
-        The running regularised loss.
-    kernel_ : Kernel
-        The kernel in use, with its bandwidths.
-    mixture_weights : dict
-        The weights of the functions that f is a mixture of, by kind.
-    feature_importances_ : dict
-        The share of each field in the change of f with the inputs, available after 256 examples.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range or does not apply to the learner; the message names it.
+    learner_
+    kernel_
+    n_features
+    n_prunings
+    gap
+    objective
+    mixture_weights
+    feature_importances_
 
     References
     ----------
@@ -158,20 +137,35 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             seed=seed,
         )
 
+    def _outputs(self) -> Classes:
+        is_balanced = self.class_weight == "balanced"
+        return Classes(self.max_classes, is_softmax=isinstance(self._loss, losses.Softmax), is_balanced=is_balanced)
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    @property
+    def _has_class_weights(self) -> bool:
+        return isinstance(self.class_weight, Mapping)
+
+    @property
+    def labels(self) -> Mapping[Label, int]:
+        """The labels seen so far, with their numbers, in the order in which they came."""
+        return self._model.state.labels
+
+    @property
+    def feature_importances_(self) -> dict[Hashable, float]:
+        """The share of each field in the variation of f with the inputs; shares add up to 1, the largest first."""
+        return explaining.importances(self._model.frozen())
+
     def learn_one(self, x: Mapping[Hashable, Any], y: Label, w: float = 1.0) -> None:
-        """Learn from one example.
+        """Learn from one example. One of weight 0 does not add a new label.
 
         Parameters
         ----------
-        x : dict
-            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``,
-            NaN, NaT or ``pandas.NA``, counts as 0; where no `kernel` is given, a number that most examples have counts
-            as its mean. A string is refused under a name that has had 16 numbers or more, and almost no strings.
         y : bool or int or str
             The label, always in one form: after ``1``, the text ``"1"`` is refused, because in JSON both are one key.
-        w : float, default 1.0
-            The weight of the example, which counts as `w` examples. With 0 it changes nothing, and a new label is not
-            added.
 
         Raises
         ------
@@ -179,21 +173,26 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             If a value is neither a finite number nor a string, `y` is not a label or exceeds `max_classes` labels, or
             `w` is invalid; the message names the field. The model is unchanged.
         """
+        model = self._model
         if type(w) is not float or w != 1.0 or (self.class_weight is not None and self._has_class_weights):
             w = as_weight(w) * self._weight_of(y)
             if w < SMALLEST_WEIGHT:
                 as_label(y)
-                self._check(x)
+                model.check(x)
                 return
         try:
-            number = self._state.labels.get(y)
+            number = model.state.labels.get(y)
         except TypeError:  # it has no hash
             as_label(y)
             raise
         if number is not None:
-            self._learn_event(x, number, w, (y,))
+            model.learn_event(x, number, w, (y,))
         else:
-            self._learn_event(x, None, w, (as_label(y),), is_new=True)
+            model.learn_event(x, None, w, (as_label(y),), is_new=True)
+
+    def _weight_of(self, label: Any) -> float:
+        """Return the weight of a label in a dictionary of class weights, 1 without one."""
+        return self.class_weight.get(as_label(label), 1.0) if isinstance(self.class_weight, Mapping) else 1.0
 
     def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[Label, float]:  # type: ignore[override]
         """Return the probability of each label learned so far.
@@ -203,67 +202,28 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
 
         The hinge losses and the sigmoid loss have no probabilities. With them the values are a sigmoid of the scores:
         they have the order of the scores and are not calibrated.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for :meth:`learn_one`.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string.
         """
-        score, found = self._score(x)
+        score, found = self._model.score(x)
         return probabilities_of(self._loss, found.labels, score)
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> Label | None:  # type: ignore[override]
-        """Return the label of the highest score, ``None`` before the first label is learned.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for :meth:`learn_one`.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string.
-        """
-        score, found = self._score(x)
+        """Return the label of the highest score, ``None`` before the first label is learned."""
+        score, found = self._model.score(x)
         return label_of(found.names, score)
 
     def explain_one(
         self, x: Mapping[Hashable, Any], *, label: Label | None = None, method: str = "gradient", n_orders: int = 32
     ) -> dict[Hashable, float]:
-        """Return the contribution of each field of an example to the score of a label.
+        """Return the contribution of each field of an example to the score of a label, positive if it is more likely.
 
         With two labels the score is the log-odds of the label; with more, its log-probability minus the mean over all
         labels. With the hinge losses and the sigmoid loss it is the raw score, which is not a log-probability.
 
         Parameters
         ----------
-        x : dict
-            The features by name, as for :meth:`predict_one`.
         label : bool or int or str or None, default None
-            The label; by default the predicted one, or of two labels the larger one: ``True``, 1, ``"yes"``.
-        method : {"gradient", "sampling"}, default "gradient"
-            As for :meth:`KernelRegressor.explain_one <streamkernel.KernelRegressor.explain_one>`.
-        n_orders : int, default 32
-            Number of orders for ``"sampling"``.
-
-        Returns
-        -------
-        dict
-            The contributions by the names in `x`, in its order; positive if the value makes the label more likely.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string; if `label` has not been learned; or if the method is
-            ``"gradient"`` and the gradient of this kernel is not known.
-        ValueError
-            If `method` or `n_orders` is out of its range.
+            The label, which the model has learned; by default the predicted one, or of two labels the larger one:
+            ``True``, 1, ``"yes"``.
 
         Examples
         --------
@@ -290,69 +250,33 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
             centred = isinstance(self._loss, (losses.Logistic, losses.Softmax))
             return lambda scores: label_scores(scores, labels, wanted, centred)[:, None]
 
-        found, _ = self._explain(x, scores_in, method, n_orders)
+        found, _ = explaining.explain(self._model, x, scores_in, method, n_orders, self.seed)
         return {name: share for name, (share,) in found.items()}
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None, *, verbose: bool = False) -> None:
-        """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
+        """Learn from the rows of a data frame in order, as :meth:`learn_one` of each row does, and faster.
 
         Parameters
         ----------
-        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
-            The features, one row per example. An entry that a sparse matrix does not store is a zero.
         y : series or array_like of shape (n_examples,)
-            The labels.
-        w : float or array_like of shape (n_examples,), default None
-            The weights, as for :meth:`learn_one`; 1 each by default.
-        verbose : bool, default False
-            Whether to show a progress line on standard error.
-
-        Raises
-        ------
-        InputError
-            If a value, a weight or a label is invalid, or there are more labels than `max_classes`; the message names
-            the column and the row. Nothing is learned.
-        ValueError
-            If the number of labels or weights differs from that of rows.
+            The labels, at most `max_classes` different ones.
         """
         rows = n_rows(X)
         labels = [as_label(label, f"y, row {i}") for i, label in enumerate(targets_of(y, rows))]
         weights = weights_of(w, rows)
         if self._has_class_weights:
             weights = weights * [self._weight_of(label) for label in labels]
-        learn_table(self, X, np.empty(rows), weights, labels, verbose=verbose)
+        learn_table(self._model, X, np.empty(rows), weights, labels, verbose=verbose)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
-        """Return the probabilities of the labels for each row of a data frame.
-
-        Parameters
-        ----------
-        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
-            The features, one row per example.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string; the message names the column and the row.
-        """
-        scores, found = row_scores(self, X)
+        """Return the probabilities of the labels for each row of a data frame."""
+        scores, found = row_scores(self._model, X)
         shares = probabilities(self._loss, scores, len(found.labels))
         return native_frame({label: shares[:, i] for label, i in found.labels.items()}, X)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
-        """Return the label of each row of a data frame.
-
-        Parameters
-        ----------
-        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
-            The features, one row per example.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string; the message names the column and the row.
-        """
-        scores, found = row_scores(self, X)
+        """Return the label of each row of a data frame."""
+        scores, found = row_scores(self._model, X)
         if not found.labels:
             return native_series(np.full(len(scores), None, object), X)
         best = probabilities(self._loss, scores, len(found.labels)).argmax(axis=1)

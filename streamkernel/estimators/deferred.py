@@ -27,7 +27,7 @@ def predict_deferred(model: KernelClassifier, x: dict[Any, Any]) -> tuple[Label 
     >>> label, read_probabilities(deferred) == model.predict_proba_one({"a": 0.9})
     (True, True)
     """
-    score, found = model._score(x)
+    score, found = model._model.score(x)
     return label_of(found.names, score), (model._loss, found.names, score)
 
 

@@ -13,6 +13,9 @@ from river import base
 from streamkernel import learners, losses, rules, step_sizes, tensor_file
 from streamkernel.errors import InputError, is_real, shorten
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.documentation import documented
+from streamkernel.estimators.model import Model
+from streamkernel.estimators.outputs import Outputs
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Kernel
@@ -46,6 +49,27 @@ class TruncatedRatio(Ratio):
         return self.rho
 
 
+class Sides(Outputs):
+    """Events of p and of q, whose counts and running losses without weights are the additional state of the model."""
+
+    def new_own(self) -> Any:
+        """Return the counts of events of p and q, and their running losses without weights."""
+        return np.zeros(2, np.int64), np.zeros(2)
+
+    def tensors(self, own: Any) -> dict[str, Any]:
+        """Return the counts and the losses."""
+        counts, running = own
+        return {"counts": counts.copy(), "losses": running.copy()}
+
+    def own_in(self, tensors: Mapping[str, Any]) -> Any:
+        """Return the counts and the losses in a file."""
+        counts = tensor_file.require_tensor(tensors, "counts", np.int64, (2,))
+        if (counts < 0).any():
+            raise ValueError(f"expected numbers of events as counts, got {counts.tolist()}")
+        return counts, tensor_file.require_tensor(tensors, "losses", np.float64, (2,))
+
+
+@documented()
 class KernelDensityRatio(KernelModel, base.Estimator):
     """Learns log q(x)/p(x) from events of two streams, in any mixture, in bounded memory.
 
@@ -86,22 +110,14 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         The largest number of random features; ``None`` is no limit.
     l2 : float, default 0.001
         The regularisation λ. Where q has events and p has none, log q/p is infinite, and only λ bounds f.
-    cache_bytes : int, default 2**26
-        Memory for random directions, in bytes.
-    seed : int, default 0
-        Seed of the random features.
 
     Attributes
     ----------
     divergence_ : float
         The running estimate of the divergence.
-    n_features, n_seeds, n_steps, n_reused, kernel_
-        As for :class:`~streamkernel.KernelClassifier`.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range.
+    learner_
+    kernel_
+    n_features
 
     References
     ----------
@@ -168,16 +184,14 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         counts, running = self._state.own
         return -float(running.sum()) if counts.all() else 0.0
 
-    def _new_own(self) -> Any:
-        return np.zeros(2, np.int64), np.zeros(2)  # events of p and q, and their running losses without weights
+    def _outputs(self) -> Sides:
+        return Sides()
 
     def learn_one(self, x: Mapping[Hashable, Any], y: bool) -> None:
         """Learn from one event.
 
         Parameters
         ----------
-        x : dict
-            The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
         y : bool
             ``True`` for an event of q, ``False`` for an event of p.
 
@@ -188,54 +202,35 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         """
         if not isinstance(y, (bool, np.bool_)):
             raise InputError(f"Expected True for an event of q or False for one of p, got {shorten(y)} - at y")
+        model = self._model
         try:
-            found = self._state
+            found = model.state
             row, numeric = found.learner.directions.learnable_row(x, found.numeric)
-            self._learn_side(row, int(y), numeric)
+            _learn_side(model, row, int(y), numeric, self.l2)
         except (InputError, TypeError, AttributeError, IndexError):
-            self._check(x)
+            model.check(x)
             raise
 
-    @locked()
-    def _learn_side(self, row: Rows, side: int, numeric: NumericNames) -> None:
-        """Learn from one event of p, side 0, or of q, side 1."""
-        self._recover()
-        found, sign = self._state, 1.0 if side else -1.0
-        f = float(found.learner.scores(row, found.scales)[0, 0])
-        counts, running = (part.copy() for part in found.own)
-        counts[side] += 1
-        rarer, own = counts.min() + 1, counts[side] + 1
-        loss = self._loss.value(f, sign)
-        running[side] += (loss - running[side]) / min(counts[side], state.HORIZON)
-        found.learner.numbers["l2"] = self.l2 * 2.0 * rarer / (counts.sum() + 2)
-        found = replace(found, numeric=numeric)
-        self._offer(row, np.array([sign * 2.0 * rarer / own]), found, (counts, running))
-
     def predict_one(self, x: Mapping[Hashable, Any]) -> float:
-        """Return the estimate of log q(x)/p(x), or with ``divergence="novelty"`` of its maximum with -ρ.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for :meth:`learn_one`.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string.
-        """
-        f = float(self._score(x)[0])
+        """Return the estimate of log q(x)/p(x), or with ``divergence="novelty"`` of its maximum with -ρ."""
+        f = float(self._model.score(x)[0])
         return f if self.divergence == "kl" else max(f, -self.rho)
 
     def _default_step(self) -> step_sizes.Step:
         return step_sizes.Constant(0.02)
 
-    def _tensors(self) -> tensor_file.Tensors:
-        counts, running = self._state.own
-        return super()._tensors() | {"counts": counts.copy(), "losses": running.copy()}
 
-    def _own_in(self, tensors: Mapping[str, Any]) -> Any:
-        counts = tensor_file.require_tensor(tensors, "counts", np.int64, (2,))
-        if (counts < 0).any():
-            raise ValueError(f"expected numbers of events as counts, got {counts.tolist()}")
-        return counts, tensor_file.require_tensor(tensors, "losses", np.float64, (2,))
+@locked()
+def _learn_side(model: Model, row: Rows, side: int, numeric: NumericNames, l2: float) -> None:
+    """Learn from one event of p, side 0, or of q, side 1."""
+    model.recover()
+    found, sign = model.state, 1.0 if side else -1.0
+    f = float(found.learner.scores(row, found.scales)[0, 0])
+    counts, running = (part.copy() for part in found.own)
+    counts[side] += 1
+    rarer, own = counts.min() + 1, counts[side] + 1
+    loss = found.learner.loss.value(f, sign)
+    running[side] += (loss - running[side]) / min(counts[side], state.HORIZON)
+    found.learner.numbers["l2"] = l2 * 2.0 * rarer / (counts.sum() + 2)
+    found = replace(found, numeric=numeric)
+    model.offer(row, np.array([sign * 2.0 * rarer / own]), found, (counts, running))

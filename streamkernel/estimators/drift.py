@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from river import base
@@ -14,10 +14,11 @@ from streamkernel import learners, rules, tensor_file
 from streamkernel.errors import InputError, is_real
 from streamkernel.estimators import model_file
 from streamkernel.estimators.classifier import KernelClassifier
-from streamkernel.estimators.drift_state import PairsJournal, SeenEvents
+from streamkernel.estimators.model import Model
+from streamkernel.estimators.storing import describe_model, restore_model
 from streamkernel.features import example_tensors, numeric_names
 from streamkernel.features.directions import Directions
-from streamkernel.features.rows import Rows
+from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian, Kernel
 from streamkernel.learners.append_log import Log
@@ -27,6 +28,54 @@ OLD_AND_NEW = np.array([0.0, 1.0])
 
 AT_ONCE = 64
 """Maximum number of pairs in a compiled call: other threads wait for it, about a millisecond."""
+
+
+class PairsJournal(NamedTuple):
+    """Pairs that are being learned: after an interruption it decides what to complete.
+
+    Attributes
+    ----------
+    pairs
+        An old and a new event of each.
+    joining
+        The event after each pair, which joins the window; some may be missing.
+    statistics
+        The evidence before the first pair and after each.
+    offered
+        The number of examples that the model had been offered before.
+    """
+
+    pairs: Rows
+    joining: list[Rows]
+    statistics: F64
+    offered: int
+
+
+class SeenEvents(NamedTuple):
+    """The state of a detector, which is replaced in one assignment.
+
+    Attributes
+    ----------
+    model
+        The model of a classifier of old against new events.
+    waiting
+        The events in the window.
+    waits
+        Whether the next event joins them.
+    statistic
+        The evidence M_n.
+    drift_detected
+        Whether the last event raised an alarm.
+    journal
+        The pairs that are being learned.
+    """
+
+    model: Model
+    waiting: Log[Rows]
+    waits: bool = True
+    statistic: float = 0.0
+    drift_detected: bool = False
+    journal: PairsJournal | None = None
 
 
 class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
@@ -121,14 +170,15 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         super()._reset()
         self._seen = SeenEvents(self._new_model(), Log([]))
 
-    def _new_model(self) -> KernelClassifier:
+    def _new_model(self) -> Model:
+        """Return the model of an untrained classifier of old against new events."""
         return KernelClassifier(
             self.kernel or Gaussian("median", median_factor=0.5),
             learner=learners.DSG(rule=rules.DSG(), step_size=1.0),
             max_features=self.max_features,
             l2=1.0 / self.window,
             seed=self.seed,
-        )
+        )._model
 
     @property
     def statistic(self) -> float:
@@ -153,7 +203,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         InputError
             If a value is neither a finite number nor a string; names the field. The detector does not change then.
         """
-        directions = self._seen.model._learner.directions
+        directions = self._seen.model.learner.directions
         row = directions.row(x)
         if not directions.plan.usable(row):
             directions.plan.check(x)
@@ -185,7 +235,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         """
         done = 0
         while done < len(xs):
-            directions = self._seen.model._learner.directions
+            directions = self._seen.model.learner.directions
             rows = _usable_rows(directions, xs[done : done + 2 * AT_ONCE])
             if rows:
                 done += self._see(rows, directions)
@@ -205,7 +255,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         done = 0
         while done == 0 or (done < len(rows) and not self._seen.drift_detected):
             seen = self._seen
-            own = seen.model._learner.directions
+            own = seen.model.learner.directions
             if done and own.plan is not directions.plan:
                 break
             if directions.store is not own.store:
@@ -223,7 +273,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
 
         The events between them join the window.
         """
-        model, learner, is_plain = seen.model, seen.model._learner, seen.model._state.is_plain
+        model, learner, is_plain = seen.model, seen.model.learner, seen.model.state.is_plain
         assert isinstance(learner, FirstOrderLearner)
         n = min((len(rows) + 1) // 2, len(seen.waiting), AT_ONCE) if is_plain else 1
         joining = rows[1 : 2 * n : 2] if is_plain else []  # the bandwidth decides whether an event can be used
@@ -233,14 +283,14 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         try:
             if is_plain:
                 learner.bet_on_pairs(pairs, 0.5 * self.average_run_length, statistics)
-            if model._learner.n_offered == offered:  # the bandwidth is still unknown, or there is an error to raise
+            if model.learner.n_offered == offered:  # the bandwidth is still unknown, or there is an error to raise
                 pair = pairs.part(0, 2)
                 if not learner.directions.plan.usable(pair.part(0, 1)):  # it was read with another bandwidth
                     self._seen = seen._replace(waiting=seen.waiting.without(1))
                     return 0
-                old, new = model._scores_of(pair)[:, 0].tolist()
+                old, new = model.scores_of(pair)[:, 0].tolist()
                 statistics[1] = (seen.statistic + 1.0) * (1.0 + math.tanh(0.5 * (new - old)))
-                model._learn(pair, OLD_AND_NEW, model._learner.directions, numeric_names.NONE)
+                model.learn_rows(pair, OLD_AND_NEW, model.learner.directions, numeric_names.NONE)
         finally:
             n = self._recover()
         return len(self._seen.waiting) - len(seen.waiting) + 2 * n
@@ -258,15 +308,15 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
             return 0
         pairs, joining, statistics, offered = seen.journal
         model, refused = seen.model, None
-        model._complete()
-        taken = model._learner.n_offered - offered
+        model.complete()
+        taken = model.learner.n_offered - offered
         if not 0 <= taken <= 2 * (len(statistics) - 1):  # another bandwidth changed how many examples can be used
             taken = 2
         n, half = divmod(taken, 2)
         if half:
             try:
                 last = pairs.part(2 * n + 1, 2 * n + 2)
-                model._learn(last, OLD_AND_NEW[1:], model._learner.directions, numeric_names.NONE)
+                model.learn_rows(last, OLD_AND_NEW[1:], model.learner.directions, numeric_names.NONE)
                 n += 1
             except InputError as error:
                 refused = error
@@ -282,8 +332,8 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
 
     def _completed_copy(self) -> Self:
         """Return a copy that shares nothing that an event changes, after the events in progress or before them."""
-        twin, seen = self._twin(), self._seen
-        twin._seen = seen._replace(model=seen.model._completed_copy())
+        seen = self._seen
+        twin = self._twin(_lock=OwnedLock(), _seen=seen._replace(model=seen.model._completed_copy()))
         with suppress(InputError):  # the call in progress raises it
             twin._recover()
         return twin
@@ -292,7 +342,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
     def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         seen = self._seen
-        model, tensors = seen.model._describe()
+        model, tensors = describe_model(seen.model)
         waiting = example_tensors.pack_examples("waiting", [(row, 0.0) for row in seen.waiting])
         description = {
             "model": model,
@@ -304,8 +354,8 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
 
     def _restore(self, description: Mapping[str, Any], tensors: tensor_file.Tensors) -> None:
         model = self._new_model()
-        model._restore(description["model"], tensors)
-        waiting = example_tensors.unpack_examples("waiting", tensors, model._learner.directions) or []
+        restore_model(model, description["model"], tensors)
+        waiting = example_tensors.unpack_examples("waiting", tensors, model.learner.directions) or []
         if 2 * len(waiting) > self.window + 1:
             raise ValueError(f"expected half of the window of {self.window} events as waiting, got {len(waiting)}")
         statistic = float(description["statistic"])

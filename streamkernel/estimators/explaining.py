@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.errors import NotFittedError
+from streamkernel.errors import InputError, NotFittedError
 from streamkernel.estimators.comparison import Comparison, compare
+from streamkernel.estimators.model import Model
 from streamkernel.estimators.model_state import State
 from streamkernel.features.counter_rng import domain_key, hash64
 from streamkernel.features.directions import Directions
@@ -31,6 +32,33 @@ _ENTRIES = 1 << 20
 
 Score = Callable[[Any], F64]
 """A function from the scores of all columns, shape (examples, columns), to those to explain, shape (examples, n)."""
+
+
+def explain(
+    model: Model,
+    x: Mapping[Hashable, Any],
+    scores_in: Callable[[State], Score],
+    method: str,
+    n_orders: int,
+    seed: int,
+) -> tuple[dict[Hashable, list[float]], State]:
+    """Return the contributions of each field of an example to some scores of one state, and the state.
+
+    Parameters
+    ----------
+    model
+        The model.
+    scores_in
+        Returns the scores to explain for a state.
+    x, method, n_orders, seed
+        As for :func:`contributions`.
+    """
+    found = model.frozen()
+    try:
+        return contributions(found, x, scores_in(found), method, n_orders, seed), found
+    except (InputError, TypeError, AttributeError, IndexError):
+        model.check(x)
+        raise
 
 
 def contributions(

@@ -12,9 +12,9 @@ from river import base
 from streamkernel import tensor_file
 from streamkernel.errors import is_real
 from streamkernel.estimators import model_file
-from streamkernel.estimators.learning_process import LearningProcess
+from streamkernel.estimators.documentation import documented
+from streamkernel.estimators.learning_process import LearningProcess, ProcessState
 from streamkernel.estimators.parameters import check_shared, check_size
-from streamkernel.estimators.process_state import ProcessState
 from streamkernel.estimators.targets import as_target
 from streamkernel.estimators.weighting import as_weight, weights_of
 from streamkernel.features import example_tensors
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 
 
+@documented()
 class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
     """Gaussian process regression on a stream, with a predictive distribution, in bounded memory.
 
@@ -52,25 +53,15 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
         likelihood estimate over all examples.
     n_features : int, default 256
         Number of random features; each has a cosine and a sine.
-    cache_bytes : int, default 2**26
-        Memory for cached directions, in bytes; it changes no prediction.
-    seed : int, default 0
-        Seed of the random features.
 
     Attributes
     ----------
-    kernel_ : Kernel
-        The kernel in use, with its bandwidths.
+    kernel_
     noise_variance : float
         The variance of the noise in use, in units of the target squared.
     n_bounded_predictions, n_outlying_targets : int
         Numbers of learned examples whose prediction was limited to the range of targets and of the prior mean, and
         whose target did not extend that range in full because it was an outlier.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range, or cannot be combined with another.
 
     References
     ----------
@@ -161,39 +152,14 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
         ----------
         x : dict
             The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
-        y : float
-            The target.
         w : float, default 1.0
             The weight of the example: its noise has the variance σ²/w. With 0 it changes nothing.
-
-        Raises
-        ------
-        InputError
-            If a value, `y` or `w` is invalid; the message names the field. The model is
-            unchanged.
         """
         row = self._seen.phis[0].row(x).with_weight(as_weight(w))
         self._learn(row, np.array([as_target(y)], np.float64))
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None) -> None:
-        """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
-
-        Parameters
-        ----------
-        X : data frame of shape (n_examples, n_fields)
-            The features, one row per example.
-        y : series of shape (n_examples,)
-            The targets.
-        w : series of shape (n_examples,) or None, default None
-            Their weights, as for :meth:`learn_one`; by default 1 each.
-
-        Raises
-        ------
-        InputError
-            If a value, a target or a weight is unusable; names the column and the row. Nothing is learned.
-        ValueError
-            If the number of targets or weights differs from that of rows.
-        """
+        """Learn from the rows of a data frame in order, as :meth:`learn_one` of each row does, and faster."""
         rows = self._seen.phis[0].table(X)
         n = len(rows.start) - 1
         targets = [as_target(target, f"y, row {i}") for i, target in enumerate(targets_of(y, n))]
@@ -205,8 +171,6 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
 
         Parameters
         ----------
-        x : dict
-            The features.
         with_dist : bool, default False
             Return the distribution of the target, a :class:`river.proba.Gaussian` whose variance is that of f(x) plus
             that of the noise, instead of the mean.
@@ -225,18 +189,7 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
         return proba.Gaussian._from_state(n=1, m=mean, var=variance, ddof=0)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
-        """Return the prediction for each row of a data frame.
-
-        Parameters
-        ----------
-        X : data frame of shape (n_examples, n_fields)
-            The features, one row per example.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string; the message names the column and the row.
-        """
+        """Return the prediction for each row of a data frame."""
         return native_series(self._read(lambda seen: seen.offset + seen.posterior.mean(seen.phis[0].table(X))), X)
 
     @locked(inside=on_copy)

@@ -91,10 +91,10 @@ def resolve(
 def new_function(
     learner: Any,
     kernel: Kernel,
+    *,
     loss: losses.Loss,
     default_step: step_sizes.Step | None,
     cap: int | None,
-    *,
     is_scaled: bool,
     loss_per_error: float = 0.0,
     **others: Any,

@@ -5,22 +5,53 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
-from streamkernel.estimators.process_state import FirstExamples, ProcessState, choose_by_first
 from streamkernel.features.rows import F64, Rows
 from streamkernel.kernels import Kernel, bandwidth
 from streamkernel.locking import OwnedLock, locked, on_copy
+from streamkernel.posterior import marginal_likelihood
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.posterior.posteriors import Posterior
 
 log = logging.getLogger(__name__)
 
 Read = TypeVar("Read")
+
+
+FirstExamples = tuple[tuple[Rows, float], ...]
+"""Examples and their targets."""
+
+
+class ProcessState(NamedTuple):
+    """The state of a Gaussian process; everything that compiled code does not change is replaced in one assignment.
+
+    Attributes
+    ----------
+    phis
+        The features; for the paper's operator a second set, ω', as well.
+    posterior
+        The posterior of f.
+    offset
+        The origin of the targets.
+    ratio
+        The noise in units of the prior variance of f.
+    first
+        Examples that still decide the bandwidth and the noise, with their targets; ``None`` once both are known.
+    journal
+        An example that is being learned, its target, and how many examples the posterior had before.
+    """
+
+    phis: tuple[FeatureMap, ...]
+    posterior: Posterior
+    offset: float
+    ratio: float
+    first: FirstExamples | None
+    journal: tuple[Rows, float, int] | None = None
 
 
 class LearningProcess(model_file.Serializable):
@@ -110,8 +141,9 @@ class LearningProcess(model_file.Serializable):
 
     def _completed_copy(self) -> Self:
         """Return a copy that shares nothing that learning changes, after the change in progress or before it."""
-        twin, seen = self._twin(), self._seen
-        twin._seen = seen._replace(posterior=copy.deepcopy(seen.posterior, {id(phi): phi for phi in seen.phis}))
+        seen = self._seen
+        posterior = copy.deepcopy(seen.posterior, {id(phi): phi for phi in seen.phis})
+        twin = self._twin(_lock=OwnedLock(), _seen=seen._replace(posterior=posterior))
         twin._recover()
         return twin
 
@@ -123,3 +155,42 @@ class LearningProcess(model_file.Serializable):
         row = seen.phis[0].row(x)
         mean = seen.offset + float(seen.posterior.mean(row)[0])
         return mean, float(seen.posterior.variance(row)[0]) + seen.posterior.noise
+
+
+def choose_by_first(
+    seen: ProcessState, first: FirstExamples, given: Kernel, choice: Sequence[float], *, is_noise_given: bool
+) -> tuple[tuple[FeatureMap, ...], float, float]:
+    """Return the features, the origin of the targets and the noise ratio chosen from the first examples.
+
+    Parameters
+    ----------
+    seen
+        The state so far.
+    first
+        The examples.
+    given
+        The kernel; a bandwidth that is pending is one of the multiples in `choice` of their median distance.
+    choice
+        The multiples.
+    is_noise_given
+        Whether the noise is known, and with it the origin.
+    """
+    rows, y = Rows.stack([row for row, _ in first]), np.array([y for _, y in first])
+    phi, offset, ratio, kernels = seen.phis[0], seen.offset, seen.ratio, [seen.phis[0].kernel]
+    if given.is_pending:
+        kernels = [bandwidth.with_medians(given, phi.directions.plan, rows, multiple) for multiple in choice]
+    if not is_noise_given:
+        offset = float(np.average(y, weights=rows.weights))
+        found = [(*_likelihood(phi.with_kernel(kernel), rows, y - offset), kernel) for kernel in kernels]
+        _, ratio, kernels[0] = max(found, key=lambda candidate: candidate[0])
+    return tuple(phi.with_kernel(kernels[0]) for phi in seen.phis), offset, ratio
+
+
+def _likelihood(phi: FeatureMap, rows: Rows, y: F64) -> tuple[float, float]:
+    """Return how likely the targets are with some features at best, and the ratio of noise it is with.
+
+    Targets of noise σ²/w are √w times as large with noise σ², and so is f.
+    """
+    root = np.sqrt(rows.weights)
+    features = phi(rows) * root[:, None]
+    return marginal_likelihood.most_likely(features @ features.T + np.outer(root, root), y * root)

@@ -10,10 +10,9 @@ from typing import Any, Self
 
 from streamkernel import kernels, learners, losses, rules, step_sizes, upkeep
 from streamkernel.errors import ModelFileError
-from streamkernel.estimators.notebook import Shown
+from streamkernel.estimators.notebook import html_table
 from streamkernel.estimators.parameters import Parameter, parameters_of
 from streamkernel.kernels.stationary import Stationary
-from streamkernel.locking import OwnedLock
 from streamkernel.tensor_file import Tensors, enough_memory, write
 
 _PARTS: dict[str, dict[str, Any]] = {
@@ -30,7 +29,6 @@ _PARTS: dict[str, dict[str, Any]] = {
 }
 """The classes that may stand for a parameter in a description."""
 
-
 _CLASSES: dict[str, type[Serializable]] = {}
 """The estimators of this library by name: what a file may hold."""
 
@@ -38,8 +36,10 @@ CLASS_WEIGHT = "class_weight"
 """A parameter whose names are labels."""
 
 
-class Serializable(Shown):
+class Serializable:
     """A River estimator that is serialized as its parameters, a JSON description and tensors."""
+
+    _repr_html_ = html_table
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Register the subclass as a class that files may contain, whose parameters stay as they were given."""
@@ -76,10 +76,10 @@ class Serializable(Shown):
         """Restore the state of a model with the same parameters from its description and tensors."""
         raise NotImplementedError
 
-    def _twin(self) -> Self:
-        """Return an object with the same attributes, and a lock of its own."""
+    def _twin(self, **changed: Any) -> Self:
+        """Return an object with the same attributes, except for those that are given."""
         twin: Self = object.__new__(type(self))
-        vars(twin).update(vars(self), _lock=OwnedLock())
+        vars(twin).update(vars(self), **changed)
         return twin
 
     def clone(self, new_params: dict[str, Any] | None = None, include_attributes: bool = False) -> Self:

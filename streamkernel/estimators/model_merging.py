@@ -128,7 +128,7 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
     known = [part for part in parts if part.examples]
     if known:
         try:
-            model_file.kernel_in(known[0].same, models[0]._wanted)
+            model_file.kernel_in(known[0].same, models[0]._model.kernel)
         except ValueError as error:
             raise MergeError(f"Expected models of the same kernel: {error}") from None
     _scales(known, root)
@@ -185,7 +185,7 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     fresh, kernel = type(model)(**parameters_of(model)), parts[0].same["kernel"]
     columns = own[0].columns
     try:
-        tensors = order.merge(fresh._new_learner(kernel, columns), own, root, weights) | _scales(parts, base)
+        tensors = order.merge(fresh._model.new_learner(kernel, columns), own, root, weights) | _scales(parts, base)
         tensors |= _class_counts(parts, base, labels)
         fresh._restore({"kernel": kernel, "columns": columns, "labels": labels, "targets": labels}, tensors)
     except MergeError:
@@ -196,10 +196,10 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     for examples in waiting:
         for row, y in examples:
             learner.learn_one(learner.directions.adopt_rows(row), float(labels.index(y)) if labels else y)
-    fresh._look(before)
+    fresh._model.restructure(before)
     upkeep = model._state.upkeep
     upkeep_after = None if upkeep is None else upkeep.without_job()
-    model._state = replace(fresh._state, upkeep=upkeep_after, numeric=numeric)
+    model._model.state = replace(fresh._state, upkeep=upkeep_after, numeric=numeric)
     if upkeep is not None:
         upkeep.abandon()
 

@@ -1,16 +1,26 @@
-"""The state of a model and of a step in progress, as values that are replaced in one assignment."""
+"""The state of a model and of a step in progress, as values that are replaced in one assignment.
+
+The first examples of a stream decide the scales of inputs and the bandwidths of the kernel.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from streamkernel.errors import InputError
 from streamkernel.features import numeric_names, scaling
 from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.kernels import Kernel, bandwidth
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.upkeep.scheduler import BackgroundTasks
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -93,3 +103,37 @@ class Journal(NamedTuple):
     read: F64
     offered: int
     own: Any = None
+
+
+def restart(found: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel, name: str) -> State:
+    """Return the state with scales and bandwidths from the first examples, which are learned again.
+
+    Parameters
+    ----------
+    found
+        The state that they are learned in so far.
+    first
+        The examples and their targets.
+    wanted
+        The kernel, with bandwidths that are pending.
+    name
+        The name of the model in log lines.
+    """
+    rows = given = Rows.stack([row for row, _ in first])
+    scales = found.scales
+    if scales is not None:
+        scales = scales.of_first(rows)
+        rows = scales(rows)
+    plan = found.learner.directions.plan
+    learner = found.learner.start_over(bandwidth.with_medians(wanted, plan, rows), rows)
+    if isinstance(learner, SecondOrderLearner):
+        learner = learner.with_few_values(given, scales)
+    for i, (_, target) in enumerate(first):
+        try:
+            learner.learn_again(given.part(i, i + 1), np.array([target]), scales)
+        except InputError as error:
+            log.warning("%s cannot learn an example again with a new bandwidth: %s", name, error)
+    if not bandwidth.is_enough([row for row, _ in first]):
+        return replace(found, learner=learner, scales=scales, first=first)
+    log.info("%s took %r from the first %d examples", name, learner.kernel, len(first))
+    return replace(found, learner=learner, scales=scales, first=None)

@@ -10,7 +10,8 @@ from river import base
 
 from streamkernel import learners, losses
 from streamkernel.errors import LabelError, shorten
-from streamkernel.estimators.several_targets import SeveralTargetsModel
+from streamkernel.estimators.documentation import documented
+from streamkernel.estimators.several_targets import SeveralTargetsModel, Targets
 from streamkernel.estimators.tables import row_scores
 from streamkernel.estimators.targets import sigmoid
 from streamkernel.features.frames import native_frame
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
 
 
+@documented()
 class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier):
     """A kernel machine for several labels at once, each true or false, on one set of features.
 
@@ -32,8 +34,6 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
 
     Parameters
     ----------
-    kernel : Kernel or None, default None
-        The kernel, as for :class:`~streamkernel.KernelClassifier`: by default four bandwidths on scaled inputs.
     loss : str or losses.Loss, default "logistic"
         ``"logistic"``, ``"squared_hinge"`` or ``"smooth_hinge"``: the loss of each label. The hinge losses have no
         probabilities; those are then a sigmoid of the scores.
@@ -41,32 +41,18 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
         The learning algorithm. ``"dsg"`` is refused.
     max_features : int or "auto", default "auto"
         The largest number of random features, as for :class:`~streamkernel.KernelClassifier`.
-    l2 : float, default 0.0
-        The regularisation λ of each label's objective.
-    cache_bytes : int, default 2**26
-        Memory for random directions, in bytes.
-    seed : int, default 0
-        Seed of the random features.
 
     Attributes
     ----------
     targets : tuple
         The names of the labels.
-    learner_ : learners.Newton
-        The learner in use, with the values chosen for ``"auto"``.
-    n_features, n_seeds, n_steps : int
-        Numbers of random features, of blocks and of steps.
+    learner_
+    kernel_
+    n_features
     objective : float
         The running loss, the mean over the labels.
-    kernel_ : Kernel
-        The kernel in use, with its bandwidths.
-    mixture_weights : dict
-        The weights of the functions in the mixture by kind, the mean over the labels.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range or does not go with several labels; the message names it.
+    mixture_weights
+    feature_importances_
 
     Examples
     --------
@@ -106,6 +92,9 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
             seed=seed,
         )
 
+    def _outputs(self) -> Targets:
+        return Targets()
+
     def _number(self, y: Any, where: str) -> float:
         value = y.item() if isinstance(y, np.generic) else y
         if not isinstance(value, (bool, int, float)) or value not in (0, 1):
@@ -117,106 +106,39 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
 
         Parameters
         ----------
-        x : dict
-            The features by name, as for :class:`~streamkernel.KernelClassifier`.
         y : dict
             Whether each label is true, all of them: Booleans, or the numbers 0 and 1.
-        w : float, default 1.0
-            The weight of the example, which counts as `w` examples. With 0 it changes nothing.
-
-        Raises
-        ------
-        InputError
-            If a value, a label or `w` is invalid, or the labels are not those of the first example; the message names
-            the field. The model is unchanged.
         """
         self._learn_one(x, y, w)
 
     def predict_proba_one(  # type: ignore[override]
         self, x: Mapping[Hashable, Any]
     ) -> dict[Hashable, dict[bool, float]]:
-        """Return the probabilities that each label is false and true, an empty dictionary before the first example.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for :meth:`learn_one`.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string.
-        """
+        """Return the probabilities that each label is false and true, an empty dictionary before the first example."""
         up = {name: sigmoid(score) for name, score in self._scores_by_target(x).items()}
         return {name: {False: 1.0 - p, True: p} for name, p in up.items()}
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, bool]:  # type: ignore[override]
-        """Return whether each label is more likely true than false, an empty dictionary before the first example.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for :meth:`learn_one`.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string.
-        """
+        """Return whether each label is more likely true than false, an empty dictionary before the first example."""
         return {name: score > 0.0 for name, score in self._scores_by_target(x).items()}
 
     def learn_many(self, X: IntoDataFrame, y: IntoDataFrame, w: Any = None, *, verbose: bool = False) -> None:
-        """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
+        """Learn from the rows of a data frame in order, as :meth:`learn_one` of each row does, and faster.
 
         Parameters
         ----------
-        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
-            The features, one row per example.
         y : data frame or array of shape (n_examples, n_labels)
             Whether the labels are true, one column each; the columns of an array are called 0, 1, and so on.
-        w : float or array_like of shape (n_examples,), default None
-            The weights, as for :meth:`learn_one`; 1 each by default.
-        verbose : bool, default False
-            Whether to show a progress line on standard error.
-
-        Raises
-        ------
-        InputError
-            If a value, a label or a weight is unusable; names the column and the row. Nothing is learned.
-        ValueError
-            If the number of labels or weights differs from that of rows.
         """
         self._learn_rows(X, y, w, verbose)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
-        """Return the probability that each label is true for each row: a data frame with a column for each label.
-
-        Parameters
-        ----------
-        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
-            The features, one row per example. For an array the probabilities are an array.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string; the message names the column and the row.
-        """
-        scores, found = row_scores(self, X)
+        """Return the probability that each label is true for each row: a data frame with a column for each label."""
+        scores, found = row_scores(self._model, X)
         up = 0.5 * (1.0 + np.tanh(0.5 * scores))
         return native_frame({name: up[:, t] for name, t in found.labels.items()}, X)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
-        """Return whether each label is true for each row: a data frame with a column for each label.
-
-        Parameters
-        ----------
-        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
-            The features, one row per example. For an array the predictions are an array.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string; the message names the column and the row.
-        """
-        scores, found = row_scores(self, X)
+        """Return whether each label is true for each row: a data frame with a column for each label."""
+        scores, found = row_scores(self._model, X)
         return native_frame({name: scores[:, t] > 0.0 for name, t in found.labels.items()}, X)

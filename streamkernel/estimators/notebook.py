@@ -35,17 +35,14 @@ _TABLE = "border-collapse:collapse;margin:2px 0;font-size:inherit;color:inherit"
 _CELL = "text-align:left;vertical-align:top;padding:1px 10px 1px 0;border:0;background:none;color:inherit"
 
 
-class Shown:
-    """An estimator with a table as its view in a notebook."""
-
-    def _repr_html_(self) -> str:
-        """Return the table, without scripts and colours, so that it is readable on any page."""
-        title, facts = escape(type(self).__name__), "".join(_row(word, text) for word, text in _facts_at_once(self))
-        parameters = "".join(_row(name, value, is_given) for name, value, is_given in _parameters(self))
-        return (
-            f'<div style="font-size:90%;line-height:1.4"><b>{title}</b><table style="{_TABLE}">{facts}</table>'
-            f'<details><summary>parameters</summary><table style="{_TABLE}">{parameters}</table></details></div>'
-        )
+def html_table(model: Any) -> str:
+    """Return the view of an estimator, without scripts and colours, so that it is readable on any page."""
+    title, facts = escape(type(model).__name__), "".join(_row(word, text) for word, text in _facts_at_once(model))
+    parameters = "".join(_row(name, value, is_given) for name, value, is_given in _parameters(model))
+    return (
+        f'<div style="font-size:90%;line-height:1.4"><b>{title}</b><table style="{_TABLE}">{facts}</table>'
+        f'<details><summary>parameters</summary><table style="{_TABLE}">{parameters}</table></details></div>'
+    )
 
 
 def _facts_at_once(model: Any) -> list[tuple[str, str]]:

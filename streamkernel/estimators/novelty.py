@@ -12,6 +12,8 @@ from river import base
 from streamkernel import learners, losses, rules, step_sizes
 from streamkernel.errors import is_real
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.documentation import documented
+from streamkernel.estimators.outputs import Outputs
 from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.features.frames import n_rows, native_series
 from streamkernel.kernels import Kernel
@@ -33,6 +35,7 @@ class Novelty(losses.Loss):
     for_classes: ClassVar[bool | None] = None
 
 
+@documented()
 class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     """A one-class support vector machine that learns from a stream, in bounded memory.
 
@@ -59,10 +62,6 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         that the weight of an event falls to 1/e after 500 events. A longer memory needs a smaller step.
     max_features : int or None, default 1024
         The largest number of random features; ``None`` is no limit.
-    cache_bytes : int, default 2**26
-        Memory for random directions, in bytes.
-    seed : int, default 0
-        Seed of the random features.
 
     Attributes
     ----------
@@ -70,13 +69,9 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         The threshold τ.
     objective : float
         The running value of the objective.
-    n_features, n_seeds, n_steps, n_reused, kernel_
-        As for :class:`~streamkernel.KernelClassifier`.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range.
+    learner_
+    kernel_
+    n_features
 
     References
     ----------
@@ -121,9 +116,8 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
             seed=seed,
         )
 
-    @property
-    def _intercept(self) -> int:
-        return state.MARGIN
+    def _outputs(self) -> Outputs:
+        return Outputs(state.MARGIN)
 
     @property
     def threshold(self) -> float:
@@ -133,50 +127,25 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     @property
     def objective(self) -> float:
         """The running value of E[max(0, τ - f(x))] + (ν/2)‖f‖² - ντ."""
-        learner = self._frozen().learner
+        learner = self._model.frozen().learner
         return learner.objective + self.nu * float(learner.numbers["offset"])
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn from one event.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
-            or NaN, counts as 0. A string is refused under a name that has had 16
-            numbers or more, and almost no strings.
 
         Raises
         ------
         InputError
             If a value is neither a finite number nor a string; the message names the field. The model is unchanged.
         """
-        self._learn_event(x, 0.0)
+        self._model.learn_event(x, 0.0)
 
     def score_one(self, x: Mapping[Hashable, Any]) -> float:
-        """Return τ - f(x), which is higher for events that differ more from those learned.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for :meth:`learn_one`.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string.
-        """
-        return -float(self._score(x)[0])
+        """Return τ - f(x), which is higher for events that differ more from those learned."""
+        return -float(self._model.score(x)[0])
 
     def learn_many(self, X: IntoDataFrame, *, verbose: bool = False) -> None:
-        """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
-
-        Parameters
-        ----------
-        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
-            The features, one row per example. An entry that a sparse matrix does not store is a zero.
-        verbose : bool, default False
-            Whether to show a progress line on standard error.
+        """Learn from the rows of a data frame in order, as :meth:`learn_one` of each row does, and faster.
 
         Raises
         ------
@@ -185,22 +154,11 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
             learned.
         """
         rows = n_rows(X)
-        learn_table(self, X, np.zeros(rows), np.ones(rows), verbose=verbose)
+        learn_table(self._model, X, np.zeros(rows), np.ones(rows), verbose=verbose)
 
     def score_many(self, X: IntoDataFrame) -> Any:
-        """Return the score of each row of a data frame.
-
-        Parameters
-        ----------
-        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
-            The features, one row per example.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string; the message names the column and the row.
-        """
-        return native_series(-row_scores(self, X)[0][:, 0], X)
+        """Return the score of each row of a data frame."""
+        return native_series(-row_scores(self._model, X)[0][:, 0], X)
 
     def _default_step(self) -> step_sizes.Step:
         return step_sizes.Constant(1.0 / (MEMORY * self.nu))

@@ -37,4 +37,4 @@ def prediction_copy(model: Any) -> Any:
         return compose.Pipeline(*((name, prediction_copy(step)) for name, step in model.steps.items()))
     if not isinstance(model, KernelModel):
         return copy.deepcopy(model)
-    return model._to_predict()
+    return model._twin(_model=model._model.to_predict())

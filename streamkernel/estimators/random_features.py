@@ -9,6 +9,7 @@ from river import base
 
 from streamkernel import tensor_file
 from streamkernel.estimators import model_file
+from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.parameters import check_shared, check_size
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_frame
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
 
 
+@documented()
 class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
     """Transforms inputs into random features of a kernel: dot products of the outputs estimate k(x, x').
 
@@ -34,13 +36,10 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
         changes during them.
     n_features : int, default 512
         Number of random features. Each has one or more outputs: a cosine and a sine for kernels of the difference.
-    seed : int, default 0
-        Seed of the random features.
 
     Attributes
     ----------
-    kernel_ : Kernel
-        The kernel in use.
+    kernel_
 
     Raises
     ------
@@ -99,39 +98,22 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
     def learn_many(self, X: IntoDataFrame) -> None:
         """Learn from the rows of a data frame in order, as :meth:`learn_one` does.
 
-        Parameters
-        ----------
-        X : data frame of shape (n_examples, n_fields)
-            The features, one row per example.
+        Raises
+        ------
+        InputError
+            If a value is neither a finite number nor a string.
         """
         rows = self._map.table(X)
         for i in range(len(rows.start) - 1):
             self._see(rows.part(i, i + 1))
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
-        """Return the features of `x`, scaled by n_features^-½.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for :meth:`learn_one`.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string.
-        """
+        """Return the features of `x`, scaled by n_features^-½."""
         features = self._map
         return dict(zip(self._names, features(features.row(x))[0].tolist(), strict=True))
 
     def transform_many(self, X: IntoDataFrame) -> Any:
-        """Return the features of each row of a data frame.
-
-        Parameters
-        ----------
-        X : data frame of shape (n_examples, n_fields)
-            The features, one row per example.
-        """
+        """Return the features of each row of a data frame."""
         features = self._map
         outputs = features(features.table(X))
         columns: dict[Hashable, Any] = {name: outputs[:, i] for i, name in enumerate(self._names)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +10,12 @@ import numpy as np
 
 from streamkernel import losses
 from streamkernel.errors import InputError, LabelError
-from streamkernel.estimators.base import Choice
-from streamkernel.estimators.explained import ExplainedModel
+from streamkernel.estimators import explaining
+from streamkernel.estimators.base import Choice, KernelModel
+from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.label_forms import LabelForms
 from streamkernel.estimators.model_state import State
+from streamkernel.estimators.outputs import Learner, Outputs
 from streamkernel.estimators.tables import learn_table
 from streamkernel.estimators.targets import as_label
 from streamkernel.estimators.weighting import as_weight, weights_of
@@ -24,7 +26,56 @@ from streamkernel.learners.options import Newton
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 
-class SeveralTargetsModel(ExplainedModel):
+class Targets(Outputs):
+    """A y that is a dictionary of numbers, one for each target.
+
+    Parameters
+    ----------
+    intercept
+        As for :class:`Outputs`.
+    """
+
+    are_several = True
+
+    def check(self, known: Mapping[Any, int], labels: Sequence[Any]) -> None:
+        """Raise an InputError if the targets of an example are not those of the first one, in their order."""
+        expected = tuple(known) or (labels[0] if labels else ())
+        for names in labels:
+            if names != expected:
+                _check_names(expected, names)
+                raise InputError(f"Expected targets in the order {list(expected)}, got {list(names)} - at y")
+
+    def number_labels(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
+        """Return that all rows are usable, and the state with room for their targets."""
+        if not found.labels and isinstance(found.learner, SecondOrderLearner):
+            names = labels[first]
+            learner = found.learner.with_targets(len(names))
+            found = replace(found, learner=learner, labels={name: i for i, name in enumerate(names)})
+        return last, found
+
+    def learner(self, new: Callable[..., Learner], kernel: Kernel, columns: int) -> Learner:
+        """Return an untrained function with a number of targets."""
+        found = new(kernel, columns=1)
+        return found.with_targets(columns) if isinstance(found, SecondOrderLearner) else found
+
+    def columns(self, labels: int) -> int:
+        """Return the number of columns of f for a number of targets."""
+        return max(1, labels)
+
+    def describe(self, labels: Mapping[Any, int]) -> dict[str, Any]:
+        """Return the names of the targets in their order."""
+        return {"targets": list(labels)}
+
+    def labels_in(self, description: Mapping[str, Any]) -> dict[Any, int]:
+        """Return the names of the targets of a description, with their columns."""
+        found = {as_label(name): i for i, name in enumerate(description["targets"])}
+        if len(LabelForms(found)) != len(description["targets"]):
+            raise ValueError(f"expected targets that differ, got {description['targets']!r}")
+        return found
+
+
+@documented()
+class SeveralTargetsModel(KernelModel):
     """A kernel model of several targets, which are those of the first example that it learns.
 
     Each target has its own coefficients, mixture weights, range and scale. All have the features, bandwidths and Gram
@@ -57,6 +108,11 @@ class SeveralTargetsModel(ExplainedModel):
         if not isinstance(self._options, Newton):
             raise ValueError(f'Expected learner="newton" or learners.Newton for several targets, got {learner!r}')
 
+    @property
+    def feature_importances_(self) -> dict[Hashable, float]:
+        """The share of each field in the variation of f with the inputs; shares add up to 1, the largest first."""
+        return explaining.importances(self._model.frozen())
+
     _loss_names: tuple[str, ...]
     """The losses that several targets can have."""
 
@@ -64,10 +120,6 @@ class SeveralTargetsModel(ExplainedModel):
     def targets(self) -> tuple[Hashable, ...]:
         """The names of the targets, in the order of the first example; empty before."""
         return tuple(self._state.labels)
-
-    def _check_task(self, task: Any) -> None:
-        """Raise a ValueError: models of several targets are neither pruned nor refitted."""
-        raise ValueError(f"Expected a model of one target for {task!r}, got a {type(self).__name__}")
 
     def _number(self, y: Any, where: str) -> float:
         """Return one target as a number; an error says `where` it is."""
@@ -93,9 +145,9 @@ class SeveralTargetsModel(ExplainedModel):
         names, numbers, is_new = self._numbers(y)
         w = as_weight(w)
         if w == 0.0:
-            self._check(x)
+            self._model.check(x)
             return
-        self._learn_event(x, numbers, w, [names], is_new=is_new)
+        self._model.learn_event(x, numbers, w, [names], is_new=is_new)
 
     def explain_one(
         self, x: Mapping[Hashable, Any], *, method: str = "gradient", n_orders: int = 32
@@ -105,29 +157,12 @@ class SeveralTargetsModel(ExplainedModel):
         They are in units of the target, or of a label's score: with the logistic loss its log-odds. The dictionary is
         empty before the first example. All targets are explained by the same evaluations of the model.
 
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for :meth:`predict_one`.
-        method : {"gradient", "sampling"}, default "gradient"
-            As for :meth:`KernelRegressor.explain_one <streamkernel.KernelRegressor.explain_one>`.
-        n_orders : int, default 32
-            Number of orders for ``"sampling"``.
-
         Returns
         -------
         dict
             For each target, the contributions by the names in `x`, in its order.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number nor a string; or if the method is ``"gradient"`` and the gradient of
-            this kernel is not known.
-        ValueError
-            If `method` or `n_orders` is out of its range.
         """
-        shares, found = self._explain(x, lambda _: np.asarray, method, n_orders)
+        shares, found = explaining.explain(self._model, x, lambda _: np.asarray, method, n_orders, self.seed)
         return {target: {name: own[t] for name, own in shares.items()} for target, t in found.labels.items()}
 
     def _learn_rows(self, X: Any, Y: Any, w: Any, verbose: bool) -> None:
@@ -140,43 +175,12 @@ class SeveralTargetsModel(ExplainedModel):
             if len(columns[name]) != rows:
                 raise ValueError(f"Expected as many targets as rows, got {len(columns[name])} and {rows} rows")
             numbers[:, t] = [self._number(y, f"y[{name!r}], row {i}") for i, y in enumerate(columns[name])]
-        learn_table(self, X, numbers, weights_of(w, rows), [names] * rows, verbose=verbose)
+        learn_table(self._model, X, numbers, weights_of(w, rows), [names] * rows, verbose=verbose)
 
     def _scores_by_target(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
         """Return f(x) of each target; empty before the first example."""
-        scores, found = self._score(x)
+        scores, found = self._model.score(x)
         return dict(zip(found.labels, np.atleast_1d(scores).tolist(), strict=True)) if found.labels else {}
-
-    def _check_labels(self, labels: Sequence[Any]) -> None:
-        known = self.targets or (labels[0] if labels else ())
-        for names in labels:
-            if names != known:
-                _check_names(known, names)
-                raise InputError(f"Expected targets in the order {list(known)}, got {list(names)} - at y")
-
-    def _number_labels(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
-        """Return that all rows are usable, and the state with room for their targets."""
-        if not found.labels and isinstance(found.learner, SecondOrderLearner):
-            names = labels[first]
-            learner = found.learner.with_targets(len(names))
-            found = replace(found, learner=learner, labels={name: i for i, name in enumerate(names)})
-        return last, found
-
-    def _new_learner(self, kernel: Kernel, columns: int) -> Any:
-        found = super()._new_learner(kernel, 1)
-        return found.with_targets(columns) if isinstance(found, SecondOrderLearner) else found
-
-    def _columns(self, labels: int) -> int:
-        return max(1, labels)
-
-    def _description(self) -> dict[str, Any]:
-        return super()._description() | {"targets": list(self.targets)}
-
-    def _labels_in(self, description: Mapping[str, Any]) -> dict[Hashable, int]:
-        found = {as_label(name): i for i, name in enumerate(description["targets"])}
-        if len(LabelForms(found)) != len(description["targets"]):
-            raise ValueError(f"expected targets that differ, got {description['targets']!r}")
-        return found
 
 
 def _new_names(targets: Iterable[Hashable]) -> tuple[Hashable, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from streamkernel import step_sizes
+from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
 from streamkernel.estimators.parameters import require_at_least
 from streamkernel.features.counter_rng import domain_key
@@ -16,6 +17,7 @@ from streamkernel.posterior.posteriors import Posterior
 from streamkernel.posterior.stochastic_posterior import Stochastic, point_rows
 
 
+@documented()
 class StochasticGaussianProcessRegressor(GaussianProcessRegressor):
     """A Gaussian process whose posterior is learned by doubly stochastic gradients, in the paper's two forms.
 
@@ -40,24 +42,14 @@ class StochasticGaussianProcessRegressor(GaussianProcessRegressor):
         Number of examples in a step.
     step_size : float or step_sizes.Step or "auto", default "auto"
         The step γ; ``"auto"`` is 1.
-    cache_bytes : int, default 2**26
-        Memory for cached directions, in bytes; it changes no prediction.
-    seed : int, default 0
-        Seed of the random features.
 
     Attributes
     ----------
-    kernel_ : Kernel
-        The kernel in use, with its bandwidths.
+    kernel_
     noise_variance : float
         The variance of the noise, in units of the target squared.
     n_bounded_predictions, n_outlying_targets : int
         As for :class:`~streamkernel.GaussianProcessRegressor`.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range, or cannot be combined with another.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The rows of a table: learning from them in order, and the scores of all of them."""
+"""The rows of a table: learning from them in order, their scores, and the scores of their classes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.estimators.learning import LearningModel
+from streamkernel.estimators.model import Model
 from streamkernel.estimators.model_state import State
+from streamkernel.estimators.targets import label_scores, probabilities
 from streamkernel.estimators.weighting import SMALLEST_WEIGHT
 from streamkernel.features.frames import table_blocks
 from streamkernel.features.rows import F64
@@ -19,12 +20,13 @@ SHOWN = 256
 
 
 def learn_table(
-    model: LearningModel, X: Any, y: F64, weights: F64, labels: Sequence[Any] = (), *, verbose: bool = False
+    model: Model, X: Any, y: F64, weights: F64, labels: Sequence[Any] = (), *, verbose: bool = False
 ) -> None:
     """Learn the rows of a table in order, except those of weight 0."""
-    found, done = model._state, 0
+    found, done = model.state, 0
     directions, before = found.learner.directions, found.numeric
-    model._check_labels([label for label, w in zip(labels, weights.tolist(), strict=False) if w >= SMALLEST_WEIGHT])
+    known = [label for label, w in zip(labels, weights.tolist(), strict=False) if w >= SMALLEST_WEIGHT]
+    model.outputs.check(found.labels, known)
     with progress_line("Learning", show=verbose) as tell:
         for block, numeric in table_blocks(directions, X, before):
             size = len(block.start) - 1
@@ -36,14 +38,43 @@ def learn_table(
                 if not chosen.all():
                     own = [label for label, is_one in zip(own, chosen, strict=True) if is_one] if own else ()
                     rows, targets = rows.where(chosen), targets[chosen]
-                model._learn(rows, targets, directions, numeric, own, before)
+                model.learn_rows(rows, targets, directions, numeric, own, before)
                 before = numeric
                 done = last
                 tell(done / len(y), f"{done:,} of {len(y):,} rows")
 
 
-def row_scores(model: LearningModel, X: Any) -> tuple[F64, State]:
+def row_scores(model: Model, X: Any) -> tuple[F64, State]:
     """Return f of each row of a table, shape (rows, columns), and the state that all of them are from."""
-    found = model._frozen()
+    found = model.frozen()
     blocks = table_blocks(found.learner.directions, X, found.numeric)
     return np.concatenate([found.learner.scores(rows, found.scales) for rows, _ in blocks]), found
+
+
+def class_probabilities(model: Model, X: Any, classes: Sequence[Any]) -> F64:
+    """Return the probability of each class for each row of a table, shape (rows, classes).
+
+    A class that the model has not learned has probability 0. The model must have learned at least one class.
+    """
+    scores, found = row_scores(model, X)
+    known = probabilities(found.learner.loss, scores, len(found.labels))
+    shares = np.zeros((len(scores), len(classes)))
+    for i, label in enumerate(classes):
+        if label in found.labels:
+            shares[:, i] = known[:, found.labels[label]]
+    return shares
+
+
+def class_scores(model: Model, X: Any, classes: Sequence[Any]) -> F64:
+    """Return the score of the second of two classes, shape (rows,), or of each of more, shape (rows, classes).
+
+    A class that the model has not learned has the lowest score minus 1. The model must have learned at least one class.
+    """
+    scores, found = row_scores(model, X)
+    labels = found.labels
+    if len(classes) == 2 and len(labels) == 2:
+        return label_scores(scores, labels, classes[1], False)
+    known = {label: label_scores(scores, labels, label, False) for label in classes if label in labels}
+    lower = np.min([*known.values()], axis=0) - 1.0
+    own = np.stack([known.get(label, lower) for label in classes], axis=1)
+    return own[:, 1] - own[:, 0] if len(classes) == 2 else own

@@ -69,10 +69,10 @@ def _learn_in_calls(
     while done < len(values):
         last = min(done + AT_ONCE, len(values))
         part, said = rows.part(done, last), scores[done:last]
-        done += model._learn_alone(part, y[done:last], directions, found.numeric, said)
+        done += model._model.learn_alone(part, y[done:last], directions, found.numeric, said)
         if done < last:
             try:
-                scores[done], _ = model._score(xs[done])
+                scores[done], _ = model._model.score(xs[done])
                 model.learn_one(xs[done], ys[done])
             except MemoryError:
                 raise

@@ -12,11 +12,13 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from streamkernel import learners, losses
 from streamkernel.estimators import classifier
-from streamkernel.estimators.batches import class_probabilities, class_scores
+from streamkernel.estimators.documentation import documented
+from streamkernel.estimators.internals import model_of
+from streamkernel.estimators.tables import class_probabilities, class_scores
 from streamkernel.estimators.weighting import ClassWeight
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
-from streamkernel.sklearn.online import OnlineEstimator
+from streamkernel.sklearn.online import ESTIMATOR, METHODS, OnlineEstimator
 from streamkernel.upkeep import Pruning, Refit
 
 
@@ -24,6 +26,7 @@ def _has_probabilities(model: KernelClassifier) -> bool:
     return isinstance(losses.resolve_loss(model.loss, True), (losses.Logistic, losses.Softmax))
 
 
+@documented(ESTIMATOR, METHODS)
 class KernelClassifier(ClassifierMixin, OnlineEstimator):
     """A kernel machine for two or more classes, as a scikit-learn estimator.
 
@@ -32,36 +35,13 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
 
     Parameters
     ----------
-    kernel : Kernel or None, default None
-        One of :mod:`streamkernel.kernels`, which reads inputs as they are; by default inputs are scaled, and there are
-        four Gaussian bandwidths around their median distance.
     loss : str or losses.Loss, default "logistic"
         As for :class:`streamkernel.KernelClassifier`, like all parameters except `shuffle` and `verbose`.
         With ``"logistic"`` and ``"softmax"`` there is `predict_proba`.
-    learner : str or learners.Newton or learners.DSG, default "newton"
-        The learner: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
-    max_features : int or "auto" or None, default "auto"
-        Cap on the number of random features.
-    l2 : float, default 0.0
-        Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
     class_weight : dict or "balanced" or None, default None
         Weights by class; ``"balanced"`` weighs by the examples of each class so far, in the order of the rows.
-    pruning : upkeep.Pruning or None, default None
-        Prune the model from time to time.
-    refit : upkeep.Refit or None, default None
-        Solve the coefficients on recent examples from time to time.
-    cache_bytes : int, default 67108864
-        Memory for random directions, in bytes.
-    seed : int, default 0
-        Seed of the random features. It has the name that it has everywhere else in this library, and is an integer:
-        two fits are the same unless it differs.
     max_classes : int, default 100
         Maximum number of classes.
-    shuffle : bool, default True
-        Whether `fit` learns the rows in a random order, which `seed` decides, rather than in theirs: tables are often
-        sorted, and an online learner is then surprised by each new class. `partial_fit` learns rows as they come.
-    verbose : bool, default False
-        Whether `fit` and `partial_fit` show a progress line on standard error.
 
     Attributes
     ----------
@@ -69,17 +49,9 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         The online model.
     classes_ : ndarray of shape (n_classes,)
         The classes.
-    n_features_in_ : int
-        Columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        The names of the columns of a data frame.
-    feature_importances_ : ndarray of shape (n_features_in_,)
-        The share of each column in how much the function changes with the inputs.
-
-    Raises
-    ------
-    ValueError
-        In `fit` and `partial_fit`, if a parameter is out of its range, or does not go with the learner; names it.
+    n_features_in_
+    feature_names_in_
+    feature_importances_
 
     Examples
     --------
@@ -131,17 +103,8 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
 
         Parameters
         ----------
-        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
-            The rows. Strings in a data frame are categories. NaN is a missing value.
         y : array_like of shape (n_samples,)
             The classes.
-        sample_weight : array_like of shape (n_samples,) or None, default None
-            Weights; a row of weight w counts as w rows, and one of weight 0 not at all.
-
-        Returns
-        -------
-        self
-            The estimator.
 
         Raises
         ------
@@ -162,19 +125,10 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
 
         Parameters
         ----------
-        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
-            The rows, as for :meth:`fit`.
         y : array_like of shape (n_samples,)
             The classes.
         classes : array_like of shape (n_classes,) or None, default None
             All classes that will ever come; the first call needs them.
-        sample_weight : array_like of shape (n_samples,) or None, default None
-            Weights.
-
-        Returns
-        -------
-        self
-            The estimator.
 
         Raises
         ------
@@ -202,41 +156,24 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         return self
 
     def predict(self, X: Any) -> Any:
-        """Return the class of each row, shape (n_samples,).
-
-        Parameters
-        ----------
-        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
-            The rows.
-        """
+        """Return the class of each row, shape (n_samples,)."""
         X = self._fitted(X)
         return np.asarray(self.model_.predict_many(X)).astype(self.classes_.dtype)
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> F64:
-        """Return the probability of each class, in the order of `classes_`, shape (n_samples, n_classes).
-
-        Parameters
-        ----------
-        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
-            The rows.
-        """
+        """Return the probability of each class, in the order of `classes_`, shape (n_samples, n_classes)."""
         X = self._fitted(X)
-        return class_probabilities(self.model_, X, self.classes_.tolist())
+        return class_probabilities(model_of(self.model_), X, self.classes_.tolist())
 
     def decision_function(self, X: Any) -> F64:
         """Return the score of the second of two classes, shape (n_samples,), or the scores of all if there are more.
 
         These have the shape (n_samples, n_classes). A class of which no row has been learned has a score of 1 less than
         the lowest.
-
-        Parameters
-        ----------
-        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
-            The rows.
         """
         X = self._fitted(X)
-        return class_scores(self.model_, X, self.classes_.tolist())
+        return class_scores(model_of(self.model_), X, self.classes_.tolist())
 
     def _labels(self, y: Any, X: Any) -> Any:
         """Return the classes of rows as an array."""

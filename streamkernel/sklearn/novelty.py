@@ -9,12 +9,15 @@ from sklearn.base import OutlierMixin
 
 from streamkernel import learners
 from streamkernel.estimators import novelty
+from streamkernel.estimators.documentation import documented
+from streamkernel.estimators.internals import model_of
 from streamkernel.estimators.tables import row_scores
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
-from streamkernel.sklearn.online import OnlineEstimator
+from streamkernel.sklearn.online import ESTIMATOR, METHODS, OnlineEstimator
 
 
+@documented(ESTIMATOR, METHODS)
 class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
     """A one-class support vector machine, as a scikit-learn outlier detector.
 
@@ -32,15 +35,6 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
         As for :class:`streamkernel.KernelNoveltyDetector`, like all parameters except `shuffle` and `verbose`.
     max_features : int or None, default 1024
         Cap on the number of random features.
-    cache_bytes : int, default 67108864
-        Memory for random directions, in bytes.
-    seed : int, default 0
-        Seed of the random features, as for :class:`streamkernel.sklearn.KernelClassifier`.
-    shuffle : bool, default True
-        Whether `fit` learns the rows in a random order, which `seed` decides, rather than in theirs: tables are often
-        sorted, and an online learner is then surprised by each new class. `partial_fit` learns rows as they come.
-    verbose : bool, default False
-        Whether `fit` and `partial_fit` show a progress line on standard error.
 
     Attributes
     ----------
@@ -48,15 +42,8 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
         The online model.
     offset_ : float
         The threshold τ.
-    n_features_in_ : int
-        Columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        The names of the columns of a data frame.
-
-    Raises
-    ------
-    ValueError
-        In `fit` and `partial_fit`, if a parameter is out of its range, or does not go with the learner; names it.
+    n_features_in_
+    feature_names_in_
 
     Examples
     --------
@@ -101,20 +88,8 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
 
         Parameters
         ----------
-        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
-            The rows. Strings in a data frame are categories. NaN is a missing value.
         y : None, default None
             Not used.
-
-        Returns
-        -------
-        self
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            If `X` has another shape or values than described.
         """
         X = self._read(X, reset=True)
         self.model_ = self._new_model()
@@ -126,15 +101,8 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
 
         Parameters
         ----------
-        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
-            The rows, as for :meth:`fit`.
         y : None, default None
             Not used.
-
-        Returns
-        -------
-        self
-            The estimator.
         """
         is_first = not hasattr(self, "model_")
         X = self._read(X, reset=is_first)
@@ -144,33 +112,15 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
         return self
 
     def score_samples(self, X: Any) -> F64:
-        """Return f of each row, shape (n_samples,); larger values are more similar to the learned rows.
-
-        Parameters
-        ----------
-        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
-            The rows.
-        """
+        """Return f of each row, shape (n_samples,); larger values are more similar to the learned rows."""
         X = self._fitted(X)
-        return row_scores(self.model_, X)[0][:, 0] + self.offset_
+        return row_scores(model_of(self.model_), X)[0][:, 0] + self.offset_
 
     def decision_function(self, X: Any) -> F64:
-        """Return f - τ of each row, shape (n_samples,): negative for what is novel.
-
-        Parameters
-        ----------
-        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
-            The rows.
-        """
+        """Return f - τ of each row, shape (n_samples,): negative for what is novel."""
         X = self._fitted(X)
-        return row_scores(self.model_, X)[0][:, 0]
+        return row_scores(model_of(self.model_), X)[0][:, 0]
 
     def predict(self, X: Any) -> Any:
-        """Return 1 for a row similar to the learned ones and -1 for a novel one, shape (n_samples,).
-
-        Parameters
-        ----------
-        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
-            The rows.
-        """
+        """Return 1 for a row similar to the learned ones and -1 for a novel one, shape (n_samples,)."""
         return np.where(self.decision_function(X) < 0.0, -1, 1)

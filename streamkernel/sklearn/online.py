@@ -16,6 +16,77 @@ from streamkernel.features.frames import n_rows
 from streamkernel.features.rows import F64
 from streamkernel.learners.options import resolve_learner
 
+ESTIMATOR = """
+Parameters
+----------
+kernel : Kernel or None, default None
+    One of :mod:`streamkernel.kernels`, which reads inputs as they are; by default inputs are scaled, and there are
+    four Gaussian bandwidths around their median distance.
+learner : str or learners.Newton or learners.DSG, default "newton"
+    The learner: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
+max_features : int or "auto" or None, default "auto"
+    Cap on the number of random features.
+l2 : float, default 0.0
+    Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
+pruning : upkeep.Pruning or None, default None
+    Prune the model from time to time.
+refit : upkeep.Refit or None, default None
+    Solve the coefficients on recent examples from time to time.
+cache_bytes : int, default 67108864
+    Memory for random directions, in bytes.
+seed : int, default 0
+    Seed of the random features. It has the name that it has everywhere else in this library, and is an integer:
+    two fits are the same unless it differs.
+shuffle : bool, default True
+    Whether `fit` learns the rows in a random order, which `seed` decides, rather than in theirs: tables are often
+    sorted, and an online learner is then surprised by each new class. `partial_fit` learns rows as they come.
+verbose : bool, default False
+    Whether `fit` and `partial_fit` show a progress line on standard error.
+
+Attributes
+----------
+n_features_in_ : int
+    Columns.
+feature_names_in_ : ndarray of shape (n_features_in_,)
+    The names of the columns of a data frame.
+feature_importances_ : ndarray of shape (n_features_in_,)
+    The share of each column in how much the function changes with the inputs.
+
+Raises
+------
+ValueError
+    In `fit` and `partial_fit`, if a parameter is out of its range, or does not go with the learner; names it.
+"""
+"""Parts of docstrings that the estimators have in common."""
+
+_ROWS = """
+Parameters
+----------
+X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+    The rows. Strings in a data frame are categories. NaN is a missing value.
+"""
+
+_LEARN = f"""{_ROWS}y : array_like of shape (n_samples,)
+    The targets.
+sample_weight : array_like of shape (n_samples,) or None, default None
+    Weights; a row of weight w counts as w rows, and one of weight 0 not at all.
+
+Returns
+-------
+self
+    The estimator.
+
+Raises
+------
+ValueError
+    If something has another shape or value than described.
+"""
+
+METHODS = dict.fromkeys(("predict", "predict_proba", "decision_function", "score_samples"), _ROWS) | dict.fromkeys(
+    ("fit", "partial_fit"), _LEARN
+)
+"""Docstrings that methods of the estimators have in common; :func:`documented` adds them."""
+
 
 class OnlineEstimator(BaseEstimator):
     """A scikit-learn estimator whose `fit` is one pass of an online model over the rows.

@@ -10,12 +10,14 @@ from sklearn.utils import assert_all_finite, check_consistent_length, column_or_
 
 from streamkernel import learners, losses
 from streamkernel.estimators import regressor
+from streamkernel.estimators.documentation import documented
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
-from streamkernel.sklearn.online import OnlineEstimator
+from streamkernel.sklearn.online import ESTIMATOR, METHODS, OnlineEstimator
 from streamkernel.upkeep import Pruning, Refit
 
 
+@documented(ESTIMATOR, METHODS)
 class KernelRegressor(RegressorMixin, OnlineEstimator):
     """A kernel machine for numbers, as a scikit-learn estimator.
 
@@ -24,48 +26,18 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
 
     Parameters
     ----------
-    kernel : Kernel or None, default None
-        One of :mod:`streamkernel.kernels`, which reads inputs as they are; by default inputs are scaled, and there are
-        four Gaussian bandwidths around their median distance.
     loss : str or losses.Loss, default "square"
         As for :class:`streamkernel.KernelRegressor`, like all parameters except `shuffle` and `verbose`.
     tau : float or None, default None
         The quantile that ``loss="quantile"`` learns.
-    learner : str or learners.Newton or learners.DSG, default "newton"
-        The learner: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
-    max_features : int or "auto" or None, default "auto"
-        Cap on the number of random features.
-    l2 : float, default 0.0
-        Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
-    pruning : upkeep.Pruning or None, default None
-        Prune the model from time to time.
-    refit : upkeep.Refit or None, default None
-        Solve the coefficients on recent examples from time to time.
-    cache_bytes : int, default 67108864
-        Memory for random directions, in bytes.
-    seed : int, default 0
-        Seed of the random features, as for :class:`streamkernel.sklearn.KernelClassifier`.
-    shuffle : bool, default True
-        Whether `fit` learns the rows in a random order, which `seed` decides, rather than in theirs: tables are often
-        sorted, and an online learner is then surprised by each new class. `partial_fit` learns rows as they come.
-    verbose : bool, default False
-        Whether `fit` and `partial_fit` show a progress line on standard error.
 
     Attributes
     ----------
     model_ : streamkernel.KernelRegressor
         The online model.
-    n_features_in_ : int
-        Columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        The names of the columns of a data frame.
-    feature_importances_ : ndarray of shape (n_features_in_,)
-        The share of each column in how much the function changes with the inputs.
-
-    Raises
-    ------
-    ValueError
-        In `fit` and `partial_fit`, if a parameter is out of its range, or does not go with the learner; names it.
+    n_features_in_
+    feature_names_in_
+    feature_importances_
 
     Examples
     --------
@@ -109,49 +81,14 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the rows in one pass, with an untrained model.
-
-        Parameters
-        ----------
-        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
-            The rows. Strings in a data frame are categories. NaN is a missing value.
-        y : array_like of shape (n_samples,) and float
-            The targets.
-        sample_weight : array_like of shape (n_samples,) or None, default None
-            Weights; a row of weight w counts as w rows, and one of weight 0 not at all.
-
-        Returns
-        -------
-        self
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            If something has another shape or value than described.
-        """
+        """Learn the rows in one pass, with an untrained model."""
         X, targets, weights = self._checked(X, y, sample_weight, reset=True)
         self.model_ = self._new_model()
         self.model_.learn_many(*self._in_order(X, targets, weights), verbose=self.verbose)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn more rows in their order.
-
-        Parameters
-        ----------
-        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
-            The rows, as for :meth:`fit`.
-        y : array_like of shape (n_samples,)
-            The targets.
-        sample_weight : array_like of shape (n_samples,) or None, default None
-            Weights.
-
-        Returns
-        -------
-        self
-            The estimator.
-        """
+        """Learn more rows in their order."""
         is_first = not hasattr(self, "model_")
         X, targets, weights = self._checked(X, y, sample_weight, reset=is_first)
         if is_first:
@@ -160,13 +97,7 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
         return self
 
     def predict(self, X: Any) -> F64:
-        """Return the prediction for each row, shape (n_samples,).
-
-        Parameters
-        ----------
-        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
-            The rows.
-        """
+        """Return the prediction for each row, shape (n_samples,)."""
         X = self._fitted(X)
         return np.asarray(self.model_.predict_many(X), np.float64)
 

@@ -188,6 +188,6 @@ def test_a_model_has_a_bound_on_names(kind: str, monkeypatch: pytest.MonkeyPatch
         if i % 1000 == 999:
             store = model._learner.directions.store
             assert store.record_bytes <= 100_000
-            sizes.append((len(store.places), store.table.nbytes, sum(v.nbytes for v in model._tensors().values())))
+            sizes.append((len(store.places), store.table.nbytes, sum(v.nbytes for v in model._describe()[1].values())))
             assert len(model._state.numeric.numbers) <= 1024
     assert sizes[1:] == sizes[:1] * 2

@@ -91,7 +91,7 @@ def test_steps_match_the_reference(share, rho):
     counts, values = {True: 0, False: 0}, {True: [], False: []}
     for i, (x, y) in enumerate(zip(events(X), of_q.tolist(), strict=True)):
         f = reference.scores(X[i : i + 1])[0]
-        assert model._score(x)[0] == pytest.approx(f[0], abs=1e-4)
+        assert model._model.score(x)[0] == pytest.approx(f[0], abs=1e-4)
         values[y].append(plain.Ratio(rho).value(f, 1.0 if y else -1.0))
         counts[y] += 1
         shares = {side: (n + 1) / (i + 3) for side, n in counts.items()}

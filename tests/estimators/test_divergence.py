@@ -29,7 +29,7 @@ UNBOUNDED = [(KernelRegressor, "square"), (KernelClassifier, "squared_hinge")]
 
 def is_finite(model, xs):
     """Return whether all coefficients and predictions are finite."""
-    learnt = all(np.isfinite(model._tensors()[name]).all() for name in ("coef", "beta"))
+    learnt = all(np.isfinite(model._describe()[1][name]).all() for name in ("coef", "beta"))
     if isinstance(model, KernelRegressor):
         said = [model.predict_one(x) for x in xs]
     else:

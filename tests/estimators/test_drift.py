@@ -169,7 +169,7 @@ def test_memory_is_bounded():
     xs, _ = examples(600)
     detector = updated(small(), xs)
     assert len(detector._seen.waiting) == 9  # and the next one
-    assert detector._seen.model.n_features == 32
+    assert detector._seen.model.learner.n_blocks * detector._seen.model.learner.block_size == 32
 
 
 def saved_and_loaded(detector, tmp_path):
@@ -258,11 +258,11 @@ def test_a_pair_whose_new_event_is_refused_is_dropped(together):
     halves = 0
     for value in np.geomspace(4e6, 9e6, 40):
         one = copy.deepcopy(detector)
-        learned = one._seen.model._learner.n_offered
+        learned = one._seen.model.learner.n_offered
         try:
             one.update_many([{0: value}, xs[21]]) if together else one.update({0: value})
         except InputError:
-            halves += one._seen.model._learner.n_offered == learned + 1
+            halves += one._seen.model.learner.n_offered == learned + 1
             updated(one, xs[22:])
         assert one._seen.journal is None
     assert halves > 0

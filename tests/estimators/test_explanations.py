@@ -81,7 +81,7 @@ UNITS = {"a": 1.0, "b": 50.0, "c": 1e-3, "none": 1.0}
 
 def check_gradient(model, score, x, steps=STEPS, tolerance=3e-3, **options):
     """Compare contributions of the random features, divided by the distance from the mean, with finite differences."""
-    compared = compare(model._complete(), x)
+    compared = compare(model._model.complete(), x)
     means = {compared.fields[i]: mean for i, mean in zip(compared.field_of, compared.means, strict=True)}
     with only(model, of_features=True):
         found, expected = model.explain_one(x, **options), differences(score, x, steps)
@@ -177,7 +177,7 @@ def test_gradients_of_a_model_that_was_pruned(grown):
     model = copy.deepcopy(model)
     learner = model._learner
     rows = Rows.stack([model._state.scales(learner.directions.row(x)) for x in xs])
-    model._state.learner = prune(learner, rows, np.array(ys), 0.5, model._with_columns)
+    model._state.learner = prune(learner, rows, np.array(ys), 0.5, model._model.with_columns)
     check_gradient(model, model.predict_one, xs[7])
     check_changes(model, xs[7])
     assert model.feature_importances_ == grown[0].feature_importances_
@@ -529,7 +529,7 @@ def test_replicas_merge_with_their_names(grown):
     model, xs, ys = grown
     base, parts = copy.deepcopy(model), [copy.deepcopy(model) for _ in range(2)]
     for number, part in enumerate(parts):
-        part._divide(number, 2)
+        part._model.divide(number, 2)
         learn(part, [x | {f"own{number}": x["a"]} for x in xs[number:200:2]], ys[number:200:2])
     merged = parts[0].merge(parts[1], base=base)
     assert merged.feature_importances_.keys() == {*xs[0], "own0", "own1"}

@@ -20,7 +20,7 @@ import pytest
 import test_learning_between_lines as between
 from river import compose, linear_model, preprocessing
 from streams import content, frame, nested
-from test_interruptions import CASES, FIRST, PACKAGE, SMALL, XS, at, early_growth, feed, target
+from test_interruptions import CASES, FIRST, PACKAGE, SMALL, XS, at, early_growth, feed, is_busy, target
 from test_threads_and_signals import run
 from waiting import LIMIT
 
@@ -138,7 +138,7 @@ def test_a_handler_cannot_learn_in_the_middle_of_an_example(name, n):
         model, learned = at(name, n), []
 
         def change(model=model, is_inside=is_inside, learned=learned):
-            if model._lock.locked() == is_inside and not learned:
+            if is_busy(model) == is_inside and not learned:
                 try:
                     feed(model, n + 1)
                 except RuntimeError:
@@ -176,7 +176,7 @@ def test_a_handler_cannot_change_a_model_that_is_saved(name, tmp_path):
 
     def handle():
         assert content(model) == state
-        if model._lock.locked():
+        if is_busy(model):
             with pytest.raises(RuntimeError, match="in the middle of"):
                 feed(model, 31)
             refused.append(True)
@@ -190,7 +190,7 @@ def test_a_handler_cannot_merge_or_prune_in_the_middle_of_an_example():
     model, refused = at("second order", 30), []
 
     def change():
-        if model._lock.locked():
+        if is_busy(model):
             for call in (lambda: model.merge(at("second order", 300)), lambda: at("second order", 300).merge(model)):
                 with pytest.raises(RuntimeError, match="in the middle of learn_one"):
                     call()
@@ -204,7 +204,7 @@ def test_the_error_names_both_calls():
     model, seen = at("second order", 300), []
 
     def change():
-        if model._lock.locked() and not seen:
+        if is_busy(model) and not seen:
             with pytest.raises(RuntimeError) as caught:
                 model.learn_many(frame(XS[:2]), pd.Series([1.0, 2.0]))
             seen.append(str(caught.value))

@@ -46,6 +46,11 @@ FIRST = {"learner": "dsg", "kernel": FIXED, **SMALL}
 XS, YS = examples(700, ("b", "a"))
 
 
+def is_busy(model):
+    """Return whether a thread changes a model."""
+    return getattr(model, "_model", model)._lock.locked()
+
+
 def causes(error):
     """Return the types of an error and of what caused it."""
     return [] if error is None else [type(error), *causes(error.__cause__)]
@@ -193,7 +198,7 @@ def early_growth(monkeypatch):
 def interrupt(make, call, possible, some, shift=0):
     """Interrupt a call at one line after the other, and check that the model is in a possible state."""
     for where, model in interrupted(make, call, some, shift):
-        assert not model._lock.locked(), where
+        assert not is_busy(model), where
         assert possible(model), where
 
 
@@ -314,7 +319,7 @@ def test_models_are_merged_or_not(options, some):
     ]
     before, merged = parts[0], copy.deepcopy(parts[0]).merge(copy.deepcopy(parts[1]))
     settled = copy.deepcopy(before)
-    settled._settle()
+    settled._model.settle()
     possible = {content(one) for one in (before, settled, merged)}
     interrupt(
         lambda: copy.deepcopy(before),

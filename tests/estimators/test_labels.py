@@ -90,7 +90,7 @@ def test_a_third_label_continues_the_function_of_two(loss, batch_size):
     model = learn(classifier(loss=loss, batch_size=batch_size), xs[:100], ys[:100])
     before = [model.predict_proba_one(x) for x in xs]
     tops = [model.predict_one(x) for x in xs]
-    model._state = model._with_label(model._state, "third")
+    model._model.state = model._model.outputs.with_label(model._state, "third")
     for x, p, top in zip(xs, before, tops, strict=True):
         after = model.predict_proba_one(x)
         assert list(after) == [*p, "third"]
@@ -111,7 +111,7 @@ def test_probabilities_are_those_of_the_scores(loss):
         model = learn(classifier(loss=loss), xs, ys)
         for x in xs:
             p = list(model.predict_proba_one(x).values())
-            f = np.atleast_1d(model._score(x)[0])
+            f = np.atleast_1d(model._model.score(x)[0])
             assert sum(p) == pytest.approx(1.0)
             assert all(0.0 <= value <= 1.0 for value in p)
             if len(f) == 1:

@@ -39,11 +39,10 @@ from streamkernel import (
     kernels,
     upkeep,
 )
-from streamkernel.estimators.batches import class_probabilities, class_scores
 from streamkernel.estimators.changed_fields import take_texts
 from streamkernel.estimators.deferred import predict_deferred, read_probabilities
-from streamkernel.estimators.notebook import Shown
 from streamkernel.estimators.prediction_copy import prediction_copy
+from streamkernel.estimators.tables import class_probabilities, class_scores
 from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth
 from streamkernel.upkeep import background_job
@@ -242,16 +241,16 @@ def questions(model):
                 found[f"{name}, {i}"] = lambda one, name=name, table=table: getattr(one, name)(table)
     if hasattr(model, "explain_one"):
         found["explain_one, sampling"] = lambda one: one.explain_one(NEW, method="sampling", n_orders=2)
-    if isinstance(model, Shown):
+    if hasattr(model, "_repr_html_"):
         found["the view in a notebook"] = lambda one: one._repr_html_()
     if isinstance(model, GaussianProcessRegressor):
         found["with_dist"] = lambda one: one.predict_one(XS[600], with_dist=True)
     if isinstance(model, KernelClassifier):
         found["label"] = lambda one: one.explain_one(XS[600], label="a")
         found["deferred"] = lambda one: deferred(one, XS[600])
-        found["class_probabilities"] = lambda one: class_probabilities(one, TABLES[0], ["a", "b", "c"])
+        found["class_probabilities"] = lambda one: class_probabilities(one._model, TABLES[0], ["a", "b", "c"])
         if model.labels:
-            found["class_scores"] = lambda one: class_scores(one, TABLES[0], ["a", "b", "c"])
+            found["class_scores"] = lambda one: class_scores(one._model, TABLES[0], ["a", "b", "c"])
     if hasattr(model, "save"):
         found["copy"] = lambda one: parts_of(prediction_copy(one))
     return found

@@ -101,7 +101,7 @@ def test_without_a_cap_memory_grows_by_one_block_per_step_in_any_dimension():
         for x, y in zip(xs, ys, strict=True):
             model.learn_one(x, y)
         assert model.n_seeds == 200
-        tensors = model._tensors()
+        tensors = model._describe()[1]
         assert tensors.pop("names").nbytes == 32 * width  # the hash of each name, and its count
         sizes.append(sum(tensor.nbytes for tensor in tensors.values()))
     assert sizes[0] == sizes[1]

@@ -121,7 +121,7 @@ def test_tables_match_single_rows(options):
     rows = directions.rows(["x0", "x1", "x2"], np.array([list(x.values()) for x in xs]))
     for first in range(0, 300, 77):
         some = rows.part(first, min(first + 77, 300))
-        model._learn(some, np.array(ys[first : first + 77]), directions, twin._state.numeric)
+        model._model.learn_rows(some, np.array(ys[first : first + 77]), directions, twin._state.numeric)
     assert content(model) == content(twin)
 
 

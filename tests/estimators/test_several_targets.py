@@ -222,16 +222,16 @@ def test_explanations_are_those_of_each_target(kind):
     model, x, step = learned(kind, 500), XS[501], 1e-2
     sampled, means = model.explain_one(x, method="sampling"), np.mean([list(row.values()) for row in XS[:500]], axis=0)
     mean, weights = dict(zip(x, means.tolist(), strict=True)), model._learner.arrays.weights.reshape(3, -1)
-    totals, before = model._score(x)[0] - model._score(mean)[0], weights.copy()
+    totals, before = model._model.score(x)[0] - model._model.score(mean)[0], weights.copy()
     groups = 2 * len(model._learner.groups) + 1
 
     def gradient(k):
-        rise = model._score(x | {k: x[k] + step})[0] - model._score(x | {k: x[k] - step})[0]
+        rise = model._model.score(x | {k: x[k] + step})[0] - model._model.score(x | {k: x[k] - step})[0]
         return rise / (2.0 * step) * (x[k] - mean[k])
 
     def change(k):
-        alone = model._score(mean | {k: x[k]})[0] - model._score(mean)[0]
-        return 0.5 * (alone + model._score(x)[0] - model._score(x | {k: mean[k]})[0])
+        alone = model._model.score(mean | {k: x[k]})[0] - model._model.score(mean)[0]
+        return 0.5 * (alone + model._model.score(x)[0] - model._model.score(x | {k: mean[k]})[0])
 
     for part, difference in ((slice(groups, None), gradient), (slice(0, groups), change)):  # the part without weight
         weights[:, part] = 0.0

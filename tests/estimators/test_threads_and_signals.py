@@ -153,7 +153,7 @@ for trial in range(120):
         except KeyboardInterrupt:
             signal.setitimer(signal.ITIMER_PROF, 0)
             hits += 1
-            model._complete()
+            model._model.complete()
             learned = model._learner.n_offered
     asked = [{"n0": 0.3, "n5": -1.0}, stream[-1][0]]
     assert [model.predict_one(x) for x in asked] == [twin.predict_one(x) for x in asked], trial
@@ -226,7 +226,7 @@ while learned < len(stream):
     except MemoryError:
         refused += 1
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        model._complete()
+        model._model.complete()
         learned = model._learner.n_offered
         room += 1 << 20
 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

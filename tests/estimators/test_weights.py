@@ -280,7 +280,7 @@ def test_coefficients_are_refitted_with_weights():
         model.learn_one(x, 1.0)
     f = model._learner
     rows = Rows.stack([f.row({"x0": 0.5})] * len(HIGH))._replace(weights=1.0 + 2.0 * HIGH)
-    new, _ = refit(f, rows, 4.0 * HIGH, upkeep.Refit(), model._with_columns)
+    new, _ = refit(f, rows, 4.0 * HIGH, upkeep.Refit(), model._model.with_columns)
     expected = np.average(4.0 * HIGH, weights=rows.weights)
     assert new.scores(rows)[0, 0] == pytest.approx(expected, abs=0.06)
 

@@ -58,7 +58,7 @@ def parts_of(model, xs, ys, workers, length, at, divide=True):
     for i in range(workers):
         replica = pickle.loads(told)
         if divide:
-            replica._divide(i, workers)
+            replica._model.divide(i, workers)
         replicas.append(learn(replica, xs[at + i : end : workers], ys[at + i : end : workers]))
     return replicas, end
 
@@ -197,7 +197,7 @@ def test_buffered_examples_of_a_base_are_learned_once(lengths):
         for i, n in enumerate(lengths):
             replica = pickle.loads(told)
             if divide:
-                replica._divide(i, 2)
+                replica._model.divide(i, 2)
             replicas.append(learn(replica, xs[at : at + n], ys[at : at + n]))
             at += n
         model_merging.merge_into(model, [model_merging.summarize(one) for one in replicas], root)
@@ -516,7 +516,7 @@ def test_pickled_replicas_give_the_same_bits(name):
         told, replicas = pickle.dumps(model), []
         for i in range(3):
             replica = pickle.loads(told)
-            replica._divide(i, 3)
+            replica._model.divide(i, 3)
             xs, ys = stream(70, seed=i)
             ys = ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys
             replicas.append(model_merging.summarize(learn(replica, xs, ys)))
@@ -664,7 +664,7 @@ def test_labels_of_only_one_model(labels, loss, order):
         assert shares.keys() == {*first, *second}
         assert sum(shares.values()) == pytest.approx(1.0)
         assert merged.predict_one(x) in shares
-    assert merged._learner.columns == merged._columns(len(merged.labels))
+    assert merged._learner.columns == merged._model.outputs.columns(len(merged.labels))
     assert scores
     more, names = stream(80, seed=8)
     learn(merged, more, ["z" if y > 0 else first[0] for y in names])
@@ -692,7 +692,7 @@ def test_scores_of_labels_are_means(loss):
     one, other = halves("ab", "cab", **SMALL, loss=loss, learner="dsg")
     xs = stream(20, seed=3)[0]
     twin = copy.deepcopy(one)
-    twin._state = twin._with_label(twin._state, "c")
+    twin._model.state = twin._model.outputs.with_label(twin._state, "c")
     own = scores_of(twin, xs)
     theirs = scores_of(other, xs)[:, [other.labels[label] for label in "abc"]]
     merged = one.merge(other)
@@ -1027,7 +1027,7 @@ def test_a_wrong_base_is_rejected():
         for _ in range(2)
     ]
     refused(slow[0], "continued from one of 7", slow[1], base=stranger)
-    stranger._divide(1, 2)
+    stranger._model.divide(1, 2)
     learn(stranger, xs[:8], ys[:8])
     long = [learn(KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL)), xs, ys) for _ in range(2)]
     for one in long:
@@ -1100,7 +1100,7 @@ def test_models_over_the_cap_together_are_rejected():
     for i in range(2):
         model = KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL))
         learn(model, xs[:2], ys[:2])
-        model._divide(i, 2)
+        model._model.divide(i, 2)
         learn(model, xs, ys)
         models.append(model)
     models[1]._learner.most_blocks = models[0]._learner.most_blocks = 4

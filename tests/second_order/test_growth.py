@@ -174,7 +174,7 @@ def test_a_class_that_appears_after_growth_leaves_the_scores_of_the_others(loss)
     model = learn(classifier(loss=loss), xs[:N], ys[:N])
     assert any(stages(model))
     before = [model.predict_proba_one(x) for x in xs[:200]]
-    model._state = model._with_label(model._state, "third")
+    model._model.state = model._model.outputs.with_label(model._state, "third")
     for x, odds in zip(xs[:200], before, strict=True):
         after = model.predict_proba_one(x)
         assert (after["yes"] > after["no"]) == (odds["yes"] > odds["no"])

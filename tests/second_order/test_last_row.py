@@ -70,11 +70,11 @@ def test_a_predicted_example_is_not_computed_again(kind):
 
 
 CHANGES = {
-    "a step": lambda model, other, xs, ys: model._settle(),
+    "a step": lambda model, other, xs, ys: model._model.settle(),
     "another example": lambda model, other, xs, ys: model.learn_one(xs[1], ys[1]),
     "a table": lambda model, other, xs, ys: learn(model, xs[:80], ys[:80]),
     "a merge": lambda model, other, xs, ys: model.merge(other),
-    "scales": lambda model, other, xs, ys: model._look(0),
+    "scales": lambda model, other, xs, ys: model._model.restructure(0),
     "linear functions of another": lambda model, other, xs, ys: model._learner.adopt_linear(
         copy.deepcopy(other)._learner
     ),

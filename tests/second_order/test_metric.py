@@ -185,7 +185,7 @@ def test_replicas_merge_with_their_metric():
     model, xs, ys = grown()
     base, parts = copy.deepcopy(model), [copy.deepcopy(model) for _ in range(2)]
     for number, part in enumerate(parts):
-        part._divide(number, 2)
+        part._model.divide(number, 2)
         learn(part, xs[number:200:2], ys[number:200:2])
     before = base._learner.arrays.metric
     merged = parts[0].merge(parts[1], base=base)
@@ -201,7 +201,7 @@ def test_a_model_that_is_pruned_keeps_its_metric():
     model, xs, ys = grown()
     learner = model._learner
     rows = Rows.stack([model._state.scales(learner.directions.row(x)) for x in xs])
-    small = prune(learner, rows, np.array(ys), 0.5, model._with_columns)
+    small = prune(learner, rows, np.array(ys), 0.5, model._model.with_columns)
     assert small.block_size == 8
     assert small.arrays.metric.known.tolist() == learner.arrays.metric.known.tolist()
     assert np.square(small.scores(rows) - learner.scores(rows)).mean() < 0.05 * np.var(ys)

@@ -370,7 +370,7 @@ def test_crafted_states_are_rejected(tmp_path):
         ("table", good["table"] + np.array([0, 0, 1000])),
         ("table", np.where(np.arange(len(good["table"]))[:, None] == len(good["table"]) - 1, 9, good["table"])),
     ):
-        fresh = KernelClassifier(**SMALL)._new_learner(model._learner.kernel, model._learner.columns)
+        fresh = KernelClassifier(**SMALL)._model.new_learner(model._learner.kernel, model._learner.columns)
         with pytest.raises(ValueError, match=r"expected|Expected"):
             fresh.restore({**good, name: value})
     fresh.restore(good)

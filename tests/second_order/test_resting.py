@@ -93,7 +93,7 @@ def test_a_copy_that_only_predicts_knows_how_many_examples_a_group_represents():
     xs, ys = stream(0)
     model = learn(regressor(), xs, ys)
     learner = model._learner
-    copied = regressor()._new_learner(learner.kernel, learner.columns)
+    copied = regressor()._model.new_learner(learner.kernel, learner.columns)
     copied.restore(learner.to_predict(), to_learn=False)
     own = [learner.memory(g) for g in range(len(learner.table))]
     assert own[NARROW] == len(xs) - left_out(model)[NARROW] < 0.75 * len(xs)
@@ -109,7 +109,7 @@ def test_merged_losses_of_a_group_that_not_all_models_have_compare_with_those_of
     larger = [g for g, (blocks, *_) in enumerate(one._learner.table.tolist()) if blocks > 1]
     assert larger
     assert not other._learner.table[larger].any()
-    fresh = regressor()._new_learner(base._learner.kernel, base._learner.columns)
+    fresh = regressor()._model.new_learner(base._learner.kernel, base._learner.columns)
     whole, *parts = (second_order.summarize(model._learner) for model in (base, one, other))
     after, before = second_order.merge(fresh, parts, whole, np.array([0.9, 0.1]))["recent"], parts[0].recent
     assert (before[[0, *larger]] > 0.0).all()
@@ -121,6 +121,6 @@ def test_merged_losses_of_a_group_that_not_all_models_have_compare_with_those_of
 def test_replicas_compare_the_losses_of_their_last_examples():
     xs, ys = stream(0)
     model = learn(regressor(), xs[:2000], ys[:2000])
-    model._divide(0, 2)
+    model._model.divide(0, 2)
     learn(model, xs[2000:], ys[2000:])
     assert len(xs) - model._learner.numbers["compared_at"] < 2 * recency.EVERY

@@ -159,10 +159,10 @@ def test_a_third_label_leaves_the_scores_of_two(loss):
     xs, ys = examples(700)
     model = learn(classifier(loss=loss), xs, ys)
     before = [model.predict_proba_one(x) for x in xs[:50]]
-    scores = [np.atleast_1d(model._score(x)[0]).copy() for x in xs[:50]]
-    model._state = model._with_label(model._state, "third")
+    scores = [np.atleast_1d(model._model.score(x)[0]).copy() for x in xs[:50]]
+    model._model.state = model._model.outputs.with_label(model._state, "third")
     for x, odds, score in zip(xs[:50], before, scores, strict=True):
-        found = np.atleast_1d(model._score(x)[0])
+        found = np.atleast_1d(model._model.score(x)[0])
         half = 0.5 if loss == "logistic" else 1.0
         assert found[1] - found[0] == pytest.approx(2.0 * half * score[0], abs=1e-12)
         assert found[2] < (found[0] + found[1]) / 2.0  # no neighbour has it
@@ -280,7 +280,7 @@ def test_inputs_of_any_size_leave_finite_models(size, kernel):
             model.learn_one(x, target)
         except InputError as error:
             assert "size" in str(error)  # noqa: PT017
-    assert all(np.isfinite(tensor).all() for tensor in model._tensors().values())
+    assert all(np.isfinite(tensor).all() for tensor in model._describe()[1].values())
     assert math.isfinite(model.predict_one({"x0": size}))
 
 

@@ -75,7 +75,7 @@ def test_kept_features_are_those_that_were_drawn(kernel, cache_bytes):
     outputs = function.directions.plan.outputs
     before = function.embed_rows(rows_of(function, some)).reshape(9, -1, outputs, 8)
     chosen = np.sort(np.random.default_rng(3).permutation(function.n_blocks * 8)[:16])
-    twin = model._with_columns(1)
+    twin = model._model.with_columns(1)
     kept = np.concatenate([function.features_at(chosen), [[function.next_number - 2, 6, 0]]])
     twin.restore(function.with_functions(np.zeros((16 * outputs, 2)), kept))
     after = twin.embed_rows(rows_of(twin, some)).reshape(9, -1, outputs, 8)
@@ -126,13 +126,13 @@ def test_learning_depends_only_on_the_events(kind, classes, options, tmp_path):
     whole = learnt(kind(**nested(pruning=SOON, **options)), stream)
     assert whole.n_prunings >= 1
     asked = [x for x, _ in stream[:40]]
-    want = [np.atleast_1d(whole._score(x)[0]).tolist() for x in asked]
+    want = [np.atleast_1d(whole._model.score(x)[0]).tolist() for x in asked]
     first, begin = kind(**nested(pruning=SOON, **options)), 0
     for cut in (300, 660, 700, 857, 900, 1099):  # before, at and after the beginning and the end of a job
         learnt(first, stream[begin:cut]).save(tmp_path / "model")
         begin = cut
         again = learnt(load(tmp_path / "model"), stream[cut:])
-        assert [np.atleast_1d(again._score(x)[0]).tolist() for x in asked] == want, cut
+        assert [np.atleast_1d(again._model.score(x)[0]).tolist() for x in asked] == want, cut
         assert (again.n_features, again.n_prunings) == (whole.n_features, whole.n_prunings)
     import pandas as pd
 
@@ -140,7 +140,7 @@ def test_learning_depends_only_on_the_events(kind, classes, options, tmp_path):
     many = kind(**nested(pruning=SOON, **options))
     for first in range(0, 1100, 257):
         many.learn_many(table[first : first + 257], y[first : first + 257])
-    assert [np.atleast_1d(many._score(x)[0]).tolist() for x in asked] == want
+    assert [np.atleast_1d(many._model.score(x)[0]).tolist() for x in asked] == want
 
 
 @pytest.mark.parametrize(("kind", "classes", "options"), OPTIONS)
@@ -149,11 +149,14 @@ def test_the_result_replaces_the_model_after_learning_new_events(kind, classes, 
     stream = [*events(first + until, classes)]
     whole = learnt(kind(**nested(pruning=SOON, **options)), stream)
     plain = kind(**nested(pruning=SOON, **options))
-    plain._state = dataclasses.replace(plain._state, upkeep=None)
+    plain._model.state = dataclasses.replace(plain._state, upkeep=None)
     learnt(plain, stream[: first + began])
     upkeep.apply(SOON, plain, stream[first + began - SOON.window : first + began])
     learnt(plain, stream[first + began :])
-    near = [np.abs(np.atleast_1d(whole._score(x)[0]) - np.atleast_1d(plain._score(x)[0])).max() for x, _ in stream[:50]]
+    near = [
+        np.abs(np.atleast_1d(whole._model.score(x)[0]) - np.atleast_1d(plain._model.score(x)[0])).max()
+        for x, _ in stream[:50]
+    ]
     if whole._state.scales is None:  # with scales, what was seen at other scales stays so in the window
         assert max(near) == 0.0
     assert max(near) < 0.5
@@ -175,10 +178,10 @@ def test_a_class_that_appears_while_a_job_is_under_way(tmp_path):
 def test_a_pruned_model_predicts_nearly_the_same(kind, classes, options):
     stream = [*events(1500, classes)]
     model = learnt(kind(**nested(**options)), stream)
-    before = np.array([np.atleast_1d(model._score(x)[0]).copy() for x, _ in stream])
+    before = np.array([np.atleast_1d(model._model.score(x)[0]).copy() for x, _ in stream])
     many = model.n_features
     upkeep.apply(upkeep.Pruning(keep=0.5), model, stream)
-    after = np.array([np.atleast_1d(model._score(x)[0]).copy() for x, _ in stream])
+    after = np.array([np.atleast_1d(model._model.score(x)[0]).copy() for x, _ in stream])
     assert model.n_features <= many / 2
     assert np.mean((after - before) ** 2) < 0.1 * before.var()
 

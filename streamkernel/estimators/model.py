@@ -1,0 +1,374 @@
+"""The model that an estimator owns: what it has learned, and the order of changes in which it learns.
+
+Other threads and signals may interrupt it at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from streamkernel.errors import InputError
+from streamkernel.estimators.model_state import Journal, State, restart
+from streamkernel.estimators.outputs import Learner, Outputs
+from streamkernel.features import numeric_names
+from streamkernel.features.directions import Directions
+from streamkernel.features.rows import F64, Rows, check_dictionary
+from streamkernel.features.scaling import Scales
+from streamkernel.kernels import Kernel, bandwidth
+from streamkernel.learners import schedule
+from streamkernel.locking import OwnedLock, locked, on_copy
+from streamkernel.upkeep.scheduler import BackgroundTasks
+from streamkernel.upkeep.tasks import Task
+
+
+class Model:
+    """A function, and everything else that it has learned from a stream.
+
+    State that other threads see changes in one compiled call or in one assignment of `state`. A journal in the state
+    records the step in progress: the next call completes it, or undoes it if the example was not learned.
+
+    Parameters
+    ----------
+    name
+        The name of the estimator, for messages.
+    outputs
+        The kind of y.
+    kernel
+        The kernel, whose bandwidths may be pending.
+    new_function
+        Returns an untrained function for a kernel and a number of columns.
+    tasks
+        Periodic tasks on the function.
+    max_features
+        The cap on the features, as the estimator has it.
+    is_scaled
+        Whether inputs are scaled.
+    has_first
+        Whether the first examples decide more than bandwidths.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        outputs: Outputs,
+        kernel: Kernel,
+        new_function: Callable[..., Learner],
+        *,
+        tasks: Sequence[Task] = (),
+        max_features: int | str | None,
+        is_scaled: bool,
+        has_first: bool,
+    ) -> None:
+        self.name, self.outputs, self.kernel, self.tasks = name, outputs, kernel, tasks
+        self.max_features, self._new_function, self._lock = max_features, new_function, OwnedLock()
+        self.state = State(
+            learner=self.new_learner(kernel, 1),
+            scales=Scales() if is_scaled else None,
+            first=() if kernel.is_pending or has_first else None,
+            labels={},
+            upkeep=None,
+            numeric=numeric_names.NumericNames(fields={} if is_scaled else None),
+            own=outputs.new_own(),
+        )
+        for task in tasks:
+            self.check_task(task)
+        self.state = replace(self.state, upkeep=self.new_upkeep())
+
+    def new_learner(self, kernel: Kernel, columns: int) -> Learner:
+        """Return an untrained function."""
+        return self.outputs.learner(self._new_function, kernel, columns)
+
+    def with_columns(self, columns: int) -> Learner:
+        """Return an untrained function with a number of columns and the current bandwidths."""
+        return self.new_learner(self.learner.kernel, columns)
+
+    def new_upkeep(self) -> BackgroundTasks | None:
+        """Return the periodic tasks of the model, or ``None`` without any."""
+        return BackgroundTasks.new(self.tasks, self.with_columns) if self.tasks else None
+
+    @property
+    def learner(self) -> Learner:
+        """The function."""
+        return self.state.learner
+
+    def score(self, x: Mapping[Hashable, Any]) -> tuple[Any, State]:
+        """Return f(x), a float, or an array of shape (columns,) if there are several; and the state that it is from.
+
+        Who needs more than the score takes it from this state, since another thread may have changed the model's.
+        """
+        try:
+            while True:
+                found = self.state
+                if found.journal is not None or found.learner.is_unfinished:
+                    found = self.complete()
+                learner = found.learner
+                score = learner.score_event(x, found.numeric, found.scales)
+                if self.state.learner is learner:  # else it may have learned an example before it was replaced
+                    return score, found
+        except (InputError, TypeError, AttributeError, IndexError):
+            self.check(x)
+            raise
+
+    def frozen(self) -> State:
+        """Return a copy of the state at one moment that predicts, and that learning does not change."""
+        while True:
+            found = self.complete()
+            copy, now = found.frozen(), self.state
+            if now.learner is found.learner and now.labels is found.labels:  # else one of them has been replaced
+                return copy
+
+    def scores_of(self, rows: Rows) -> F64:
+        """Return f of each row, shape (rows, columns)."""
+        found = self.complete()
+        return found.learner.scores(rows, found.scales)
+
+    def check(self, x: Any) -> None:
+        """Raise the most specific error for an example that cannot be used."""
+        check_dictionary(x)
+        self.learner.directions.plan.check(x)
+
+    def complete(self) -> State:
+        """Return the state after completing an interrupted step; a thread that learns completes its own."""
+        found = self.state
+        if (found.journal is not None or found.learner.is_unfinished) and not self._lock.locked():
+            return self._recover_locked()
+        return found
+
+    @locked()
+    def _recover_locked(self) -> State:
+        """Return the state after completing an interrupted step, under the lock."""
+        self.recover()
+        return self.state
+
+    def learn_event(
+        self,
+        x: Mapping[Hashable, Any],
+        y: Any,
+        w: float = 1.0,
+        labels: Sequence[Any] = (),
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """Learn from one example of weight w with a target, or an array of several; its label or targets may be new."""
+        found = self.state
+        try:
+            if not is_new and found.is_direct and found.learner.learn_event(x, y, w, found.numeric):
+                return
+            directions = found.learner.directions
+            row, numeric = directions.learnable_row(x, found.numeric, w)
+            if is_new or not self.learn_alone(row, y, directions, numeric):
+                self.learn_rows(row, np.array([y], np.float64), directions, numeric, labels, before=found.numeric)
+        except (InputError, TypeError, AttributeError, IndexError):
+            self.check(x)
+            raise
+
+    @locked()
+    def learn_alone(
+        self, rows: Rows, y: Any, directions: Directions, numeric: numeric_names.NumericNames, *said: F64
+    ) -> int:
+        """Learn from the first rows without a journal, as far as a single compiled call is enough; return how many.
+
+        `said` is an array for f at each before it was learned, if that is asked for.
+        """
+        found = self.state
+        learner = found.learner
+        is_same = found.numeric is numeric and directions.store is learner.directions.store
+        return learner.learn_alone(rows, y, found.scales, *said) if found.is_plain and is_same else 0
+
+    @locked()
+    def learn_rows(
+        self,
+        rows: Rows,
+        y: F64,
+        directions: Directions,
+        numeric: numeric_names.NumericNames,
+        labels: Sequence[Any] = (),
+        before: numeric_names.NumericNames | None = None,
+    ) -> None:
+        """Learn `rows` in order.
+
+        Parameters
+        ----------
+        rows, y
+            The examples, and their targets as numbers.
+        directions
+            The directions that read the rows.
+        numeric
+            The names with numeric values, including those of these examples.
+        labels
+            The labels of the examples, if some may be new; `y` is set to their numbers.
+        before
+            The names that these examples were added to; other names are joined with those of another thread.
+        """
+        self.recover()
+        self.outputs.check(self.state.labels, labels)
+        done = 0
+        while done < len(y):
+            found, last = self.state, len(y)
+            if directions.store is not found.learner.directions.store:  # another function has taken its place
+                directions = found.learner.directions
+                rows = directions.adopt_rows(rows)
+            if found.first is not None:
+                last = done + 1
+            elif found.upkeep is not None:
+                last = min(last, done + found.upkeep.until_due())
+            if labels:
+                last, found = self.outputs.number_labels(found, labels, y, done, last)
+            if found.numeric is not numeric:
+                is_next = found.numeric is before
+                found = replace(found, numeric=numeric if is_next else numeric_names.join_names(found.numeric, numeric))
+            own = y[done:last]
+            self.offer(self.outputs.weigh(rows.part(done, last), own, found), own, found)
+            done = last
+
+    def offer(self, rows: Rows, y: F64, after: State, own: Any = None) -> None:
+        """Learn rows with a state that may have a new label, and make the changes that follow; requires the lock."""
+        learner, read = after.learner, np.empty_like(rows.values)
+        self.learner.close()  # an event in another thread waits for the lock
+        learner.close()
+        self.state = after.with_journal(Journal(self.state, rows, y, read, learner.n_offered, own), after.own)
+        try:
+            learner.learn(rows, y, after.scales, read)
+        finally:
+            self.recover()
+
+    def recover(self) -> None:
+        """Complete the changes that follow from the learned examples, or undo an unlearned one; requires the lock."""
+        found = self.state
+        found.learner.finish()
+        journal = found.journal
+        if journal is None:
+            found.learner.open()
+            return
+        learned = found.learner.n_offered - journal.offered
+        if learned <= 0:
+            self.state = journal.before
+        else:
+            after = found.with_journal(None, found.own if journal.own is None else journal.own)
+            self.state = self._advance_state(after, journal, learned)
+        self.learner.open()
+
+    def _advance_state(self, found: State, journal: Journal, learned: int) -> State:
+        """Return the state after the first examples of a journal have been learned."""
+        own = self.outputs.own_after(found, journal.y[:learned])
+        if own is not found.own:
+            found = found.with_journal(None, own)
+        if found.first is None and found.upkeep is None:
+            return found
+        rows, y = journal.rows.part(0, learned), journal.y[:learned]
+        if found.first is not None:
+            first = (*found.first, (rows, y[0]))
+            is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
+            return restart(found, first, self.kernel, self.name) if is_due else replace(found, first=first)
+        if found.upkeep is not None:
+            read = journal.rows._replace(values=journal.read).part(0, learned)
+            learner, upkeep = found.upkeep.observe(found.learner, read, y)
+            return replace(found, learner=learner, upkeep=upkeep)
+        return found
+
+    def _with_state(self, state: State) -> Self:
+        """Return a model with the same parameters, another state and a lock of its own."""
+        twin: Self = object.__new__(type(self))
+        vars(twin).update(vars(self), _lock=OwnedLock(), state=state)
+        return twin
+
+    def _completed_copy(self) -> Self:
+        """Return a copy that shares nothing that learning changes, after the step in progress or before it."""
+        found = self.state
+        if found.journal is not None and found.learner.n_offered <= found.journal.offered:
+            found = found.journal.before
+        scales = None if found.scales is None else found.scales.copy()
+        twin = self._with_state(replace(found, learner=found.learner.copy(), scales=scales))
+        twin.recover()
+        return twin
+
+    @locked(inside=on_copy)
+    def to_predict(self) -> Self:
+        """Return a copy that only predicts, in any number of threads, and shares no changing state."""
+        self.recover()
+        found = self.state
+        scales = None if found.scales is None else found.scales.copy()
+        learner = found.learner.to_predict_apart()
+        return self._with_state(State(learner, scales, found.first, found.labels, None, found.numeric, found.own))
+
+    @locked()
+    def run_task(self, task: Task, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Any = None) -> Any:
+        """Apply a task on some events at once, and return its gap if it has one."""
+        from streamkernel.upkeep.work import do_task
+
+        self.check_task(task)
+        directions = self.learner.directions
+        rows = Rows.stack([directions.row(x) for x, _ in events])
+        y = np.array([self.number(y) for _, y in events], np.float64)
+        self.recover()
+        found = self.state
+        rows = found.learner.directions.adopt_rows(rows)
+        read = rows if found.scales is None else found.scales(rows)
+        learner, gap = do_task(task, found.learner, read, y, self.with_columns, tell)
+        self.state = replace(found, learner=learner)
+        return gap
+
+    def check_task(self, task: Task) -> None:
+        """Raise a ValueError if a task can never be applied to this model."""
+        if self.outputs.are_several:
+            raise ValueError(f"Expected a model of one target for {task!r}, got a {self.name}")
+        task.check(self.learner, self.max_features)
+
+    def number(self, y: Any) -> float:
+        """Return a target as a number."""
+        return self.outputs.number(y, self.state.labels, self.name)
+
+    @property
+    def is_young(self) -> bool:
+        """Whether the examples that decide bandwidths and scales are still being collected."""
+        return self.state.first is not None or self.learner.examples < bandwidth.FIRST
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether bandwidths of the current kernel will still change."""
+        return self.kernel.is_pending and self.is_young
+
+    @locked()
+    def count_names(self, counts: Mapping[int, numeric_names.Count]) -> None:
+        """Replace the counts of some names, by their hashes."""
+        self.recover()
+        found = self.state
+        self.state = replace(found, numeric=found.numeric._replace(counts={**found.numeric.counts, **counts}))
+
+    @locked()
+    def settle(self) -> None:
+        """Take the step for the buffered examples."""
+        self.recover()
+        self.learner.settle()
+
+    @locked()
+    def keep_still(self, others: Sequence[Model], do: Callable[[], None]) -> None:
+        """Call a function while no thread learns with this model or with others."""
+        self.recover()
+        try:
+            self.learner.close()
+            while_still(others, do)
+        finally:
+            self.learner.open()
+
+    def divide(self, number: int, replicas: int) -> None:
+        """Become one of several replicas, which learn separately and restructure themselves only when merged."""
+        self.learner.divide(number, replicas)
+
+    def restructure(self, before: int) -> None:
+        """Update the scales, and add and end groups, if that became due after the first `before` examples."""
+        if self.state.scales is not None and schedule.last_due(self.learner.examples) > before:
+            self.state.scales.use_moments()
+        self.learner.restructure(before)
+
+
+def while_still(models: Sequence[Model], do: Callable[[], None]) -> None:
+    """Call a function while no thread learns with any of the models."""
+    if models:
+        models[0].keep_still(models[1:], do)
+    else:
+        do()
