@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol, runtime_checkable
 
 from streamkernel.connectors.base import UnavailableError
 from streamkernel.connectors.kafka.clients import Consumer
-
-
-@runtime_checkable
-class TopicSource(Protocol):
-    """A source of topics, which compares their ids with those of a checkpoint."""
-
-    def expect_topics(self, ids: Mapping[str, str]) -> None:
-        """Refuse topics with other ids than these."""
-
-    def topic_ids(self) -> Mapping[str, str]:
-        """Return the ids of the topics, or raise a `TopicReplacedError`."""
 
 
 class TopicReplacedError(ValueError):
@@ -43,15 +31,23 @@ class TopicIds:
         self.known: dict[str, str] = {}
         self._topics = topics
 
-    def check(self, client: Consumer) -> None:
-        """Raise a `TopicReplacedError` if a topic has another id; brokers that are unavailable are asked next time."""
-        found: Mapping[str, str] = {}
+    def replaced(self, client: Consumer) -> list[str]:
+        """Return the topics that have another id now; brokers that are unavailable are asked next time."""
+        ids: Mapping[str, str] = {}
         with suppress(UnavailableError):  # the search for topics and brokers reports it
-            found = client.topic_ids(self._topics)
-        for topic, new in found.items():
-            if self.known.setdefault(topic, new) != new:
-                raise TopicReplacedError(
-                    f'Expected the topic "{topic}" that was read until now, got a new one of the same name: it was '
-                    "deleted and made again, so its offsets are others. Read it from its start with an empty "
-                    "state.directory; [model] from = the old directory keeps what was learned"
-                )
+            ids = client.topic_ids(self._topics)
+        return [topic for topic, new in ids.items() if self.known.setdefault(topic, new) != new]
+
+    def check(self, client: Consumer) -> None:
+        """Raise a `TopicReplacedError` if a topic has another id."""
+        for topic in self.replaced(client):
+            raise replaced_error(topic)
+
+
+def replaced_error(topic: str) -> TopicReplacedError:
+    """Return the error that names a topic that was made again."""
+    return TopicReplacedError(
+        f'Expected the topic "{topic}" that was read until now, got a new one of the same name: it was deleted and '
+        "made again, so its offsets are others. Read it from its start with an empty state.directory; [model] from = "
+        "the old directory keeps what was learned"
+    )

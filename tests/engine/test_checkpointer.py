@@ -14,7 +14,14 @@ from river import linear_model, metrics
 from structlog.testing import capture_logs
 
 from streamkernel import ModelFileError
-from streamkernel.connectors import CommitRefusedError, Event, TopicMissingError, UnavailableError
+from streamkernel.connectors import (
+    CommitRefusedError,
+    Event,
+    Source,
+    TopicMissingError,
+    Transactions,
+    UnavailableError,
+)
 from streamkernel.engine import Engine
 from streamkernel.engine.challengers.promotion import PromotionError, promote
 from streamkernel.engine.challengers.roles import Candidate
@@ -49,7 +56,7 @@ class Cluster:
         self.offset, self.number, self.session, self.seen = 0, 0, "", []
 
 
-class Reader:
+class Reader(Source):
     """Returns the events from the committed offset on, a few per poll."""
 
     def __init__(self, cluster, piece=3):
@@ -61,10 +68,9 @@ class Reader:
     def seek(self, positions):
         pass
 
-    def rewind(self, positions):
-        self.rewound = positions["t:0"]
-
-    def again(self, positions):
+    def resume(self, positions, *, is_older=False):
+        if is_older:
+            self.rewound = positions["t:0"]
         self.next = None
 
     def poll(self, timeout):
@@ -81,7 +87,7 @@ class Reader:
         pass
 
 
-class Commits:
+class Commits(Transactions):
     """Transactions with a sink; a commit may fail, succeed with a lost response, or end the process."""
 
     def __init__(self, cluster, faults):
@@ -103,7 +109,7 @@ class Commits:
         self.waiting = []
         return self.cluster.number, self.cluster.session
 
-    def commit(self, number, session, positions):
+    def commit(self, number, session, positions, deadline=math.inf):
         fault = self.faults.pop(0) if self.faults else "none"
         if fault == "crash before":
             raise CrashError

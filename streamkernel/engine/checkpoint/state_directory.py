@@ -13,6 +13,7 @@ from typing import Any, Self
 import structlog
 
 from streamkernel import tensor_file
+from streamkernel.connectors import Participant
 from streamkernel.connectors.owner import Owner
 from streamkernel.engine.checkpoint import state_file
 from streamkernel.errors import ModelFileError
@@ -55,6 +56,9 @@ class StateDirectory:
     {'learned': 3, 'checkpoint': 1}
     """
 
+    mirror = Participant()
+    """The participant that copies committed checkpoints; it does nothing without a mirror."""
+
     def __init__(self, path: Path) -> None:
         try:
             path.mkdir(0o700, parents=True, exist_ok=True)
@@ -85,9 +89,11 @@ class StateDirectory:
         """Write a checkpoint.
 
         1. Encode the state; models and plain arrays become tensors. 2. Write a new file beside the others, flush it to
-        disk, and rename it to its final name. 3. Only then delete the oldest checkpoint.
+        disk, and rename it to its final name. 3. Only then delete the oldest checkpoint. 4. Queue it for the mirror.
         """
-        self.promote(self.prepare(state))
+        number = self.prepare(state)
+        self.promote(number)
+        self.mirror.after_commit(number, {})
 
     def prepare(self, state: Mapping[str, Any]) -> int:
         """Write a checkpoint that is not committed yet, and return its number."""

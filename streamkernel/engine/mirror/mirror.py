@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import structlog
 
+from streamkernel.connectors import Participant
 from streamkernel.engine.checkpoint.state_directory import checkpoints, number_of
 from streamkernel.engine.mirror.bucket import Bucket, MirrorTakenError
 from streamkernel.engine.mirror.manifests import upload
@@ -19,7 +23,7 @@ LAST_SECONDS = 20.0
 log = structlog.get_logger("streamkernel")
 
 
-class Mirror:
+class Mirror(Participant):
     """Copies the newest checkpoint of a directory; those that a newer one has replaced meanwhile are left out.
 
     Learning never waits for it. An upload that fails is tried again with the then newest checkpoint, after pauses that
@@ -62,8 +66,8 @@ class Mirror:
         since = self._behind_since
         return 0.0 if since is None else time.monotonic() - since
 
-    def offer(self, number: int) -> None:
-        """Have a committed checkpoint copied."""
+    def after_commit(self, number: int, positions: Mapping[str, Any], deadline: float = math.inf) -> None:
+        """Queue a committed checkpoint for upload."""
         if self._behind_since is None:
             self._behind_since = time.monotonic()
         self._newest = number

@@ -33,6 +33,8 @@ class MirroredDirectory(StateDirectory):
         If another process uses the directory, or the mirror is not that of this directory.
     """
 
+    mirror: Mirror
+
     def __init__(self, path: Path, address: str) -> None:
         super().__init__(path)
         try:
@@ -43,12 +45,7 @@ class MirroredDirectory(StateDirectory):
             super().close()
             raise
         if own := self.newest():
-            self.mirror.offer(own)
-
-    def promote(self, number: int) -> None:
-        """Commit a prepared checkpoint, and have it copied."""
-        super().promote(number)
-        self.mirror.offer(number)
+            self.mirror.after_commit(own, {})
 
     def close(self) -> None:
         """Copy the last checkpoint, and unlock the directory."""
