@@ -53,7 +53,7 @@ class Cluster:
     """The state of brokers: the committed offset and checkpoint, and the committed predictions."""
 
     def __init__(self):
-        self.offset, self.number, self.session, self.seen = 0, 0, "", []
+        self.offset, self.number, self.session, self.seen, self.numbers = 0, 0, "", [], []
 
 
 class Reader(Source):
@@ -119,6 +119,7 @@ class Commits(Transactions):
             fault()
             raise CommitRefusedError("fenced")
         self.cluster.number, self.cluster.session, self.cluster.offset = number, session, positions.get("t:0", 0)
+        self.cluster.numbers.append(number)
         self.cluster.seen += self.waiting
         self.waiting = []
         if fault == "crash after":
@@ -385,6 +386,7 @@ def test_the_number_of_a_lost_checkpoint_is_not_used_again(tmp_path):
         made.run()
     hurt = run(tmp_path, cluster, [])
     assert set(cluster.seen) == set(range(1, N + 1))
+    assert cluster.numbers == sorted(set(cluster.numbers))  # the model of a group has what was added by number
     assert content(hurt) == content(run(tmp_path / "calm", Cluster(), []))
 
 
