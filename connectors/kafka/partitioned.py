@@ -23,7 +23,7 @@ from streamkernel.connectors.kafka.offsets import (
     resolve_offset,
 )
 from streamkernel.connectors.kafka.options import Options
-from streamkernel.connectors.kafka.topic_ids import TopicIds
+from streamkernel.connectors.kafka.start_offsets import TopicIds
 
 log = logging.getLogger(__name__)
 

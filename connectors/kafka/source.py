@@ -16,8 +16,7 @@ from streamkernel.connectors.kafka.events import Decoder, Events
 from streamkernel.connectors.kafka.offsets import Start, check_copartitioned, find_partitions, offset_of, parse_start
 from streamkernel.connectors.kafka.options import Options
 from streamkernel.connectors.kafka.partition_reader import PartitionReader
-from streamkernel.connectors.kafka.start_offsets import StartOffsets
-from streamkernel.connectors.kafka.topic_ids import TopicIds
+from streamkernel.connectors.kafka.start_offsets import StartOffsets, TopicIds
 from streamkernel.connectors.kafka.topic_watcher import TopicWatcher
 
 log = logging.getLogger(__name__)

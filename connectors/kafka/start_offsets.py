@@ -1,15 +1,58 @@
-"""The start offset in a partition: after the committed offset, at the stored position, or as configured."""
+"""The start offset in a partition, and the ids of topics, without which offsets mean nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import cast
 
-from streamkernel.connectors.base import CommitRefusedError, Event, Position, PositionError
+from streamkernel.connectors.base import CommitRefusedError, Event, Position, PositionError, UnavailableError
 from streamkernel.connectors.kafka.clients import Consumer, Partition
 from streamkernel.connectors.kafka.offsets import Start, nearest_offset, offset_of, resolve_offset
-from streamkernel.connectors.kafka.topic_ids import TopicIds, replaced_error
+
+
+class TopicReplacedError(ValueError):
+    """A topic was deleted and made again, so offsets of the first one say nothing about the second."""
+
+
+class TopicIds:
+    """Compares the ids of topics with those that were found first.
+
+    Parameters
+    ----------
+    topics
+        Their names.
+
+    Attributes
+    ----------
+    known : dict
+        The first id of each topic; those of a checkpoint, if there is one. Brokers before Kafka 2.8 have none.
+    """
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self.known: dict[str, str] = {}
+        self._topics = topics
+
+    def replaced(self, client: Consumer) -> list[str]:
+        """Return the topics that have another id now; brokers that are unavailable are asked next time."""
+        ids: Mapping[str, str] = {}
+        with suppress(UnavailableError):  # the search for topics and brokers reports it
+            ids = client.topic_ids(self._topics)
+        return [topic for topic, new in ids.items() if self.known.setdefault(topic, new) != new]
+
+    def check(self, client: Consumer) -> None:
+        """Raise a `TopicReplacedError` if a topic has another id."""
+        for topic in self.replaced(client):
+            raise replaced_error(topic)
+
+
+def replaced_error(topic: str) -> TopicReplacedError:
+    """Return the error that names a topic that was made again."""
+    return TopicReplacedError(
+        f'Expected the topic "{topic}" that was read until now, got a new one of the same name: it was deleted and '
+        "made again, so its offsets are others. Read it from its start with an empty state.directory; [model] from = "
+        "the old directory keeps what was learned"
+    )
 
 
 def start_offset(

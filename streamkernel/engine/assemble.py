@@ -16,7 +16,7 @@ from streamkernel.engine.config.registered import build_registered
 from streamkernel.engine.config.telemetry import traced_runner
 from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.mirror.mirrored_directory import open_state
+from streamkernel.engine.mirror.mirror import open_state
 
 
 def engine_of(config: Config, source: Source | None = None) -> Engine:

@@ -20,7 +20,7 @@ from streamkernel.connectors.kafka import Options, partitioned
 from streamkernel.connectors.kafka.clients import Partition
 from streamkernel.connectors.kafka.options import CLIENTS
 from streamkernel.connectors.kafka.partitioned import split
-from streamkernel.connectors.kafka.topic_ids import TopicReplacedError
+from streamkernel.connectors.kafka.start_offsets import TopicReplacedError
 
 
 @pytest.fixture

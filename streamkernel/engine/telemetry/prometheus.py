@@ -22,7 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from streamkernel.connectors.json_text import printable
-from streamkernel.engine.mirror.mirrored_directory import MirroredDirectory
+from streamkernel.engine.mirror.mirror import MirroredDirectory
 from streamkernel.engine.monitoring.families import monitoring_families
 from streamkernel.engine.telemetry.challengers import challenger_metrics
 from streamkernel.engine.telemetry.snapshot import MOST, EngineSnapshot, ModelSnapshot, lag_of, place
