@@ -82,13 +82,7 @@ class DeadLetters(Sink):
         self._sink.after_commit(number, positions, deadline)
 
     def seek(self, position: Position) -> None:
-        """Remove the records after a position.
-
-        Parameters
-        ----------
-        position : Position
-            A return value of `flush`.
-        """
+        """Remove the records after a position."""
         self._sink.seek(position)
 
     def close(self) -> None:

@@ -60,13 +60,6 @@ class ParquetSink(Sink):
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record.
 
-        Parameters
-        ----------
-        record : dict
-            The fields.
-        key : bytes or None, default None
-            Not used.
-
         Raises
         ------
         RecordsRefusedError
@@ -103,11 +96,6 @@ class ParquetSink(Sink):
 
     def seek(self, position: Position) -> None:
         """Delete the files after a position.
-
-        Parameters
-        ----------
-        position : Position
-            A return value of `flush`.
 
         Raises
         ------

@@ -162,11 +162,6 @@ class PartitionedFiles(PartitionedSource):
     def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
         """Return the known backlog after these positions.
 
-        Parameters
-        ----------
-        positions : dict of str to Position
-            As for `plan`.
-
         Returns
         -------
         mapping

@@ -105,13 +105,6 @@ class FileSink(Sink):
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record; it is durable after the next `flush`.
 
-        Parameters
-        ----------
-        record : dict
-            The fields.
-        key : bytes or None, default None
-            Not used, because a file has no keys.
-
         Raises
         ------
         RecordsRefusedError
@@ -185,11 +178,6 @@ class FileSink(Sink):
 
     def seek(self, position: Position) -> None:
         """Remove the records after a position, also those of this sink; standard output cannot be truncated.
-
-        Parameters
-        ----------
-        position : Position
-            A return value of `flush`.
 
         Raises
         ------

@@ -180,11 +180,6 @@ class FileSource(Source):
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next few hundred events.
 
-        Parameters
-        ----------
-        timeout : float
-            The time to wait for a followed file or for standard input, in seconds.
-
         Returns
         -------
         list of Event or None

@@ -86,11 +86,6 @@ class HttpSource(Source):
     def seek(self, positions: Mapping[str, Position]) -> None:
         """Continue after a position; nothing is opened or changed yet.
 
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event, by the name of the stream.
-
         Raises
         ------
         ValueError
@@ -111,11 +106,6 @@ class HttpSource(Source):
 
     def poll(self, timeout: float) -> Sequence[Event] | None:
         """Return the next events, which are durable; there is no end.
-
-        Parameters
-        ----------
-        timeout : float
-            The time to wait for events, in seconds.
 
         Returns
         -------

@@ -100,13 +100,6 @@ class WebhookSink(Sink):
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record.
 
-        Parameters
-        ----------
-        record : dict
-            The fields.
-        key : bytes or None, default None
-            Not used.
-
         Raises
         ------
         RecordsRefusedError

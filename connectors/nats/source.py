@@ -61,13 +61,7 @@ class NatsSource(Source):
         self._messages: Any = None
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Continue after a message.
-
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The sequence number of the message, by the name of the stream.
-        """
+        """Continue after a message."""
         position = position_of(self._stream, positions)
         if position is not None and not is_count(position):
             raise ValueError(f'Expected the number of a message of "{self._stream}", got {position!r}')
@@ -75,11 +69,6 @@ class NatsSource(Source):
 
     def poll(self, timeout: float) -> Sequence[Event] | None:
         """Return the next events.
-
-        Parameters
-        ----------
-        timeout : float
-            The time to wait for events, in seconds.
 
         Returns
         -------
