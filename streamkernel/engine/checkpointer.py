@@ -10,8 +10,7 @@ from typing import Any, cast
 import structlog
 
 from streamkernel.connectors import CommitRefusedError, GaveUpError, Participant, PositionError, Source, Transactions
-from streamkernel.engine.checkpoint.commit_recovery import recover_newest
-from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup, recover_newest
 from streamkernel.engine.group.shared_model import SharedModel
 from streamkernel.engine.health import Health
 from streamkernel.engine.outputs import Outputs

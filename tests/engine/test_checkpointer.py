@@ -25,13 +25,13 @@ from streamkernel.connectors import (
 from streamkernel.engine import Engine
 from streamkernel.engine.challengers.promotion import PromotionError, promote
 from streamkernel.engine.challengers.roles import Candidate
-from streamkernel.engine.checkpoint.commit_recovery import recover_newest
 from streamkernel.engine.checkpoint.state_directory import (
     StateDirectory,
     StateDirectoryError,
     checkpoints,
     number_of,
     read_newest,
+    recover_newest,
 )
 
 N = 40
