@@ -9,18 +9,13 @@ from streamkernel.connectors.base import (
     DecoderUnavailableError,
     Event,
     GaveUpError,
-    GroupSource,
-    PartitionedSource,
     Position,
+    PositionError,
     RecordsRefusedError,
     Refusal,
-    Sink,
-    Source,
     TopicMissingError,
-    Transactions,
     Trouble,
     UnavailableError,
-    WorkAssignment,
 )
 from streamkernel.connectors.csv_table import CsvOptions
 from streamkernel.connectors.datasets import DatasetSource
@@ -29,6 +24,14 @@ from streamkernel.connectors.files.partitioned import PartitionedFiles
 from streamkernel.connectors.files.sinks import FileSink, LinesLostError, OutputClosedError
 from streamkernel.connectors.files.source import FileSource, field_names, first_records
 from streamkernel.connectors.http.source import HttpSource
+from streamkernel.connectors.interfaces import (
+    Participant,
+    PartitionedSource,
+    Sink,
+    Source,
+    Transactions,
+    WorkAssignment,
+)
 from streamkernel.connectors.kafka import KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions, PartitionedTopics
 
 __all__ = [
@@ -41,7 +44,6 @@ __all__ = [
     "FileSink",
     "FileSource",
     "GaveUpError",
-    "GroupSource",
     "HttpSource",
     "KafkaDeadLetters",
     "KafkaSink",
@@ -49,10 +51,12 @@ __all__ = [
     "KafkaTransactions",
     "LinesLostError",
     "OutputClosedError",
+    "Participant",
     "PartitionedFiles",
     "PartitionedSource",
     "PartitionedTopics",
     "Position",
+    "PositionError",
     "RecordsRefusedError",
     "Refusal",
     "Sink",

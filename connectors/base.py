@@ -1,12 +1,9 @@
-"""Interfaces of sources and sinks, and the events that pass between them.
-
-Connectors do not depend on models; the engine connects the two.
-"""
+"""The events that pass between sources and sinks, and the errors of both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 Position = Any
 """A position in one stream: a JSON value that only its source interprets."""
@@ -78,145 +75,6 @@ class Refusal(NamedTuple):
     exception: str
 
 
-class Source(Protocol):
-    """A stream of events with positions, which can be read again from a position.
-
-    Events are learned exactly once, because the positions are part of a checkpoint. A source that cannot be read again
-    from a position has an attribute ``guarantee = "at_least_once"``, which ``--check`` reports. An attribute
-    ``identity`` has the names of the parameters that decide what a position means, by default all: a run with other
-    values needs a new state directory.
-    """
-
-    def seek(self, positions: Mapping[str, Position]) -> None:
-        """Continue after the given position of each stream; called at most once, before the first poll.
-
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event of each stream, by name.
-        """
-
-    def poll(self, timeout: float) -> Sequence[Event] | None:
-        """Return the next events in order.
-
-        Parameters
-        ----------
-        timeout : float
-            The time to wait for events, in seconds.
-
-        Returns
-        -------
-        sequence of Event or None
-            Empty if no event arrived in time, ``None`` at the end.
-        """
-
-    def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return the backlog after the last event, by (topic, partition): records, or bytes of a file."""
-
-    def close(self) -> None:
-        """Release the resources of the source."""
-
-
-class GroupSource(Source, Protocol):
-    """A source whose streams are shared with other processes, and which stores the committed positions itself."""
-
-    def listen(self, revoked: Callable[[list[str]], None], lost: Callable[[list[str]], None]) -> None:
-        """Register callbacks that are called before `poll` returns.
-
-        Parameters
-        ----------
-        revoked : callable
-            Called with the streams that are about to move to another process.
-        lost : callable
-            Called with the streams that have moved to another process.
-        """
-
-    def again(self, positions: Mapping[str, Position]) -> None:
-        """Read the events since the last commit again.
-
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event of each stream, by name.
-        """
-
-    def rewind(self, positions: Mapping[str, Position]) -> None:
-        """Continue after these positions, regardless of the committed positions.
-
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event of each stream, by name.
-        """
-
-
-class WorkAssignment(NamedTuple):
-    """The part of a source that one process reads in one round, as JSON values.
-
-    Parameters
-    ----------
-    begin : dict of str to Position
-        The start position in each stream, in order; ``None`` is the beginning.
-    end : dict of str to Position
-        The end position in a stream, if it was planned.
-    events : int
-        The largest number of events; 0 if there are none yet.
-    """
-
-    begin: dict[str, Position]
-    end: dict[str, Position]
-    events: int
-
-
-class PartitionedSource(Protocol):
-    """A source that several processes read together: one plans the rounds, and each reads its assignments."""
-
-    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
-        """Return the next assignment of each worker.
-
-        Together, ``begin`` of all assignments has the start position of each stream, also of streams without events to
-        read; ``None`` is an unknown position.
-
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event of each stream, by name.
-        workers : int
-            The number of processes.
-        events : int
-            The largest number of events per worker.
-
-        Returns
-        -------
-        list of WorkAssignment or None
-            ``None`` at the end. If there are no events yet, all assignments have 0 events.
-        """
-
-    def read(self, assignment: WorkAssignment) -> Iterator[Sequence[Event]]:
-        """Yield the events of an assignment, a few at a time, and sometimes ``[]`` while none arrive.
-
-        An assignment has the same events in the same order whenever it is read. If a stream was read beyond its last
-        event, an event without a record (`Event.is_position_only`) has the new position; it is not counted.
-
-        Parameters
-        ----------
-        assignment : WorkAssignment
-            An assignment of `plan`.
-        """
-
-    def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
-        """Return the backlog after these positions when the last round was planned, as `Source.lag`.
-
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event of each stream, by name.
-        """
-
-    def close(self) -> None:
-        """Release the resources of the source."""
-
-
 class UnavailableError(OSError):
     """A service is unavailable; the call may be retried.
 
@@ -258,6 +116,10 @@ class Trouble(NamedTuple):
     since: float
 
 
+class PositionError(ValueError):
+    """A source goes back: a position, or the end of what can be read, is before an earlier position."""
+
+
 class CommitRefusedError(Exception):
     """The commit failed, or its outcome is unknown: it timed out, or the member was fenced.
 
@@ -287,76 +149,3 @@ class RecordsRefusedError(Exception):
     def __init__(self, refused: Sequence[tuple[Mapping[str, Any], bytes | None, str]]) -> None:
         super().__init__("; ".join(dict.fromkeys(reason for *_, reason in refused)))
         self.refused = refused
-
-
-class Transactions(Protocol):
-    """An external system that decides which checkpoint is valid."""
-
-    def commit(self, number: int, session: str, positions: Mapping[str, Position]) -> None:
-        """Commit a checkpoint with its positions and the records written since the last one.
-
-        Parameters
-        ----------
-        number : int
-            The number of the checkpoint.
-        session : str
-            The process that made it.
-        positions : dict of str to Position
-            The ``resume`` of the last event of each stream, by name.
-
-        Raises
-        ------
-        CommitRefusedError
-            If nothing was committed, or the outcome is unknown.
-        """
-
-    def newest(self) -> tuple[int, str]:
-        """Return the number and the session of the last committed checkpoint, 0 for none; abort open transactions."""
-
-    def close(self) -> None:
-        """Abort open transactions."""
-
-
-class Sink(Protocol):
-    """A destination of records that can be truncated to a position.
-
-    Records are written exactly once, because the position is part of a checkpoint. A sink that cannot be truncated has
-    an attribute ``guarantee = "at_least_once"``, which ``--check`` reports; its `flush` returns ``None``.
-
-    A sink whose service is unavailable raises `UnavailableError`, `write` after it has buffered the record. The engine
-    then repeats `flush`, with pauses, before it writes the next record. A sink whose service refuses records for good
-    raises `RecordsRefusedError` in `write` or `flush`, once for each record; the engine writes dead letters for them.
-
-    A `ValueError`, `TypeError`, `LookupError` or `ArithmeticError` of `write` is about its record, which the sink must
-    not have taken: it becomes a dead letter, too. After an `OSError` of `flush` the engine calls it again at the next
-    checkpoint, and the sink must still have its records. `GaveUpError` and any other error end the run.
-    """
-
-    def open(self) -> None:
-        """Check that the sink is available, or raise `UnavailableError`; may be called again."""
-
-    def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
-        """Write one record.
-
-        Parameters
-        ----------
-        record : dict
-            The fields.
-        key : bytes or None, default None
-            The key of the record that it was made from, used by sinks with keys.
-        """
-
-    def flush(self) -> Position:
-        """Make all written records durable and return the position after them."""
-
-    def seek(self, position: Position) -> None:
-        """Remove the records after a position; called at most once, before the first write.
-
-        Parameters
-        ----------
-        position : Position
-            A return value of `flush`.
-        """
-
-    def close(self) -> None:
-        """Flush, and release the resources of the sink."""

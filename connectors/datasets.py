@@ -12,11 +12,12 @@ from typing import Any
 
 from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_count, position_of, unknown_name
+from streamkernel.connectors.interfaces import Source
 
 BATCH_EVENTS = 512
 
 
-class DatasetSource:
+class DatasetSource(Source):
     """The records of one of River's data sets.
 
     The fields of a record are the features, with their names as strings, and the target. Its position is the number of
@@ -127,6 +128,10 @@ class DatasetSource:
         left = BATCH_EVENTS if self._limit is None else min(BATCH_EVENTS, self._limit - self._read)
         pairs = itertools.islice(self._open(), max(0, left))
         return [self._event(x, y) for x, y in pairs] or None
+
+    def goes_back(self, before: Position, position: Position) -> bool:
+        """Return whether the number of a record is less than an earlier one."""
+        return bool(position < before)
 
     def lag(self) -> Mapping[tuple[str, str], int]:
         """Return the number of remaining records as ``(name, "0")``, 0 if it is unlimited."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from streamkernel.connectors.base import Event, Position, Refusal, Sink
+from streamkernel.connectors.base import Event, Position, Refusal
+from streamkernel.connectors.interfaces import Sink, as_sink
 
 
-class DeadLetters:
+class DeadLetters(Sink):
     """Writes records that could not be processed to a sink, so that they can be corrected and read again.
 
     Parameters
@@ -35,13 +37,15 @@ class DeadLetters:
     """
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        self._sink = as_sink(sink)
 
     def open(self) -> None:
         """Open the sink."""
         self._sink.open()
 
-    def write(self, event: Event, refusal: Refusal, member: str | None = None) -> None:
+    def write(  # type: ignore[override]
+        self, event: Event, refusal: Refusal, member: str | None = None
+    ) -> None:
         """Write one event.
 
         Parameters
@@ -65,14 +69,20 @@ class DeadLetters:
         """Make all written records durable and return the position after them."""
         return self._sink.flush()
 
-    def seek(self, position: Position) -> None:
-        """Remove the records after a position.
+    def prepare(self, deadline: float = math.inf) -> Position:
+        """Prepare the sink."""
+        return self._sink.prepare(deadline)
 
-        Parameters
-        ----------
-        position : Position
-            A return value of `flush`.
-        """
+    def commit(self, number: int, session: str, positions: Mapping[str, Position], deadline: float = math.inf) -> None:
+        """Commit the sink."""
+        self._sink.commit(number, session, positions, deadline)
+
+    def after_commit(self, number: int, positions: Mapping[str, Position], deadline: float = math.inf) -> None:
+        """Pass on that a checkpoint counts."""
+        self._sink.after_commit(number, positions, deadline)
+
+    def seek(self, position: Position) -> None:
+        """Remove the records after a position."""
         self._sink.seek(position)
 
     def close(self) -> None:

@@ -8,10 +8,47 @@ from dataclasses import replace
 from typing import Any
 
 from streamkernel.connectors.csv_table import PLAIN, Csv, CsvOptions
-from streamkernel.connectors.debezium import row_after
 from streamkernel.connectors.json_values import object_with_digits, with_digits
 from streamkernel.connectors.nested import flatten
 from streamkernel.connectors.record_splitters import Quotes, quoted_line
+
+WITHOUT_ROW = ("d", "t", "m")
+"""Operations after which there is no row: delete, truncate, message."""
+
+
+def row_after(envelope: Mapping[str, Any]) -> Any:
+    """Return the row after a change, ``None`` if there is none.
+
+    Parameters
+    ----------
+    envelope
+        The value of a record: the envelope itself, or an object with the envelope as ``payload`` beside its schema.
+
+    Raises
+    ------
+    ValueError
+        If it is no envelope.
+
+    Examples
+    --------
+    >>> row_after({"before": None, "after": {"id": 7}, "op": "c"})
+    {'id': 7}
+    >>> row_after({"schema": {}, "payload": {"before": {"id": 7}, "after": None, "op": "d"}}) is None
+    True
+    >>> row_after({"id": 7})
+    Traceback (most recent call last):
+    ValueError: Expected an envelope of Debezium with "op" and "after", got an object with "id"
+    """
+    payload = envelope.get("payload")
+    change = payload if isinstance(payload, dict) and "op" not in envelope else envelope
+    operation, row = change.get("op"), change.get("after")
+    if operation in WITHOUT_ROW:
+        return None
+    if operation is None or not isinstance(row, dict):
+        names = ", ".join(f'"{name}"' for name in list(change)[:5]) or "no fields"
+        raise ValueError(f'Expected an envelope of Debezium with "op" and "after", got an object with {names}')
+    return row
+
 
 VALUE_FORMATS = ("json", "csv", "avro", "protobuf", "json-schema")
 """Formats of values; those after the first two have their schemas in a registry."""

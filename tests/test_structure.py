@@ -47,6 +47,20 @@ def test_no_call_and_no_function_has_more_than_eight_positional_arguments():
     assert found == []
 
 
+def test_no_class_of_a_source_or_a_sink_is_asked_for_outside_its_folder():
+    """A question to one is a method or an attribute of `Source` or `Sink`, with a default."""
+    kinds = ("Source", "Sink", "DeadLetters", "Transactions", "PartitionedFiles", "PartitionedTopics", "Mirror")
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in MODULES.items()
+        if not name.startswith("streamkernel.connectors.")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass")
+        if any(one.id.endswith(kinds) for one in ast.walk(node.args[1]) if isinstance(one, ast.Name))
+    ]
+    assert found == []
+
+
 def test_arrays_of_model_files_are_not_indexed_by_position():
     """The state has names."""
     found = {

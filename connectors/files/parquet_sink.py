@@ -11,6 +11,7 @@ from typing import Any
 
 from streamkernel.connectors.base import Position
 from streamkernel.connectors.checks import is_count
+from streamkernel.connectors.interfaces import Sink
 from streamkernel.connectors.json_text import RECORD, to_json
 from streamkernel.connectors.record_encoding import json_or_refuse
 
@@ -24,7 +25,7 @@ class JsonText(str):
     __slots__ = ()
 
 
-class ParquetSink:
+class ParquetSink(Sink):
     """A directory of files, ``part-000001.parquet`` and so on, which contain each record exactly once.
 
     A position is the number of files. Each file has its own types: a field with objects or lists, with values of
@@ -58,13 +59,6 @@ class ParquetSink:
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record.
-
-        Parameters
-        ----------
-        record : dict
-            The fields.
-        key : bytes or None, default None
-            Not used.
 
         Raises
         ------
@@ -102,11 +96,6 @@ class ParquetSink:
 
     def seek(self, position: Position) -> None:
         """Delete the files after a position.
-
-        Parameters
-        ----------
-        position : Position
-            A return value of `flush`.
 
         Raises
         ------

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from streamkernel.connectors.base import Event, Position, WorkAssignment
+from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_broken, position_of
 from streamkernel.connectors.csv_table import PLAIN, CsvOptions
 from streamkernel.connectors.files.layout import Layout
@@ -25,9 +25,10 @@ from streamkernel.connectors.files.many_files import (
 )
 from streamkernel.connectors.files.readers import STDIN_PATH, file_reader, is_compressed
 from streamkernel.connectors.files.source import FileSource
+from streamkernel.connectors.interfaces import PartitionedSource, WorkAssignment
 
 
-class PartitionedFiles:
+class PartitionedFiles(PartitionedSource):
     r"""The records of one file, or of all files that match a pattern, divided among several processes.
 
     Unfinished files, sorted by name, are assigned in turn: the first of three workers gets files 1, 4, and so on. It
@@ -160,11 +161,6 @@ class PartitionedFiles:
 
     def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
         """Return the known backlog after these positions.
-
-        Parameters
-        ----------
-        positions : dict of str to Position
-            As for `plan`.
 
         Returns
         -------

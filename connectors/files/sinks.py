@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from streamkernel.connectors.base import Position, RecordsRefusedError
+from streamkernel.connectors.interfaces import Sink
 from streamkernel.connectors.json_text import all_to_json, to_json
 from streamkernel.connectors.owner import Owner
 from streamkernel.connectors.record_encoding import Refused, encode_each
@@ -34,7 +35,7 @@ class LinesLostError(RuntimeError):
     """The operating system could not write lines to the disk, and may have dropped them; writing again hides that."""
 
 
-class FileSink:
+class FileSink(Sink):
     r"""A file of JSON lines, or standard output.
 
     An existing file is appended to; if a crash left half a line at its end, that line is ended first. Numbers
@@ -103,13 +104,6 @@ class FileSink:
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record; it is durable after the next `flush`.
-
-        Parameters
-        ----------
-        record : dict
-            The fields.
-        key : bytes or None, default None
-            Not used, because a file has no keys.
 
         Raises
         ------
@@ -184,11 +178,6 @@ class FileSink:
 
     def seek(self, position: Position) -> None:
         """Remove the records after a position, also those of this sink; standard output cannot be truncated.
-
-        Parameters
-        ----------
-        position : Position
-            A return value of `flush`.
 
         Raises
         ------

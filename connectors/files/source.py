@@ -26,12 +26,13 @@ from streamkernel.connectors.files.readers import (
 from streamkernel.connectors.files.rotation import Fingerprint, find
 from streamkernel.connectors.files.text import TextReader
 from streamkernel.connectors.formats import FORMATS
+from streamkernel.connectors.interfaces import Source
 
 _FILES_LOOKED_AT = 8
 _LOOK_SECONDS = 10.0
 
 
-class FileSource:
+class FileSource(Source):
     r"""The records of one file, of all files that match a pattern, or of standard input.
 
     ========  ====================================  ===================================================
@@ -178,11 +179,6 @@ class FileSource:
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next few hundred events.
-
-        Parameters
-        ----------
-        timeout : float
-            The time to wait for a followed file or for standard input, in seconds.
 
         Returns
         -------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ import orjson
 from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_count, position_of
 from streamkernel.connectors.http.request_log import Request, RequestLog, Stored
+from streamkernel.connectors.interfaces import Source
 from streamkernel.connectors.nested import flatten
 from streamkernel.connectors.owner import Owner
 
@@ -39,7 +41,7 @@ class BacklogError(Exception):
     """Too many events wait to be learned: the client is faster than the model."""
 
 
-class HttpSource:
+class HttpSource(Source):
     """The events of requests, from a log that a server appends to by `submit`.
 
     A position is ``[byte, events]``: the beginning of a request in the log, and how many of its events are done.
@@ -84,11 +86,6 @@ class HttpSource:
     def seek(self, positions: Mapping[str, Position]) -> None:
         """Continue after a position; nothing is opened or changed yet.
 
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event, by the name of the stream.
-
         Raises
         ------
         ValueError
@@ -109,11 +106,6 @@ class HttpSource:
 
     def poll(self, timeout: float) -> Sequence[Event] | None:
         """Return the next events, which are durable; there is no end.
-
-        Parameters
-        ----------
-        timeout : float
-            The time to wait for events, in seconds.
 
         Returns
         -------
@@ -167,14 +159,12 @@ class HttpSource:
             self._changed.notify_all()
             return future
 
-    def acknowledge(self, positions: Mapping[str, Position]) -> None:
-        """Delete old requests that several checkpoints have learned.
+    def goes_back(self, before: Position, position: Position) -> bool:
+        """Return whether an event of the log is before an earlier one."""
+        return list(position) < list(before)
 
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The positions in a written checkpoint.
-        """
+    def after_commit(self, number: int, positions: Mapping[str, Position], deadline: float = math.inf) -> None:
+        """Delete old requests that several checkpoints have learned."""
         if STREAM in positions:
             self._committed.append(positions[STREAM][0])
             if len(self._committed) == CHECKPOINTS:

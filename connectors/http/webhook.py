@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from streamkernel.connectors.base import GaveUpError, Position, RecordsRefusedError, UnavailableError
+from streamkernel.connectors.interfaces import Sink
 from streamkernel.connectors.json_text import printable
 from streamkernel.connectors.record_encoding import Encoded, Refused, json_or_refuse
 
@@ -46,7 +47,7 @@ class _NoRedirects(HTTPRedirectHandler):
 _OPENER = build_opener(_NoRedirects)
 
 
-class WebhookSink:
+class WebhookSink(Sink):
     """An address that gets lists of records in JSON by POST, each at least once.
 
     A request that fails is repeated by the engine; a redirect is not followed, and is a failure. After a crash, the
@@ -98,13 +99,6 @@ class WebhookSink:
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record.
-
-        Parameters
-        ----------
-        record : dict
-            The fields.
-        key : bytes or None, default None
-            Not used.
 
         Raises
         ------

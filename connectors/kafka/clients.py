@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -31,6 +32,17 @@ CONNECT_SECONDS = 10.0
 
 LOOK_SECONDS = 30.0
 """Seconds between two checks for topics and new partitions."""
+
+
+def seconds_until(deadline: float, most: float = COMMIT_SECONDS) -> float:
+    """Return the timeout of a request that must be over at a deadline, in seconds.
+
+    Examples
+    --------
+    >>> seconds_until(math.inf), seconds_until(0.0)
+    (30.0, 0.0)
+    """
+    return max(0.0, min(most, deadline - time.monotonic()))
 
 
 class Partition(NamedTuple):
@@ -226,8 +238,8 @@ class Producer(Protocol):
     def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Any] | None = None) -> None:
         """Write records asynchronously, as `send` does for each; without `origins`, which is faster, none has one."""
 
-    def flush(self) -> None:
-        """Wait until all records are written.
+    def flush(self, seconds: float = COMMIT_SECONDS) -> None:
+        """Wait until all records are written, with a timeout in seconds.
 
         Raises
         ------
@@ -240,13 +252,17 @@ class Producer(Protocol):
     def close(self) -> None:
         """Release the client; records of an open transaction are aborted."""
 
-    def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
+    def commit(
+        self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]], seconds: float = COMMIT_SECONDS
+    ) -> None:
         """Commit the records since the last commit, and offsets, each with a note: all or nothing.
 
         Parameters
         ----------
         parts
             The `Consumer.membership` of a member, or the name of a group that has none; its offsets, and the note.
+        seconds
+            The timeout.
 
         Raises
         ------

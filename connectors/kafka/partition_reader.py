@@ -12,7 +12,7 @@ from streamkernel.connectors.base import DecoderUnavailableError, Event, Positio
 from streamkernel.connectors.kafka.buffers import Buffers, Run
 from streamkernel.connectors.kafka.clients import Consumer, OffsetGoneError, Partition, Record
 from streamkernel.connectors.kafka.events import Events, Retry, gap_event
-from streamkernel.connectors.kafka.offsets import Start, nearest_offset, resolve_offset
+from streamkernel.connectors.kafka.offsets import Start, resolve_offset
 from streamkernel.connectors.kafka.start_offsets import StartOffsets
 from streamkernel.connectors.kafka.topic_watcher import PartitionEnds
 
@@ -212,6 +212,8 @@ class PartitionReader:
 
     def _skip_to_next(self, client: Consumer, partition: Partition, offset: int) -> Event:
         """Continue at the nearest existing record, and report the missing ones."""
-        next_offset = self._next[partition] = nearest_offset(client, partition, offset)
+        next_offset = self._next[partition] = self._start_offsets.after_gap(client, partition, offset)
         client.start({partition: next_offset})
+        if next_offset == offset:  # a broker that lacks the record for now, such as a replica
+            return self._position_event(partition)
         return gap_event(partition, offset, next_offset)

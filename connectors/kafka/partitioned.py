@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from streamkernel.connectors.base import DecoderUnavailableError, Event, Position, WorkAssignment
+from streamkernel.connectors.base import DecoderUnavailableError, Event, Position
+from streamkernel.connectors.interfaces import PartitionedSource, WorkAssignment
 from streamkernel.connectors.kafka.buffers import Buffers
 from streamkernel.connectors.kafka.clients import LOOK_SECONDS, Consumer, OffsetGoneError, Partition
 from streamkernel.connectors.kafka.events import Decoder, Events, Retry, gap_event
@@ -20,7 +23,7 @@ from streamkernel.connectors.kafka.offsets import (
     resolve_offset,
 )
 from streamkernel.connectors.kafka.options import Options
-from streamkernel.connectors.kafka.topic_ids import TopicIds
+from streamkernel.connectors.kafka.start_offsets import TopicIds
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +34,7 @@ WAIT_SECONDS = 0.2
 """Seconds to wait for records before it yields ``[]``."""
 
 
-class PartitionedTopics:
+class PartitionedTopics(PartitionedSource):
     """The records of topics, divided among several processes by offsets, without a consumer group.
 
     Partitions are assigned in turn: the first of three workers gets partitions 1, 4, and so on. A plan has the first
@@ -142,9 +145,19 @@ class PartitionedTopics:
             return None
         return [_assignment(self._partitions[worker::workers], spans, events) for worker in range(workers)]
 
-    def expect_topics(self, ids: Mapping[str, str]) -> None:
-        """Refuse topics with other ids than these, which a checkpoint has: their offsets are others."""
-        self._topic_ids.known |= ids
+    def prepare(self, deadline: float = math.inf) -> Mapping[str, Any]:
+        """Return the ids of the topics, for a checkpoint.
+
+        Raises
+        ------
+        TopicReplacedError, UnavailableError
+            As `topic_ids`.
+        """
+        return {"topics": self.topic_ids()}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Refuse topics with other ids than those in a checkpoint: their offsets are others."""
+        self._topic_ids.known |= saved.get("topics", {})
 
     def topic_ids(self) -> Mapping[str, str]:
         """Return the ids of the topics, for a checkpoint; none before the first plan.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import orjson
 
 from streamkernel.connectors.base import Event, Position, RecordsRefusedError, Refusal
 from streamkernel.connectors.dead_letters import record_text
+from streamkernel.connectors.interfaces import Sink
 from streamkernel.connectors.json_text import all_to_json, to_json
 from streamkernel.connectors.kafka.clients import Headers, OutRecord
 from streamkernel.connectors.kafka.topic_limits import TopicLimits, size_of
@@ -38,8 +40,11 @@ OWN = "streamkernel."
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
-class _Topic:
+class _Topic(Sink):
     """An output topic."""
+
+    topic: str
+    keeps_committed: ClassVar[bool] = True
 
     def __init__(self, writer: Writer, topic: str) -> None:
         self._writer, self.topic = writer, topic
@@ -48,10 +53,14 @@ class _Topic:
         """Check that the topic exists, or raise `UnavailableError`."""
         self._writer.open(self.topic)
 
-    def flush(self) -> Position:
+    def prepare(self, deadline: float = math.inf) -> Position:
         """Wait until all records are written; a topic cannot be truncated to a position."""
-        self._writer.flush()
+        self._writer.flush(deadline)
         return None
+
+    def flush(self) -> Position:
+        """Wait until all records are written, as `prepare` does."""
+        return self.prepare()
 
     def seek(self, position: Position) -> None:
         """Do nothing, because committed records stay in a topic and uncommitted ones are not visible."""
@@ -184,7 +193,9 @@ class KafkaDeadLetters(_Topic):
         if self._writer.limits(self.topic).needs_keys:
             raise ValueError(f"Expected a topic for dead letters without compaction, got a compacted one: {self.topic}")
 
-    def write(self, event: Event, refusal: Refusal, member: str | None = None) -> None:
+    def write(  # type: ignore[override]
+        self, event: Event, refusal: Refusal, member: str | None = None
+    ) -> None:
         """Write one event with the reason and the name of the process, as for :class:`DeadLetters`."""
         value = event.raw or (
             b"" if event.record is None else record_text(event.record).encode(errors="backslashreplace")

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
 from streamkernel.connectors.base import CommitRefusedError, Event, Position, Trouble
-from streamkernel.connectors.kafka.clients import Consumer, Partition
+from streamkernel.connectors.interfaces import RevokedCallback, Source, StreamsCallback
+from streamkernel.connectors.kafka.clients import COMMIT_SECONDS, Consumer, Partition
 from streamkernel.connectors.kafka.events import Decoder, Events
 from streamkernel.connectors.kafka.offsets import Start, check_copartitioned, find_partitions, offset_of, parse_start
 from streamkernel.connectors.kafka.options import Options
 from streamkernel.connectors.kafka.partition_reader import PartitionReader
-from streamkernel.connectors.kafka.start_offsets import StartOffsets
-from streamkernel.connectors.kafka.topic_ids import TopicIds
+from streamkernel.connectors.kafka.start_offsets import StartOffsets, TopicIds
 from streamkernel.connectors.kafka.topic_watcher import TopicWatcher
 
 log = logging.getLogger(__name__)
 
-StreamsCallback = Callable[[list[str]], None]
 
-
-class KafkaSource:
+class KafkaSource(Source):
     """The records of topics.
 
     The value of a record is a JSON object, or is decoded by `decoder`. A record that cannot be decoded is an event with
@@ -68,12 +68,19 @@ class KafkaSource:
     **options : object
         Options of the client, by kafka-python's names.
 
+    Attributes
+    ----------
+    is_in_transactions : bool
+        Whether transactions commit the offsets, instead of the source itself.
+
     Raises
     ------
     ValueError
         If an argument is invalid. `open` and `poll` raise it if a partition does not exist, and `UnavailableError` if
         no broker is available or a topic does not exist.
     """
+
+    is_in_transactions: bool = False
 
     def __init__(
         self,
@@ -103,17 +110,18 @@ class KafkaSource:
         self._is_reading = False
         self._topic_watcher = TopicWatcher(self.topics, self.options.servers)
         self._topic_ids = TopicIds(self.topics)
-        self._start_offsets = StartOffsets(parse_start(start), in_group=group is not None)
+        self._start_offsets = StartOffsets(parse_start(start), in_group=group is not None, topic_ids=self._topic_ids)
         self._reader = PartitionReader(
             self._start_offsets,
             Events(decoder, key, key_format),
             until=None if until is None else parse_start(until),
             in_turn=order == "deterministic",
         )
-        self._on_revoked: StreamsCallback = lambda streams: None
+        self._saved: Mapping[str, Any] = {}
+        self._on_revoked: RevokedCallback = lambda streams, deadline: None
         self._on_lost: StreamsCallback = lambda streams: None
 
-    def listen(self, revoked: StreamsCallback, lost: StreamsCallback) -> None:
+    def listen(self, revoked: RevokedCallback, lost: StreamsCallback) -> None:
         """Register callbacks for streams that are about to move to another process, and for streams that have moved."""
         self._on_revoked, self._on_lost = revoked, lost
 
@@ -138,12 +146,8 @@ class KafkaSource:
         ends = {Partition.parse(stream): offset_of(position, stream) for stream, position in (until or {}).items()}
         self._start_offsets.rewind(map(Partition.parse, positions), ends)
 
-    def expect_topics(self, ids: Mapping[str, str]) -> None:
-        """Refuse topics with other ids than these, which a checkpoint has: their offsets are others."""
-        self._topic_ids.known |= ids
-
-    def topic_ids(self) -> Mapping[str, str]:
-        """Return the ids of the topics, for a checkpoint.
+    def prepare(self, deadline: float = math.inf) -> Mapping[str, Any]:
+        """Return the ids of the topics, and what only repetitions need: a restart then repeats the same events.
 
         Raises
         ------
@@ -151,10 +155,37 @@ class KafkaSource:
             If a topic was deleted and made again since its first record was read.
         """
         self._topic_ids.check(self.client)
-        return self._topic_ids.known
+        repetition = {"is_repeating": True, "repeats_until": self.repeats_until} if self.is_repeating else {}
+        return {"topics": self._topic_ids.known, **repetition}
+
+    def after_commit(self, number: int, positions: Mapping[str, Position], deadline: float = math.inf) -> None:
+        """Commit the offsets to the group if no transaction has; see `acknowledge`."""
+        if not self.is_in_transactions:
+            self.acknowledge(positions)
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take back what `prepare` returned: topics with other ids are refused, since their offsets are others."""
+        self._topic_ids.known |= saved.get("topics", {})
+        self._saved = {name: saved.get(name) for name in ("is_divided", "is_repeating", "repeats_until")}
+
+    def resume(self, positions: Mapping[str, Position], *, is_older: bool = False) -> None:
+        """Continue after the positions of a checkpoint, or after the offsets of the group where those count.
+
+        The offsets of the group are later than the positions of an older checkpoint, and older than positions of
+        workers that read without a group (``is_divided`` in the checkpoint).
+        """
+        if is_older or self._saved.get("is_divided") or self._saved.get("is_repeating"):
+            self.rewind(positions, None if is_older else self._saved.get("repeats_until"))
+        self.again(positions)
+
+    def goes_back(self, before: Position, position: Position) -> bool:
+        """Return whether an offset is before an earlier one of the same partition."""
+        if type(before) is int and type(position) is int:  # the usual case, once for each event
+            return position < before
+        return offset_of(position, "the new position") < offset_of(before, "the last position")
 
     @property
-    def is_repeating(self) -> bool:
+    def is_repeating(self) -> bool:  # type: ignore[override]
         """Whether the source has been rewound, and has not returned all records again that the group had committed."""
         return self._start_offsets.is_repeating
 
@@ -163,7 +194,7 @@ class KafkaSource:
         """The position of each rewound partition after which its records were learned by other members, or by none."""
         return {str(partition): offset for partition, offset in self._start_offsets.until.items()}
 
-    def is_committed(self, event: Event) -> bool:
+    def was_committed(self, event: Event) -> bool:
         """Return whether the group had committed an event that is read again after `rewind`."""
         return self._start_offsets.is_committed(Partition.parse(event.stream), offset_of(event.resume, event.stream))
 
@@ -176,10 +207,11 @@ class KafkaSource:
         self.seek(positions)
         if started := self._reader.forget_events():
             self.client.pause(started)
-        self.on_assigned(self._reader.partitions)
+        if partitions := self._reader.partitions:
+            self.on_assigned(partitions)
 
     @property
-    def trouble(self) -> Trouble | None:
+    def trouble(self) -> Trouble | None:  # type: ignore[override]
         """The problem found by the last check of brokers and topics, or by the last call of the decoder."""
         return self._topic_watcher.trouble or self._reader.trouble
 
@@ -235,9 +267,9 @@ class KafkaSource:
 
     def on_revoked(self, partitions: Iterable[Partition]) -> None:
         """Remove partitions whose offsets can still be committed."""
-        partitions = list(partitions)
+        partitions, deadline = list(partitions), time.monotonic() + COMMIT_SECONDS
         self._reader.remember(partitions)
-        self._give_up(partitions, self._on_revoked)
+        self._give_up(partitions, lambda streams: self._on_revoked(streams, deadline))
 
     def on_lost(self, partitions: Iterable[Partition]) -> None:
         """Remove partitions that other members may already have."""

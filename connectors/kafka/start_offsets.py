@@ -1,21 +1,131 @@
-"""The start offset in a partition: after the committed offset, at the stored position, or as configured."""
+"""The start offset in a partition, and the ids of topics, without which offsets mean nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import cast
 
-from streamkernel.connectors.base import CommitRefusedError, Event, Position
+from streamkernel.connectors.base import CommitRefusedError, Event, Position, PositionError, UnavailableError
 from streamkernel.connectors.kafka.clients import Consumer, Partition
-from streamkernel.connectors.kafka.offsets import Start, offset_of, resolve_offset
+from streamkernel.connectors.kafka.offsets import Start, nearest_offset, offset_of, resolve_offset
+
+
+class TopicReplacedError(ValueError):
+    """A topic was deleted and made again, so offsets of the first one say nothing about the second."""
+
+
+class TopicIds:
+    """Compares the ids of topics with those that were found first.
+
+    Parameters
+    ----------
+    topics
+        Their names.
+
+    Attributes
+    ----------
+    known : dict
+        The first id of each topic; those of a checkpoint, if there is one. Brokers before Kafka 2.8 have none.
+    """
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self.known: dict[str, str] = {}
+        self._topics = topics
+
+    def replaced(self, client: Consumer) -> list[str]:
+        """Return the topics that have another id now; brokers that are unavailable are asked next time."""
+        ids: Mapping[str, str] = {}
+        with suppress(UnavailableError):  # the search for topics and brokers reports it
+            ids = client.topic_ids(self._topics)
+        return [topic for topic, new in ids.items() if self.known.setdefault(topic, new) != new]
+
+    def check(self, client: Consumer) -> None:
+        """Raise a `TopicReplacedError` if a topic has another id."""
+        for topic in self.replaced(client):
+            raise replaced_error(topic)
+
+
+def replaced_error(topic: str) -> TopicReplacedError:
+    """Return the error that names a topic that was made again."""
+    return TopicReplacedError(
+        f'Expected the topic "{topic}" that was read until now, got a new one of the same name: it was deleted and '
+        "made again, so its offsets are others. Read it from its start with an empty state.directory; [model] from = "
+        "the old directory keeps what was learned"
+    )
+
+
+def start_offset(
+    partition: Partition,
+    own: int | None,
+    committed: int | None,
+    *,
+    is_rewound: bool = False,
+    is_replaced: bool = False,
+    log: tuple[int, int] | None = None,
+) -> int | None:
+    """Return the offset at which a partition is begun.
+
+    | case                                              | begins at                        |
+    |---------------------------------------------------|----------------------------------|
+    | the topic was deleted and made again              | an error: its offsets are others |
+    | the group has committed an offset                 | that offset                      |
+    | ... and a checkpoint is older, or of workers      | our position: `is_rewound`       |
+    | only our checkpoint has a position                | our position                     |
+    | neither                                           | the configured start: ``None``   |
+    | the offset was deleted (retention)                | the oldest record                |
+    | the offset is after the end: the log was cut      | an error: records were lost      |
+
+    Parameters
+    ----------
+    partition
+        The partition.
+    own
+        The offset in our checkpoint, ``None`` if there is none.
+    committed
+        The offset that the group has committed, ``None`` if there is none.
+    is_rewound
+        Whether our position counts, and not that of the group.
+    is_replaced
+        Whether the topic is another one of the same name.
+    log
+        The offset of the oldest record and the end, once the brokers have refused the offset.
+
+    Raises
+    ------
+    TopicReplacedError
+        If the topic was replaced.
+    PositionError
+        If the log ends before the offset.
+
+    Examples
+    --------
+    >>> partition = Partition("clicks", 0)
+    >>> start_offset(partition, 7, 9), start_offset(partition, 7, 9, is_rewound=True), start_offset(partition, 7, None)
+    (9, 7, 7)
+    >>> start_offset(partition, 7, None, log=(40, 90))
+    40
+    """
+    if is_replaced:
+        raise replaced_error(partition.topic)
+    offset = own if committed is None or (is_rewound and own is not None) else committed
+    if offset is None or log is None:
+        return offset
+    first, end = log
+    if offset > end:
+        raise PositionError(
+            f"Expected records of {partition} up to offset {offset}, which was read, got an end at {end}: the brokers "
+            "have lost records, and others will have their offsets. Read the topic from its start with an empty "
+            "state.directory and another kafka.group; [model] from = the old directory keeps what was learned"
+        )
+    return max(first, offset)
 
 
 class StartOffsets:
-    """Determines start offsets.
+    """Determines start offsets by `start_offset`, and remembers what is read again.
 
-    The committed offset of the group takes precedence over our own position, and that over `start`. A `start` of
-    ``"latest"`` is the end of a partition when it is first found: later attempts, other members and restarts start
-    there too, and a partition added to a topic is read from its first record.
+    A `start` of ``"latest"`` is the end of a partition when it is first found: later attempts, other members and
+    restarts start there too, and a partition added to a topic is read from its first record.
 
     Parameters
     ----------
@@ -23,6 +133,8 @@ class StartOffsets:
         The start in a partition without a position.
     in_group
         Whether a group keeps offsets.
+    topic_ids
+        The ids of the topics, which are compared at each start; ``None`` to compare none.
 
     Attributes
     ----------
@@ -36,15 +148,16 @@ class StartOffsets:
         The first and the next offset of records that other members have learned while a rewound partition was theirs.
     """
 
-    def __init__(self, start: Start, *, in_group: bool) -> None:
+    def __init__(self, start: Start, *, in_group: bool, topic_ids: TopicIds | None = None) -> None:
         self.own: dict[Partition, Position] = {}
         self.known: set[Partition] = set()
         self.until: dict[Partition, int] = {}
         self.gaps: dict[Partition, tuple[int, int]] = {}
-        self._start, self._in_group = start, in_group
+        self._start, self._in_group, self._topic_ids = start, in_group, topic_ids
         self._added: set[Partition] = set()
         self._rewound: set[Partition] = set()
-        self._starts: dict[Partition, int] = {}  # those that `start` gave
+        self._starts: dict[Partition, int] = {}  # the latest offsets that `start` gave
+        self._configured: dict[Partition, int] = {}  # the last start of each partition if `start` gave it
         self._committed: dict[Partition, int] = {}  # by the group, when we began; -1 is nothing
         self._repeated: dict[Partition, int] = {}  # up to where we read again what the group had committed
 
@@ -105,23 +218,20 @@ class StartOffsets:
 
     def find(self, client: Consumer, partitions: Iterable[Partition]) -> tuple[dict[Partition, int], set[Partition]]:
         """Return the start offsets, and the partitions where that is the end as found by this process."""
-        offsets, latest = {}, set()
+        offsets, latest = dict[Partition, int](), set[Partition]()
+        replaced = () if self._topic_ids is None else self._topic_ids.replaced(client)
         for partition in sorted(partitions):
             committed = client.committed(partition) if self._in_group else None
-            if committed is not None and partition not in self._rewound:
-                offsets[partition] = committed
-                self._starts.pop(partition, None)
-            elif partition in self.own:
-                offsets[partition] = offset_of(self.own[partition], str(partition))
-            elif partition in self._starts:
-                offsets[partition] = self._starts[partition]
-                latest.add(partition)
-            elif self._start == "latest" and not self._is_later(client, partition):
-                offsets[partition] = self._starts[partition] = client.end(partition)
-                latest.add(partition)
+            own = offset_of(self.own[partition], str(partition)) if partition in self.own else None
+            is_rewound, is_replaced = partition in self._rewound, partition.topic in replaced
+            offset = start_offset(partition, own, committed, is_rewound=is_rewound, is_replaced=is_replaced)
+            if offset is None:
+                offset = self._configured[partition] = self._configured_start(client, partition, latest)
             else:
-                start = "earliest" if self._start == "latest" else self._start
-                offsets[partition] = resolve_offset(client, partition, start)
+                self._configured.pop(partition, None)
+            if committed is not None and not is_rewound:
+                self._starts.pop(partition, None)
+            offsets[partition] = offset
             self._committed[partition] = -1 if committed is None else committed
             if offsets[partition] < self._committed[partition]:
                 until = self._repeated[partition] = self.until.setdefault(partition, self._committed[partition])
@@ -135,9 +245,31 @@ class StartOffsets:
                 client.commit({partition: offsets[partition] for partition in latest})
         return offsets, latest
 
+    def after_gap(self, client: Consumer, partition: Partition, offset: int) -> int:
+        """Return the offset to continue at if brokers have no record at an offset.
+
+        Raises
+        ------
+        PositionError
+            If the offset is after the end, and was not only configured.
+        """
+        if self._configured.get(partition) == offset:
+            return nearest_offset(client, partition, offset)
+        log = client.first(partition), client.end(partition)
+        return cast(int, start_offset(partition, offset, None, log=log))
+
     def to_commit(self, offsets: Mapping[Partition, int]) -> dict[Partition, int]:
         """Return the offsets of assigned partitions in which reading has advanced."""
         return {p: offsets[p] for p, committed in self._committed.items() if p in offsets and offsets[p] > committed}
+
+    def _configured_start(self, client: Consumer, partition: Partition, latest: set[Partition]) -> int:
+        """Return the configured start, and add the partition to `latest` if that is its end as first found."""
+        if partition not in self._starts and (self._start != "latest" or self._is_later(client, partition)):
+            return resolve_offset(client, partition, "earliest" if self._start == "latest" else self._start)
+        latest.add(partition)
+        if partition not in self._starts:
+            self._starts[partition] = client.end(partition)
+        return self._starts[partition]
 
     def _is_later(self, client: Consumer, partition: Partition) -> bool:
         """Return whether a partition was added after others of its topic had been started."""

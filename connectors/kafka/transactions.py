@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import orjson
 
 from streamkernel.connectors.base import CommitRefusedError, Position, UnavailableError
-from streamkernel.connectors.kafka.clients import Headers, OutRecord, Partition, Producer
+from streamkernel.connectors.interfaces import Transactions
+from streamkernel.connectors.kafka.clients import Headers, OutRecord, Partition, Producer, seconds_until
 from streamkernel.connectors.kafka.source import KafkaSource
 from streamkernel.connectors.kafka.writer import Writer, refusal_of
 
@@ -17,7 +19,7 @@ PLACE = "topic", "partition", "offset", "stream", "position"
 """Fields of an origin that identify it."""
 
 
-class KafkaTransactions(Writer):
+class KafkaTransactions(Writer, Transactions):
     """Commits checkpoints by number, each in one transaction with the records written and the offsets read since.
 
     The number is also committed as an offset, in a group without members that has the name of the transactional id. No
@@ -39,6 +41,7 @@ class KafkaTransactions(Writer):
 
     def __init__(self, source: KafkaSource, name: str, seconds: float) -> None:
         super().__init__(source.options)
+        source.is_in_transactions = True
         self._source, self._name, self._seconds = source, name, seconds
         self._number_partition = Partition(source.topics[0], 0)
         self._refusals: dict[bytes, str] = {}  # by topic and place of the origin
@@ -82,8 +85,8 @@ class KafkaTransactions(Writer):
             if self.is_single:
                 self._connect().flush()
 
-    def flush(self) -> None:
-        """Wait until all sent records are stored.
+    def flush(self, deadline: float = math.inf) -> None:
+        """Wait until all sent records are stored, at most until a deadline.
 
         Raises
         ------
@@ -91,9 +94,9 @@ class KafkaTransactions(Writer):
             If they could not be written.
         """
         with self._finding():
-            self._connect().flush()
+            self._connect().flush(seconds_until(deadline))
 
-    def commit(self, number: int, session: str, positions: Mapping[str, Position]) -> None:
+    def commit(self, number: int, session: str, positions: Mapping[str, Position], deadline: float = math.inf) -> None:
         """Commit the records, the positions and the number of the checkpoint in one transaction.
 
         Raises
@@ -106,7 +109,7 @@ class KafkaTransactions(Writer):
         parts: list[tuple[Any, Mapping[Partition, int], str]] = [(self._name, numbers, f"{note} {session}")]
         if source.group is not None:
             parts.insert(0, (source.client.membership, source.offsets(positions), note))
-        self._connect().commit(parts)
+        self._connect().commit(parts, seconds_until(deadline))
         self._refusals.clear()
         if self.is_single and not self._has_refused:
             self._restart(is_single=False)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamkernel.connectors.base import CommitRefusedError, RecordsRefusedError
-from streamkernel.connectors.kafka.clients import TOO_LARGE, Headers, OutRecord, Producer, Undelivered, forbidden
+from streamkernel.connectors.kafka.clients import (
+    TOO_LARGE,
+    Headers,
+    OutRecord,
+    Producer,
+    Undelivered,
+    forbidden,
+    seconds_until,
+)
 from streamkernel.connectors.kafka.offsets import missing_topic
 from streamkernel.connectors.kafka.options import Options
 from streamkernel.connectors.kafka.topic_limits import TopicLimits
@@ -90,8 +99,8 @@ class Writer:
         """
         self._connect().send_all(topic, records, origins)
 
-    def flush(self) -> None:
-        """Wait until all sent records are stored.
+    def flush(self, deadline: float = math.inf) -> None:
+        """Wait until all sent records are stored, at most until a deadline.
 
         Raises
         ------
@@ -103,7 +112,7 @@ class Writer:
             If no broker is available; the call may be repeated.
         """
         try:
-            self._connect().flush()
+            self._connect().flush(seconds_until(deadline))
         except CommitRefusedError:
             self._unsent = self._take_undelivered()
             if not self._unsent:
@@ -113,7 +122,7 @@ class Writer:
             topic, (value, key, headers), origin, *_ = self._unsent[0]
             self._connect().send(topic, value, key, headers)
             try:
-                self._connect().flush()
+                self._connect().flush(seconds_until(deadline))
             except CommitRefusedError as error:
                 undelivered = next(iter(self._take_undelivered()), None)
                 if undelivered is None or not undelivered.is_refused or origin is None:

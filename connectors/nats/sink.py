@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from streamkernel.connectors.base import Position, RecordsRefusedError
+from streamkernel.connectors.interfaces import Sink
 from streamkernel.connectors.nats.connection import NatsConnection, is_too_large
 from streamkernel.connectors.record_encoding import Encoded, Refused, json_or_refuse
 
 MOST_BUFFERED = 512
 
 
-class NatsSink:
+class NatsSink(Sink):
     """A subject of a stream, which gets each record as JSON at least once.
 
     A stream cannot be truncated: after a crash, the records since the last checkpoint are published again. A record
@@ -56,13 +57,6 @@ class NatsSink:
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record.
-
-        Parameters
-        ----------
-        record : dict
-            The fields.
-        key : bytes or None, default None
-            Not used.
 
         Raises
         ------

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_count, position_of
+from streamkernel.connectors.interfaces import Source
 from streamkernel.connectors.json_values import json_fields
 from streamkernel.connectors.nats.connection import NatsConnection
 
@@ -16,7 +17,7 @@ IDLE_SECONDS = 300.0
 """Seconds after which a server forgets a consumer that asks for nothing."""
 
 
-class NatsSource:
+class NatsSource(Source):
     """A stream, which is read from its oldest message; nothing is acknowledged or deleted.
 
     The position is part of the checkpoint, so each event is learned exactly once, as long as the stream keeps it.
@@ -60,13 +61,7 @@ class NatsSource:
         self._messages: Any = None
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Continue after a message.
-
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The sequence number of the message, by the name of the stream.
-        """
+        """Continue after a message."""
         position = position_of(self._stream, positions)
         if position is not None and not is_count(position):
             raise ValueError(f'Expected the number of a message of "{self._stream}", got {position!r}')
@@ -74,11 +69,6 @@ class NatsSource:
 
     def poll(self, timeout: float) -> Sequence[Event] | None:
         """Return the next events.
-
-        Parameters
-        ----------
-        timeout : float
-            The time to wait for events, in seconds.
 
         Returns
         -------
@@ -105,6 +95,10 @@ class NatsSource:
             if self._end is None or self._last <= self._end:
                 found.append(self._event(message))
         return found
+
+    def goes_back(self, before: Position, position: Position) -> bool:
+        """Return whether the number of a message is less than an earlier one."""
+        return bool(position < before)
 
     def lag(self) -> Mapping[tuple[str, str], int]:
         """Return the number of messages after the last one."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any
 
-from streamkernel.connectors import Event, PartitionedSource, Position
-from streamkernel.connectors.kafka.topic_ids import TopicSource
+from streamkernel.connectors import Event, PartitionedSource, Position, Source
 
 
-class CheckpointOnlySource:
+class CheckpointOnlySource(Source):
     """The positions of a divided source; the workers do the reading.
 
     Parameters
@@ -20,9 +20,6 @@ class CheckpointOnlySource:
         Connection options and topics, for a run that writes to Kafka in transactions with its checkpoints.
     """
 
-    is_divided = True
-    """Workers read the streams, without a consumer group."""
-
     group = None
     """Positions are in the checkpoint alone, so no group has offsets to commit."""
 
@@ -31,23 +28,21 @@ class CheckpointOnlySource:
         self.options, self.topics = options, topics
         self._positions: Mapping[str, Position] = {}
 
-    def listen(self, revoked: Callable[[list[str]], None], lost: Callable[[list[str]], None]) -> None:
-        """Do nothing: a divided source is never revoked."""
-
     def seek(self, positions: Mapping[str, Position]) -> None:
         """Set the positions of the streams."""
         self._positions = positions
 
-    again = rewind = seek
+    def resume(self, positions: Mapping[str, Position], *, is_older: bool = False) -> None:
+        """Set the positions of the streams."""
+        self.seek(positions)
 
-    def expect_topics(self, ids: Mapping[str, str]) -> None:
-        """Refuse topics with other ids than these, which a checkpoint has."""
-        if isinstance(self.divided, TopicSource):
-            self.divided.expect_topics(ids)
+    def prepare(self, deadline: float = math.inf) -> Mapping[str, Any]:
+        """Return the values of the divided source, and that workers read it without a consumer group."""
+        return {**self.divided.prepare(deadline), "is_divided": True}
 
-    def topic_ids(self) -> Mapping[str, str]:
-        """Return the ids of the topics, for a checkpoint."""
-        return self.divided.topic_ids() if isinstance(self.divided, TopicSource) else {}
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Pass on what a checkpoint stores."""
+        self.divided.restore(saved)
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return no events, because the workers read them."""

@@ -50,7 +50,7 @@ def restore(
     """Write the newest whole checkpoint of a mirror into a state directory, as a start of the run would."""
     from streamkernel.engine.checkpoint.state_directory import StateDirectory
     from streamkernel.engine.mirror.bucket import Bucket
-    from streamkernel.engine.mirror.restoring import restore
+    from streamkernel.engine.mirror.mirror import restore
 
     def change() -> str:
         bucket = Bucket(mirror)

@@ -13,7 +13,7 @@ from streamkernel.engine.config.monitoring import build_monitoring, traced_runne
 from streamkernel.engine.config.source_and_sink import build_registered
 from streamkernel.engine.config.streams import outlet, predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.mirror.mirrored_directory import open_state
+from streamkernel.engine.mirror.mirror import open_state
 
 
 def engine_of(config: Config, source: Source | None = None) -> Engine:

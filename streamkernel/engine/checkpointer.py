@@ -9,18 +9,8 @@ from typing import Any, cast
 
 import structlog
 
-from streamkernel.connectors import (
-    CommitRefusedError,
-    GaveUpError,
-    GroupSource,
-    HttpSource,
-    KafkaSource,
-    Source,
-    Transactions,
-)
-from streamkernel.connectors.kafka.topic_ids import TopicSource
-from streamkernel.engine.checkpoint.commit_recovery import recover_newest
-from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup
+from streamkernel.connectors import CommitRefusedError, GaveUpError, Participant, PositionError, Source, Transactions
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup, recover_newest
 from streamkernel.engine.group.shared_model import SharedModel
 from streamkernel.engine.health import Health
 from streamkernel.engine.outputs import Outputs
@@ -100,7 +90,9 @@ class Checkpointer:
         self._source, self._outputs = source, outputs
         self._retries, self._health = retries, health
         self._setup = dict(setup or {})
-        self._is_divided = getattr(source, "is_divided", False)
+        mirror = None if state is None else state.mirror
+        self._participants: list[Participant] = [*filter(None, (source, outputs, transactions, mirror, shared))]
+        self._advanced: set[str] = set()  # streams that have advanced since they were begun or resumed
         self._written: float | None = None  # when all was durable
         self._tried: float | None = None
         self._reported = -math.inf  # when a checkpoint was last reported at the level info
@@ -121,30 +113,54 @@ class Checkpointer:
         return None if self.state is None else self.state.size
 
     def advance(self, stream: str, position: Any) -> None:
-        """Record that a stream has been processed up to a position."""
+        """Record that a stream has been processed up to a position.
+
+        Raises
+        ------
+        PositionError
+            If it goes back: what is between would be learned again, and a restart would miss other events.
+        """
+        if stream in self._advanced and self._source.goes_back(self.positions[stream], position):
+            raise PositionError(
+                f"Expected a position of {stream} after {self.positions[stream]!r}, got {position!r}: the source has "
+                "gone back, and would have events learned twice; start the run again, which resumes from the last "
+                "checkpoint"
+            )
+        self._advanced.add(stream)
         self.positions[stream] = position
         self._has_changes = True
 
     def advance_all(self, positions: Mapping[str, Any]) -> None:
-        """Record that several streams have been processed up to these positions."""
-        self.positions |= positions
-        self._has_changes = True
+        """Record that several streams have been processed up to these positions, as `advance`."""
+        for stream, position in positions.items():
+            self.advance(stream, position)
 
     def abandon(self) -> None:
         """Commit nothing more of the current work, as when the process leaves the group after an error."""
         self.is_uncertain = True
 
-    def commit(self) -> None:
-        """Make everything durable, in this order.
+    def commit(self, deadline: float = math.inf) -> None:
+        """Make everything durable: source, predictions, dead letters, transactions, mirror and the group's model.
 
-        1. Flush predictions and dead letters. In files their ends are positions; in topics they are not visible yet.
-        2. Prepare one checkpoint: model, metrics, counters, the source's positions, and the ends of 1.
-        3. Commit one transaction of Kafka, if it is used: the records written in 1, the offsets read, and the number of
-        2. 4. Let the checkpoint count. 5. Add its model to the group's, if there is one.
+        1. `prepare` of each participant in this order. The source refuses a topic that was made again, before anything
+           is written. Then the sinks flush: in files their ends are positions; in topics records are not visible yet.
+        2. Write one checkpoint that does not count yet: model, metrics, counters, positions, and the results of 1.
+        3. `commit` of each participant. Transactions alone decide something here: the records of 1, the offsets read
+           and the number of 2 become valid together.
+        4. Let the checkpoint count.
+        5. `after_commit` of each participant, which may forget what only an older checkpoint needs: the source
+           acknowledges events, the mirror copies the checkpoint, and the group's model gets what was learned.
 
         A crash before 3 leaves lines in files after the ends of the last checkpoint, which the restart cuts off, and an
         open transaction, which it voids; the same events are then read again. After a crash between 3 and 4, and where
-        the outcome of 3 is unknown, Kafka is asked which number it has: :meth:`recover`.
+        the outcome of 3 is unknown, Kafka is asked which number it has: :meth:`recover`. A crash before 5 loses nothing
+        either, because the next checkpoint acknowledges later positions; if 5 came before 4, a crash in between would
+        lose events, which the group counts as read and no checkpoint contains.
+
+        Parameters
+        ----------
+        deadline
+            When all participants must be done or have failed, by ``time.monotonic``.
 
         Raises
         ------
@@ -154,30 +170,32 @@ class Checkpointer:
         if self.state is None:
             return
         began = time.perf_counter()
-        topics = self._source.topic_ids() if isinstance(self._source, TopicSource) else {}
-        ends = self._outputs.flush()
+        prepared: dict[str, Any] = {}
+        for participant in self._participants:
+            prepared |= participant.prepare(deadline)
         number = self.state.prepare(
             {
                 "setup": self._setup,
                 **self._processor.state(),
                 "history": self._history.state(),
                 "positions": self.positions,
-                "topics": topics,
-                "is_divided": self._is_divided,
-                **ends,
-                **self._outputs.repetition(),
+                **prepared,
                 **self._processor.challengers.state(),  # last: what the champion has is stored as without them
             }
         )
-        if self.transactions is not None:
-            self.transactions.commit(number, self.state.session, self.positions)
+        for participant in self._participants:
+            participant.commit(number, self.state.session, self.positions, deadline)
         self.state.promote(number)
+        self._note_commit(number, began)
+        for participant in self._participants:
+            participant.after_commit(number, self.positions, deadline)
+
+    def _note_commit(self, number: int, began: float) -> None:
+        """Record that a checkpoint counts."""
+        state = cast(StateDirectory, self.state)
         if self._has_changes or not any(self._source.lag().values()):  # else nothing shows that records are accepted
             self._refusals = self._failures = 0
             self._written = time.monotonic()
-        self._outputs.has_refused = False
-        if self.transactions is None and isinstance(self._source, (HttpSource, KafkaSource)):
-            self._source.acknowledge(self.positions)
         self._history.marks.add("checkpoint", self._history.events, f"checkpoint {number}")
         self._tried = time.monotonic()
         self._has_changes = False
@@ -190,9 +208,8 @@ class Checkpointer:
             number=number,
             learned=self._processor.outcomes["learned"],
             seconds=round(seconds, 3),
-            bytes=self.state.size,
+            bytes=state.size,
         )
-        self._share(number)
 
     def commit_if_due(self) -> None:
         """Commit if the last attempt was long enough ago."""
@@ -201,8 +218,8 @@ class Checkpointer:
         if is_due or (self._shared is not None and self._shared.is_due()):
             self.try_to_commit()
 
-    def try_to_commit(self, *, last: bool = False) -> bool:
-        """Commit any changes, and return whether everything is durable.
+    def try_to_commit(self, *, last: bool = False, deadline: float = math.inf) -> bool:
+        """Commit any changes, until a deadline, and return whether everything is durable.
 
         Raises
         ------
@@ -215,11 +232,11 @@ class Checkpointer:
         is_durable = False
         try:
             if self.state is None:
-                self._outputs.flush()  # which waits for a service, as `close` does not
+                self._outputs.prepare()  # which waits for a service, as `close` does not
             elif self._has_changes or self._refusals:  # after a refusal only a commit shows that there can be one
-                self.commit()
-            else:
-                self._share(self.state.newest())
+                self.commit(deadline)
+            elif self._shared is not None:
+                self._shared.share(self.state.newest())
             is_durable = True
         except CommitRefusedError as error:
             self.mark_refused(error)
@@ -253,11 +270,9 @@ class Checkpointer:
         """Continue from the newest checkpoint, or write the first one."""
         if self.state is None:
             return
+        self._source.listen(self._on_revoked, self._on_lost)
         if self.transactions is not None:  # the brokers are asked first, by `recover`
-            cast(GroupSource, self._source).listen(self._on_revoked, self._on_lost)
             return
-        if isinstance(self._source, KafkaSource):
-            self._source.listen(self._on_revoked, lambda streams: None)
         self.state.discard()
         saved = self.state.read_newest()
         if saved is None:
@@ -265,13 +280,7 @@ class Checkpointer:
             return
         is_restored = self.state.is_restored()
         is_whole = self._load(saved)
-        if self.positions:
-            # The offsets of the group are older than positions of workers, and later than restored ones.
-            is_elsewhere = is_restored or saved.get("is_divided") or saved.get("is_repeating")
-            if is_elsewhere and isinstance(self._source, KafkaSource):
-                self._rewind(saved, is_older=is_restored)
-            else:
-                self._source.seek(self.positions)
+        self._source.resume(self.positions, is_older=is_restored)
         if not is_whole:
             self.commit()  # the sinks end elsewhere now
 
@@ -295,7 +304,7 @@ class Checkpointer:
         """
         if self._failures > 1:  # as by another process of the same name, or a clock that the brokers do not believe
             pause(pause_after(self._failures - 2, max(LONGEST_PAUSE, 2.0 * self.seconds)), stopping)
-        state, source = cast(StateDirectory, self.state), cast(GroupSource, self._source)
+        state = cast(StateDirectory, self.state)
         openings = self._outputs.openings() if self._refusals else []  # a topic may be gone
 
         def ask() -> tuple[int, str]:
@@ -314,9 +323,7 @@ class Checkpointer:
             return self.try_to_commit()
         is_whole = self._load(saved)
         is_older = 0 < saved["checkpoint"] < newest  # so that others may have learned what is after it
-        if is_older or saved.get("is_divided") or saved.get("is_repeating"):
-            self._rewind(saved, is_older=is_older)
-        source.again(self.positions)
+        self._source.resume(self.positions, is_older=is_older)
         self._has_changes = not is_whole
         return is_whole or self.try_to_commit()  # where the sinks end now
 
@@ -335,22 +342,11 @@ class Checkpointer:
             self._written = self._tried
         state = cast(StateDirectory, self.state)
         is_whole = self._outputs.seek(saved, may_be_lost=state.is_restored())
-        self._share(saved["checkpoint"], state.newest())
+        if self._shared is not None:
+            self._shared.share(saved["checkpoint"], newest=state.newest())
         self._history.marks.add("resumed", self._history.events, f"resumed from checkpoint {saved['checkpoint']}")
         log.info("resumed", learned=self._processor.outcomes["learned"], positions=self.positions)
         return is_whole
-
-    def _rewind(self, saved: Mapping[str, Any], *, is_older: bool) -> None:
-        """Continue after the positions of a checkpoint instead of the committed ones."""
-        if isinstance(self._source, KafkaSource):
-            self._source.rewind(self.positions, None if is_older else saved.get("repeats_until"))
-        else:
-            cast(GroupSource, self._source).rewind(self.positions)
-
-    def _share(self, number: int, newest: int | None = None) -> None:
-        """Add a checkpoint's model to the group's, and continue from that."""
-        if self._shared is not None and not self._shared.share(number, newest=newest):
-            self._health.count("not_shared")
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the components' state from a checkpoint; files and streams do not change."""
@@ -362,24 +358,33 @@ class Checkpointer:
         if self._written is None:  # the first time in this process
             self.learned_before = self._processor.outcomes["learned"]
         self.positions = saved["positions"]
-        if isinstance(self._source, TopicSource):
-            self._source.expect_topics(saved.get("topics", {}))
+        self._advanced.clear()
+        self._source.restore(saved)
         self._has_changes = False
 
-    def _on_revoked(self, streams: list[str]) -> None:
-        """Commit the work on streams before other members get them."""
-        self._count_rebalance(streams)
-        if not self.is_uncertain and not self.try_to_commit():
-            self.is_uncertain = True
-        for stream in streams:
-            self.positions.pop(stream, None)
+    def _on_revoked(self, streams: list[str], deadline: float = math.inf) -> None:
+        """Commit the work on streams until a deadline, before other members get them.
+
+        All that a commit waits for shares this time: a member that takes longer is evicted from the group.
+        """
+        if self.is_uncertain or not self.try_to_commit(deadline=deadline):
+            self._on_lost(streams)
+        else:
+            self._forget(streams)
 
     def _on_lost(self, streams: list[str]) -> None:
-        """Return to the last commit: other members own the streams and repeat the work since then."""
-        self._count_rebalance(streams)
-        self.is_uncertain = True
+        """Return to the last commit, if there are transactions: the owners of the streams repeat the work since then.
 
-    def _count_rebalance(self, streams: list[str]) -> None:
+        Without transactions, events that they repeat have been learned here too: at least once.
+        """
+        self.is_uncertain = self.is_uncertain or self.transactions is not None
+        self._forget(streams)
+
+    def _forget(self, streams: list[str]) -> None:
+        """Forget the positions of streams that other members have."""
+        for stream in streams:
+            self.positions.pop(stream, None)
+            self._advanced.discard(stream)
         self._health.count("rebalance")
         text = f"rebalance: partitions of other members now: {len(streams)}"
         self._history.marks.add("rebalance", self._history.events, text)

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from river import base, metrics
 
-from streamkernel.connectors import DeadLetters, KafkaDeadLetters, KafkaSource, Sink, Source, Transactions
+from streamkernel.connectors import DeadLetters, KafkaDeadLetters, Sink, Source, Transactions
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.cluster_snapshot import ClusterSnapshot
@@ -322,7 +322,5 @@ class Engine:
 
     def _wait_for_brokers(self, stopping: Callable[[], bool]) -> bool:
         """Wait for brokers and topics, and return whether they are available; false if the run is stopped first."""
-        openings, source = self.parts.outputs.openings(), self.source
-        if isinstance(source, KafkaSource):
-            openings.append(source.open)
+        openings = [*self.parts.outputs.openings(), self.source.open]
         return self.parts.retries.ask_aside(lambda: [opening() for opening in openings], stopping) is not None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import structlog
 
@@ -14,14 +15,14 @@ from streamkernel.connectors import (
     DeadLetters,
     Event,
     KafkaDeadLetters,
-    KafkaSink,
-    KafkaSource,
+    Participant,
     RecordsRefusedError,
     Refusal,
     Sink,
     Source,
     UnavailableError,
 )
+from streamkernel.connectors.interfaces import as_sink
 from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.connectors.owner import Owner
 from streamkernel.engine.record_processor import RecordProcessor
@@ -46,7 +47,7 @@ log = structlog.get_logger("streamkernel")
 T = TypeVar("T")
 
 
-class Outputs:
+class Outputs(Participant):
     """The sinks of a run, for predictions and for dead letters, either of which may be absent.
 
     Parameters
@@ -59,6 +60,8 @@ class Outputs:
         The identity of the state directory, a field of predictions and dead letters.
     retries
         Retries calls while the service of a sink is unavailable.
+    source
+        The source, whose repeated events are not written again to sinks that have their records.
 
     Attributes
     ----------
@@ -81,34 +84,24 @@ class Outputs:
         dead_letters: DeadLetters | KafkaDeadLetters | None,
         member: str | None,
         retries: Retries,
+        source: Source,
     ) -> None:
         self.stopping: Callable[[], bool] = lambda: False
-        self.predictions = predictions
-        self.dead_letters = dead_letters
+        self.predictions = None if predictions is None else as_sink(predictions)
+        self.dead_letters = None if dead_letters is None else cast(DeadLetters, as_sink(dead_letters))
         self.member = member
         self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
         self.dead_letter_groups = DeadLetterGroups()
         self.owner = Owner("run")
         self.has_refused = False
         self._reports = DeadLetterReports()
-        self._processor, self._retries = processor, retries
-        self._source: KafkaSource | None = None
+        self._processor, self._retries, self._source = processor, retries, source
         self._forget()
-
-    def follow(self, source: Source) -> None:
-        """Write nothing to topics again for events that the group of a source had committed."""
-        self._source = source if isinstance(source, KafkaSource) else None
 
     @property
     def is_repeating(self) -> bool:
         """Whether events may come that were committed before."""
-        return self._source is not None and self._source.is_repeating
-
-    def repetition(self) -> dict[str, Any]:
-        """Return the part of a checkpoint that only repetitions need: a restart then repeats the same events."""
-        if self._source is None or not self._source.is_repeating:
-            return {}
-        return {"is_repeating": True, "repeats_until": self._source.repeats_until}
+        return self._source.is_repeating
 
     def has_prediction(self, event: Event) -> bool:
         """Return whether the prediction of an event has to be written."""
@@ -116,7 +109,7 @@ class Outputs:
 
     def advance(self, event: Event) -> None:
         """Record that an event is processed."""
-        if self._source is not None and self._source.is_repeating:
+        if self._source.is_repeating:
             self._source.advance(event)
 
     def openings(self) -> list[Callable[[], Any]]:
@@ -184,7 +177,7 @@ class Outputs:
     ) -> None:
         """Write predictions to their sink."""
         self.owner.check()
-        if isinstance(sink, KafkaSink):
+        if sink.topic is not None:
             sink.write_all(lines, keys, headers)
         elif (write_all := getattr(sink, "write_all", None)) is not None:  # a sink need not have it
             write_all(lines, keys)
@@ -244,20 +237,32 @@ class Outputs:
     def _last(self) -> str:
         return f"; the last one: {self.last_dead_letters[-1]['reason']}" if self.last_dead_letters else ""
 
-    def flush(self) -> dict[str, Any]:
-        """Flush the sinks, and return their end positions for a checkpoint."""
+    def prepare(self, deadline: float = math.inf) -> dict[str, Any]:
+        """Prepare the sinks, and return their end positions for a checkpoint."""
         self.owner.check()
         self.write_gathered()
         self._reports.report_if_due()
+        letters = self.dead_letters
         return {
-            "sink": self._flush_predictions(self.predictions) if self.predictions else None,
-            "dead_letters": self._wait_for(self.dead_letters.flush) if self.dead_letters else None,
+            "sink": self._flush_predictions(self.predictions, deadline) if self.predictions else None,
+            "dead_letters": self._wait_for(lambda: letters.prepare(deadline), deadline) if letters else None,
         }
 
-    def _flush_predictions(self, sink: Sink) -> Any:
+    def commit(self, number: int, session: str, positions: Mapping[str, Any], deadline: float = math.inf) -> None:
+        """Commit the sinks."""
+        for sink in filter(None, (self.predictions, self.dead_letters)):
+            sink.commit(number, session, positions, deadline)
+
+    def after_commit(self, number: int, positions: Mapping[str, Any], deadline: float = math.inf) -> None:
+        """Pass on that a checkpoint counts."""
+        self.has_refused = False
+        for sink in filter(None, (self.predictions, self.dead_letters)):
+            sink.after_commit(number, positions, deadline)
+
+    def _flush_predictions(self, sink: Sink, deadline: float = math.inf) -> Any:
         while True:
             try:
-                return self._wait_for(sink.flush)
+                return self._wait_for(lambda: sink.prepare(deadline), deadline)
             except RecordsRefusedError as error:
                 self._refuse_lines(error)
 
@@ -307,15 +312,18 @@ class Outputs:
                 except RecordsRefusedError as error:
                     self._refuse_lines(error)
 
-    def _wait_for(self, call: Callable[[], T]) -> T:
+    def _wait_for(self, call: Callable[[], T], deadline: float = math.inf) -> T:
         """Return the result of a call to a sink, which is repeated while its service is unavailable.
 
         Raises
         ------
         StoppedError
-            If the run is stopped before that; with a state, the restart writes what no checkpoint has.
+            If the run is stopped before that, or a deadline passes; with a state, the restart writes what no checkpoint
+            has.
         """
-        done = self._retries.ask(lambda: (call(),), self.stopping)
+        done = self._retries.ask(lambda: (call(),), lambda: self.stopping() or time.monotonic() >= deadline)
+        if done is None and not self.stopping():
+            raise StoppedError("the sink was unavailable until the deadline of a rebalance; nothing is committed")
         if done is None:
             lost = "lost, because there is no state directory" if self.member is None else "processed again"
             raise StoppedError(f"stopped while the sink was unavailable; what was not written is {lost}")
@@ -323,8 +331,7 @@ class Outputs:
 
     def _is_there(self, sink: Any, event: Event) -> bool:
         """Return whether a topic has what a run wrote for an event before; a file was cut off."""
-        is_topic = isinstance(sink, (KafkaSink, KafkaDeadLetters))
-        return is_topic and self._source is not None and self._source.is_repeating and self._source.is_committed(event)
+        return sink.keeps_committed and self._source.is_repeating and self._source.was_committed(event)
 
     def _forget(self) -> None:
         self._lines: list[dict[str, Any]] = []

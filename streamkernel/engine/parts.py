@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from streamkernel.connectors import DeadLetters, KafkaDeadLetters, Sink, Source, Transactions
+from streamkernel.connectors.interfaces import as_source
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.checkpointer import Checkpointer
 from streamkernel.engine.group.shared_model import SharedModel
@@ -75,14 +76,14 @@ class EngineParts:
         options
             As for :class:`~streamkernel.engine.record_processor.RecordProcessor`.
         """
+        source = as_source(source)
         processor = RecordProcessor(model, with_probabilities=sink is not None, **options)
         history, health = History(), Health()
         retries = Retries(health.count, give_up_after)
-        outputs = Outputs(processor, sink, dead_letters, None if state is None else state.identity, retries)
-        outputs.follow(source)
+        outputs = Outputs(processor, sink, dead_letters, None if state is None else state.identity, retries, source)
         shared = None
         if shared_model is not None and state is not None:
-            shared = SharedModel(shared_model, state.identity, processor, setup or {})
+            shared = SharedModel(shared_model, state.identity, processor, setup or {}, health.count)
         checkpointer = Checkpointer(
             processor,
             history,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from streamkernel.connectors import CommitRefusedError, Event, KafkaSource, Refusal
+from streamkernel.connectors import CommitRefusedError, Event, Refusal
 from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.record_batches import MOST, RecordBatches
@@ -183,7 +183,7 @@ class StreamRunner:
         GaveUpError
             If that has lasted for longer than the user wants to wait.
         """
-        error = self._retries.report(self._source.trouble if isinstance(self._source, KafkaSource) else None)
+        error = self._retries.report(self._source.trouble)
         if error is not None:
             self._checkpointer.try_to_commit(last=True)
             raise error

@@ -249,7 +249,7 @@ def test_turns_are_kept_when_partitions_are_revoked_and_assigned_again(servers):
     brokers.produce(servers, topic, rows(6000), partitions=3)
     source = KafkaSource(servers, topic, group=uuid.uuid4().hex, order="deterministic", until="latest")
     events = []
-    source.listen(lambda streams: source.acknowledge({event.stream: event.resume for event in events}), print)
+    source.listen(lambda *_: source.acknowledge({event.stream: event.resume for event in events}), print)
     while len(events) < 100 or len(events) % 3 == 0:
         events += source.poll(0.2)
     partitions = [Partition(topic, number) for number in range(3)]
@@ -264,7 +264,7 @@ def test_members_of_a_group_share_the_partitions(servers, options):
     brokers.produce(servers, topic, rows(400), partitions=4)
     told = []
     one = KafkaSource(options, topic, group=group, member="one")
-    one.listen(lambda streams: told.append(("revoked", streams)), lambda streams: told.append(("lost", streams)))
+    one.listen(lambda streams, _: told.append(("revoked", streams)), lambda streams: told.append(("lost", streams)))
     found = []
     while len(found) < 400:
         found += one.poll(0.2)
@@ -433,7 +433,7 @@ def test_an_evicted_member_commits_nothing(servers, options):
     brokers.produce(servers, topic, rows(20))
     source = KafkaSource(options, topic, group=group, member="one", until="latest")
     lost = []
-    source.listen(lambda streams: None, lost.append)
+    source.listen(lambda *_: None, lost.append)
     transactions = KafkaTransactions(source, f"{group}-one", 60.0)
     assert len(drained(source, close=False)) == 20
     from kafka import KafkaAdminClient

@@ -54,7 +54,7 @@ def read(source, n):
 def test_a_fenced_member_joins_again_and_reads_again_what_was_not_committed(joined):
     first, _ = joined  # the other one, which is not polled any more, is not heard of again
     lost = []
-    first.listen(lambda streams: None, lost.extend)
+    first.listen(lambda *_: None, lost.extend)
     assert read(first, 10) == list(range(10))
     assert lost == [f"{first.topics[0]}:0"]
 

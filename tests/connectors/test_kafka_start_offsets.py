@@ -59,7 +59,7 @@ def wait_until_begun(source, positions, count=1):
 def test_partitions_that_are_added_are_read_from_their_first_record(servers, options, topic, group, start):
     group = group and uuid.uuid4().hex
     source, positions = KafkaSource(options, topic, group=group, member=group and "one", start=start), {}
-    source.listen(lambda streams: source.acknowledge(positions), print)
+    source.listen(lambda *_: source.acknowledge(positions), print)
     if start == "latest":
         wait_until_begun(source, positions)
     brokers.produce(servers, topic, rows(5))

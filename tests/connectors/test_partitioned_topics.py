@@ -20,7 +20,7 @@ from streamkernel.connectors.kafka import Options, partitioned
 from streamkernel.connectors.kafka.clients import Partition
 from streamkernel.connectors.kafka.options import CLIENTS
 from streamkernel.connectors.kafka.partitioned import split
-from streamkernel.connectors.kafka.topic_ids import TopicReplacedError
+from streamkernel.connectors.kafka.start_offsets import TopicReplacedError
 
 
 @pytest.fixture
@@ -402,7 +402,7 @@ def test_a_topic_that_is_made_again_is_refused(servers, divided, monkeypatch):
     brokers.delete_topic(servers, topic)
     brokers.make_topics(servers, names=[topic])
     later = divided(topic)
-    later.expect_topics(ids)
+    later.restore({"topics": ids})
     for call in (source.topic_ids, lambda: source.plan({}, 1, 10), later.topic_ids, lambda: later.plan({}, 1, 10)):
         with pytest.raises(TopicReplacedError, match=f'the topic "{topic}" .* got a new one of the same name'):
             call()

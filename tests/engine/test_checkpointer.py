@@ -14,17 +14,24 @@ from river import linear_model, metrics
 from structlog.testing import capture_logs
 
 from streamkernel import ModelFileError
-from streamkernel.connectors import CommitRefusedError, Event, TopicMissingError, UnavailableError
+from streamkernel.connectors import (
+    CommitRefusedError,
+    Event,
+    Source,
+    TopicMissingError,
+    Transactions,
+    UnavailableError,
+)
 from streamkernel.engine import Engine
 from streamkernel.engine.challengers.promotion import PromotionError, promote
 from streamkernel.engine.challengers.roles import Candidate
-from streamkernel.engine.checkpoint.commit_recovery import recover_newest
 from streamkernel.engine.checkpoint.state_directory import (
     StateDirectory,
     StateDirectoryError,
     checkpoints,
     number_of,
     read_newest,
+    recover_newest,
 )
 
 N = 40
@@ -46,10 +53,10 @@ class Cluster:
     """The state of brokers: the committed offset and checkpoint, and the committed predictions."""
 
     def __init__(self):
-        self.offset, self.number, self.session, self.seen = 0, 0, "", []
+        self.offset, self.number, self.session, self.seen, self.numbers = 0, 0, "", [], []
 
 
-class Reader:
+class Reader(Source):
     """Returns the events from the committed offset on, a few per poll."""
 
     def __init__(self, cluster, piece=3):
@@ -61,10 +68,9 @@ class Reader:
     def seek(self, positions):
         pass
 
-    def rewind(self, positions):
-        self.rewound = positions["t:0"]
-
-    def again(self, positions):
+    def resume(self, positions, *, is_older=False):
+        if is_older:
+            self.rewound = positions["t:0"]
         self.next = None
 
     def poll(self, timeout):
@@ -81,7 +87,7 @@ class Reader:
         pass
 
 
-class Commits:
+class Commits(Transactions):
     """Transactions with a sink; a commit may fail, succeed with a lost response, or end the process."""
 
     def __init__(self, cluster, faults):
@@ -103,7 +109,7 @@ class Commits:
         self.waiting = []
         return self.cluster.number, self.cluster.session
 
-    def commit(self, number, session, positions):
+    def commit(self, number, session, positions, deadline=math.inf):
         fault = self.faults.pop(0) if self.faults else "none"
         if fault == "crash before":
             raise CrashError
@@ -113,6 +119,7 @@ class Commits:
             fault()
             raise CommitRefusedError("fenced")
         self.cluster.number, self.cluster.session, self.cluster.offset = number, session, positions.get("t:0", 0)
+        self.cluster.numbers.append(number)
         self.cluster.seen += self.waiting
         self.waiting = []
         if fault == "crash after":
@@ -379,6 +386,7 @@ def test_the_number_of_a_lost_checkpoint_is_not_used_again(tmp_path):
         made.run()
     hurt = run(tmp_path, cluster, [])
     assert set(cluster.seen) == set(range(1, N + 1))
+    assert cluster.numbers == sorted(set(cluster.numbers))  # the model of a group has what was added by number
     assert content(hurt) == content(run(tmp_path / "calm", Cluster(), []))
 
 

@@ -29,7 +29,7 @@ from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.health import INCIDENTS
-from streamkernel.engine.mirror.mirrored_directory import open_state
+from streamkernel.engine.mirror.mirror import open_state
 from streamkernel.engine.monitoring.drift_watch import DriftWatch
 from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.engine.monitoring.monitoring import Monitoring

@@ -26,7 +26,7 @@ from streamkernel.engine.mirror import mirror as mirroring
 from streamkernel.engine.mirror.bucket import Bucket, DamagedError, MirrorError
 from streamkernel.engine.mirror.history import history
 from streamkernel.engine.mirror.manifests import manifest_numbers, read
-from streamkernel.engine.mirror.mirrored_directory import MirroredDirectory
+from streamkernel.engine.mirror.mirror import MirroredDirectory
 
 
 @pytest.fixture(scope="module")

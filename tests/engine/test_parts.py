@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from river import linear_model, metrics, preprocessing
 from structlog.testing import capture_logs
 
-from streamkernel.connectors import Event
+from streamkernel.connectors import Event, Participant, Sink, Source, Transactions
 from streamkernel.engine import Engine, health
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
@@ -29,9 +30,6 @@ class Calls:
     def flush(self) -> None:
         self.calls.append(f"{self.name}: flush")
 
-    def commit(self, number: int, session: str, positions: Mapping[str, Any]) -> None:
-        self.calls.append(f"{self.name}: commit {number} at {positions}")
-
     def lag(self) -> dict[tuple[str, str], int]:
         return {("t", "0"): self.waiting}
 
@@ -39,9 +37,39 @@ class Calls:
         self.calls.append(f"{self.name}: close")
 
 
+class Steps(Calls, Participant):
+    """A participant of checkpoints that records its three steps, too."""
+
+    def prepare(self, deadline: float = math.inf) -> Any:
+        self.calls.append(f"{self.name}: prepare")
+        return super().prepare(deadline)
+
+    def commit(self, number: int, session: str, positions: Mapping[str, Any], deadline: float = math.inf) -> None:
+        self.calls.append(f"{self.name}: commit {number} at {positions}")
+
+    def after_commit(self, number: int, positions: Mapping[str, Any], deadline: float = math.inf) -> None:
+        self.calls.append(f"{self.name}: after commit {number} at {positions}")
+
+
+class SourceSteps(Steps, Source):
+    """A source that records its steps."""
+
+
+class SinkSteps(Steps, Sink):
+    """A sink that records its steps."""
+
+
+class TransactionSteps(Steps, Transactions):
+    """Transactions that record their steps."""
+
+
 def parts_in(folder: Path, calls: list[str]) -> EngineParts:
-    source, sink, letters, transactions = (Calls(name, calls) for name in ("source", "sink", "letters", "transactions"))
-    parts: Any = {"source": source, "sink": sink, "dead_letters": letters, "transactions": transactions}
+    parts: Any = {
+        "source": SourceSteps("source", calls),
+        "sink": SinkSteps("sink", calls),
+        "dead_letters": Calls("letters", calls),
+        "transactions": TransactionSteps("transactions", calls),
+    }
     return EngineParts.of(
         linear_model.LinearRegression(),
         label="y",
@@ -56,6 +84,7 @@ def parts_in(folder: Path, calls: list[str]) -> EngineParts:
 
 def test_the_order_of_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
+    monkeypatch.setattr(StateDirectory, "mirror", Steps("mirror", calls), raising=False)
     parts = parts_in(tmp_path, calls)
     for name in ("prepare", "promote"):
         own = getattr(StateDirectory, name)
@@ -68,8 +97,14 @@ def test_the_order_of_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     parts.checkpointer.advance("t:0", 7)
     parts.checkpointer.commit()
     parts.close()
+    at = "1 at {'t:0': 7}"
+    everyone = ["source", "sink", "transactions", "mirror"]
     assert calls == [
-        "sink: flush", "letters: flush", "prepare", "transactions: commit 1 at {'t:0': 7}", "promote",
+        "source: prepare", "sink: prepare", "sink: flush", "letters: flush", "transactions: prepare", "mirror: prepare",
+        "prepare",
+        *(f"{name}: commit {at}" for name in everyone),
+        "promote",
+        *(f"{name}: after commit {at}" for name in everyone),  # what is acknowledged before that can be lost
         "source: close", "sink: close", "letters: close", "transactions: close",
     ]  # fmt: skip
 

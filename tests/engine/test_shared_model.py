@@ -11,7 +11,7 @@ import pytest
 from river import metrics, preprocessing
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, tensor_file
-from streamkernel.connectors import Event
+from streamkernel.connectors import Event, Source, Transactions
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError
@@ -40,21 +40,14 @@ class Partition:
         self.offset, self.number, self.session = 0, 0, ""
 
 
-class Reader:
+class Reader(Source):
     """A source that reads a partition from the committed offset on."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition, self.next = partition, None
 
-    def listen(self, revoked, lost):
-        """The partition is never revoked."""
-
-    def seek(self, positions):
+    def resume(self, positions, *, is_older=False):
         """The committed offset takes precedence."""
-
-    rewind = seek
-
-    def again(self, positions):
         self.next = None
 
     def poll(self, timeout):
@@ -69,7 +62,7 @@ class Reader:
         """Nothing is open."""
 
 
-class Commits:
+class Commits(Transactions):
     """Transactions that always succeed."""
 
     def __init__(self, partition: Partition) -> None:
@@ -78,7 +71,7 @@ class Commits:
     def newest(self):
         return self.partition.number, self.partition.session
 
-    def commit(self, number, session, positions):
+    def commit(self, number, session, positions, deadline=0.0):
         self.partition.number, self.partition.session = number, session
         self.partition.offset = positions.get("t:0", 0)
 

@@ -116,15 +116,15 @@ class ConfluentProducer(Producer):
                 raise
             self._keep(topic, record, origin, error.args[0])
 
-    def flush(self) -> None:
-        self._wait()
+    def flush(self, seconds: float = COMMIT_SECONDS) -> None:
+        self._wait(seconds)
         error, self._error = self._error, None
         if error is not None:
             raise self._refusal(error)
 
-    def _wait(self) -> None:
+    def _wait(self, seconds: float = COMMIT_SECONDS) -> None:
         """Wait until the brokers have answered for all records."""
-        end = monotonic() + COMMIT_SECONDS
+        end = monotonic() + seconds
         with self._refusals():
             while waiting := self._kafka.flush(FLUSH_SECONDS):
                 has_failed = self._is_transactional and self._error is not None  # then nothing more is sent
@@ -132,19 +132,21 @@ class ConfluentProducer(Producer):
                     break
         if waiting and self._error is None:
             kind = CommitRefusedError if self._is_transactional else TimeoutError
-            raise kind(f"Expected the brokers to respond within {COMMIT_SECONDS:g} s, {len(self._kafka)} records wait")
+            raise kind(f"Expected the brokers to respond within {seconds:g} s, {len(self._kafka)} records wait")
 
-    def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
+    def commit(
+        self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]], seconds: float = COMMIT_SECONDS
+    ) -> None:
         def task() -> None:
             if not self._open:
                 self._kafka.begin_transaction()
             for group, offsets, note in parts:
                 if offsets:
                     member = _nobody(group) if isinstance(group, str) else group
-                    self._kafka.send_offsets_to_transaction(to_client(offsets, note), member, COMMIT_SECONDS)
-            self._kafka.commit_transaction(COMMIT_SECONDS)
+                    self._kafka.send_offsets_to_transaction(to_client(offsets, note), member, seconds)
+            self._kafka.commit_transaction(seconds)
 
-        error = run_within(COMMIT_SECONDS, task)  # it takes longer than its limit if a broker comes back
+        error = run_within(seconds, task)  # it takes longer than its limit if a broker comes back
         self._open = False
         if error is not None:
             raise CommitRefusedError(describe_error(error)) from error

@@ -104,8 +104,8 @@ class PythonProducer(Producer):
             return None
         return sent.add_errback(partial(self._keep, topic, record, origin))
 
-    def flush(self) -> None:
-        end = monotonic() + COMMIT_SECONDS
+    def flush(self, seconds: float = COMMIT_SECONDS) -> None:
+        end = monotonic() + seconds
         try:
             while True:
                 try:
@@ -116,14 +116,16 @@ class PythonProducer(Producer):
         except KafkaTimeoutError as error:
             # A client whose partition's leader has gone may wait without end, and a new one does not.
             kind = CommitRefusedError if self._is_transactional else TimeoutError
-            raise kind(f"Expected the brokers to respond within {COMMIT_SECONDS:g} s: {error}") from error
+            raise kind(f"Expected the brokers to respond within {seconds:g} s: {error}") from error
         except KafkaError as error:
             raise CommitRefusedError(describe_error(error)) from error
         error_of_record, self._error = self._error, None
         if error_of_record is not None:
             raise CommitRefusedError(describe_error(error_of_record)) from error_of_record
 
-    def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
+    def commit(
+        self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]], seconds: float = COMMIT_SECONDS
+    ) -> None:
         def task() -> None:
             if not self._open:
                 self._kafka.begin_transaction()
@@ -133,7 +135,7 @@ class PythonProducer(Producer):
                     self._kafka.send_offsets_to_transaction(with_note(offsets, note), group)
             self._kafka.commit_transaction()
 
-        error = run_within(COMMIT_SECONDS, task)
+        error = run_within(seconds, task)
         self._open = False
         if error is not None:
             raise CommitRefusedError(describe_error(error)) from error

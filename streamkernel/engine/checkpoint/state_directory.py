@@ -1,4 +1,4 @@
-"""The state directory: each checkpoint is one file, and the last three are kept."""
+"""The state directory: each checkpoint is one file, the last three are kept, and Kafka may decide which one counts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, Self
 import structlog
 
 from streamkernel import tensor_file
+from streamkernel.connectors import Participant
 from streamkernel.connectors.owner import Owner
 from streamkernel.engine.checkpoint import state_file
 from streamkernel.errors import ModelFileError
@@ -55,6 +56,9 @@ class StateDirectory:
     {'learned': 3, 'checkpoint': 1}
     """
 
+    mirror = Participant()
+    """The participant that copies committed checkpoints; it does nothing without a mirror."""
+
     def __init__(self, path: Path) -> None:
         try:
             path.mkdir(0o700, parents=True, exist_ok=True)
@@ -85,9 +89,11 @@ class StateDirectory:
         """Write a checkpoint.
 
         1. Encode the state; models and plain arrays become tensors. 2. Write a new file beside the others, flush it to
-        disk, and rename it to its final name. 3. Only then delete the oldest checkpoint.
+        disk, and rename it to its final name. 3. Only then delete the oldest checkpoint. 4. Queue it for the mirror.
         """
-        self.promote(self.prepare(state))
+        number = self.prepare(state)
+        self.promote(number)
+        self.mirror.after_commit(number, {})
 
     def prepare(self, state: Mapping[str, Any]) -> int:
         """Write a checkpoint that is not committed yet, and return its number."""
@@ -270,3 +276,61 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         If it cannot be read.
     """
     return state_file.read(no_link(path), "checkpoint")
+
+
+def recover_newest(state: StateDirectory, newest: int, session: str) -> dict[str, Any] | None:
+    """Return the newest checkpoint that is committed and intact, or ``None`` if there has never been one.
+
+    Parameters
+    ----------
+    state
+        The directory. What was prepared there counts now, or is gone.
+    newest
+        The number that Kafka has, 0 for none.
+    session
+        The session that committed it. A process with a copy of the directory prepares checkpoints of the same numbers.
+
+    Raises
+    ------
+    StateDirectoryError
+        If Kafka has a checkpoint that was never in this directory, or has forgotten whether a prepared one counts.
+    ModelFileError
+        If there are checkpoints and none is whole.
+    """
+    prepared, own = state.prepared(), state.newest()
+    if prepared is not None and not newest and own:
+        number = f"{prepared[0]:012d}"
+        raise StateDirectoryError(
+            f"Expected a record in Kafka of whether checkpoint {prepared[0]} is committed, got none: Kafka deletes it "
+            f"after offsets.retention.minutes - at {state.path}; if the last predictions are visible with "
+            f"read_committed, rename prepared-{number}-... to checkpoint-{number}.safetensors, else delete it"
+        )
+    if prepared == (newest, session):
+        state.promote(newest)
+        log.info("promoting a prepared checkpoint", number=newest)
+    elif prepared is not None:
+        log.info("discarding a prepared checkpoint", number=prepared[0])
+    state.discard()
+    state.least = newest
+    if newest > state.newest() and state.is_restored():
+        log.warning(
+            "events since the restored checkpoint are learned again; what topics have of them is not written again",
+            number=state.newest(),
+            newest=newest,
+        )
+        return state.read_newest()
+    if newest > state.newest():
+        raise StateDirectoryError(
+            f"Expected checkpoint {newest}, the last one committed in Kafka, got {state.newest()} - at {state.path}; "
+            "it is an older copy of a state directory"
+        )
+    saved = state.read_newest()
+    if newest < state.newest() and (saved is None or saved.get("exchanged_after") != newest):
+        log.warning("Kafka has no record of the newest checkpoint; resuming from it", has=newest, number=state.newest())
+    if saved is not None and saved["checkpoint"] < newest:
+        log.error(
+            "events since an older checkpoint are learned again; without a group their predictions are written twice",
+            number=saved["checkpoint"],
+            newest=newest,
+        )
+    return saved

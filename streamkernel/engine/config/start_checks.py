@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from streamkernel.connectors import KafkaSource
 from streamkernel.connectors.kafka import Writer
 from streamkernel.connectors.schema_registry.registry import RegistryUnavailableError
 from streamkernel.engine.challengers.roles import roles_in
@@ -17,7 +16,7 @@ from streamkernel.engine.checkpoint.state_directory import StateDirectory, State
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.models import candidates_of, first_model
-from streamkernel.engine.config.streams import kafka_options, registry_of
+from streamkernel.engine.config.streams import kafka_options, kafka_source, registry_of
 from streamkernel.engine.group.shared_model import check_version, versions
 from streamkernel.engine.mirror.bucket import Bucket, MirrorError
 
@@ -146,11 +145,10 @@ def check_connections(config: Config) -> None:
 
 
 def _check_source(config: Config) -> None:
-    source = config.build_source()
-    assert isinstance(source, KafkaSource)
+    source = kafka_source(config, None)
     path = config.state.directory
     if path is not None and path.is_dir() and (saved := read_newest(path)) is not None:
-        source.expect_topics(saved.get("topics", {}))
+        source.restore(saved)
     try:
         source.open()
         if source.group is not None:  # which the credentials may not be for

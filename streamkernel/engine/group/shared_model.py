@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import structlog
 from river import compose
 
 from streamkernel import tensor_file
+from streamkernel.connectors import Participant
 from streamkernel.engine.checkpoint import state_file
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectoryError, check_setup, no_link
 from streamkernel.engine.group.step_merging import merge_steps
@@ -34,7 +36,7 @@ FEWEST, MOST = 256, 65_536
 log = structlog.get_logger("streamkernel")
 
 
-class SharedModel:
+class SharedModel(Participant):
     """The versions of a group's model, and the member that learns with a copy of one.
 
     A version is one immutable file. It contains the model, and for each member the number of the last checkpoint whose
@@ -57,6 +59,8 @@ class SharedModel:
         The processor with this member's model.
     setup
         The configuration of the run; a version of a different configuration is refused.
+    count
+        Called with the kind of an incident, ``"not_shared"``, when a version could not be added.
 
     Attributes
     ----------
@@ -64,10 +68,18 @@ class SharedModel:
         The version from which the member's model continued, 0 for none.
     """
 
-    def __init__(self, path: Path, identity: str, processor: RecordProcessor, setup: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        identity: str,
+        processor: RecordProcessor,
+        setup: Mapping[str, Any],
+        count: Callable[[str], None] = lambda kind: None,
+    ) -> None:
         path.mkdir(0o700, parents=True, exist_ok=True)
         self.path, self.version = path, 0
         self._identity, self._processor, self._setup = identity, processor, _for_all(setup)
+        self._count = count
         self._base = path / f"base-{identity}.safetensors"
         self._added = self._counted = 0
 
@@ -104,6 +116,10 @@ class SharedModel:
         """Return whether the member has learned as many events as its base, and so should commit."""
         return self._events - self._counted >= min(max(FEWEST, self._counted), MOST)
 
+    def after_commit(self, number: int, positions: Mapping[str, Any], deadline: float = math.inf) -> None:
+        """Add what was learned until a checkpoint."""
+        self.share(number)
+
     def share(self, number: int, *, newest: int | None = None) -> bool:
         """Add the checkpoint with this number, and continue from the newest version; return false after an error.
 
@@ -137,6 +153,7 @@ class SharedModel:
         finally:
             self._counted = self._events
         become_replica(self._kernel_model, 0, 1)
+        self._count("not_shared")
         return False
 
     def _add(self, number: int, own: int) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from typing import Any
 
 import orjson
@@ -14,9 +15,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from streamkernel.connectors import HttpSource
 from streamkernel.connectors.base import Position
-from streamkernel.connectors.http.request_log import KeyConflictError, Request
+from streamkernel.connectors.http.request_log import KeyConflictError, Request, Stored
 from streamkernel.connectors.http.source import BacklogError, NotReadyError, positions_of
 from streamkernel.connectors.json_values import JSON_NAMES, json_object, put_digits
 from streamkernel.connectors.nested import flatten
@@ -28,7 +28,7 @@ _KEY = re.compile(r"[ -~]{1,255}")
 _SOON, _LATER = {"retry-after": "1"}, {"retry-after": "10"}
 
 
-def learning_route(source: HttpSource, texts: Collection[str]) -> Route:
+def learning_route(submit: Callable[[Request], Future[Stored]], texts: Collection[str]) -> Route:
     """Return the route of requests to learn, in which integers beyond 64 bits are texts in these fields."""
 
     async def learn(request: HttpRequest) -> Response:
@@ -42,7 +42,7 @@ def learning_route(source: HttpSource, texts: Collection[str]) -> Route:
             text = f"Expected an event that can be stored, got none of {len(found):,}"
             return json_answer({"error": text, "results": _results(found, [])}, 400)
         try:
-            stored = await asyncio.wrap_future(source.submit(Request(key, b"[%b]" % b",".join(events))))
+            stored = await asyncio.wrap_future(submit(Request(key, b"[%b]" % b",".join(events))))
         except KeyConflictError as error:
             raise HTTPException(422, str(error)) from None
         except BacklogError as error:

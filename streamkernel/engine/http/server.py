@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from streamkernel.connectors import HttpSource
 from streamkernel.connectors.owner import Owner
 from streamkernel.engine.http import openapi
 from streamkernel.engine.http.answers import json_answer
@@ -52,7 +51,7 @@ def serve(
 def application(engine: Engine, token: str | None) -> Starlette:
     """Return the ASGI application of an engine."""
     registry, worker = registry_of(engine), Worker()
-    learning = learning_route(engine.source, engine.texts) if isinstance(engine.source, HttpSource) else None
+    learning = learning_route(engine.source.submit, engine.texts) if engine.source.submit else None
     description = orjson.dumps(openapi.description(needs_token=token is not None, learns=learning is not None))
 
     async def page(request: Request) -> Response:

@@ -1,17 +1,167 @@
-"""A thread that copies the newest checkpoint to an object store, while the run goes on."""
+"""A state directory whose newest checkpoint is copied to an object store by a thread, and restored from it."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import structlog
 
-from streamkernel.engine.checkpoint.state_directory import checkpoints, number_of
-from streamkernel.engine.mirror.bucket import Bucket, MirrorTakenError
-from streamkernel.engine.mirror.manifests import upload
+from streamkernel import tensor_file
+from streamkernel.connectors import Participant
+from streamkernel.engine.checkpoint.state_directory import (
+    PRIVATE,
+    StateDirectory,
+    StateDirectoryError,
+    checkpoints,
+    number_of,
+)
+from streamkernel.engine.mirror.bucket import Bucket, DamagedError, MirrorError, MirrorTakenError
+from streamkernel.engine.mirror.manifests import Manifest, download, manifest_name, manifest_numbers, read, upload
 from streamkernel.engine.retrying import pause_after
+
+
+class MirroredDirectory(StateDirectory):
+    """A state directory with a mirror, from which it begins where it has no checkpoints.
+
+    Parameters
+    ----------
+    path
+        The directory.
+    address
+        The mirror, as ``s3://bucket/prefix``.
+
+    Attributes
+    ----------
+    mirror : Mirror
+        The thread that copies its checkpoints.
+
+    Raises
+    ------
+    MirrorError
+        If there is no checkpoint here, and none can be read there.
+    StateDirectoryError
+        If another process uses the directory, or the mirror is not that of this directory.
+    """
+
+    mirror: Mirror
+
+    def __init__(self, path: Path, address: str) -> None:
+        super().__init__(path)
+        try:
+            bucket = Bucket(address)
+            copied = begin(self, bucket)  # first: it may restore the identity
+            self.mirror = Mirror(bucket, path, self.identity, copied)
+        except BaseException:
+            super().close()
+            raise
+        if own := self.newest():
+            self.mirror.after_commit(own, {})
+
+    def close(self) -> None:
+        """Copy the last checkpoint, and unlock the directory."""
+        if self._owner.is_here:
+            self.mirror.close()
+        super().close()
+
+
+def open_state(path: Path | None, mirror: str | None) -> StateDirectory | None:
+    """Return the state directory of a run, with its mirror, if it has them."""
+    if path is None:
+        return None
+    return StateDirectory(path) if mirror is None else MirroredDirectory(path, mirror)
+
+
+def begin(directory: StateDirectory, bucket: Bucket) -> int:
+    """Restore a directory without checkpoints, compare one that has some, and return the newest number in the mirror.
+
+    A directory with checkpoints needs no store at a start: the mirror only lags.
+
+    Raises
+    ------
+    MirrorError
+        If there is no checkpoint here and the store is unavailable, or all that it has are damaged: a new start would
+        forget what was learned.
+    StateDirectoryError
+        If the mirror has a later checkpoint, or one of another directory.
+    """
+    own = directory.newest()
+    try:
+        numbers = manifest_numbers(bucket.names())
+        manifest = read(bucket, numbers[-1]) if numbers and own else None
+    except DamagedError as error:
+        log.error("the newest checkpoint in the mirror is damaged", reason=str(error))
+        return 0
+    except MirrorError as error:
+        if not own:
+            raise
+        log.error("the mirror is unavailable; starting from the state directory", reason=str(error))
+        return 0
+    if not own and numbers:
+        return restore(directory, bucket)
+    if manifest is not None:
+        _compare(directory, manifest, bucket.address)
+    return numbers[-1] if numbers else 0
+
+
+def restore(directory: StateDirectory, bucket: Bucket) -> int:
+    """Write the newest whole checkpoint of a mirror into an empty directory, and return its number.
+
+    Its file comes last, so a crash before leaves a directory without checkpoints. Damaged ones after it no longer
+    count.
+
+    Raises
+    ------
+    MirrorError
+        If there is none, or the store is unavailable.
+    StateDirectoryError
+        If the directory has checkpoints.
+    """
+    if directory.newest():
+        raise StateDirectoryError(f"expected no checkpoints where a mirror is restored - at {directory.path}")
+    for left in directory.path.glob("restoring-*"):  # by a crash
+        left.unlink()
+    problems: dict[int, str] = {}
+    for number in reversed(manifest_numbers(bucket.names())):
+        path = directory.path / f"restoring-{number:012d}.safetensors"
+        try:
+            manifest = read(bucket, number)
+            download(bucket, manifest, path)
+        except DamagedError as error:
+            path.unlink(missing_ok=True)
+            problems[number] = str(error)
+            log.error("a checkpoint in the mirror is damaged; trying the one before it", reason=str(error))
+            continue
+        bucket.delete([manifest_name(damaged) for damaged in problems])
+        _put(directory.path / "identity", manifest.identity)
+        _put(directory.path / "restored", str(number))
+        tensor_file.move(path, directory.path / f"checkpoint-{number:012d}.safetensors")
+        log.info("restored from the mirror", number=number, bytes=manifest.size, mirror=bucket.address)
+        return number
+    found = "; ".join(problems.values()) or "none"
+    raise MirrorError(f"Expected a whole checkpoint in the mirror, got {found} - at {bucket.address}")
+
+
+def _compare(directory: StateDirectory, manifest: Manifest, address: str) -> None:
+    if manifest.identity != directory.identity:
+        raise StateDirectoryError(
+            f"expected the mirror of this state directory, got that of another one - at {address}; give each state "
+            "directory a mirror of its own"
+        )
+    if manifest.number > directory.newest():
+        raise StateDirectoryError(
+            f"expected at most checkpoint {directory.newest()} in the mirror, got {manifest.number} - at {address}; a "
+            f"process elsewhere has continued from there. To continue from it, delete {directory.path}"
+        )
+
+
+def _put(path: Path, text: str) -> None:
+    tensor_file.put(path, text.encode(), PRIVATE)
+
 
 LAST_SECONDS = 20.0
 """The longest time in seconds that the end of a run waits for the last checkpoint."""
@@ -19,7 +169,7 @@ LAST_SECONDS = 20.0
 log = structlog.get_logger("streamkernel")
 
 
-class Mirror:
+class Mirror(Participant):
     """Copies the newest checkpoint of a directory; those that a newer one has replaced meanwhile are left out.
 
     Learning never waits for it. An upload that fails is tried again with the then newest checkpoint, after pauses that
@@ -62,8 +212,8 @@ class Mirror:
         since = self._behind_since
         return 0.0 if since is None else time.monotonic() - since
 
-    def offer(self, number: int) -> None:
-        """Have a committed checkpoint copied."""
+    def after_commit(self, number: int, positions: Mapping[str, Any], deadline: float = math.inf) -> None:
+        """Queue a committed checkpoint for upload."""
         if self._behind_since is None:
             self._behind_since = time.monotonic()
         self._newest = number

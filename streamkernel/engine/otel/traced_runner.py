@@ -10,7 +10,7 @@ from typing import Any
 
 from opentelemetry.trace import SpanContext
 
-from streamkernel.connectors import Event, KafkaSink, Refusal
+from streamkernel.connectors import Event, Refusal
 from streamkernel.engine.delayed_labels import Key
 from streamkernel.engine.otel.tracing import Trace, Tracing, carried
 from streamkernel.engine.parts import EngineParts
@@ -38,7 +38,7 @@ class TracedRunner(StreamRunner):
         self._trace: Trace | None = None  # of the event that is processed now
         self._sampled: deque[tuple[int, Event]] = deque()
         self._pending: OrderedDict[Key, SpanContext] = OrderedDict()
-        self._topic = parts.outputs.predictions.topic if isinstance(parts.outputs.predictions, KafkaSink) else None
+        self._topic = parts.outputs.predictions.topic if parts.outputs.predictions else None
         self._processor.is_timed = True
 
     def process_all(self, events: Sequence[Event], stopping: Callable[[], bool], watch: Callable[[], None]) -> None:

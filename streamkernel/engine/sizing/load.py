@@ -59,7 +59,7 @@ def read_sample(source: Source, stopping: Callable[[], bool], clock: Callable[[]
     return Sample(events[:MOST], spent / len(events))
 
 
-class Load:
+class Load(Source):
     """A source that repeats the events of a sample; subclasses determine when they are offered.
 
     Parameters
