@@ -139,11 +139,13 @@ class Arranger:
         table[:alone, 0] = self.alone
         table[:alone, 1] = np.arange(alone)
         table[ordinary:] = 1, max(alone // 2 - 1, 0), 0
-        own = self._slots(count)
-        functions, linear = own[slots.ALL], BEGINNING * (self.linear > 0)
+        first_slots = self._slots(count)
+        functions, linear = first_slots[slots.ALL], BEGINNING * (self.linear > 0)
         single = np.zeros(functions)
-        single[own[slots.NEWTON] :][:alone] = single[own[slots.STEADY] :][:alone] = 0.5 * (1.0 - linear) / alone
-        single[own[slots.LINEAR] :][:1] = linear
+        single[first_slots[slots.NEWTON] :][:alone] = single[first_slots[slots.STEADY] :][:alone] = (
+            0.5 * (1.0 - linear) / alone
+        )
+        single[first_slots[slots.LINEAR] :][:1] = linear
         weights = np.tile(single, targets)
         arrays: dict[str, Any] = {
             "level": np.zeros((columns, 1)),
@@ -211,7 +213,7 @@ class Arranger:
         directions.reserve(used)
         kept = np.array([*[float(numbers[0]["forgetting"])] * ordinary, *self.forgetting])
         flat: dict[str, Any] = arranged.flat._asdict() | dict(arrays)
-        outputs, own = int(arranged.layout[:, [FIRST, COUNT]].sum(axis=1).max()), self._slots(len(table))
-        last = no_row(outputs, int(own[slots.ALL]), columns, len(flat["linear"].weights))
-        function = MixtureState(numbers, arranged.layout, own, **flat, kept=kept, last=last)
+        outputs, first_slots = int(arranged.layout[:, [FIRST, COUNT]].sum(axis=1).max()), self._slots(len(table))
+        last = no_row(outputs, int(first_slots[slots.ALL]), columns, len(flat["linear"].weights))
+        function = MixtureState(numbers, arranged.layout, first_slots, **flat, kept=kept, last=last)
         return Arrangement(function, arranged, directions, table)

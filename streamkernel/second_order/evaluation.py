@@ -59,10 +59,10 @@ def read_row(state, scales, kernel, rows, read, i, blocks, room):  # type: ignor
     The work arrays have the influence of the inputs. Return the number of places of the linear functions with the row,
     or -1 if it is unusable.
     """
-    own, last, seen, used = state.linear, state.last, state.numbers[0].examples, 0
+    lines, last, seen, used = state.linear, state.last, state.numbers[0].examples, 0
     if state.slots[slots.ALL] > state.slots[slots.LINEAR]:
-        used = linear.read_row(own, scales, rows, i, room.linear)
-        neighbours.set_point(own, read, i, room.linear)
+        used = linear.read_row(lines, scales, rows, i, room.linear)
+        neighbours.set_point(lines, read, i, room.linear)
     if is_last(last, read, i, seen, blocks):
         prepare(kernel, read, i, room.embedding.row)
         return used
@@ -72,7 +72,7 @@ def read_row(state, scales, kernel, rows, read, i, blocks, room):  # type: ignor
     newton.read(state, last.z, last.f)
     steady.read(state, last.z, last.f)
     level.read(state, last.f)
-    neighbours.search(own, room.linear, last)
+    neighbours.search(lines, room.linear, last)
     note_row(last, read, i, seen, blocks)
     return used
 
@@ -97,15 +97,15 @@ def scores_of_others(state: MixtureState, scales: ScalesState, rows: Rows) -> F6
 @compiled
 def _set_others(state, scales, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (functions, columns), to the scores at row i."""
-    own, added, moved, f = state.linear, _offsets(state.numbers), np.zeros(len(state.numbers)), state.last.f
-    room = room_for(None, own, longest_row(rows))
-    set_influence(own, state.metric.sensitivities, room.influence)
+    lines, added, moved, f = state.linear, _offsets(state.numbers), np.zeros(len(state.numbers)), state.last.f
+    room = room_for(None, lines, longest_row(rows))
+    set_influence(lines, state.metric.sensitivities, room.influence)
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(out)):
         scale_row(scales, rows, i, read.values)
-        linear.read_row(own, scales, rows, i, room)
-        neighbours.set_point(own, read, i, room)
-        neighbours.search(own, room, state.last)
+        linear.read_row(lines, scales, rows, i, room)
+        neighbours.set_point(lines, read, i, room)
+        neighbours.search(lines, room, state.last)
         linear.score(state, ENTRIES * (rows.start[i + 1] - rows.start[i]), moved, room, f)
         neighbours.score(state, added, f)
         out[i] = f[state.slots[slots.LINEAR] :]
@@ -148,9 +148,16 @@ def _copy(state, scales):  # type: ignore[no-untyped-def]
     """
     functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy(), state.span.copy()
     sensitivities = state.metric.sensitivities.copy(), state.metric.totals.copy()
-    own = state.linear
-    names = own.counts.copy(), own.keys.copy(), own.at.copy(), own.scales.copy(), own.w.copy(), own.errors.copy()
-    recent = own.points.copy(), own.answers.copy(), own.weights.copy()
+    lines = state.linear
+    names = (
+        lines.counts.copy(),
+        lines.keys.copy(),
+        lines.at.copy(),
+        lines.scales.copy(),
+        lines.w.copy(),
+        lines.errors.copy(),
+    )
+    recent = lines.points.copy(), lines.answers.copy(), lines.weights.copy()
     return state.numbers.copy(), *functions, *sensitivities, *names, *recent, scales.counts.copy(), scales.table.copy()
 
 
@@ -158,7 +165,7 @@ def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[Mixtu
     """Return a consistent mixture and scales: the arrays that a prediction reads are copied, the others are shared."""
     numbers, newton, steady, level, weights, span, sensitivities, totals, *names, counts, table = _copy(state, scales)
     parts = "counts", "keys", "at", "scales", "w", "errors", "points", "answers", "weights"
-    own = state.linear._replace(**dict(zip(parts, names, strict=True)))
-    copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights, linear=own)
+    lines = state.linear._replace(**dict(zip(parts, names, strict=True)))
+    copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights, linear=lines)
     copied = copied._replace(span=span, metric=state.metric._replace(sensitivities=sensitivities, totals=totals))
     return copied, ScalesState(counts, table)

@@ -156,15 +156,15 @@ def _score(state, y, w, entries, room):  # type: ignore[no-untyped-def]
 def _measure_k_xx(state, blocks, seen):  # type: ignore[no-untyped-def]
     """Update k(x, x), if the kernel does not determine it; the first example begins the factors in units of it."""
     numbers, layout, z = state.numbers[0], state.layout, state.last.z
-    own, per_block = numbers.k_xx, numbers.components * numbers.block_size
-    if own == 0.0:
-        own = vectors.dot(z, z) / blocks
-        numbers.mean_square += (own - numbers.mean_square) / seen
-        own = max(own, numbers.mean_square) or 1.0
-    numbers.step_k_xx = own
+    k_xx, per_block = numbers.k_xx, numbers.components * numbers.block_size
+    if k_xx == 0.0:
+        k_xx = vectors.dot(z, z) / blocks
+        numbers.mean_square += (k_xx - numbers.mean_square) / seen
+        k_xx = max(k_xx, numbers.mean_square) or 1.0
+    numbers.step_k_xx = k_xx
     if seen == 1:
         for g in range(len(layout)):
-            newton_step.begin(layout, state.factor, g, state.priors[g] * own * (layout[g, COUNT] // per_block))
+            newton_step.begin(layout, state.factor, g, state.priors[g] * k_xx * (layout[g, COUNT] // per_block))
 
 
 @inlined(allocates=False)

@@ -243,22 +243,22 @@ def learn(state, scales, rows, example, options, room):  # type: ignore[no-untyp
 
     The mean squared errors, which :func:`reach` depends on, follow.
     """
-    linear, numbers, targets, own = state.linear, state.numbers[0], room.targets, room.row.linear
+    linear, numbers, targets, work = state.linear, state.numbers[0], room.targets, room.row.linear
     if len(linear.w) == 0:
         return
-    admit(linear, scales, rows, example.i, example.places, options.prior, own)
+    admit(linear, scales, rows, example.i, example.places, options.prior, work)
     move(linear, targets.moved)
     several, (count, columns), seen = len(state.numbers), room.g.shape, example.seen
     width = columns // several
     for j in range(len(linear.w)):
         k = state.slots[slots.LINEAR] + j
-        most, trusted, share = FLATTEST, trust(example.entries, own, seen), 0.0
+        most, trusted, share = FLATTEST, trust(example.entries, work, seen), 0.0
         for c in range(columns):
             most = max(most, room.h[k, c])
         for t in range(several):
             if targets.sizes[t] > 0.0 and numbers.intercept == MEAN:
                 at = j * several + t
-                off = min(abs(own.raw[j, t] - targets.y[t]), targets.furthest[t])
+                off = min(abs(work.raw[j, t] - targets.y[t]), targets.furthest[t])
                 linear.errors[at] += (off**2 - linear.errors[at]) / min(float(seen), HORIZON)
             part, counts = room.g[k, t * width : (t + 1) * width], trusted
             if numbers.loss_bound >= LARGEST_GRADIENT:
@@ -271,10 +271,10 @@ def learn(state, scales, rows, example, options, room):  # type: ignore[no-untyp
                     counts = min(counts, after / before)
             vectors.multiply(part, counts * example.weight)
             share = max(share, counts * example.weight)
-        step(linear, j, example.entries, own, room.g[k], share * most)
+        step(linear, j, example.entries, work, room.g[k], share * most)
         kept = FORGETTING[j] * numbers.forgetting
         if seen % TURN == 0 and not (kept == 1.0 and numbers.l2 == 0.0):
-            fade(linear, j, seen, kept, numbers.l2, options.prior, own)
+            fade(linear, j, seen, kept, numbers.l2, options.prior, work)
 
 
 @inlined(allocates=False)

@@ -264,7 +264,7 @@ def _score_classes(linear, loss, answers, nearest, which, total, out):  # type: 
 @inlined(allocates=False)
 def learn(state, example, room):  # type: ignore[no-untyped-def]
     """Store the point with its targets and weight in place of the oldest; remote targets are moved closer."""
-    linear, numbers, window, own = state.linear, state.numbers, len(state.linear.weights), room.row.linear
+    linear, numbers, window, work = state.linear, state.numbers, len(state.linear.weights), room.row.linear
     if window == 0:
         return
     at = linear.counts[REMEMBERED] % window
@@ -275,6 +275,6 @@ def learn(state, example, room):  # type: ignore[no-untyped-def]
             answer = min(max(answer, mean - most), mean + most)
         linear.answers[t * window + at] = answer
     for place in range(1, min(linear.counts[PLACES], len(linear.points))):
-        linear.points[place, at] = own.point[place]
+        linear.points[place, at] = work.point[place]
     linear.weights[at] = example.weight
     linear.counts[REMEMBERED] += 1
