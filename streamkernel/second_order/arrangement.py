@@ -173,7 +173,7 @@ class Arranger:
         return self.arrange(kernel, directions, numbers, table, {}, arrays)
 
     def _slots(self, groups: int) -> I64:
-        """Return the slots of a mixture of so many groups."""
+        """Return the slots of a mixture of a number of groups."""
         return slots.slots_of(groups, self.linear, neighbour_functions(self.window))
 
     def arrange(
