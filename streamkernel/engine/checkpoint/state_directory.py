@@ -56,8 +56,8 @@ class StateDirectory:
     {'learned': 3, 'checkpoint': 1}
     """
 
-    mirror = Participant()
-    """The participant that copies committed checkpoints; it does nothing without a mirror."""
+    mirror: Participant | None = None
+    """The participant that copies committed checkpoints, if there is one."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -93,7 +93,8 @@ class StateDirectory:
         """
         number = self.prepare(state)
         self.promote(number)
-        self.mirror.after_commit(number, {})
+        if self.mirror is not None:
+            self.mirror.after_commit(number, {})
 
     def prepare(self, state: Mapping[str, Any]) -> int:
         """Write a checkpoint that is not committed yet, and return its number."""
