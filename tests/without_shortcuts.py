@@ -2,4 +2,7 @@
 
 import sys
 
-sys.modules["streamkernel.jit.shortcuts"] = None  # type: ignore[assignment]
+
+def pytest_load_initial_conftests():
+    """Hide the replacements before anything imports them."""
+    sys.modules["streamkernel.jit.shortcuts"] = None

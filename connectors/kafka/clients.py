@@ -39,7 +39,7 @@ def seconds_until(deadline: float, most: float = COMMIT_SECONDS) -> float:
 
     Examples
     --------
-    >>> seconds_until(math.inf), seconds_until(0.0)
+    >>> seconds_until(float("inf")), seconds_until(0.0)
     (30.0, 0.0)
     """
     return max(0.0, min(most, deadline - time.monotonic()))

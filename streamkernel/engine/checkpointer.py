@@ -91,7 +91,8 @@ class Checkpointer:
         self._retries, self._health = retries, health
         self._setup = dict(setup or {})
         mirror = None if state is None else state.mirror
-        self._participants: list[Participant] = [*filter(None, (source, outputs, transactions, mirror, shared))]
+        participants = source, outputs, transactions, mirror, shared
+        self._participants: list[Participant] = [one for one in participants if one is not None]
         self._advanced: set[str] = set()  # streams that have advanced since they were begun or resumed
         self._written: float | None = None  # when all was durable
         self._tried: float | None = None

@@ -13,7 +13,7 @@ from streamkernel.estimators import learner_choice, model_merging
 from streamkernel.estimators.model import Model, while_still
 from streamkernel.estimators.model_file import Serializable
 from streamkernel.estimators.model_state import State
-from streamkernel.estimators.outputs import Learner, Outputs
+from streamkernel.estimators.outputs import Learner, ModelOutputs
 from streamkernel.estimators.parameters import check_shared, require_at_least
 from streamkernel.estimators.storing import describe_model, restore_model
 from streamkernel.kernels import Gaussian, Kernel, MultiScale
@@ -105,7 +105,7 @@ class KernelModel(Serializable):
         """Return the loss that the parameters name."""
         return losses.resolve_loss(self.loss, self._for_classes)
 
-    def _outputs(self) -> Outputs:
+    def _outputs(self) -> ModelOutputs:
         """Return the kind of y."""
         raise NotImplementedError
 

@@ -15,7 +15,7 @@ from streamkernel.errors import InputError, is_real, shorten
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.model import Model
-from streamkernel.estimators.outputs import Outputs
+from streamkernel.estimators.outputs import ModelOutputs
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Kernel
@@ -49,7 +49,7 @@ class TruncatedRatio(Ratio):
         return self.rho
 
 
-class Sides(Outputs):
+class Sides(ModelOutputs):
     """Events of p and of q, whose counts and running losses without weights are the additional state of the model."""
 
     def new_own(self) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from streamkernel.errors import InputError
 from streamkernel.estimators.model_state import Journal, State, restart
-from streamkernel.estimators.outputs import Learner, Outputs
+from streamkernel.estimators.outputs import Learner, ModelOutputs
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, Rows, check_dictionary
@@ -54,7 +54,7 @@ class Model:
     def __init__(
         self,
         name: str,
-        outputs: Outputs,
+        outputs: ModelOutputs,
         kernel: Kernel,
         new_function: Callable[..., Learner],
         *,

@@ -13,7 +13,7 @@ from streamkernel import learners, losses, rules, step_sizes
 from streamkernel.errors import is_real
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.documentation import documented
-from streamkernel.estimators.outputs import Outputs
+from streamkernel.estimators.outputs import ModelOutputs
 from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.features.frames import n_rows, native_series
 from streamkernel.kernels import Kernel
@@ -116,8 +116,8 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
             seed=seed,
         )
 
-    def _outputs(self) -> Outputs:
-        return Outputs(state.MARGIN)
+    def _outputs(self) -> ModelOutputs:
+        return ModelOutputs(state.MARGIN)
 
     @property
     def threshold(self) -> float:

@@ -16,7 +16,7 @@ Learner = FirstOrderLearner | SecondOrderLearner
 """A function that learns."""
 
 
-class Outputs:
+class ModelOutputs:
     """A y that is one number, or none; subclasses are of labels and of several targets.
 
     Parameters

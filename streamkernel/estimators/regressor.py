@@ -12,7 +12,7 @@ from streamkernel import learners, losses
 from streamkernel.estimators import explaining
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.documentation import documented
-from streamkernel.estimators.outputs import Outputs
+from streamkernel.estimators.outputs import ModelOutputs
 from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import as_target
 from streamkernel.estimators.weighting import as_weight, weights_of
@@ -123,8 +123,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
             raise ValueError(f'Expected tau with loss="quantile" only, got tau={self.tau!r} with loss={self.loss!r}')
         return losses.Quantile(self.tau)
 
-    def _outputs(self) -> Outputs:
-        return Outputs(state.LEARNED if self._loss.directional else state.MEAN, as_target)
+    def _outputs(self) -> ModelOutputs:
+        return ModelOutputs(state.LEARNED if self._loss.directional else state.MEAN, as_target)
 
     @property
     def feature_importances_(self) -> dict[Hashable, float]:

@@ -15,7 +15,7 @@ from streamkernel.estimators.base import Choice, KernelModel
 from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.label_forms import LabelForms
 from streamkernel.estimators.model_state import State
-from streamkernel.estimators.outputs import Learner, Outputs
+from streamkernel.estimators.outputs import Learner, ModelOutputs
 from streamkernel.estimators.tables import learn_table
 from streamkernel.estimators.targets import as_label
 from streamkernel.estimators.weighting import as_weight, weights_of
@@ -26,13 +26,13 @@ from streamkernel.learners.options import Newton
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 
-class Targets(Outputs):
+class Targets(ModelOutputs):
     """A y that is a dictionary of numbers, one for each target.
 
     Parameters
     ----------
     intercept
-        As for :class:`Outputs`.
+        As for :class:`ModelOutputs`.
     """
 
     are_several = True

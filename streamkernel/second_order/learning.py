@@ -65,24 +65,32 @@ class LearningRows(NamedTuple):
     said: F64
 
 
+class Arrival(NamedTuple):
+    """The row of an example, its targets, shape (targets,), and γ of constant steps at it."""
+
+    i: int
+    y: F64
+    gamma: float
+
+
+_ARRIVAL = types.NamedTuple([types.int64, types.float64[::1], types.float64], Arrival)
+
 NOTHING_SAID = np.empty((0, 0))
 """The array where f is not asked for."""
 
 
 @unit(
-    types.int64(
-        MIXTURE, SCALES, KERNEL, ROWS, ROWS, types.int64, types.float64[::1], types.float64, OPTIONS, LEARNING_ROOM
-    ),
+    types.int64(MIXTURE, SCALES, KERNEL, ROWS, ROWS, _ARRIVAL, OPTIONS, LEARNING_ROOM),
     allocates=False,
     error_model="numpy",
 )
-def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room):  # type: ignore[no-untyped-def]
-    """Learn row i with its targets and γ of constant steps, and return a status.
+def _learn_row(state, scales, kernel, rows, given, arrival, options, room):  # type: ignore[no-untyped-def]
+    """Learn an example, and return a status.
 
     An example of weight w counts as w examples: Newton steps use wℓ' and wℓ''. `given` are the rows with an array for
     the scaled values.
     """
-    numbers, targets, w = state.numbers[0], room.targets, rows.weights[i]
+    i, numbers, targets, w = arrival.i, state.numbers[0], room.targets, rows.weights[arrival.i]
     blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
     if not has_room(scales, scale_row(scales, rows, i, given.values)):
         return NO_ROOM
@@ -94,12 +102,12 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
     if places > state.linear.w.shape[2]:
         return NO_PLACE
     entries = ENTRIES * (rows.start[i + 1] - rows.start[i])
-    if not _score(state, y, w, entries, room):  # an unusable example is refused before anything changes
+    if not _score(state, arrival.y, w, entries, room):  # an unusable example is refused before anything changes
         return DIVERGED
     seen = numbers.examples + 1
     measure(state.numbers, seen, targets)
     _measure_k_xx(state, blocks, seen)
-    example = Example(i, w, gamma, seen, numbers.step_k_xx, entries, places)
+    example = Example(i, w, arrival.gamma, seen, numbers.step_k_xx, entries, places)
     loss = loss_at(state.numbers, targets, room.said)
     if options.has_metric and seen % EVERY == 0:
         said = state.last.f[state.slots[slots.LINEAR] : state.slots[slots.NEIGHBOURS]]
@@ -114,7 +122,7 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
     neighbours.learn(state, example, room)
     numbers.reused_steps += blocks == numbers.blocks
     numbers.blocks = blocks
-    observe(state.numbers, state.span, y, room.out, room.said, seen, targets)
+    observe(state.numbers, state.span, arrival.y, room.out, room.said, seen, targets)
     follow(state.numbers, room.said, seen, targets)
     numbers.examples = seen
     numbers.weight += w
@@ -210,7 +218,7 @@ def _learn_in(memory, state, scales, kernel, examples, first, last, options):  #
     for i in range(first, last):
         if options.is_alone and _is_due_after(state):
             return DUE, i
-        status = _learn_row(state, scales, kernel, rows, given, i, y[i], gammas[i], options, room)
+        status = _learn_row(state, scales, kernel, rows, given, Arrival(i, y[i], gammas[i]), options, room)
         if status != DONE:
             return status, i + (status == DUE)
         for c in range(said.shape[1]):

@@ -48,6 +48,7 @@ def longest(outputs: I64) -> int:
 
     Examples
     --------
+    >>> import numpy as np
     >>> longest(np.array([512, 2048])), longest(np.array([512, 4096]))
     (64, 128)
     """

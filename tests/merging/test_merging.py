@@ -683,7 +683,7 @@ def test_labels_in_two_forms_are_merged_as_one(order):
 
 def scores_of(model, xs):
     ((rows, _),) = table_blocks(model._learner.directions, frame(xs), model._state.numeric)
-    return model._scores_of(rows)
+    return model._model.scores_of(rows)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "smooth_hinge"])

@@ -26,13 +26,13 @@ from streamkernel.time_series import HistoryTransformer, LastTarget
 from streamkernel.time_series.history import first_steps
 
 if TYPE_CHECKING:
-    from streamkernel.engine.config.config import Config
+    from streamkernel.engine.config.settings import Settings
 
 
 _NAMES_SHOWN = 20
 
 
-def check_config(settings: Config) -> None:
+def check_config(settings: Settings) -> None:
     """Build all components once, as a run would.
 
     Raises
@@ -61,7 +61,7 @@ def check_config(settings: Config) -> None:
     collect_problems(*(partial(check, settings) for check in checks))
 
 
-def conflicts(settings: Config) -> Iterator[str]:
+def conflicts(settings: Settings) -> Iterator[str]:
     """Yield the problems of fields and files with two conflicting uses."""
     for label in settings.labels:
         if label in settings.ignore:
@@ -95,7 +95,7 @@ def conflicts(settings: Config) -> Iterator[str]:
         used[path] = key
 
 
-def check_label(settings: Config) -> None:
+def check_label(settings: Settings) -> None:
     """Check that the first records of files have the label.
 
     Raises
@@ -136,12 +136,12 @@ def check_storable(where: str, part: Any) -> None:
         raise ConfigError(f"{where}: {kind} cannot be stored in a checkpoint: {error}") from error
 
 
-def _kind_of_model(settings: Config) -> str:
+def _kind_of_model(settings: Settings) -> str:
     is_numeric = issubclass(settings.estimator_class, (base.Regressor, base.MultiTargetRegressor))
     return "regressor" if is_numeric else "classifier"
 
 
-def _check_history(settings: Config) -> None:
+def _check_history(settings: Settings) -> None:
     pipeline = settings.build_pipeline()
     if settings.delayed_labels is None or not isinstance(pipeline, compose.Pipeline):
         return
@@ -154,13 +154,13 @@ def _check_history(settings: Config) -> None:
             )
 
 
-def _check_metric(settings: Config) -> None:
+def _check_metric(settings: Settings) -> None:
     if are_as_many(settings) and not settings.build_metric().works_with(settings.build_model()):
         wanted = f"a metric for a {_kind_of_model(settings)}, which {build.type_of(settings.model)} is"
         raise ConfigError(f"metric: expected {wanted}, got {to_toml(build.type_of(settings.metric))}")
 
 
-def _check_baseline(settings: Config) -> None:
+def _check_baseline(settings: Settings) -> None:
     if settings.baseline is None:
         return
     name, kind = build.type_of(settings.baseline), _kind_of_model(settings)
@@ -169,7 +169,7 @@ def _check_baseline(settings: Config) -> None:
         raise ConfigError(f"baseline: expected a {kind} like the model, got {to_toml(name)}")
 
 
-def _check_additions(settings: Config) -> None:
+def _check_additions(settings: Settings) -> None:
     kinds = base.Classifier, base.Regressor, base.MultiLabelClassifier, base.MultiTargetRegressor
     if settings.coverage is not None and not issubclass(settings.estimator_class, kinds):
         got = build.type_of(settings.model)
@@ -179,32 +179,32 @@ def _check_additions(settings: Config) -> None:
         raise ConfigError(f"sink.explain: expected a model with explain_one, got {got}")
 
 
-def _check_sink(settings: Config) -> None:
+def _check_sink(settings: Settings) -> None:
     if settings.sink.choice is not None:
         check_registered(settings.sink.choice, settings.folder)
 
 
-def _check_source(settings: Config) -> None:
+def _check_source(settings: Settings) -> None:
     build_source(settings).close()
 
 
-def _check_http(settings: Config) -> None:
+def _check_http(settings: Settings) -> None:
     settings.http.read_certificate()
     if settings.source.key == "http" and settings.http.port is None:
         raise ConfigError("http.port: required for source.http; expected a port from 0 to 65535, got nothing")
 
 
-def _check_telemetry(settings: Config) -> None:
+def _check_telemetry(settings: Settings) -> None:
     check_telemetry(settings.telemetry)
 
 
-def _check_kafka(settings: Config) -> None:
+def _check_kafka(settings: Settings) -> None:
     if settings.kafka is not None:
         kafka_options(settings)
         predictions_writer(settings)
 
 
-def _check_shared(settings: Config) -> None:
+def _check_shared(settings: Settings) -> None:
     if settings.state.shared_model is None:
         return
     problems = list(merge_problems(settings.build_pipeline(), "with state.shared_model"))
@@ -216,7 +216,7 @@ def _check_shared(settings: Config) -> None:
         raise ConfigError(*problems)
 
 
-def _check_mirror(settings: Config) -> None:
+def _check_mirror(settings: Settings) -> None:
     state, kafka = settings.state, settings.kafka
     if state.mirror is None:
         return
@@ -240,7 +240,7 @@ def _check_mirror(settings: Config) -> None:
     library()
 
 
-def _check_state(settings: Config) -> None:
+def _check_state(settings: Settings) -> None:
     steps = [(f"preprocessing[{i}]", build.build_step_at(i, spec)) for i, spec in enumerate(settings.preprocessing)]
     further = [(f"quality.metrics[{i}]", metric) for i, metric in enumerate(further_metrics(settings).values())]
     parts = [*steps, ("metric", settings.build_metric()), *further, ("baseline", settings.build_baseline())]
@@ -250,20 +250,20 @@ def _check_state(settings: Config) -> None:
 _READ_LABELS = (base.SupervisedTransformer, LastTarget)
 
 
-def are_as_many(settings: Config) -> bool:
+def are_as_many(settings: Settings) -> bool:
     """Return whether a model of several targets has several labels, and another model has one."""
     several = base.MultiTargetRegressor, base.MultiLabelClassifier
     return issubclass(settings.estimator_class, several) != isinstance(settings.label, str)
 
 
-def check_targets(settings: Config) -> None:
+def check_targets(settings: Settings) -> None:
     """Raise a ConfigError for a wrong number of targets, and for settings that do not support them."""
     problems = list(_problems(settings))
     if problems:
         raise ConfigError(*problems)
 
 
-def _problems(settings: Config) -> Iterator[str]:
+def _problems(settings: Settings) -> Iterator[str]:
     """Yield the errors of settings that do not support the targets."""
     got = to_toml(settings.label)
     name, is_one = build.type_of(settings.model), isinstance(settings.label, str)

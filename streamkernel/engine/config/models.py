@@ -21,20 +21,20 @@ from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.parameters import parameters_of
 
 if TYPE_CHECKING:
-    from streamkernel.engine.config.config import Config
     from streamkernel.engine.config.schema import ChallengerTable
+    from streamkernel.engine.config.settings import Settings
 
 
 _KINDS = base.Classifier, base.Regressor, base.MultiTargetRegressor, base.MultiLabelClassifier
 
 
-def candidates_of(settings: Config) -> list[Candidate]:
+def candidates_of(settings: Settings) -> list[Candidate]:
     """Return the model of a configuration and its challengers, in this order."""
     own = [Candidate(MODEL, _setup(settings), settings.build_pipeline)]
     return own + [_candidate(settings, table) for table in settings.challengers]
 
 
-def challenger_problems(settings: Config) -> Iterator[str]:
+def challenger_problems(settings: Settings) -> Iterator[str]:
     """Yield the errors within the tables of challengers."""
     names = [table.name for table in settings.challengers]
     for i, table in enumerate(settings.challengers):
@@ -58,7 +58,7 @@ def challenger_problems(settings: Config) -> Iterator[str]:
                 yield from error.problems
 
 
-def check_challengers(settings: Config, checks: Any) -> None:
+def check_challengers(settings: Settings, checks: Any) -> None:
     """Check that each challenger could be the model of the run.
 
     Parameters
@@ -94,13 +94,13 @@ def check_challengers(settings: Config, checks: Any) -> None:
         raise ConfigError(*problems)
 
 
-def with_model(settings: Config, table: ChallengerTable) -> Config:
+def with_model(settings: Settings, table: ChallengerTable) -> Settings:
     """Return the configuration with the model and the preprocessing of a challenger."""
     steps = settings.preprocessing if table.preprocessing is None else table.preprocessing
     return settings.model_copy(update={"model": table.model, "preprocessing": steps})
 
 
-def _candidate(settings: Config, table: ChallengerTable) -> Candidate:
+def _candidate(settings: Settings, table: ChallengerTable) -> Candidate:
     if table.begin_from is not None:
         setup = {"preprocessing": [], "model": {"from": str(table.begin_from)}}
         return Candidate(table.name, setup, partial(read_model, table.begin_from))
@@ -108,7 +108,7 @@ def _candidate(settings: Config, table: ChallengerTable) -> Candidate:
     return Candidate(table.name, _setup(of), of.build_pipeline)
 
 
-def _setup(settings: Config) -> dict[str, Any]:
+def _setup(settings: Settings) -> dict[str, Any]:
     setup = settings.setup()
     return {key: setup[key] for key in KEYS}
 
@@ -121,7 +121,7 @@ def _kinds(kind: type) -> list[bool]:
     return [issubclass(kind, one) for one in _KINDS]
 
 
-def _class_in_file(settings: Config, table: ChallengerTable) -> type:
+def _class_in_file(settings: Settings, table: ChallengerTable) -> type:
     """Return the class of the model that a challenger begins from; it may be gone once the state has the challenger."""
     assert table.begin_from is not None
     try:
@@ -132,7 +132,7 @@ def _class_in_file(settings: Config, table: ChallengerTable) -> type:
         raise ConfigError(of_error("from", error)) from error
 
 
-def _is_in_state(settings: Config, table: ChallengerTable) -> bool:
+def _is_in_state(settings: Settings, table: ChallengerTable) -> bool:
     path, setup = settings.state.directory, _candidate(settings, table).setup
     saved = None if path is None or not path.is_dir() else read_newest(path)
     if saved is None:
@@ -145,7 +145,7 @@ _OF_INPUTS = ("label", "ignore", "weight", "preprocessing", "model")
 _MAY_DIFFER = ("cache_bytes", "pruning", "refit")
 
 
-def first_model(config: Config) -> base.Estimator:
+def first_model(config: Settings) -> base.Estimator:
     """Return the model with which a run begins if its state directory is empty.
 
     Raises
@@ -166,7 +166,7 @@ def first_model(config: Config) -> base.Estimator:
     return cast("base.Estimator", found)
 
 
-def _read(config: Config, path: Path) -> Any:
+def _read(config: Settings, path: Path) -> Any:
     """Return the model in a file or in a state directory."""
     if path.is_dir() and (saved := read_newest(path)) is not None:
         check_setup(*({key: setup.get(key) for key in _OF_INPUTS} for setup in (saved["setup"], config.setup())))

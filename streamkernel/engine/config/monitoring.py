@@ -24,7 +24,7 @@ from streamkernel.estimators.internals import learner_of
 if TYPE_CHECKING:
     from river.metrics.base import Metric
 
-    from streamkernel.engine.config.config import Config
+    from streamkernel.engine.config.settings import Settings
     from streamkernel.engine.engine import Engine
     from streamkernel.engine.parts import EngineParts
     from streamkernel.engine.runner import Runner
@@ -34,7 +34,7 @@ STATISTICS_EVERY, DRIFT_EVERY, NOVELTY_EVERY = (8, 64), (64, 512), (32, 64)
 """Sampling intervals for second-order models, and for first-order models, which are many times as fast."""
 
 
-def build_monitoring(settings: Config) -> Monitoring | None:
+def build_monitoring(settings: Settings) -> Monitoring | None:
     """Return the monitoring that a configuration describes; ``None`` if there is none."""
     quality, segments, table = settings.quality, settings.segments, settings.monitoring
     tables = quality, segments, table, settings.drift, settings.novelty
@@ -57,7 +57,7 @@ def build_monitoring(settings: Config) -> Monitoring | None:
     )
 
 
-def check_monitoring(settings: Config) -> None:
+def check_monitoring(settings: Settings) -> None:
     """Raise a ConfigError for metrics and segments that do not fit the model and its inputs."""
     problems, main = [], build.type_of(settings.metric_spec)
     for name in ("quality", "segments"):
@@ -88,29 +88,29 @@ def check_monitoring(settings: Config) -> None:
         raise ConfigError(*problems)
 
 
-def _is_classifier(settings: Config) -> bool:
+def _is_classifier(settings: Settings) -> bool:
     return issubclass(settings.estimator_class, base.Classifier)
 
 
-def _is_first_order(settings: Config) -> bool:
+def _is_first_order(settings: Settings) -> bool:
     model = settings.build_model()
     return isinstance(model, KernelModel) and learner_of(model).table is None
 
 
-def _drift(settings: Config, table: DriftTable) -> DriftWatch:
+def _drift(settings: Settings, table: DriftTable) -> DriftWatch:
     """Return the drift detection."""
     every = table.every or DRIFT_EVERY[_is_first_order(settings)]
     options = table.model_dump(exclude={"every", "action"})
     return DriftWatch(**options, every=every, forget=table.action == "forget")
 
 
-def _novelty(settings: Config, table: NoveltyTable) -> NoveltyWatch:
+def _novelty(settings: Settings, table: NoveltyTable) -> NoveltyWatch:
     """Return the novelty detection."""
     every = table.every or NOVELTY_EVERY[_is_first_order(settings)]
     return NoveltyWatch(**table.model_dump(exclude={"every"}), every=every)
 
 
-def _statistics(settings: Config, table: MonitoringTable) -> StreamStatistics:
+def _statistics(settings: Settings, table: MonitoringTable) -> StreamStatistics:
     """Return the statistics of a run."""
     return StreamStatistics(
         classes=_is_classifier(settings),
@@ -121,7 +121,7 @@ def _statistics(settings: Config, table: MonitoringTable) -> StreamStatistics:
     )
 
 
-def further_metrics(settings: Config) -> dict[str, Metric]:
+def further_metrics(settings: Settings) -> dict[str, Metric]:
     """Return the metrics besides the one of the key metric, by name."""
     specs = () if settings.quality is None else settings.quality.metrics
     return {build.type_of(spec): metric_at(i, spec) for i, spec in enumerate(specs)}

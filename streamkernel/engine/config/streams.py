@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from streamkernel.connectors.kafka import Options, Writer
     from streamkernel.connectors.schema_registry import Registry, ValueWriter
     from streamkernel.connectors.values import ValueDecoder
-    from streamkernel.engine.config.config import Config
+    from streamkernel.engine.config.settings import Settings
 
 
-def build_source(settings: Config, member: str | None = None) -> Source:
+def build_source(settings: Settings, member: str | None = None) -> Source:
     """Return the source of records; a consumer group knows it as `member`.
 
     Raises
@@ -62,7 +62,7 @@ class TopicOutput(NamedTuple):
     transactions: Transactions | None
 
 
-def kafka_problems(settings: Config) -> Iterator[str]:
+def kafka_problems(settings: Settings) -> Iterator[str]:
     """Yield the problems of options that cannot be combined."""
     source, sink, kafka = settings.source, settings.sink, settings.kafka
     topics = source.topics is not None
@@ -93,7 +93,7 @@ def kafka_problems(settings: Config) -> Iterator[str]:
             )
 
 
-def kafka_source(settings: Config, member: str | None) -> KafkaSource:
+def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
     """Return the source; it connects when it is polled.
 
     Raises
@@ -123,7 +123,7 @@ def kafka_source(settings: Config, member: str | None) -> KafkaSource:
         raise ConfigError(of_error("source", error)) from error
 
 
-def decoder_of(settings: Config) -> Any:
+def decoder_of(settings: Settings) -> Any:
     """Return the function from bytes to fields, or ``None`` for JSON.
 
     Raises
@@ -141,7 +141,7 @@ def decoder_of(settings: Config) -> Any:
         raise ConfigError(of_error("source.decoder", error)) from error
 
 
-def kafka_options(settings: Config) -> Options:
+def kafka_options(settings: Settings) -> Options:
     """Return the options of the client.
 
     Raises
@@ -161,7 +161,7 @@ def kafka_options(settings: Config) -> Options:
         raise ConfigError(of_error("kafka.options", error)) from error
 
 
-def outlet(settings: Config, source: Any, identity: str) -> TopicOutput | None:
+def outlet(settings: Settings, source: Any, identity: str) -> TopicOutput | None:
     """Return the writer of topics, which connects when it is used, or ``None`` if no topic is written."""
     from streamkernel.connectors import KafkaTransactions
     from streamkernel.connectors.kafka import Writer
@@ -200,7 +200,7 @@ PREDICTION_FIELDS = {
 """The fields of predictions, numbered in this order in Protobuf: a new one comes last."""
 
 
-def value_problems(settings: Config) -> Iterator[str]:
+def value_problems(settings: Settings) -> Iterator[str]:
     """Yield what cannot be combined."""
     uses = [
         f'{key} = "{form}"'
@@ -217,7 +217,7 @@ def value_problems(settings: Config) -> Iterator[str]:
         yield f"schema_registry: expected a format with schemas in source or sink, {names}, got none"
 
 
-def value_decoder(settings: Config) -> ValueDecoder | JsonFields:
+def value_decoder(settings: Settings) -> ValueDecoder | JsonFields:
     """Return the decoder of values.
 
     Raises
@@ -253,7 +253,7 @@ def value_decoder(settings: Config) -> ValueDecoder | JsonFields:
     return ValueDecoder(read, envelope=source.envelope, max_list_length=source.max_list_length, zones=settings.zones)
 
 
-def predictions_writer(settings: Config) -> ValueWriter | None:
+def predictions_writer(settings: Settings) -> ValueWriter | None:
     """Return the encoder of predictions for a topic, or ``None`` for JSON.
 
     Raises
@@ -273,7 +273,7 @@ def predictions_writer(settings: Config) -> ValueWriter | None:
         raise ConfigError(_needs_extra(error)) from error
 
 
-def registry_of(settings: Config) -> Registry:
+def registry_of(settings: Settings) -> Registry:
     """Return the registry.
 
     Raises
@@ -294,7 +294,7 @@ def registry_of(settings: Config) -> Registry:
         raise ConfigError(of_error("schema_registry", error)) from error
 
 
-def _reader_schema(settings: Config) -> str | None:
+def _reader_schema(settings: Settings) -> str | None:
     path = settings.source.reader_schema
     if path is None:
         return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamkernel.engine.monitoring.figures import MONITORING
 from streamkernel.engine.telemetry.figure import Figure, counter, gauge, histogram
-from streamkernel.engine.telemetry.snapshot import MOST, EngineSnapshot, ModelSnapshot, lag_of, place
+from streamkernel.engine.telemetry.snapshot import MOST, EngineSnapshot, ModelSnapshot, place
 
 if TYPE_CHECKING:
     from streamkernel.engine.challengers.challenger import ChallengerSnapshot
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from streamkernel.engine.checkpointer import Checkpointer
     from streamkernel.engine.cluster_snapshot import ClusterSnapshot
     from streamkernel.engine.coverage import CoverageSnapshot
-    from streamkernel.engine.engine import Engine
     from streamkernel.engine.mirror.mirror import Mirror
     from streamkernel.engine.monitoring.monitoring import MonitoringSnapshot
     from streamkernel.engine.telemetry.histogram import Histogram
@@ -51,26 +50,6 @@ class Reading(NamedTuple):
     mirror: Mirror | None = None
     cluster: ClusterSnapshot | None = None
     incidents: Mapping[str, int] | None = None
-
-
-def reading_of(engine: Engine) -> Reading:
-    """Return all parts of an engine at this moment, for any thread."""
-    run, checkpointer = engine.snapshot, engine.parts.checkpointer
-    return Reading(
-        run.outcomes,
-        run.scores,
-        run.challengers,
-        run.monitoring,
-        run.coverage,
-        run,
-        lag_of(engine.source),
-        run.model,
-        checkpointer,
-        None if checkpointer.state is None else run.checkpoints,
-        getattr(checkpointer.state, "mirror", None),
-        engine.cluster,
-        dict(engine.incidents),
-    )
 
 
 def figures_in(reading: Reading) -> Iterator[tuple[Figure, Any]]:

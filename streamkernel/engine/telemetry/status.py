@@ -15,8 +15,9 @@ from streamkernel.engine.explanations import importances
 from streamkernel.engine.label_losses import MANY, SHARE, shares_of, why_none_joins
 from streamkernel.engine.telemetry.challengers import model_table
 from streamkernel.engine.telemetry.description import model_rows
-from streamkernel.engine.telemetry.figures import figures_of_page, reading_of
+from streamkernel.engine.telemetry.figures import figures_of_page
 from streamkernel.engine.telemetry.marks import marks_of
+from streamkernel.engine.telemetry.reading import reading_of
 
 if TYPE_CHECKING:
     from streamkernel.engine.cluster_snapshot import ClusterSnapshot
