@@ -62,7 +62,7 @@ REACH = 2.0
 """Bound on f, in standard deviations of the targets divided by the share of variance that f does not explain."""
 
 LARGEST_SCORE = 20.0
-"""Bound on f where it is the score of a class, in models from files before scores were saturated."""
+"""Bound on f where the size of the targets is 0: until they differ, and for classes without saturated scores."""
 
 SMALLEST_SHARE = 1e-9
 

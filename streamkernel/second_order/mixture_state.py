@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
+from streamkernel import vectors
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.jit import inlined
 from streamkernel.learners.state import NUMBERS_TYPE
@@ -199,6 +200,17 @@ def group_of(state, g):  # type: ignore[no-untyped-def]
         state.panels[first : first + panels * height * WIDE].reshape(panels, height, WIDE),
         _part(state.sketch, layout, g, SKETCHES),
     )
+
+
+@inlined(allocates=False)
+def read_groups(layout, w, slot, z, f):  # type: ignore[no-untyped-def]
+    """Set `f`, shape (functions, columns), to φᵀw of each group from a slot on, with the features `z`."""
+    columns = f.shape[1]
+    for g in range(len(layout)):
+        n, before = layout[g, COUNT], columns * layout[g, BEFORE]
+        phi = z[layout[g, FIRST] : layout[g, FIRST] + n]
+        for c in range(columns):
+            f[slot + g, c] = vectors.dot(phi, w[before + c * n : before + (c + 1) * n])
 
 
 @inlined(allocates=False)

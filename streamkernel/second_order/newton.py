@@ -15,20 +15,14 @@ from streamkernel.jit import inlined
 from streamkernel.learners.embedding import set_scaled
 from streamkernel.second_order import slots
 from streamkernel.second_order.clipped import clip_derivatives
-from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, rows_per_group
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, read_groups, rows_per_group
 from streamkernel.second_order.targets import FLATTEST
 
 
 @inlined(allocates=False)
 def read(state, z, f):  # type: ignore[no-untyped-def]
     """Set the slots of the functions in `f`, shape (functions, columns), to φᵀw, with the features `z`."""
-    columns = f.shape[1]
-    for g in range(len(state.layout)):
-        n, before = state.layout[g, COUNT], columns * state.layout[g, BEFORE]
-        phi = z[state.layout[g, FIRST] : state.layout[g, FIRST] + n]
-        for c in range(columns):
-            w = state.newton[before + c * n : before + (c + 1) * n]
-            f[state.slots[slots.NEWTON] + g, c] = vectors.dot(phi, w)
+    read_groups(state.layout, state.newton, state.slots[slots.NEWTON], z, f)
 
 
 @inlined(allocates=False)

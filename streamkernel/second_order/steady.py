@@ -8,7 +8,7 @@ from streamkernel import vectors
 from streamkernel.jit import inlined
 from streamkernel.second_order import slots
 from streamkernel.second_order.clipped import clip_derivatives
-from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, read_groups
 
 LEAST_PART, LARGEST_PART = 1e-9, 0.99
 """Bounds on the fraction of an error that a constant step removes, for examples whose weight is not 1."""
@@ -30,13 +30,7 @@ def steps_of(w, a):  # type: ignore[no-untyped-def]
 @inlined(allocates=False)
 def read(state, z, f):  # type: ignore[no-untyped-def]
     """Set the slots of the functions in `f`, shape (functions, columns), to φᵀw, with the features `z`."""
-    columns = f.shape[1]
-    for g in range(len(state.layout)):
-        n, before = state.layout[g, COUNT], columns * state.layout[g, BEFORE]
-        phi = z[state.layout[g, FIRST] : state.layout[g, FIRST] + n]
-        for c in range(columns):
-            w = state.steady[before + c * n : before + (c + 1) * n]
-            f[state.slots[slots.STEADY] + g, c] = vectors.dot(phi, w)
+    read_groups(state.layout, state.steady, state.slots[slots.STEADY], z, f)
 
 
 @inlined(allocates=False)
