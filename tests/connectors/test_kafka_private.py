@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import test_kafka_start_offsets as start_offsets
 from kafka import __version__
 from test_kafka import (  # noqa: F401 - they run again here, without private names
     test_a_transaction_shows_nothing_before_it_is_committed,
@@ -19,6 +18,7 @@ from test_kafka import (  # noqa: F401 - they run again here, without private na
     test_records_are_in_order_and_have_positions,
     test_records_that_are_written_together_are_there_once_and_in_order,
 )
+from test_kafka_start_offsets import test_partitions_that_are_added_are_read_from_their_first_record  # noqa: F401
 
 from streamkernel.connectors.kafka import Options, kafka_python, topic_watcher
 from streamkernel.connectors.kafka.kafka_python import tried
@@ -63,12 +63,6 @@ def untried(monkeypatch, request):
         monkeypatch.setattr(tried, "TRIED", ("2.0",))
         monkeypatch.setitem(sys.modules, PRIVATE, None)
         monkeypatch.delattr(kafka_python, "private", raising=False)  # if it has been imported
-
-
-@pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_added_partitions_are_read_without_a_group(servers, options, topic, start):
-    """In a group, kafka-python may drop the rejoin, and only a private name shows it."""
-    start_offsets.test_partitions_that_are_added_are_read_from_their_first_record(servers, options, topic, None, start)
 
 
 @pytest.mark.parametrize("module", NAMES)
