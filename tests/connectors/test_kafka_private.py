@@ -5,9 +5,11 @@ import inspect
 import logging
 import re
 import sys
+import uuid
 from pathlib import Path
 from types import SimpleNamespace
 
+import brokers
 import pytest
 from kafka import __version__
 from test_kafka import (  # noqa: F401 - they run again here, without private names
@@ -19,8 +21,11 @@ from test_kafka import (  # noqa: F401 - they run again here, without private na
     test_records_that_are_written_together_are_there_once_and_in_order,
 )
 from test_kafka_start_offsets import test_partitions_that_are_added_are_read_from_their_first_record  # noqa: F401
+from waiting import wait_for
 
+from streamkernel.connectors import KafkaSource
 from streamkernel.connectors.kafka import Options, kafka_python, topic_watcher
+from streamkernel.connectors.kafka.kafka_python import consumer as python_consumer
 from streamkernel.connectors.kafka.kafka_python import tried
 
 SOON = {"metadata_max_age_ms": 1000}
@@ -63,6 +68,16 @@ def untried(monkeypatch, request):
         monkeypatch.setattr(tried, "TRIED", ("2.0",))
         monkeypatch.setitem(sys.modules, PRIVATE, None)
         monkeypatch.delattr(kafka_python, "private", raising=False)  # if it has been imported
+
+
+def test_a_member_whose_rejoin_was_dropped_joins_again(servers, options, topic, monkeypatch):
+    """kafka-python 3.0.12 drops the rejoin after the first join if a poll ends meanwhile, as most short ones do."""
+    monkeypatch.setattr(python_consumer, "JOIN_SECONDS", 1.0)
+    brokers.produce(servers, topic, [{"n": n} for n in range(10)])
+    for _ in range(6):
+        source = KafkaSource(options, topic, group=uuid.uuid4().hex, until="latest")
+        assert wait_for(lambda: source.poll(0.01) is None)  # noqa: B023
+        source.close()
 
 
 @pytest.mark.parametrize("module", NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +37,12 @@ from streamkernel.connectors.kafka.kafka_python.connecting import connect
 from streamkernel.connectors.kafka.kafka_python.tried import is_tried, private
 from streamkernel.connectors.kafka.timeouts import describe_error, run_within
 
+JOIN_SECONDS = 10.0
+"""Seconds without partitions after which we join the group again, with a version whose private names we do not know."""
+
+WHOLE_FETCHES = {"max_poll_records": 1_000_000_000}
+"""Each poll returns whole fetches: kafka-python 3.0.12 may keep the rest of a fetch of a partition that was paused."""
+
 NO_ID = str(UUID(int=0))
 """The id of a topic where brokers have no ids."""
 
@@ -51,11 +58,14 @@ class PythonConsumer(Consumer):
 
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
         self._listener: _RebalanceListener | None = None  # if we take part in a group
+        self._topics_of_group: list[str] = []
         self._group, self._member = group, member
         self._fences = Fences(member)
         self._topics: KafkaAdminClient | None = None  # for questions that callbacks of a rebalance ask too
         self._admin = arguments(KafkaAdminClient, servers, options, bootstrap_timeout_ms=2000)
         self._asking: tuple[Any, float] | None = None  # the answer of the brokers to `look`, and since when it is due
+        self._private = private()
+        whole = {} if self._private is not None else WHOLE_FETCHES
         self._kafka = connect(
             KafkaConsumer,
             servers,
@@ -66,14 +76,14 @@ class PythonConsumer(Consumer):
             auto_offset_reset="none",
             isolation_level="read_committed",
             allow_auto_create_topics=False,
+            **whole,
         )
-        self._private = private()
         if self._private is not None and is_tried():
             self._private.decode_together(self._kafka)
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
-        self._listener = _RebalanceListener(self._kafka, listener)
-        self._kafka.subscribe(list(topics), listener=self._listener)
+        self._topics_of_group, self._listener = list(topics), _RebalanceListener(self._kafka, listener)
+        self._kafka.subscribe(self._topics_of_group, listener=self._listener)
 
     def start(self, offsets: Mapping[Partition, int]) -> None:
         if self._listener is None:
@@ -88,6 +98,8 @@ class PythonConsumer(Consumer):
             self._private.go_on_joining(self._kafka)
             if self._listener is not None and self._private.is_fenced(self._kafka):
                 self._join_again()
+        elif self._listener is not None and time.monotonic() - self._listener.joining_since > JOIN_SECONDS:
+            self._leave_and_join(self._listener)
         try:
             found = self._kafka.poll(timeout_ms=int(1000 * seconds))
         except OffsetOutOfRangeError as error:
@@ -211,6 +223,12 @@ class PythonConsumer(Consumer):
             finally:
                 admin.close()
 
+    def _leave_and_join(self, listener: _RebalanceListener) -> None:
+        """Leave the group and join it: kafka-python 3.0.12 drops a rejoin if `poll` ends while it is under way."""
+        listener.joining_since = time.monotonic()
+        self._kafka.unsubscribe()
+        self._kafka.subscribe(self._topics_of_group, listener=listener)
+
     def _join_again(self) -> bool:
         """Return whether we can join the group again after another member had our name."""
         if self._private is None or not self._private.join_again(self._kafka):
@@ -244,15 +262,17 @@ class _RebalanceListener(ConsumerRebalanceListener):
     def __init__(self, kafka: KafkaConsumer, listener: Listener) -> None:
         self._kafka, self._listener = kafka, listener
         self.is_revoking = False  # on the client's own thread, which must not wait for itself
+        self.joining_since = time.monotonic()  # infinite while the group assigns partitions, or none, to us
 
     def on_partitions_assigned(self, assigned: Any) -> None:
+        self.joining_since = math.inf
         for partition in assigned:
             self._kafka.seek(partition, 0)  # so that it does not look for an offset itself
         self._kafka.pause(*assigned)
         self._listener.on_assigned(from_client(assigned))
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        self.is_revoking = True
+        self.is_revoking, self.joining_since = True, time.monotonic()
         try:
             if revoked:
                 self._listener.on_revoked(from_client(revoked))
@@ -260,4 +280,5 @@ class _RebalanceListener(ConsumerRebalanceListener):
             self.is_revoking = False
 
     def on_partitions_lost(self, lost: Any) -> None:
+        self.joining_since = time.monotonic()
         self._listener.on_lost(from_client(lost))

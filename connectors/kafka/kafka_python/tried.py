@@ -21,7 +21,7 @@ def private() -> ModuleType | None:
     try:
         from streamkernel.connectors.kafka.kafka_python import private as found
     except (ImportError, AttributeError) as missing:
-        _announce(f"defects of its connections and groups are not avoided, because of: {missing}")
+        _announce(f"defects of its connections are not avoided, and new partitions are read later: {missing}")
         return None
     return found
 
