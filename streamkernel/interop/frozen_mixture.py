@@ -8,13 +8,13 @@ import numpy as np
 
 from streamkernel.features.rows import F64, U64
 from streamkernel.learners.state import MEAN
-from streamkernel.second_order.few_values import columns_of_values
-from streamkernel.second_order.influence import influence
-from streamkernel.second_order.linear import LARGEST_SCORE, REACH, SMALLEST_SHARE
-from streamkernel.second_order.linear_state import BOUND, PLACES, Linear
+from streamkernel.second_order.linear.few_values import columns_of_values
+from streamkernel.second_order.linear.state import BOUND, PLACES, Linear
+from streamkernel.second_order.linear.steps import LARGEST_SCORE, REACH, SMALLEST_SHARE
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, weights_by_column
-from streamkernel.second_order.neighbours import in_order
+from streamkernel.second_order.neighbours.influence import influence
+from streamkernel.second_order.neighbours.search import in_order
 from streamkernel.second_order.span import limits
 
 SAME = 1e-6
@@ -41,9 +41,9 @@ def coefficients(learner: SecondOrderLearner) -> F64:
 def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
     """Return the level, the linear functions, the neighbours and the bounds, with the inputs of these hashes."""
     state, numbers, targets = learner.arrays, learner.arrays.numbers, learner.n_targets
-    own, level, weights = state.linear, 2 * len(state.layout), weights_by_column(state)
+    own, near, weights = state.linear, state.neighbours, weights_by_column(state)
     count, used = len(own.w), int(own.counts[PLACES])
-    near = level + 1 + count
+    _, _, level, first, first_near, _ = state.slots.tolist()
     arrays: dict[str, Any] = {"constant": weights[level] * state.level[:, 0]}
     place = {int(name): i for i, name in enumerate(own.names[:used]) if i > 0}
     places = np.array([place.get(int(one), 0) for one in hashes])  # 0 is that of the constant
@@ -54,25 +54,25 @@ def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
         arrays["linear.w"] = np.where(has_place[:, None], own.w[:, :, places].transpose(0, 2, 1), 0.0)
         arrays["linear.constant"] = own.w[:, :, 0]
         arrays |= _of_values(own, hashes, arrays["linear.unit"])
-        arrays["linear.share"] = weights[level + 1 : near]
+        arrays["linear.share"] = weights[first:first_near]
         if own.counts[BOUND]:
             arrays["linear.bound"] = np.array(float(own.counts[BOUND]))
         reach = _reach(own.errors.reshape(count, targets), numbers["error_scale"])
         arrays["linear.reach"] = np.repeat(reach, learner.columns // targets, axis=1)
-    order, ends = in_order(own)
+    order, ends = in_order(near, own)
     if ends:
-        arrays["near.counts"], arrays["near.share"] = np.array(ends), weights[near : near + len(ends)]
-        columns = [(place, column) for column, place in enumerate(places.tolist()) if 0 < place < len(own.points)]
+        arrays["near.counts"], arrays["near.share"] = np.array(ends), weights[first_near : first_near + len(ends)]
+        columns = [(place, column) for column, place in enumerate(places.tolist()) if 0 < place < len(near.points)]
         by_place = sorted(columns)
         arrays["near.columns"] = np.array([column for _, column in by_place], np.int64)
         at = [place for place, _ in by_place]
-        arrays["near.influence"] = influence(own, state.metric.sensitivities)[at]
-        arrays["near.points"] = own.points[at][:, order]
-        arrays["near.answers"] = own.answers.reshape(targets, -1)[:, order]
-        arrays["near.weights"] = own.weights[order]
+        arrays["near.influence"] = influence(own, len(near.points), state.metric.sensitivities)[at]
+        arrays["near.points"] = near.points[at][:, order]
+        arrays["near.answers"] = near.answers.reshape(targets, -1)[:, order]
+        arrays["near.weights"] = near.weights[order]
     if numbers["intercept"][0] == MEAN and numbers["examples"][0] > 0:
         low, high, least, most = np.array(limits(state.span, numbers["error_scale"])) - numbers["predicted_offset"]
-        if len(weights) > near + len(ends):  # the others say 0
+        if len(weights) > first_near + len(ends):  # the others say 0
             low, high = np.minimum(low, np.maximum(least, 0.0)), np.maximum(high, np.minimum(most, 0.0))
         arrays["span"] = np.array([low, high, least, most])
     return arrays

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from streamkernel.features.rows import F64, I64
-from streamkernel.merging.factors import factor_of
-from streamkernel.merging.linear import LinearSummary
 from streamkernel.merging.summaries import SecondOrderSummary
-from streamkernel.second_order.linear_state import neighbour_functions
+from streamkernel.second_order.factors import factor_of
+from streamkernel.second_order.neighbours.state import neighbour_functions
+from streamkernel.second_order.slots import LINEAR, NEIGHBOURS, slots_of
 from streamkernel.second_order.weights import without
 
 
@@ -29,7 +29,7 @@ def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
     names += "moments", "newton", "steady", "forgetting", "recent"
     first: dict[str, Any] = {name: getattr(part, name)[:left] for name in names}
     return replace(
-        _without(part, [g for g in range(2 * groups) if g % groups >= left], part.linear),
+        _without(part, [g for g in range(2 * groups) if g % groups >= left]),
         grams=part.grams and part.grams[:left],
         metric=part.metric._replace(known=part.metric.known[:left], roots=part.metric.roots[:left]),
         **first,
@@ -39,21 +39,23 @@ def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
 def without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
     """Return the summary of a function without its linear functions, which another model lacks."""
     none = {name: getattr(part.linear, name)[:0] for name in ("w", "grams", "diagonal", "errors")}
-    base = 2 * len(part.table) + 1
-    return _without(part, range(base, base + len(part.linear.w)), replace(part.linear, **none))
+    first = slots_of(len(part.table), len(part.linear.w), neighbour_functions(part.neighbours.capacity))
+    return _without(replace(part, linear=replace(part.linear, **none)), range(first[LINEAR], first[NEIGHBOURS]))
 
 
 def with_capacity(part: SecondOrderSummary, stored: int) -> SecondOrderSummary:
     """Return the summary of a function that stores so many examples, without functions of the nearest neighbours that
     another model lacks.
     """
-    more = neighbour_functions(part.linear.capacity) - neighbour_functions(stored)
-    count = part.weights.shape[1]
-    return _without(part, range(count - more, count), replace(part.linear, capacity=stored)) if more else part
+    more = neighbour_functions(part.neighbours.capacity) - neighbour_functions(stored)
+    if not more:
+        return part
+    count, fewer = part.weights.shape[1], replace(part.neighbours, capacity=stored)
+    return _without(replace(part, neighbours=fewer), range(count - more, count))
 
 
-def _without(part: SecondOrderSummary, gone: Sequence[int], linear: LinearSummary) -> SecondOrderSummary:
-    """Return the summary of a function without some of the mixture's functions, and with other linear ones."""
+def _without(part: SecondOrderSummary, gone: Sequence[int]) -> SecondOrderSummary:
+    """Return the summary of a function without some of the mixture's functions."""
     stays = np.setdiff1d(np.arange(part.weights.shape[1]), gone)
     mixer, signed = _mixture_without(part, np.array(gone))
     return replace(
@@ -64,7 +66,6 @@ def _without(part: SecondOrderSummary, gone: Sequence[int], linear: LinearSummar
         mixer=mixer[:, stays[:, None], stays],
         bounds=np.concatenate([part.bounds[:, stays], part.bounds[:, -2:]], axis=1),
         standing=part.standing[stays],
-        linear=linear,
     )
 
 

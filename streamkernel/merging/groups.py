@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from streamkernel.features.rows import F64, I64
-from streamkernel.merging.factors import factor_of, solve
 from streamkernel.merging.forgotten import left_in
 from streamkernel.merging.summaries import SecondOrderSummary
 from streamkernel.second_order import metric
+from streamkernel.second_order.factors import factor_of, solve
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import Group
 

@@ -11,7 +11,6 @@ from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64
 from streamkernel.learners import state
 from streamkernel.learners.span import ENTRIES
-from streamkernel.merging import linear
 from streamkernel.merging.common_functions import (
     forgetting_groups,
     with_capacity,
@@ -19,16 +18,17 @@ from streamkernel.merging.common_functions import (
     without_groups,
     without_linear,
 )
-from streamkernel.merging.factors import factor_of
 from streamkernel.merging.groups import groups_together, merge_group, rested_together
 from streamkernel.merging.numbers import merge_numbers, merge_spans
 from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary
 from streamkernel.second_order import metric, metric_files, mixture_files, sampling
+from streamkernel.second_order.factors import factor_of
 from streamkernel.second_order.groups import Groups
-from streamkernel.second_order.linear import FORGETTING
-from streamkernel.second_order.linear_state import neighbour_functions, prior
+from streamkernel.second_order.linear import merging as linear
+from streamkernel.second_order.linear.state import FORGETTING, NAMES, prior
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import RESTED
+from streamkernel.second_order.neighbours import state as neighbours
 from streamkernel.second_order.weights import mixed_weights, positive_weights
 
 _ROUNDING = 1e-3
@@ -66,6 +66,7 @@ def summarize(f: SecondOrderLearner) -> SecondOrderSummary:
         standing=function.losses.copy(),
         metric=metric.copy_metric(function.metric),
         linear=linear.summarize(function.linear),
+        neighbours=neighbours.summarize(function.neighbours, function.linear),
         span=function.span.reshape(targets, ENTRIES).copy(),
         forgetting=function.kept.copy(),
         recent=function.recent.copy(),
@@ -105,7 +106,7 @@ def merge(
     functions, forgetting = min(len(part.linear.w) for part in parts), min(map(forgetting_groups, parts))
     parts = [without_forgetting(part) if forgetting_groups(part) > forgetting else part for part in parts]
     parts = [without_linear(part) if len(part.linear.w) > functions else part for part in parts]
-    stored = min(part.linear.capacity for part in parts)
+    stored = min(part.neighbours.capacity for part in parts)
     parts = [with_capacity(part, stored) for part in parts]
     table, has = groups_together(parts, weights)
     count = len(table)
@@ -126,7 +127,7 @@ def merge(
     numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], own_blocks))
     kept = {} if len(parts[0].kept) < 2 else {"kept": parts[0].kept}
     level = sum(w * part.level for w, part in zip(weights, parts, strict=True))
-    others = 1 + functions + neighbour_functions(stored)
+    others = 1 + functions + neighbours.neighbour_functions(stored)
     share = weights[:, None] * np.c_[has, has, np.repeat(has.any(axis=1)[:, None], others, axis=1)]
     standing = (share * [part.standing for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
     return {
@@ -240,17 +241,19 @@ def _linear(
     weights: F64,
     offsets: F64,
 ) -> dict[str, Any]:
-    """Return the tensors of the merged linear functions; `offsets` are the new offsets of f, by target."""
-    root = None if base.grams is None or len(base.linear.w) < len(parts[0].linear.w) else base.linear
-    before = np.array([part.of_targets["offset"] for part in (*parts, *([] if root is None else [base]))])
-    return linear.merge(
+    """Return the tensors of the merged linear functions and neighbours; `offsets` are the new offsets of f."""
+    root = [] if base.grams is None or len(base.linear.w) < len(parts[0].linear.w) else [base]
+    before = np.array([part.of_targets["offset"] for part in (*parts, *root)])
+    merged = linear.merge(
         [part.linear for part in parts],
-        root,
+        root[0].linear if root else None,
         weights,
         moved=before - offsets if parts[0].is_mean else np.zeros((len(before), 1)),
         kept=[float(fresh.numbers["forgetting"]) * kept for kept in FORGETTING],
         least=prior(fresh.loss),
     )
+    names, near = merged[NAMES].view(np.uint64), [part.neighbours for part in parts]
+    return merged | neighbours.merge(near, root[0].neighbours if root else None, names)
 
 
 def _gram(factor: Any) -> F64:

@@ -9,10 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from streamkernel.features.rows import F64, I64, Rows
-from streamkernel.merging.linear import LinearSummary
 from streamkernel.merging.numbers import no_numbers
+from streamkernel.second_order.linear.merging import LinearSummary
 from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.mixture_files import OF_TARGETS
+from streamkernel.second_order.neighbours.state import NeighboursSummary
 
 _BY_TARGET = "level", "weights", "signed", "positive", "lead", "mixer", "bounds", "span"
 _BY_COLUMN = "moments", "newton", "steady"
@@ -105,8 +106,8 @@ class SecondOrderSummary:
         and bounds on gradients; running losses.
     metric
         The metric of its groups.
-    linear
-        The linear functions.
+    linear, neighbours
+        The linear functions, and the recent examples.
     span
         The range of each target and what belongs to it, shape (targets, entries).
     forgetting
@@ -136,6 +137,7 @@ class SecondOrderSummary:
     standing: F64
     metric: Metric
     linear: LinearSummary
+    neighbours: NeighboursSummary
     span: F64
     forgetting: F64
     recent: F64
@@ -168,12 +170,14 @@ class SecondOrderSummary:
             numbers[name] = self.of_targets[name][at]
         own: dict[str, Any] = {name: getattr(self, name)[at] for name in _BY_TARGET}
         own |= {name: [one[at] for one in getattr(self, name)] for name in _BY_COLUMN}
-        return replace(self, of_targets=numbers, linear=self.linear.in_order(at), **own)
+        near = self.neighbours.in_order(at)
+        return replace(self, of_targets=numbers, linear=self.linear.in_order(at), neighbours=near, **own)
 
     def with_columns(self, columns: F64) -> SecondOrderSummary:
         """Return a summary whose columns are sums of this one's."""
         spread: dict[str, Any] = {name: [columns @ one for one in getattr(self, name)] for name in _BY_COLUMN}
-        return replace(self, level=columns @ self.level, linear=self.linear.with_columns(columns), **spread)
+        linear, near = self.linear.with_columns(columns), self.neighbours.with_columns(columns)
+        return replace(self, level=columns @ self.level, linear=linear, neighbours=near, **spread)
 
     def before(self) -> SecondOrderSummary:
         """Return the summary of the same function before its first example."""

@@ -18,8 +18,9 @@ from streamkernel.second_order import growth, metric, newton_step, priors, slots
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.last_row import no_row
-from streamkernel.second_order.linear_state import SATURATION, neighbour_functions, new_linear, with_more_room
+from streamkernel.second_order.linear.state import SATURATION, new_linear, with_more_room
 from streamkernel.second_order.mixture_state import BORN, COUNT, FIRST, Group, MixtureState, weights_by_column
+from streamkernel.second_order.neighbours.state import neighbour_functions, new_neighbours, with_places
 from streamkernel.second_order.tiles import EIGHT
 
 BEGINNING = 0.4
@@ -72,7 +73,9 @@ class Arrangement(NamedTuple):
 
     def with_more_places(self) -> Arrangement:
         """Return the arrangement with a larger capacity for names in the linear functions."""
-        return self._replace(state=self.state._replace(linear=with_more_room(self.state.linear)))
+        linear = with_more_room(self.state.linear)
+        near = with_places(self.state.neighbours, linear)
+        return self._replace(state=self.state._replace(linear=linear, neighbours=near))
 
     def to_predict_apart(self, scales: ScalesState) -> Arrangement:
         """Return a copy that shares no changing state and lacks the factors, most of a large model."""
@@ -162,10 +165,10 @@ class Arranger:
                 self.linear,
                 columns,
                 self.linear_prior,
-                window=self.window,
                 targets=targets,
                 bound=SATURATION if self.is_saturated else 0,
             ),
+            "neighbours": new_neighbours(self.window, targets),
             "span": np.zeros(ENTRIES * targets),
             "recent": np.zeros(count),
             "sampled": np.zeros((count, 4)),
@@ -214,6 +217,6 @@ class Arranger:
         kept = np.array([*[float(numbers[0]["forgetting"])] * ordinary, *self.forgetting])
         flat: dict[str, Any] = arranged.flat._asdict() | dict(arrays)
         outputs, first_slots = int(arranged.layout[:, [FIRST, COUNT]].sum(axis=1).max()), self._slots(len(table))
-        last = no_row(outputs, int(first_slots[slots.ALL]), columns, len(flat["linear"].weights))
+        last = no_row(outputs, int(first_slots[slots.ALL]), columns, len(flat["neighbours"].weights))
         function = MixtureState(numbers, arranged.layout, first_slots, **flat, kept=kept, last=last)
         return Arrangement(function, arranged, directions, table)

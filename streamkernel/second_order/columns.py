@@ -9,8 +9,9 @@ import numpy as np
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
 from streamkernel.second_order.arrangement import Arrangement, Arranger
-from streamkernel.second_order.linear_state import BOUND
+from streamkernel.second_order.linear.state import BOUND
 from streamkernel.second_order.mixture_state import OF_MIXTURE
+from streamkernel.second_order.neighbours.state import copied
 from streamkernel.second_order.weights import less_certain
 
 
@@ -42,8 +43,9 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
     arrays["mixer"] = less_certain(function.mixer, int(function.numbers[0]["examples"]))
     w = function.linear.w
     w = np.concatenate([w, np.zeros_like(w[:, :1])], axis=1) if split is None else split[None, :, None] * w
-    recent = {name: getattr(function.linear, name).copy() for name in ("counts", "points", "answers", "weights")}
+    counts = function.linear.counts.copy()
     if split is not None:
-        recent["counts"][BOUND] *= split.max()
-    arrays["linear"] = function.linear._replace(w=w, **recent)  # a thread that still predicts uses the old one
+        counts[BOUND] *= split.max()
+    arrays["linear"] = function.linear._replace(w=w, counts=counts)  # a thread that still predicts uses the old ones
+    arrays["neighbours"] = copied(function.neighbours)
     return arranger.arrange(kernel, live.directions, numbers, live.table, groups, arrays)

@@ -14,14 +14,17 @@ from streamkernel.features.scale_table import SCALES, ScalesState, scale_row
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.embedding import EMBEDDING_ROOM, EmbeddingRoom, embedding_room
 from streamkernel.learners.scoring import longest_row
-from streamkernel.second_order import level, linear, neighbours, newton, slots, steady
+from streamkernel.second_order import level, newton, slots, steady
 from streamkernel.second_order.gradients import embed_groups
-from streamkernel.second_order.influence import set_influence
 from streamkernel.second_order.last_row import forget_row, is_last, note_row
-from streamkernel.second_order.linear_state import ENTRIES, LinearRoom, room_for
-from streamkernel.second_order.linear_state import ROOM as LINEAR_ROOM
+from streamkernel.second_order.linear import steps as linear
+from streamkernel.second_order.linear.state import ENTRIES, LinearRoom, room_for
+from streamkernel.second_order.linear.state import ROOM as LINEAR_ROOM
 from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
 from streamkernel.second_order.mixture_state import MIXTURE, MixtureState, with_own_row
+from streamkernel.second_order.neighbours import search as neighbours
+from streamkernel.second_order.neighbours.influence import set_influence
+from streamkernel.second_order.neighbours.state import NEIGHBOURS_ROOM, Neighbours, NeighboursRoom, neighbours_room
 from streamkernel.second_order.span import bound
 from streamkernel.second_order.weights import mix_scores
 
@@ -30,11 +33,12 @@ class RowRoom(NamedTuple):
     """Work arrays of the parts for a row."""
 
     linear: LinearRoom
+    neighbours: NeighboursRoom
     embedding: EmbeddingRoom
     metric: MetricRoom
 
 
-ROW_ROOM = types.NamedTuple([LINEAR_ROOM, EMBEDDING_ROOM, METRIC_ROOM], RowRoom)
+ROW_ROOM = types.NamedTuple([LINEAR_ROOM, NEIGHBOURS_ROOM, EMBEDDING_ROOM, METRIC_ROOM], RowRoom)
 
 
 @inlined(allocates=None)
@@ -43,6 +47,7 @@ def row_room(memory, state, kernel, rows):  # type: ignore[no-untyped-def]
     longest = longest_row(rows)
     return RowRoom(
         room_for(memory, state.linear, longest),
+        neighbours_room(memory, state.neighbours),
         embedding_room(memory, state.numbers, kernel, rows),
         metric_room(memory, longest),
     )
@@ -62,7 +67,7 @@ def read_row(state, scales, kernel, rows, read, i, blocks, room):  # type: ignor
     lines, last, seen, used = state.linear, state.last, state.numbers[0].examples, 0
     if state.slots[slots.ALL] > state.slots[slots.LINEAR]:
         used = linear.read_row(lines, scales, rows, i, room.linear)
-        neighbours.set_point(lines, read, i, room.linear)
+        neighbours.set_point(room.linear, read, i, room.neighbours)
     if is_last(last, read, i, seen, blocks):
         prepare(kernel, read, i, room.embedding.row)
         return used
@@ -72,7 +77,7 @@ def read_row(state, scales, kernel, rows, read, i, blocks, room):  # type: ignor
     newton.read(state, last.z, last.f)
     steady.read(state, last.z, last.f)
     level.read(state, last.f)
-    neighbours.search(lines, room.linear, last)
+    neighbours.search(state.neighbours, lines, room.neighbours, last)
     note_row(last, read, i, seen, blocks)
     return used
 
@@ -98,14 +103,14 @@ def scores_of_others(state: MixtureState, scales: ScalesState, rows: Rows) -> F6
 def _set_others(state, scales, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (functions, columns), to the scores at row i."""
     lines, added, moved, f = state.linear, _offsets(state.numbers), np.zeros(len(state.numbers)), state.last.f
-    room = room_for(None, lines, longest_row(rows))
-    set_influence(lines, state.metric.sensitivities, room.influence)
+    room, near = room_for(None, lines, longest_row(rows)), neighbours_room(None, state.neighbours)
+    set_influence(lines, state.metric.sensitivities, near.influence)
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(out)):
         scale_row(scales, rows, i, read.values)
         linear.read_row(lines, scales, rows, i, room)
-        neighbours.set_point(lines, read, i, room)
-        neighbours.search(lines, room, state.last)
+        neighbours.set_point(room, read, i, near)
+        neighbours.search(state.neighbours, lines, near, state.last)
         linear.score(state, ENTRIES * (rows.start[i + 1] - rows.start[i]), moved, room, f)
         neighbours.score(state, added, f)
         out[i] = f[state.slots[slots.LINEAR] :]
@@ -115,7 +120,7 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
     numbers, f, added, moved = state.numbers[0], state.last.f, _offsets(state.numbers), np.zeros(len(state.numbers))
     targets, room = len(state.numbers), row_room(None, state, kernel, rows)
-    set_influence(state.linear, state.metric.sensitivities, room.linear.influence)
+    set_influence(state.linear, state.metric.sensitivities, room.neighbours.influence)
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(rows.start) - 1):
         scale_row(scales, rows, i, read.values)
@@ -157,15 +162,17 @@ def _copy(state, scales):  # type: ignore[no-untyped-def]
         lines.w.copy(),
         lines.errors.copy(),
     )
-    recent = lines.points.copy(), lines.answers.copy(), lines.weights.copy()
+    near = state.neighbours
+    recent = near.remembered.copy(), near.points.copy(), near.answers.copy(), near.weights.copy()
     return state.numbers.copy(), *functions, *sensitivities, *names, *recent, scales.counts.copy(), scales.table.copy()
 
 
 def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[MixtureState, ScalesState]:
     """Return a consistent mixture and scales: the arrays that a prediction reads are copied, the others are shared."""
-    numbers, newton, steady, level, weights, span, sensitivities, totals, *names, counts, table = _copy(state, scales)
-    parts = "counts", "keys", "at", "scales", "w", "errors", "points", "answers", "weights"
-    lines = state.linear._replace(**dict(zip(parts, names, strict=True)))
+    numbers, newton, steady, level, weights, span, sensitivities, totals, *others, counts, table = _copy(state, scales)
+    parts = "counts", "keys", "at", "scales", "w", "errors"
+    lines, near = state.linear._replace(**dict(zip(parts, others, strict=False))), Neighbours(*others[len(parts) :])
     copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights, linear=lines)
-    copied = copied._replace(span=span, metric=state.metric._replace(sensitivities=sensitivities, totals=totals))
+    metric = state.metric._replace(sensitivities=sensitivities, totals=totals)
+    copied = copied._replace(span=span, neighbours=near, metric=metric)
     return copied, ScalesState(counts, table)

@@ -13,7 +13,7 @@ from numba import types
 
 from streamkernel.features.rows import F32, F64, I64, U64
 from streamkernel.jit import inlined
-from streamkernel.second_order.linear_state import NEIGHBOURS, neighbour_functions
+from streamkernel.second_order.neighbours.state import NEIGHBOURS, neighbour_functions
 
 MOST_NAMES = 128
 """Rows with more names are computed each time."""

@@ -41,13 +41,15 @@ from streamkernel.learners.state import (
     NO_PLACE,
     NO_ROOM,
 )
-from streamkernel.second_order import level, linear, neighbours, newton, newton_step, slots, steady
+from streamkernel.second_order import level, newton, newton_step, slots, steady
 from streamkernel.second_order.evaluation import read_row
 from streamkernel.second_order.gradients import EVERY, add_gradient
-from streamkernel.second_order.influence import set_influence
 from streamkernel.second_order.learning_room import LEARNING_ROOM, OPTIONS, Example, LearningOptions, learning_room
-from streamkernel.second_order.linear_state import ENTRIES
+from streamkernel.second_order.linear import steps as linear
+from streamkernel.second_order.linear.state import ENTRIES
 from streamkernel.second_order.mixture_state import COUNT, MIXTURE, MixtureState
+from streamkernel.second_order.neighbours import search as neighbours
+from streamkernel.second_order.neighbours.influence import set_influence
 from streamkernel.second_order.span import ExampleScores, bound, observe, resist
 from streamkernel.second_order.targets import center, follow, loss_at, measure, set_derivatives
 from streamkernel.second_order.weights import mix_scores, weigh
@@ -94,8 +96,8 @@ def _learn_row(state, scales, kernel, rows, given, arrival, options, room):  # t
     blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
     if not has_room(scales, scale_row(scales, rows, i, given.values)):
         return NO_ROOM
-    if len(state.linear.weights) > 0:
-        set_influence(state.linear, state.metric.sensitivities, room.row.linear.influence)
+    if len(state.neighbours.weights) > 0:
+        set_influence(state.linear, state.metric.sensitivities, room.row.neighbours.influence)
     places = read_row(state, scales, kernel, rows, given, i, blocks, room.row)
     if places < 0:
         return BAD_VALUE

@@ -25,10 +25,10 @@ from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.derivatives import derivatives
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.groups import Groups
-from streamkernel.second_order.linear import FORGETTING
-from streamkernel.second_order.linear_state import STORED, prior
+from streamkernel.second_order.linear.state import FORGETTING, prior
 from streamkernel.second_order.mixture_state import RESTED, MixtureState, weights_by_column, with_own_row
-from streamkernel.second_order.neighbours import CAUTION
+from streamkernel.second_order.neighbours.search import CAUTION
+from streamkernel.second_order.neighbours.state import STORED
 
 LARGEST = 1 << 29
 """Numbers in all factors at most: 2 GB."""

@@ -19,11 +19,12 @@ from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import learning, newton_step, priors, recency, steps
 from streamkernel.second_order.columns import with_column
-from streamkernel.second_order.few_values import with_few_values
 from streamkernel.second_order.learning import NOTHING_SAID, LearningRows
 from streamkernel.second_order.learning_room import LearningOptions
+from streamkernel.second_order.linear.few_values import with_few_values
 from streamkernel.second_order.mixed_function import NOT_SCALED
 from streamkernel.second_order.mixture_state import OF_MIXTURE, OWNER, with_own_row
+from streamkernel.second_order.neighbours.state import with_places
 from streamkernel.second_order.restructuring import with_new_groups, with_restart
 from streamkernel.second_order.stored_mixture import StoredMixture
 
@@ -81,8 +82,9 @@ class SecondOrderLearner(StoredMixture):
         """
         twin, state = self._twin(), self._live.state
         scaling = NOT_SCALED if scales is None else scales.state
-        own = with_few_values(state.linear, scaling, rows, self._arranger.linear_prior)
-        twin._live = self._live._replace(state=state._replace(linear=own))
+        linear = with_few_values(state.linear, scaling, rows, self._arranger.linear_prior)
+        near = with_places(state.neighbours, linear)
+        twin._live = self._live._replace(state=state._replace(linear=linear, neighbours=near))
         return twin
 
     @property
@@ -301,6 +303,7 @@ class SecondOrderLearner(StoredMixture):
         return twin
 
     def adopt_linear(self, other: SecondOrderLearner) -> None:
-        """Take over the linear functions of another function, which must not be used afterwards."""
-        live = self._live
-        self._live = live._replace(state=with_own_row(live.state._replace(linear=other.arrays.linear)))
+        """Take over the linear functions and neighbours of another function, which must not be used afterwards."""
+        live, others = self._live, other.arrays
+        state = live.state._replace(linear=others.linear, neighbours=others.neighbours)
+        self._live = live._replace(state=with_own_row(state))

@@ -11,9 +11,11 @@ from streamkernel import tensor_file
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
 from streamkernel.learners import span, state
-from streamkernel.second_order import growth, linear_files, metric_files, newton_step, recency, steps
+from streamkernel.second_order import growth, metric_files, newton_step, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
+from streamkernel.second_order.linear import state as linear_state
 from streamkernel.second_order.mixture_state import OWNER, RESTED, RESTS_FROM, SIGNS, SKETCHED_AT
+from streamkernel.second_order.neighbours import state as neighbours
 from streamkernel.second_order.weights import LARGEST_LEAD
 
 RECENCY, TARGETS, LEFT_OUT = "recency", "targets", "rested"
@@ -61,7 +63,8 @@ def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[st
         state.pack_learned(function.numbers[0])
         | pack_targets(function.numbers)
         | arrays
-        | linear_files.pack(function.linear)
+        | linear_state.pack(function.linear)
+        | neighbours.pack(function.neighbours, function.linear)
         | {"table": mixture.table.copy(), LEFT_OUT: function.sampled[:, RESTED].copy()}
         | _recency(mixture)
         | dict(kept)
@@ -144,7 +147,8 @@ def restore(
     own_arrays["metric"] = metric_files.restore(tensors, table, len(arranger.alone), empty.directions)
     columns = int(empty.state.numbers["columns"][0])
     classes = None if empty.state.numbers["intercept"][0] == state.MEAN else max(columns // targets, 2)
-    own_arrays["linear"] = linear_files.unpack(tensors, columns, classes, targets)
+    own_arrays["linear"] = linear = linear_state.unpack(tensors, columns, targets)
+    own_arrays["neighbours"] = neighbours.unpack(tensors, linear, classes, targets)
     numbers = empty.state.numbers.copy()
     numbers["buffered"] = waiting
     restored = arranger.arrange(kernel, empty.directions, numbers, table.copy(), {}, own_arrays)

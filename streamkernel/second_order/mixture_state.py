@@ -13,8 +13,9 @@ from streamkernel.features.rows import F32, F64, I64
 from streamkernel.jit import inlined
 from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order.last_row import LAST_ROW, LastRow, no_row
-from streamkernel.second_order.linear_state import LINEAR, Linear
+from streamkernel.second_order.linear.state import LINEAR, Linear
 from streamkernel.second_order.metric import METRIC, Metric
+from streamkernel.second_order.neighbours.state import NEIGHBOURS_TYPE, Neighbours
 from streamkernel.second_order.tiles import WIDE, compiled_panels_of, panels_of
 
 FIRST, COUNT, BEFORE, SQUARES_BEFORE, PANELS_BEFORE, BORN, OWNER = range(7)
@@ -81,7 +82,9 @@ class MixtureState(NamedTuple):
     panels
         √ℓ''φ of its examples, a group's columns in panels as wide as a tile, shape (panels, capacity, width).
     linear
-        The linear functions, and recent examples.
+        The linear functions.
+    neighbours
+        The recent examples.
     kept
         The factor of the past in the Newton steps of each group at each example, shape (groups,).
     recent
@@ -116,6 +119,7 @@ class MixtureState(NamedTuple):
     span: F64
     metric: Metric
     linear: Linear
+    neighbours: Neighbours
     kept: F64
     recent: F64
     sketch: F32
@@ -160,7 +164,8 @@ MIXTURE = types.NamedTuple(
     [
         NUMBERS_TYPE, types.int64[:, ::1], types.int64[::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR,
         _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, types.float32[::1], types.float32[::1], _VECTOR, _VECTOR,
-        types.float32[::1], _VECTOR, METRIC, LINEAR, _VECTOR, _VECTOR, types.float32[::1], _MATRIX, LAST_ROW,
+        types.float32[::1], _VECTOR, METRIC, LINEAR, NEIGHBOURS_TYPE, _VECTOR, _VECTOR, types.float32[::1], _MATRIX,
+        LAST_ROW,
     ],
     MixtureState,
 )  # fmt: skip
@@ -230,7 +235,7 @@ def per_unit(state, c):  # type: ignore[no-untyped-def]
 def with_own_row(state: MixtureState) -> MixtureState:
     """Return the same mixture with separate arrays for the last row, for another thread or after another change."""
     functions, columns = state.last.f.shape
-    return state._replace(last=no_row(len(state.last.z), functions, columns, len(state.linear.weights)))
+    return state._replace(last=no_row(len(state.last.z), functions, columns, len(state.neighbours.weights)))
 
 
 def weights_by_column(state: MixtureState) -> F64:

@@ -140,8 +140,8 @@ def _rearrange(
             mixer[:], signed[t] = without(mixer, signed[t], functions, PULL * size)
             positive[t] = positive_weights(mixer, signed[t])
     arrays["weights"] = mixed_weights(signed, positive, arrays["lead"]).ravel()
-    arrays |= {"level": function.level, "priors": lambdas, "metric": own}
-    arrays |= {"linear": function.linear, "span": function.span, "recent": np.zeros(len(table))}
+    arrays |= {name: getattr(function, name) for name in ("level", "linear", "neighbours", "span")}
+    arrays |= {"priors": lambdas, "metric": own, "recent": np.zeros(len(table))}
     return arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)
 
 

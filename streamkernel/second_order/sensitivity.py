@@ -16,7 +16,7 @@ from streamkernel.features.scale_table import SCALES, place_of, unit_and_slope
 from streamkernel.jit import inlined, unit
 from streamkernel.learners import schedule
 from streamkernel.second_order import slots
-from streamkernel.second_order.linear import compiled_slope
+from streamkernel.second_order.linear.steps import compiled_slope
 from streamkernel.second_order.mixture_state import MIXTURE, first_weight, per_unit
 from streamkernel.second_order.name_table import row_of
 from streamkernel.second_order.sensitivity_state import MOST_NAMES, NAMES, WEIGHT

@@ -10,10 +10,12 @@ from streamkernel.features import kept_features
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import I64
 from streamkernel.learners import state
-from streamkernel.second_order import linear_files, mixture_files
+from streamkernel.second_order import mixture_files
 from streamkernel.second_order.groups import Groups
+from streamkernel.second_order.linear import state as linear
 from streamkernel.second_order.mixed_function import MixedFunction
 from streamkernel.second_order.mixture_state import Group
+from streamkernel.second_order.neighbours import state as neighbours
 
 
 class StoredMixture(MixedFunction):
@@ -54,9 +56,9 @@ class StoredMixture(MixedFunction):
         forgetting = self._arranger.forgetting if mixture_files.has_forgetting(tensors) else ()
         self._arranger = replace(
             self._arranger,
-            linear=linear_files.count(tensors),
-            is_saturated=linear_files.bound(tensors) > 0,
-            window=linear_files.window(tensors),
+            linear=linear.count(tensors),
+            is_saturated=linear.bound(tensors) > 0,
+            window=neighbours.stored(tensors),
             forgetting=forgetting,
         )
         features, directions = kept_features.unpack(tensors), self.directions

@@ -21,7 +21,7 @@ from streamkernel.estimators.prediction_copy import prediction_copy
 from streamkernel.features import field_names
 from streamkernel.features.rows import Rows
 from streamkernel.second_order import growth, sensitivity_state
-from streamkernel.second_order.linear import slope
+from streamkernel.second_order.linear.steps import slope
 from streamkernel.upkeep.pruning import prune
 
 SMALL = {"learner": learners.Newton(features_per_seed=16), "max_features": 256}

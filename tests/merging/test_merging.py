@@ -36,7 +36,8 @@ from streamkernel.features.directions import Directions
 from streamkernel.features.frames import table_blocks
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
-from streamkernel.merging import factors, moments, second_order
+from streamkernel.merging import moments, second_order
+from streamkernel.second_order import factors
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 RULES = {"DSG": rules.DSG(), "UDSG": rules.UDSG(1, 2), "CDSG": rules.CDSG(math.inf)}

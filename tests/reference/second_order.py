@@ -152,7 +152,7 @@ class Group:
 
 
 class Line:
-    """wᵀ(1, x) by a Newton step at each example, as `streamkernel.second_order.linear` prints it.
+    """wᵀ(1, x) by a Newton step at each example, as `streamkernel.second_order.linear.steps` prints it.
 
     A of the first places is whole, of the others diagonal; all names are there from the beginning.
     """
@@ -206,7 +206,7 @@ class Line:
 
 
 class Neighbours:
-    """The prediction of the nearest of the last examples, by the formula of `streamkernel.second_order.neighbours`."""
+    """The prediction of the nearest of the last examples, by the formula of `second_order.neighbours.search`."""
 
     WINDOWS, SEARCHED, COUNT, INPUTS, CAUTION = (500, 2000, 8192), 1 << 17, 8, 127, 0.3
     functions = 3

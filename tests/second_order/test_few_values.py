@@ -15,8 +15,9 @@ from streams import content, learn, names_in_order
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes
 from streamkernel.features.rows import Rows
-from streamkernel.second_order import linear, linear_state
-from streamkernel.second_order.few_values import FREQUENT, find_few_values
+from streamkernel.second_order.linear import state as linear_state
+from streamkernel.second_order.linear import steps as linear
+from streamkernel.second_order.linear.few_values import FREQUENT, find_few_values
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 FIRST, SMALL = 256, {"max_features": 32}

@@ -18,8 +18,9 @@ from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losse
 from streamkernel.interop import to_numpy
 from streamkernel.interop.numpy_predictor import Predictor
 from streamkernel.learners import state
-from streamkernel.merging import linear as merging
-from streamkernel.second_order import linear, linear_files, linear_state
+from streamkernel.second_order.linear import merging
+from streamkernel.second_order.linear import state as linear_state
+from streamkernel.second_order.linear import steps as linear
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 SIGMA, PER_BLOCK, BLOCKS = 0.8, 5, 4
@@ -190,7 +191,7 @@ def test_saving_and_loading_changes_no_bit(names, kind, tmp_path):
 def without_saturation(model):
     """Turn a classifier into one whose scores of linear functions are not saturated."""
     f = model._learner
-    f.restore({name: part for name, part in f.tensors().items() if name != linear_files.BOUND_OF_SCORES})
+    f.restore({name: part for name, part in f.tensors().items() if name != linear_state.BOUND_OF_SCORES})
 
 
 def test_noisy_labels_of_a_linear_boundary():
@@ -220,7 +221,7 @@ CRAFTED = {
     "linear.factor": (np.zeros((2, 15)), "factors and scales"),
     "linear.diagonal": (np.zeros((2, 1)), "linear.diagonal"),
     "linear.errors": (-np.ones(2), "factors and scales"),
-    linear_files.BOUND_OF_SCORES: (np.array([3]), "expected 2 or 4 as linear.bound"),
+    linear_state.BOUND_OF_SCORES: (np.array([3]), "expected 2 or 4 as linear.bound"),
 }
 
 
@@ -230,11 +231,11 @@ def test_a_crafted_file_is_refused(name):
     tensors = learn(KernelRegressor(**SMALL), as_dicts(X), y.tolist())._learner.tensors()
     tensor, text = CRAFTED[name]
     with pytest.raises(ValueError, match=text):
-        linear_files.unpack({**tensors, name: tensor}, 1, None)
+        linear_state.unpack({**tensors, name: tensor}, 1)
     tensors.pop(name, None)
-    if name != "linear.names" and name != linear_files.BOUND_OF_SCORES:
+    if name != "linear.names" and name != linear_state.BOUND_OF_SCORES:
         with pytest.raises((ValueError, KeyError)):
-            linear_files.unpack(tensors, 1, None)
+            linear_state.unpack(tensors, 1)
 
 
 def test_names_beyond_the_capacity_are_ignored():
@@ -307,10 +308,6 @@ def values(summary, X, names):
     return np.einsum("kcn,in->kci", summary.w, s)
 
 
-def no_examples(places):
-    return np.zeros((places, 0), np.float32), np.zeros(0), np.zeros(0)
-
-
 def summary_of(names, w, seed, scales=None):
     generator = np.random.default_rng(seed)
     n = len(names) + 1
@@ -318,9 +315,7 @@ def summary_of(names, w, seed, scales=None):
     grams = np.einsum("kij,kil->kjl", rows, rows) + np.eye(n)
     scales = np.c_[generator.normal(size=n), generator.uniform(0.5, 2.0, size=n)] if scales is None else scales
     diagonal = np.einsum("kii->ki", grams).copy()
-    return merging.LinearSummary(
-        np.array([0, *names], np.uint64), scales, w, grams, diagonal, np.ones(2), *no_examples(n), None
-    )
+    return merging.LinearSummary(np.array([0, *names], np.uint64), scales, w, grams, diagonal, np.ones(2))
 
 
 def test_rescaled_inputs_give_the_same_predictions():
@@ -330,9 +325,7 @@ def test_rescaled_inputs_give_the_same_predictions():
     other = summary_of(more, np.zeros((2, 3, 5)), 2)
     X = generator.normal(size=(20, 4))
     gram, _, w = merging._on(part, other.names, other.scales.copy(), 0.25, 1.0)
-    moved = merging.LinearSummary(
-        other.names, other.scales, w, gram, np.zeros((2, 5)), np.ones(2), *no_examples(5), None
-    )
+    moved = merging.LinearSummary(other.names, other.scales, w, gram, np.zeros((2, 5)), np.ones(2))
     assert np.allclose(values(moved, X, more), values(part, X, more) + 0.25)
     s = np.c_[np.ones(20), (X[:, [1, 0, 2]] - part.scales[1:, 0]) / part.scales[1:, 1]].T
     t = np.c_[np.ones(20), (X[:, :3] - other.scales[1:4, 0]) / other.scales[1:4, 1]].T
@@ -369,7 +362,7 @@ def test_merged_replicas_equal_one_function_of_all_events(has_base):
         kept=linear.FORGETTING,
         least=linear_state.PRIOR,
     )
-    found = linear_files.unpack(merged, 1, None)
+    found = linear_state.unpack(merged, 1)
     expected = learn_parts(*start, (300, 900))
     own = dict(zip(found.names.tolist()[:9], found.w[0, 0, :9].tolist(), strict=True))
     theirs = dict(zip(expected.names.tolist(), expected.w[0, 0].tolist(), strict=True))

@@ -12,15 +12,14 @@ from streams import as_dicts, content, examples, learn, names_in_order
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes
 from streamkernel.learners import state
-from streamkernel.merging import linear
 from streamkernel.merging.labels import columns_of
-from streamkernel.merging.linear import summarize
-from streamkernel.second_order import linear_files
-from streamkernel.second_order.influence import influence
-from streamkernel.second_order.linear import FORGETTING
-from streamkernel.second_order.linear_state import NEAR, NEIGHBOURS, SEARCHED, STORED, WINDOWS
+from streamkernel.second_order.linear import state as linear_state
+from streamkernel.second_order.linear.state import NEAR
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.second_order.neighbours import CAUTION, UNSEEN
+from streamkernel.second_order.neighbours import state as neighbours
+from streamkernel.second_order.neighbours.influence import influence
+from streamkernel.second_order.neighbours.search import CAUTION, SEARCHED, UNSEEN
+from streamkernel.second_order.neighbours.state import NEIGHBOURS, STORED, WINDOWS
 from streamkernel.second_order.sensitivity_state import rows_of
 
 SMALL = {"max_features": 16}
@@ -119,8 +118,8 @@ def test_inputs_beyond_the_limit_are_ignored():
     f = mixture(losses.Square())
     for i in range(200):
         f.learn_one(f.row({f"x{i}": 1.0, "first": float(i % 3)}), float(i % 2))
-    assert f.arrays.linear.points.shape == (NEAR, STORED)
-    assert f.arrays.linear.counts[:2].tolist() == [202, 200]
+    assert f.arrays.neighbours.points.shape == (NEAR, STORED)
+    assert (f.arrays.linear.counts[0], f.arrays.neighbours.remembered[0]) == (202, 200)
     known, other = (f.row({"first": 2.0, name: 1.0}) for name in ("x199", "x999"))
     assert np.array_equal(near(f, known), near(f, other))
 
@@ -156,7 +155,7 @@ def test_a_model_without_neighbours_continues_and_merges(tmp_path):
     f.restore(without(f))
     learn(first, xs[600:], ys[600:])
     learn(second, xs[600:], ys[600:])
-    assert f.arrays.linear.weights.shape == (0,)
+    assert f.arrays.neighbours.weights.shape == (0,)
     second.save(tmp_path / "model")
     assert load(tmp_path / "model").predict_one(xs[3]) == second.predict_one(xs[3])
     merged = first.merge(second)
@@ -177,8 +176,8 @@ def test_a_new_class_does_not_change_arrays_that_still_predict():
     for _ in range(20):
         model.learn_one(xs[0], "d")
     assert model._learner is not old
-    assert model._learner.arrays.linear.answers.max() == 3.0
-    assert old.arrays.linear.answers.max() == 2.0
+    assert model._learner.arrays.neighbours.answers.max() == 3.0
+    assert old.arrays.neighbours.answers.max() == 2.0
     assert np.array_equal(old.scores(row), before)
 
 
@@ -194,19 +193,23 @@ CRAFTED = {
 def test_a_crafted_file_is_refused(case):
     model, xs, ys = model_of("classifier")
     tensors = learn(model, xs[:40], ys[:40])._learner.tensors()
-    linear_files.unpack(tensors, 3, 3)
+    linear = linear_state.unpack(tensors, 3)
+    neighbours.unpack(tensors, linear, 3)
     name = "neighbours.points" if case == "far" else case
     with pytest.raises(ValueError, match="neighbours"):
-        linear_files.unpack({**tensors, name: CRAFTED[case]}, 3, 3)
+        neighbours.unpack({**tensors, name: CRAFTED[case]}, linear, 3)
+
+
+def summary_of(f):
+    return neighbours.summarize(f.arrays.neighbours, f.arrays.linear)
 
 
 def remembered(model):
     """Return the recent examples that a model knows, as inputs by name with their labels, the oldest first."""
-    summary = summarize(model._learner.arrays.linear)
-    names = summary.names[: len(summary.points)].tolist()
+    summary, names = summary_of(model._learner), model._learner.arrays.linear.names.tolist()
     labels = [list(model.labels)[int(answer)] for answer in summary.answers[0]]
     return [
-        ({name: value for name, value in zip(names, point, strict=True) if value}, label)
+        ({name: value for name, value in zip(names, point, strict=False) if value}, label)
         for point, label in zip(summary.points.T.tolist(), labels, strict=True)
     ]
 
@@ -235,22 +238,15 @@ def test_a_merged_model_merges_again_with_the_same_base():
         f = mixture(losses.Square())
         for first, last in parts:
             f.learn(f.directions.rows(names, X[first:last]), np.arange(float(first), last))
-        return summarize(f.arrays.linear)
+        return summary_of(f), f.arrays.linear
 
     def merge(*parts):
-        merged = linear.merge(
-            parts,
-            base,
-            np.full(len(parts), 1.0 / len(parts)),
-            moved=np.zeros(len(parts) + 1),
-            kept=FORGETTING,
-            least=1.0,
-        )
-        return summarize(linear_files.unpack(merged, 1, None))
+        merged = neighbours.merge(parts, base, base.names)
+        return neighbours.summarize(neighbours.unpack(merged, linear, None), linear)
 
     start = (0, STORED + 500)
-    base = learn_parts(start)
-    first, second, third = (learn_parts(start, (n, n + 100)) for n in range(STORED + 500, STORED + 800, 100))
+    base, linear = learn_parts(start)
+    first, second, third = (learn_parts(start, (n, n + 100))[0] for n in range(STORED + 500, STORED + 800, 100))
     both = merge(first, second)
     assert both.remembered == STORED + 700
     assert set(both.answers[0, -200:]) == set(first.answers[0, -100:]) | set(second.answers[0, -100:])
@@ -268,7 +264,7 @@ def test_class_numbers_are_those_of_the_merged_labels(columns, more):
         if is_binary and len(columns) > 2:
             continue
         matrix = columns_of(columns, together, is_binary, 0.5)
-        summary = summarize(mixture(losses.Logistic(), matrix.shape[1]).arrays.linear)
+        summary = summary_of(mixture(losses.Logistic(), matrix.shape[1]))
         own = np.arange(float(len(columns)))
         found = replace(summary, answers=own).with_columns(matrix).answers
         assert [together[int(c)] for c in found] == columns
@@ -280,7 +276,7 @@ def test_inputs_count_by_their_influence():
     model = learn(KernelRegressor(**SMALL), as_dicts(X[:1400]), y[:1400].tolist())
     f, scales = model._learner, model._state.scales
     table = f.arrays.metric.sensitivities
-    found = influence(f.arrays.linear, table)[1:10]
+    found = influence(f.arrays.linear, 10, table)[1:10]
     of_name = {row["key"]: row for row in rows_of(table)}
     known = np.array([of_name[name].tolist()[1:] for name in f.arrays.linear.names[1:10]])
     share = (4.0 + known[:, 0] * len(known) / (known[:, 0] / known[:, 1]).sum()) / (4.0 + known[:, 1])

@@ -9,7 +9,7 @@ from streams import names_in_order, weights
 
 from streamkernel import kernels, losses, step_sizes
 from streamkernel.learners import state
-from streamkernel.second_order import linear
+from streamkernel.second_order.linear import steps as linear
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 SIGMA, PER_BLOCK, BLOCKS, TARGETS = 0.8, 5, 4, 3

@@ -19,7 +19,7 @@ from numba import from_dtype, types
 from streamkernel.features.rows import F32
 from streamkernel.features.scale_table import place_of
 from streamkernel.jit import compiled, unit
-from streamkernel.second_order.linear_state import LINEAR, PLACES, Linear
+from streamkernel.second_order.linear.state import LINEAR, PLACES, Linear
 from streamkernel.second_order.sensitivity_state import SENSITIVITY
 
 PRIOR = 4.0
@@ -54,12 +54,12 @@ def set_influence(linear, table, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _influence(linear, table):  # type: ignore[no-untyped-def]
-    out = np.ones(len(linear.points), np.float32)
+def _influence(linear, places, table):  # type: ignore[no-untyped-def]
+    out = np.ones(places, np.float32)
     set_influence(linear, table, out)
     return out
 
 
-def influence(linear: Linear, table: Any) -> F32:
-    """Return a_j by place, 1 for the constant."""
-    return np.asarray(_influence(linear, table), np.float32)
+def influence(linear: Linear, places: int, table: Any) -> F32:
+    """Return a_j of the first places, 1 for the constant."""
+    return np.asarray(_influence(linear, places, table), np.float32)

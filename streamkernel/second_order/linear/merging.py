@@ -1,7 +1,4 @@
-"""Merging of linear functions: names in one order, on one scale, and sums of their Gram matrices.
-
-The merged function keeps the latest examples of each part, and the remaining ones of the base.
-"""
+"""Merging of linear functions: names in one order, on one scale, and sums of their Gram matrices."""
 
 from __future__ import annotations
 
@@ -11,20 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.features.rows import F32, F64, I64, U64
-from streamkernel.merging.factors import factor_of, solve
-from streamkernel.second_order import linear_files
-from streamkernel.second_order.linear_state import (
-    BOUND,
-    CONSTANT,
-    DENSE,
-    MOST,
-    NEAR,
-    PLACES,
-    REMEMBERED,
-    STORED,
-    Linear,
-)
+from streamkernel.features.rows import F64, I64, U64
+from streamkernel.second_order.factors import factor_of, solve
+from streamkernel.second_order.linear.state import BOUND, BOUND_OF_SCORES, CONSTANT, DENSE, MOST, NAMES, PLACES, Linear
 
 
 @dataclass(frozen=True)
@@ -45,12 +31,6 @@ class LinearSummary:
         Of A, of all places, shape (functions, places).
     errors
         Running squared errors, shape (functions, targets).
-    points, answers, weights
-        The stored examples, the oldest first: inputs, shape (places, n), targets, shape (targets, n), and weights.
-    remembered
-        The number of examples remembered so far.
-    capacity
-        The largest number of stored examples, 0 for a function that stores none.
     bound
         The bound of saturated scores, 0 if they are not saturated.
     """
@@ -61,29 +41,17 @@ class LinearSummary:
     grams: F64
     diagonal: F64
     errors: F64
-    points: F32
-    answers: F64
-    weights: F64
-    remembered: int
-    capacity: int = STORED
     bound: int = 0
 
     def in_order(self, order: I64) -> LinearSummary:
         """Return a summary with the targets, which have a column each, in another order."""
-        answers = self.answers[order] if self.capacity else self.answers
         errors = self.errors[:, order] if len(self.errors) else self.errors
-        return replace(self, w=self.w[:, order], errors=errors, answers=answers)
+        return replace(self, w=self.w[:, order], errors=errors)
 
     def with_columns(self, columns: F64) -> LinearSummary:
-        """Return a summary whose columns are sums of this one's; targets are numbers of classes."""
-        of_classes = columns
-        if columns.shape[1] == 1 and (len(columns) == 1 or columns.min() < 0.0):  # the margin of two classes
-            of_classes = np.concatenate([-columns, columns], axis=1)
-        if len(columns) == 1:
-            of_classes = np.concatenate([-of_classes, of_classes])
-        classes = of_classes.argmax(axis=0).astype(np.float64)
+        """Return a summary whose columns are sums of this one's."""
         bound = round(self.bound * np.abs(columns).max()) if len(columns) > columns.shape[1] == 1 else self.bound
-        return replace(self, w=columns @ self.w, answers=classes[self.answers.astype(np.int64)], bound=bound)
+        return replace(self, w=columns @ self.w, bound=bound)
 
 
 def summarize(linear: Linear) -> LinearSummary:
@@ -94,12 +62,8 @@ def summarize(linear: Linear) -> LinearSummary:
     diagonal = linear.diagonal[:, :n].copy()
     diagonal[:, :dense] = np.einsum("kii->ki", grams)
     own = linear.names[:n].copy(), linear.scales[:n].copy(), linear.w[:, :, :n].copy()
-    remembered, window = int(linear.counts[REMEMBERED]), len(linear.weights)
-    ring = np.arange(max(0, remembered - window), remembered) % max(window, 1)
-    answers = linear.answers.reshape(-1, window or 1)[:, ring]
-    recent = linear.points[:n, ring], answers, linear.weights[ring]
     errors = linear.errors.copy().reshape(len(linear.w), -1 if len(linear.w) else 1)
-    return LinearSummary(*own, grams, diagonal, errors, *recent, remembered, window, int(linear.counts[BOUND]))
+    return LinearSummary(*own, grams, diagonal, errors, int(linear.counts[BOUND]))
 
 
 def merge(
@@ -159,39 +123,14 @@ def merge(
         w[k, :, :dense], w[k, :, dense:] = solve(factors[k], np.transpose(moment)).T, rest / diagonal
         diagonals[k] = diagonal
     return {
-        "linear.names": names.view(np.int64),
+        NAMES: names.view(np.int64),
         "linear.scales": scales,
         "linear.w": w,
         "linear.factor": factors[:, *np.triu_indices(dense)],
         "linear.diagonal": diagonals,
         "linear.errors": np.stack([part.errors.ravel() for part in parts], axis=1) @ weights,
-        **({linear_files.BOUND_OF_SCORES: np.array([bound])} if bound else {}),
-        **(_recent(parts, base, names) if parts[0].capacity else {}),
+        **({BOUND_OF_SCORES: np.array([bound])} if bound else {}),
     }
-
-
-def _recent(parts: Sequence[LinearSummary], base: LinearSummary | None, names: U64) -> dict[str, Any]:
-    """Return the tensors of the recent examples of all parts: those of the base, then the last of each part in turn."""
-    points, answers, heavy, ages = [], [], [], []
-    before, capacity = 0 if base is None else base.remembered, parts[0].capacity
-    own = [(part, max(0, part.remembered - before), 0) for part in parts]
-    for part, new, older in [*own, *([] if base is None else [(base, STORED, STORED)])]:
-        last = slice(max(0, len(part.weights) - new), None)
-        places = {name: i for i, name in enumerate(part.names[: len(part.points)].tolist())}
-        at = np.array([places.get(name, -1) for name in names[:NEAR].tolist()])
-        points.append(np.where((at >= 0)[:, None], part.points[at, last], np.float32(0.0)))
-        answers.append(part.answers[:, last])
-        heavy.append(part.weights[last])
-        ages.append(older + np.arange(len(heavy[-1]))[::-1])
-    newest = np.argsort(-np.concatenate(ages), kind="stable")[-capacity:]
-    remembered = before + sum(new for _, new, _ in own)
-    in_ring = newest if remembered < capacity else np.roll(newest, remembered % capacity)
-    return linear_files.recent(
-        np.ascontiguousarray(np.concatenate(points, axis=1)[:, in_ring]),
-        np.ascontiguousarray(np.concatenate(answers, axis=1)[:, in_ring]).ravel(),
-        np.concatenate(heavy)[in_ring],
-        remembered,
-    )
 
 
 def _by_name(part: LinearSummary) -> list[tuple[int, list[float]]]:

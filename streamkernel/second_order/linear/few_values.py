@@ -19,8 +19,8 @@ from streamkernel.features.rows import F64, U64, Rows
 from streamkernel.features.scale_table import ScalesState
 from streamkernel.jit import compiled
 from streamkernel.learners.scoring import longest_row
-from streamkernel.second_order.linear import add_place, admit, read_row
-from streamkernel.second_order.linear_state import NEAR, PLACES, VALUES, Linear, room_for, with_more_room
+from streamkernel.second_order.linear.state import NEAR, PLACES, VALUES, Linear, room_for, with_more_room
+from streamkernel.second_order.linear.steps import add_place, admit, read_row
 from streamkernel.second_order.name_table import value_key
 
 FREQUENT = 5

@@ -14,7 +14,7 @@ is 0 as long as these are fewer than twice those of the one before it.
 
 Distances are between the inputs as the features read them, over the names that have the first places among those of
 the linear functions (:mod:`streamkernel.second_order.linear`), and each input counts by its influence on f
-(:mod:`streamkernel.second_order.influence`).
+(:mod:`streamkernel.second_order.neighbours.influence`).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from streamkernel.learners.state import MEAN, NUMBERS_TYPE
 from streamkernel.losses.compiled import SOFTMAX
 from streamkernel.second_order import slots
 from streamkernel.second_order.last_row import LAST_ROW
-from streamkernel.second_order.linear_state import (
-    LARGEST_INPUT,
-    LINEAR,
-    PLACES,
-    REMEMBERED,
-    ROOM,
-    SEARCHED,
-    VALUES,
+from streamkernel.second_order.linear.state import LARGEST_INPUT, LINEAR, PLACES, VALUES, Linear
+from streamkernel.second_order.linear.state import ROOM as LINEAR_ROOM
+from streamkernel.second_order.neighbours.state import (
+    NEIGHBOURS_ROOM,
+    NEIGHBOURS_TYPE,
     WINDOWS,
-    Linear,
+    Neighbours,
     neighbour_functions,
 )
+
+SEARCHED = 1 << 17
+"""Number of inputs that a search for the nearest examples reads at most."""
 
 CAUTION = 0.3
 """c. λ of v is the same for all functions of a mixture: a smaller f gets its weight later, which small tables need."""
@@ -64,14 +64,14 @@ inputs that are read together."""
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 
 
-@unit(types.void(LINEAR, ROWS, types.int64, ROOM), allocates=False)
-def set_point(linear, rows, i, room):  # type: ignore[no-untyped-def]
-    """Set the work arrays to the inputs of row i that distances use; the linear functions have read the row."""
+@unit(types.void(LINEAR_ROOM, ROWS, types.int64, NEIGHBOURS_ROOM), allocates=False)
+def set_point(read, rows, i, room):  # type: ignore[no-untyped-def]
+    """Set the work arrays to the inputs of row i that distances use; `read` is how linear functions read the row."""
     point, first = room.point, rows.start[i]
     for j in range(len(point)):
         point[j] = np.float32(0.0)
     for j in range(rows.start[i + 1] - first):
-        place = room.places[j]
+        place = read.places[j]
         if 0 < place < len(point):
             point[place] = np.float32(min(max(rows.values[first + j], -LARGEST_INPUT), LARGEST_INPUT))
 
@@ -103,24 +103,23 @@ def _count_below(values, most):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def _find_nearest(linear, first, last, found, room):  # type: ignore[no-untyped-def]
+def _find_nearest(near, places, first, last, found, room):  # type: ignore[no-untyped-def]
     """Compare the point with the examples at the positions ``first <= i < last`` of the ring, in addition to the
     neighbours that were found elsewhere, the nearest first; return their number.
     """
-    places = min(linear.counts[PLACES], len(linear.points))
     for start in range(first, last, SIDE_BY_SIDE):
         n = min(SIDE_BY_SIDE, last - start)
         squares, last_four = room.squares[:n], places - (places - 1) % FOUR
         squares[:] = np.float32(0.0)
         for place in range(1, last_four, FOUR):
-            a, b = linear.points[place, start : start + n], linear.points[place + 1, start : start + n]
-            c, d = linear.points[place + 2, start : start + n], linear.points[place + 3, start : start + n]
+            a, b = near.points[place, start : start + n], near.points[place + 1, start : start + n]
+            c, d = near.points[place + 2, start : start + n], near.points[place + 3, start : start + n]
             four = slice(place, place + FOUR)
             if _count_below(room.influence[four], np.float32(LEAST_SQUARE)) == FOUR:  # values
                 continue
             _add_four(squares, a, b, c, d, room.point[four], room.influence[four])
         for place in range(last_four, places):
-            values = linear.points[place, start : start + n]
+            values = near.points[place, start : start + n]
             _add_squares(squares, values, room.point[place], room.influence[place])
         for begin in range(0, n, FEW):
             found = _insert(squares[begin : min(begin + FEW, n)], start + begin, found, room)
@@ -145,10 +144,10 @@ def _insert(squares, first, found, room):  # type: ignore[no-untyped-def]
     return found
 
 
-def searched(linear: Linear, k: int) -> int:
+def searched(near: Neighbours, linear: Linear, k: int) -> int:
     """Return the number of the last examples that function k uses; 0 if it is 0."""
-    stored: int = min(linear.counts[REMEMBERED], len(linear.weights))
-    inputs = min(linear.counts[PLACES], len(linear.points)) - linear.counts[VALUES]
+    stored: int = min(near.remembered[0], len(near.weights))
+    inputs = min(linear.counts[PLACES], len(near.points)) - linear.counts[VALUES]
     last: int = min(stored, WINDOWS[k], SEARCHED // inputs)
     return last if k == 0 or last >= 2 * WINDOWS[k - 1] else 0
 
@@ -156,38 +155,38 @@ def searched(linear: Linear, k: int) -> int:
 _compiled_searched: Any = inlined(searched, allocates=False)
 
 
-def in_order(linear: Linear) -> tuple[I64, list[int]]:
+def in_order(near: Neighbours, linear: Linear) -> tuple[I64, list[int]]:
     """Return the positions in the ring in the order of the search, and how many of the first ones each function uses,
     without functions that are 0.
     """
-    window, remembered = len(linear.weights), int(linear.counts[REMEMBERED])
-    ends = sorted({searched(linear, k) for k in range(neighbour_functions(window))} - {0})
+    window, remembered = len(near.weights), int(near.remembered[0])
+    ends = sorted({searched(near, linear, k) for k in range(neighbour_functions(window))} - {0})
     parts = [np.sort(np.arange(remembered - last, remembered - first) % window) for first, last in pairwise([0, *ends])]
     return np.concatenate([np.zeros(0, np.int64), *parts]), ends
 
 
 @inlined(allocates=False)
-def _find_by_age(linear, youngest, oldest, found, room):  # type: ignore[no-untyped-def]
+def _find_by_age(near, places, youngest, oldest, found, room):  # type: ignore[no-untyped-def]
     """Compare the point with the examples of ages ``youngest <= age < oldest``, as :func:`_find_nearest` does."""
-    window = len(linear.weights)
-    at = linear.counts[REMEMBERED] % window
+    window = len(near.weights)
+    at = near.remembered[0] % window
     first, last = at - oldest, at - youngest
     if first < 0 < last:
-        found = _find_nearest(linear, 0, last, found, room)
-        return _find_nearest(linear, first + window, window, found, room)
+        found = _find_nearest(near, places, 0, last, found, room)
+        return _find_nearest(near, places, first + window, window, found, room)
     if first < 0:
         first, last = first + window, last + window
-    return _find_nearest(linear, first, last, found, room)
+    return _find_nearest(near, places, first, last, found, room)
 
 
-@unit(types.void(LINEAR, ROOM, LAST_ROW), allocates=False)
-def search(linear, room, last):  # type: ignore[no-untyped-def]
+@unit(types.void(NEIGHBOURS_TYPE, LINEAR, NEIGHBOURS_ROOM, LAST_ROW), allocates=False)
+def search(near, linear, room, last):  # type: ignore[no-untyped-def]
     """Find the neighbours of the point for each function."""
-    before, found = 0, 0
+    before, found, places = 0, 0, min(linear.counts[PLACES], len(near.points))
     for k in range(len(last.found)):
-        end = _compiled_searched(linear, k)
+        end = _compiled_searched(near, linear, k)
         if end > before:
-            found = _find_by_age(linear, before, end, found, room)
+            found = _find_by_age(near, places, before, end, found, room)
         last.found[k] = found if end > before else 0
         for i in range(found):
             last.nearest[k, i], last.which[k, i] = room.nearest[i], room.which[i]
@@ -199,11 +198,11 @@ def score(state, added, f):  # type: ignore[no-untyped-def]
     """Set the slots of the functions in `f`, shape (functions, columns), to their scores at the last row."""
     first = state.slots[slots.NEIGHBOURS]
     if len(f) > first:
-        scores(state.linear, state.numbers, added, state.last, f[first:])
+        scores(state.neighbours, state.numbers, added, state.last, f[first:])
 
 
-@unit(types.void(LINEAR, NUMBERS_TYPE, _VECTOR, LAST_ROW, _MATRIX), allocates=False, error_model="numpy")
-def scores(linear, numbers, added, last, out):  # type: ignore[no-untyped-def]
+@unit(types.void(NEIGHBOURS_TYPE, NUMBERS_TYPE, _VECTOR, LAST_ROW, _MATRIX), allocates=False, error_model="numpy")
+def scores(near, numbers, added, last, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (functions, columns), to the functions of the neighbours found, without the offsets of the
     targets.
     """
@@ -212,40 +211,40 @@ def scores(linear, numbers, added, last, out):  # type: ignore[no-untyped-def]
         for c in range(out.shape[1]):
             out[k, c] = 0.0
         if n > 0:
-            _score(linear, numbers, added, last.nearest[k, :n], last.which[k, :n], out[k])
+            _score(near, numbers, added, last.nearest[k, :n], last.which[k, :n], out[k])
 
 
 @inlined(allocates=False)
-def _closeness(linear, square, which):  # type: ignore[no-untyped-def]
+def _closeness(near, square, which):  # type: ignore[no-untyped-def]
     """Return w/d⁴ of a neighbour."""
     square = max(float(square), LEAST_SQUARE)
-    return linear.weights[which] / (square * square)
+    return near.weights[which] / (square * square)
 
 
 @inlined(allocates=False)
-def _score(linear, numbers, added, nearest, which, out):  # type: ignore[no-untyped-def]
+def _score(near, numbers, added, nearest, which, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (columns,), which is 0, to f of the neighbours."""
-    window, total = len(linear.weights), 0.0
+    window, total = len(near.weights), 0.0
     for k in range(len(which)):
-        total += _closeness(linear, nearest[k], which[k])
+        total += _closeness(near, nearest[k], which[k])
     width = len(out) // len(numbers)
     for t in range(len(numbers)):
-        answers = linear.answers[t * window : (t + 1) * window]
+        answers = near.answers[t * window : (t + 1) * window]
         if numbers[0].intercept == MEAN:
             for k in range(len(which)):
-                share = _closeness(linear, nearest[k], which[k]) / total
+                share = _closeness(near, nearest[k], which[k]) / total
                 out[t] += CAUTION * share * (answers[which[k]] - added[t])
         else:
             own = out[t * width : (t + 1) * width]
-            _score_classes(linear, numbers[0].loss, answers, nearest, which, total, own)
+            _score_classes(near, numbers[0].loss, answers, nearest, which, total, own)
 
 
 @inlined(allocates=False)
-def _score_classes(linear, loss, answers, nearest, which, total, out):  # type: ignore[no-untyped-def]
+def _score_classes(near, loss, answers, nearest, which, total, out):  # type: ignore[no-untyped-def]
     """Set `out`, which is 0, to the scores of a target's classes among the neighbours."""
     columns, found, positive = len(out), len(which), 0.0
     for k in range(found):
-        share = _closeness(linear, nearest[k], which[k]) / total
+        share = _closeness(near, nearest[k], which[k]) / total
         y = int(answers[which[k]])
         positive += share * (y > 0)
         if 0 <= y < columns and columns > 1:
@@ -264,17 +263,17 @@ def _score_classes(linear, loss, answers, nearest, which, total, out):  # type: 
 @inlined(allocates=False)
 def learn(state, example, room):  # type: ignore[no-untyped-def]
     """Store the point with its targets and weight in place of the oldest; remote targets are moved closer."""
-    linear, numbers, window, work = state.linear, state.numbers, len(state.linear.weights), room.row.linear
+    near, numbers, window, work = state.neighbours, state.numbers, len(state.neighbours.weights), room.row.neighbours
     if window == 0:
         return
-    at = linear.counts[REMEMBERED] % window
+    at = near.remembered[0] % window
     for t in range(len(numbers)):
         answer, mean, size = room.targets.learned[t], room.targets.added[t], numbers[t].error_scale
         if numbers[0].intercept == MEAN and size > 0.0:
             most = FURTHEST * math.sqrt(size)
             answer = min(max(answer, mean - most), mean + most)
-        linear.answers[t * window + at] = answer
-    for place in range(1, min(linear.counts[PLACES], len(linear.points))):
-        linear.points[place, at] = work.point[place]
-    linear.weights[at] = example.weight
-    linear.counts[REMEMBERED] += 1
+        near.answers[t * window + at] = answer
+    for place in range(1, min(state.linear.counts[PLACES], len(near.points))):
+        near.points[place, at] = work.point[place]
+    near.weights[at] = example.weight
+    near.remembered[0] += 1

@@ -34,9 +34,10 @@ from streamkernel.jit import inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import HORIZON, MEAN
 from streamkernel.second_order import slots
-from streamkernel.second_order.linear_state import (
+from streamkernel.second_order.linear.state import (
     BOUND,
     CONSTANT,
+    FORGETTING,
     LARGEST_INPUT,
     LINEAR,
     MOST,
@@ -48,9 +49,6 @@ from streamkernel.second_order.name_table import row_of, value_key
 from streamkernel.second_order.targets import FLATTEST
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
-
-FORGETTING = (1.0, 0.999)
-"""Forgetting factor of each function per example, multiplied by the model's `forgetting`."""
 
 TURN = 8
 """Number of examples between applications of forgetting."""

@@ -1,0 +1,1 @@
+"""Functions linear in the standardised inputs, which learn by a Newton step at each example."""

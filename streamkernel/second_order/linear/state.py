@@ -1,0 +1,246 @@
+"""The arrays of linear functions over a growing list of names, their work arrays, and their part of a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from streamkernel import tensor_file
+from streamkernel.features.rows import F64, I64, U64
+from streamkernel.jit import inlined, work_array
+from streamkernel.losses import Loss
+from streamkernel.second_order.name_table import index
+
+FORGETTING = (1.0, 0.999)
+"""Forgetting factor of each function per example, multiplied by the model's `forgetting`."""
+
+DENSE = 257
+"""Number of places, including the constant, for which A is a full matrix."""
+
+MOST = 65_536
+"""Largest number of places; later names have none."""
+
+FIRST = 16
+"""Initial capacity in places."""
+
+NEAR = 128
+"""Number of places, including the constant, among which values have theirs, and which distances between examples use.
+"""
+
+ENTRIES = 2
+"""Entries of each name of a row: its input, and the indicator of its value."""
+
+LARGEST_INPUT = 1e9
+"""Bound on the absolute value of an input."""
+
+PLACES, BOUND, VALUES = range(3)
+"""Entries of `counts`: places in use, the bound of saturated scores, 0 if they are not saturated, and places of values.
+"""
+
+SATURATION = 4
+"""Bound of the score of a class. A column that becomes those of two classes is halved, and so is its bound."""
+
+PRIOR = 10.0
+"""λ: the initial diagonal of A, in units of the input's variance and of the loss's curvature."""
+
+CONSTANT = 0.01
+"""Fraction of λ for the constant."""
+
+
+class Linear(NamedTuple):
+    """Linear functions over one list of names, with their factors.
+
+    Attributes
+    ----------
+    counts
+        The number of places in use, the first of which is the constant's; the bound of saturated scores; and the number
+        of values among the first `NEAR` places.
+    keys, at
+        Hashes of names, 0 for none, and their places: a table of twice the capacity.
+    names
+        The hash of each place's name.
+    scales
+        Centre and divisor of the values at each place, shape (room, 2); of a value's place, the value, and the divisor
+        of its indicator with a minus.
+    w
+        Shape (functions, columns, room).
+    factor
+        R of each function, upper triangular, for the first places, shape (functions, n, n), n at most `DENSE`.
+    diagonal
+        The diagonal of A for the places after those, shape (functions, room).
+    errors
+        The running mean squared error of each function for each target, shape (functions × targets,).
+    """
+
+    counts: I64
+    keys: U64
+    at: I64
+    names: U64
+    scales: F64
+    w: F64
+    factor: F64
+    diagonal: F64
+    errors: F64
+
+
+class LinearRoom(NamedTuple):
+    """Work arrays for an example: its entries and their places, -1 for none; the entries by their places, of the first
+    ones; two vectors of the same length; and wᵀs, shape (functions, columns).
+    """
+
+    values: F64
+    places: I64
+    inputs: F64
+    gain: F64
+    row: F64
+    raw: F64
+
+
+_VECTOR, _INTS, _HASHES = types.float64[::1], types.int64[::1], types.uint64[::1]
+_MATRIX, _CUBE = types.float64[:, ::1], types.float64[:, :, ::1]
+LINEAR = types.NamedTuple([_INTS, _HASHES, _INTS, _HASHES, _MATRIX, _CUBE, _CUBE, _MATRIX, _VECTOR], Linear)
+ROOM = types.NamedTuple([_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR, _MATRIX], LinearRoom)
+
+
+def prior(loss: Loss) -> float:
+    """Return λ for a loss."""
+    return PRIOR * loss.curvature
+
+
+def new_linear(
+    functions: int, columns: int, least: float, room: int = FIRST, targets: int = 1, bound: int = 0
+) -> Linear:
+    """Return linear functions without names: with λ, capacity for names, and a bound of scores."""
+    dense = min(room, DENSE)
+    new = Linear(
+        counts=np.array([1, bound, 0], np.int64),
+        keys=np.zeros(2 * room, np.uint64),
+        at=np.zeros(2 * room, np.int64),
+        names=np.zeros(room, np.uint64),
+        scales=np.zeros((room, 2)),
+        w=np.zeros((functions, columns, room)),
+        factor=np.zeros((functions, dense, dense)),
+        diagonal=np.zeros((functions, room)),
+        errors=np.zeros(functions * targets),
+    )
+    new.factor[:, 0, 0] = math.sqrt(CONSTANT * least)
+    return new
+
+
+def with_more_room(old: Linear) -> Linear:
+    """Return the same functions with twice the capacity for names."""
+    functions, columns, room = old.w.shape
+    new = new_linear(functions, columns, 0.0, 2 * room, len(old.errors) // functions if functions else 1)
+    dense = old.factor.shape[1]
+    new.counts[:], new.names[:room], new.scales[:room], new.w[:, :, :room] = old.counts, old.names, old.scales, old.w
+    new.factor[:, :dense, :dense], new.diagonal[:, :room], new.errors[:] = old.factor, old.diagonal, old.errors
+    return with_index(new)
+
+
+def with_index(linear: Linear) -> Linear:
+    """Return functions with their table of names filled; it must be empty."""
+    index(linear.keys, linear.at, linear.names, 1, int(linear.counts[PLACES]))
+    return linear
+
+
+@inlined(allocates=None)
+def room_for(memory, linear, longest):  # type: ignore[no-untyped-def]
+    """Return work arrays for examples of at most `longest` names."""
+    dense = linear.factor.shape[1]
+    return LinearRoom(
+        values=work_array(memory, ENTRIES * longest, np.float64),
+        places=work_array(memory, ENTRIES * longest, np.int64),
+        inputs=work_array(memory, dense, np.float64),
+        gain=work_array(memory, dense, np.float64),
+        row=work_array(memory, dense, np.float64),
+        raw=work_array(memory, linear.w.shape[:2], np.float64),
+    )
+
+
+NAMES = "linear.names"
+BOUND_OF_SCORES = "linear.bound"
+
+
+def count(tensors: Mapping[str, Any]) -> int:
+    """Return the number of linear functions in a file."""
+    return len(tensors["linear.w"]) if "linear.w" in tensors else 0
+
+
+def bound(tensors: Mapping[str, Any]) -> int:
+    """Return the bound of saturated scores of linear functions, 0 if scores are not saturated."""
+    if not count(tensors) or BOUND_OF_SCORES not in tensors:
+        return 0
+    (most,) = tensor_file.require_tensor(tensors, BOUND_OF_SCORES, np.int64, (1,)).tolist()
+    if most not in (2, 4):
+        raise ValueError(f"expected 2 or 4 as {BOUND_OF_SCORES}, got {most}")
+    return int(most)
+
+
+def pack(linear: Linear) -> dict[str, Any]:
+    """Return the state as arrays, without unused places."""
+    n, dense = int(linear.counts[PLACES]), min(int(linear.counts[PLACES]), linear.factor.shape[1])
+    return ({BOUND_OF_SCORES: linear.counts[[BOUND]]} if linear.counts[BOUND] else {}) | {
+        NAMES: linear.names[:n].view(np.int64).copy(),
+        "linear.scales": linear.scales[:n].copy(),
+        "linear.w": linear.w[:, :, :n].copy(),
+        "linear.factor": linear.factor[:, *np.triu_indices(dense)],
+        "linear.diagonal": linear.diagonal[:, dense:n].copy(),
+        "linear.errors": linear.errors.copy(),
+    }
+
+
+def unpack(tensors: Mapping[str, Any], columns: int, targets: int = 1) -> Linear:
+    """Return the functions whose arrays :func:`pack` returned.
+
+    Parameters
+    ----------
+    tensors
+        The tensors of a file.
+    columns
+        Outputs of f.
+    targets
+        The number of targets.
+
+    Raises
+    ------
+    ValueError
+        If a tensor is missing, does not fit, or holds what no function learns.
+    """
+    names = tensor_file.require_tensor(tensors, NAMES, np.int64, (None,))
+    n, functions = len(names), count(tensors)
+    dense = min(n, DENSE)
+    if not 0 < n <= MOST or names[0] or not names[1:].all() or len(set(names.tolist())) < n:
+        raise ValueError(f"expected up to {MOST} hashes of names, after the constant, as {NAMES}, got {n} others")
+    if functions not in (0, len(FORGETTING)):
+        raise ValueError(f"expected {len(FORGETTING)} functions or none as linear.w, got {functions}")
+    shapes = {
+        "scales": (n, 2),
+        "w": (functions, columns, n),
+        "factor": (functions, dense * (dense + 1) // 2),
+        "diagonal": (functions, n - dense),
+        "errors": (functions * targets,),
+    }
+    parts = {
+        name: tensor_file.require_tensor(tensors, f"linear.{name}", np.float64, shape) for name, shape in shapes.items()
+    }
+    linear = new_linear(functions, columns, 0.0, targets=targets, bound=bound(tensors))
+    while linear.w.shape[2] < n:
+        linear = with_more_room(linear)
+    linear.counts[PLACES], linear.names[:n] = n, names.view(np.uint64)
+    linear.scales[:n], linear.w[:, :, :n], linear.errors[:] = parts["scales"], parts["w"], parts["errors"]
+    linear.factor[:, *np.triu_indices(dense)], linear.diagonal[:, dense:n] = parts["factor"], parts["diagonal"]
+    own = np.arange(dense)
+    usable = (
+        (linear.factor[:, own, own] > 0.0).all()
+        and (parts["diagonal"] > 0.0).all()
+        and (parts["errors"] >= 0.0).all()
+        and (np.abs(parts["scales"][1:, 1]) > 0.0).all()
+    )
+    if not usable:
+        raise ValueError("expected factors and scales of linear functions as linear.*, got other numbers")
+    linear.counts[VALUES] = (parts["scales"][:NEAR, 1] < 0.0).sum()
+    return with_index(linear)

@@ -1,0 +1,1 @@
+"""Functions of the nearest neighbours of x among the last examples."""
