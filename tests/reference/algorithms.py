@@ -214,6 +214,14 @@ def _margin(beta, steps, gamma, room):
     return min(abs(first - gamma), first - second if takes_first else np.inf) / gamma
 
 
+def clip(g, most):
+    """Return the share of each number that remains: it is at most the largest so far, `most`, which at most doubles."""
+    size, known = np.abs(g), most > 0.0
+    share = np.where(known & (size > most), most / np.where(size > 0.0, size, 1.0), 1.0)
+    most[:] = np.where(known, np.clip(size, most, 2.0 * most), size)
+    return share
+
+
 @cache
 def directions(measure, names: tuple[Hashable, ...], block_size: int, seed: int, part: int, block: int):
     """Return ω of the features of a block for the columns `names`, shape (names, F), of one part of a kernel."""
@@ -305,7 +313,7 @@ class Reference:
         self.late_sum, self.late_weight = self.alpha, 0  # Σ t(t + 1)(t + 2) α_t, and the sum of these weights
         self.margins = []  # how far the rule's choices were from a tie
         self.t, self.examples, self.mean, self.running_loss = 0, 0, 0.0, 0.0
-        self.eta, self.largest, self.weight, self.log_odds = 0.0, 0.0, 0.0, 0.0
+        self.eta, self.largest, self.weight, self.log_odds = 0.0, np.zeros(1), 0.0, 0.0
         self.targets = []
 
     @property
@@ -381,12 +389,12 @@ class Reference:
                 self.log_odds = np.clip(0.98 * self.log_odds + w[i] * gain / self.running_loss, -40.0, 40.0)
             g[i] = self.loss.gradient(f[i], y[i] - self.mean)
             if bound is None:
-                g[i] = self._clipped(g[i])
+                g[i] = g[i] * clip(np.linalg.norm(g[i]), self.largest)
         error = np.sqrt((g**2).sum() / batch)
         g = w[:, None] * g
         gradient = g.mean(axis=0)
 
-        M = self.largest if bound is None else bound
+        M = self.largest[0] if bound is None else bound
         gamma, variance = self.step(self.t + 1), 0.5 / self.block_size  # of a cosine of random phase, over F features
         k_xx = 1.0
         if self.in_selves:
@@ -447,13 +455,3 @@ class Reference:
             np.concatenate([sums.reshape(-1, *shape[1:]), np.zeros(shape)]) for sums in (self.alpha, self.late_sum)
         )
         self.beta = np.concatenate([self.beta, np.zeros((1, self.columns))])
-
-    def _clipped(self, g):
-        """Return g with its norm at most M, the largest seen so far; M at most doubles."""
-        norm, most = np.linalg.norm(g), self.largest
-        if most == 0.0:
-            self.largest = norm
-        elif norm > most:
-            self.largest = min(2.0 * most, norm)
-            return g * (most / norm)
-        return g

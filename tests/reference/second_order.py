@@ -62,16 +62,10 @@ class Bound:
     """The largest norm seen of a derivative, which at most doubles; a loss that has a bound needs none."""
 
     def __init__(self, loss):
-        self.largest, self.needed = 0.0, loss.bound(1) is None
+        self.largest, self.needed = np.zeros(1), loss.bound(1) is None
 
     def clipped(self, g):
-        norm = np.linalg.norm(g)
-        if not self.needed or norm <= self.largest or self.largest == 0.0:
-            self.largest = max(self.largest, norm)
-            return g
-        g = g * self.largest / norm
-        self.largest = min(2.0 * self.largest, norm)
-        return g
+        return g * plain.clip(np.linalg.norm(g), self.largest) if self.needed else g
 
 
 def random_bits(key, counter):
