@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
@@ -77,6 +78,13 @@ def test_the_reference_contains_the_docstrings(site: Path, name: str) -> None:
     text = "".join(path.read_text() for path in (site / "reference" / "api").rglob("*.html"))
     assert re.search(rf'<h\d id="[\w.]+\.{name}"', text)
     assert ":class:" not in text
+
+
+def test_the_algorithm_on_one_screen_is_in_its_page(site: Path) -> None:
+    text = re.sub("<[^>]+>", "", (site / "explanation" / "one_screen" / "index.html").read_text())
+    for name in ("default_learner.py", "cdsg.py"):
+        *_, last = (ROOT / "tests" / "reference" / name).read_text().splitlines()
+        assert last.strip() in html.unescape(text)
 
 
 def test_the_page_of_the_command_line_matches_the_help() -> None:
