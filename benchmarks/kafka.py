@@ -42,7 +42,7 @@ from streamkernel.connectors.formats import JsonLines
 from streamkernel.connectors.kafka import Options
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
-from streamkernel.engine.garbage import collect_rarely
+from streamkernel.engine.runner import collect_rarely
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import brokers

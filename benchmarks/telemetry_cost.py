@@ -27,10 +27,9 @@ from streamkernel import KernelClassifier
 from streamkernel.connectors import Event, KafkaSink
 from streamkernel.connectors.kafka import Options, Writer
 from streamkernel.engine import Engine
-from streamkernel.engine.garbage import collect_rarely
-from streamkernel.engine.otel.traced_runner import TracedRunner
-from streamkernel.engine.otel.tracing import Tracing
+from streamkernel.engine.otel.tracing import TracedRunner, Tracing
 from streamkernel.engine.parts import EngineParts
+from streamkernel.engine.runner import collect_rarely
 
 PERIODS: dict[str, int | None] = {
     "no trace": None,

@@ -87,7 +87,7 @@ def load(path: str | Path) -> Any:
     """
     path = Path(path)
     if path.is_dir():
-        from streamkernel.engine.checkpoint.saved_model import read_model
+        from streamkernel.engine.checkpoint.state_directory import read_model
 
         return read_model(path)
     description, tensors = tensor_file.read(path, "model", "pipeline")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamkernel.engine.cluster_snapshot import ClusterSnapshot, RoundSnapshot
-from streamkernel.engine.telemetry.histogram import CHECKPOINT_BOUNDS, Durations, Histogram
+from streamkernel.engine.telemetry.figure import CHECKPOINT_BOUNDS, Durations, Histogram
+from streamkernel.engine.telemetry.snapshot import ClusterSnapshot, RoundSnapshot
 
 
 def cluster_snapshot(n: int, workers: int = 2, spread: float = 0.25) -> ClusterSnapshot:

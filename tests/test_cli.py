@@ -52,7 +52,7 @@ from streamkernel.commands.signals import StopSignal
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.garbage import CREATED
+from streamkernel.engine.runner import CREATED
 from streamkernel.engine.telemetry import terminal
 from streamkernel.jit import cache
 

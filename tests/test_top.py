@@ -26,7 +26,7 @@ from streamkernel.connectors import FileSource
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.http import serve
-from streamkernel.engine.http.tls import Certificate
+from streamkernel.engine.http.listening import Certificate
 from streamkernel.engine.telemetry.observed import address_in, store_address
 from streamkernel.engine.telemetry.terminal import View
 

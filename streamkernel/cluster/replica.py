@@ -13,8 +13,8 @@ from streamkernel.connectors import Event, PartitionedSource, Refusal, WorkAssig
 from streamkernel.engine.coverage import RoundCoverage, Threshold
 from streamkernel.engine.pipelines import first_steps, kernel_of
 from streamkernel.engine.record_processor import RecordProcessor
-from streamkernel.engine.refusals import refusal_of
-from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
+from streamkernel.engine.telemetry.dead_letters import refusal_of
+from streamkernel.engine.telemetry.figure import EVENT_BOUNDS, Durations
 from streamkernel.estimators import model_merging
 from streamkernel.estimators.internals import become_replica
 

@@ -10,11 +10,10 @@ from typing import Any
 from river import compose
 
 from streamkernel.cluster.replica import Report, RoundTask
-from streamkernel.cluster.round_counts import RoundCounts
-from streamkernel.cluster.round_plan import RoundPlan
+from streamkernel.cluster.rounds import RoundCounts, RoundPlan
 from streamkernel.cluster.workers import WorkerPool
 from streamkernel.connectors import CommitRefusedError, PartitionedSource, WorkAssignment
-from streamkernel.engine.group import step_merging
+from streamkernel.engine import step_merging
 from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.pipelines import first_steps, kernel_of
 from streamkernel.engine.retrying import pause, pause_after

@@ -77,9 +77,9 @@ def prune(
 
 def _checkpoints(place: str) -> Iterator[Checkpoint]:
     if "://" in place:
-        from streamkernel.engine.mirror import history as mirrored
+        from streamkernel.engine.mirror import manifests
 
-        return mirrored.history(place)
+        return manifests.history(place)
     from streamkernel.engine.checkpoint import maintenance
 
     return maintenance.history(Path(place))

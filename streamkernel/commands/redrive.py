@@ -29,7 +29,7 @@ def redrive(
     from streamkernel.connectors import CommitRefusedError
     from streamkernel.connectors.redrive.letters import OUTPUT
     from streamkernel.engine.redrive import Choice, Redrive, lines_of
-    from streamkernel.engine.refusals import KINDS
+    from streamkernel.engine.telemetry.dead_letters import KINDS
 
     kinds = [name for name in KINDS if name != OUTPUT]
     for name in kind or ():

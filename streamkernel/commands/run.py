@@ -93,7 +93,7 @@ def replay(
     until: Annotated[str | None, typer.Option(help="The end; by default the present end of the topics.")] = None,
 ) -> None:
     """Read a stream, or a range of its topics, again into another state directory, and change nothing else."""
-    from streamkernel.engine.config.replay import replay_config
+    from streamkernel.engine.config.config import replay_config
 
     found = load_or_fail(config, lambda found: replay_config(found, directory, start, until), is_run=True)
     directory.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def load_or_fail(path: Path, change: Callable[[Config], Config] = lambda found: 
 def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = None) -> None:
     from streamkernel.engine.assemble import engine_of
     from streamkernel.engine.config.monitoring import exported_metrics
-    from streamkernel.engine.garbage import collect_rarely
+    from streamkernel.engine.runner import collect_rarely
     from streamkernel.engine.telemetry import logs
     from streamkernel.engine.telemetry.terminal import ProgressLog, compile_for, showing
 

@@ -26,7 +26,7 @@ def size(
     ] = 20.0,
 ) -> None:
     """Measure on this machine the events per second of one process, its memory, its checkpoints and its lag."""
-    from streamkernel.engine.sizing.sizing import measure
+    from streamkernel.engine.sizing import measure
     from streamkernel.engine.telemetry import logs
     from streamkernel.engine.telemetry.terminal import compile_for
 

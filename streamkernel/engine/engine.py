@@ -13,14 +13,13 @@ from river import base, metrics
 from streamkernel.connectors import DeadLetters, KafkaDeadLetters, Sink, Source, Transactions
 from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
-from streamkernel.engine.cluster_snapshot import ClusterSnapshot
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.runner import Runner, StreamRunner
 from streamkernel.engine.serving_copy import Publisher
 from streamkernel.engine.telemetry.history import History
-from streamkernel.engine.telemetry.snapshot import EngineSnapshot
+from streamkernel.engine.telemetry.snapshot import ClusterSnapshot, EngineSnapshot
 from streamkernel.estimators.base import KernelModel
 from streamkernel.field_types import Fields
 

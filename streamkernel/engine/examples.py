@@ -7,9 +7,7 @@ from math import inf
 from typing import Any
 
 from streamkernel.connectors.formats import AllZeros
-from streamkernel.engine.doubtful_numbers import two_meanings, two_notations
-from streamkernel.engine.label_limits import check_length
-from streamkernel.engine.learned_types import LearnedTypes, has_numbers
+from streamkernel.engine.learned_types import LearnedTypes, has_numbers, two_meanings, two_notations
 from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError, shorten
 from streamkernel.estimators.weighting import as_weight
@@ -18,6 +16,25 @@ from streamkernel.field_types.by_path import ByPath
 from streamkernel.field_types.conversions import VectorLengthError, as_category
 from streamkernel.field_types.fields import UNSEEN, Fields
 from streamkernel.field_types.notations import Notations
+
+LONGEST_LABEL = 1_000
+"""Largest number of characters of a label."""
+
+
+def check_length(y: Any, name: str) -> None:
+    """Raise an error for a label that is too long.
+
+    Examples
+    --------
+    >>> check_length("yes", "y")
+    >>> check_length("y" * 2_000, "y")
+    Traceback (most recent call last):
+    streamkernel.errors.LabelError: Expected a label of at most 1,000 characters, got 2,000 - at field "y"
+    """
+    if isinstance(y, str) and len(y) > LONGEST_LABEL:
+        raise LabelError(
+            f'Expected a label of at most {LONGEST_LABEL:,} characters, got {len(y):,} - at field "{name}"'
+        )
 
 
 class Examples:

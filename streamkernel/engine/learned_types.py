@@ -8,10 +8,48 @@ from typing import Any, Self
 
 import structlog
 
-from streamkernel.engine import remedies
-from streamkernel.engine.doubtful_numbers import two_meanings, two_notations
+from streamkernel.engine import seen_texts
+from streamkernel.engine.config.messages import to_key
 from streamkernel.engine.seen_texts import SeenTexts
-from streamkernel.field_types.number_texts import FEW, UNKNOWN, notation_of, read_number
+from streamkernel.field_types.number_texts import COMMA, FEW, UNKNOWN, notation_of, read_any_number, read_number
+
+
+def two_meanings(name: str, text: str) -> str | None:
+    """Return the note about a text in a field whose values have shown no notation.
+
+    Examples
+    --------
+    >>> print(two_meanings("p", "1,234"))
+    field "p": texts such as 1,234 are read as 1234; for 1.234, declare [fields] p = { type = "number", decimal = "," }
+    >>> two_meanings("p", "0,5")
+    """
+    number = read_any_number(text)
+    if number is None or number.other_value is None:
+        return None
+    text, value, other = ("1,234", "1234", "1.234") if number.is_grouped else ("1.234", "1.234", "1234")
+    return (
+        f'field "{name}": texts such as {text} are read as {value}; for {other}, '
+        f'declare [fields] {to_key(name)} = {{ type = "number", decimal = "," }}'
+    )
+
+
+def two_notations(name: str, value: Any, notation: int) -> str | None:
+    """Return the note about a number in a field whose texts have a decimal comma.
+
+    The reader of a CSV file takes 1.234 for a fraction before it is known what the other cells have.
+
+    Examples
+    --------
+    >>> print(two_notations("p", 1.234, COMMA))
+    field "p": texts have a decimal comma, numbers a decimal point; if the source is CSV, set its decimal = ","
+    """
+    if notation != COMMA or not isinstance(value, float) or value.is_integer() or round(value, 3) != value:
+        return None
+    return (
+        f'field "{name}": texts have a decimal comma, numbers a decimal point; '
+        'if the source is CSV, set its decimal = ","'
+    )
+
 
 log = structlog.get_logger("streamkernel")
 
@@ -187,8 +225,8 @@ class LearnedTypes:
     def remedy(self, name: str, value: Any) -> str:
         """Return the end of the reason of a dead letter for a value that its field does not take."""
         if not isinstance(value, str):
-            return "" if name in self.counts else remedies.for_value(name, value)
-        return remedies.for_text(name, value, self.texts.placeholders(name, value))
+            return "" if name in self.counts else seen_texts.for_value(name, value)
+        return seen_texts.for_text(name, value, self.texts.placeholders(name, value))
 
     def state(self) -> dict[str, list[int]]:
         """Return the counts for a checkpoint, for another process, or for a merge."""
@@ -249,12 +287,12 @@ class LearnedTypes:
                 fields.discard(name)
             self._fields[found].add(name)
         if found == MIXED and sum(own[:_EVIDENCE]) >= CERTAIN:
-            self._note_once(name, MIXED, remedies.for_texts(name, self.texts.placeholders(name)))
+            self._note_once(name, MIXED, seen_texts.for_texts(name, self.texts.placeholders(name)))
         if found == NUMBERS and own[_READABLE] and _reads_texts(own):
             self._note_once(name, found, "texts are read as numbers")
         has_several = found == CATEGORIES and own[_NUMBER] + own[_READABLE] >= SEVERAL
         if has_several and (placeholders := self.texts.placeholders(name)):
-            self._note_once(name, MIXED, remedies.for_texts(name, placeholders))
+            self._note_once(name, MIXED, seen_texts.for_texts(name, placeholders))
 
     def _see(self, name: str, text: str, own: list[int], *, is_number: bool) -> None:
         """Look at a text, unless its field has many and nothing else."""
@@ -263,7 +301,7 @@ class LearnedTypes:
             return
         self.texts.add(name, text, is_number=is_number)
         if not is_looked_at and self.texts.is_looked_at(name) and (kind := self.texts.like(name)):
-            self._note_once(name, kind, remedies.for_alike_texts(name, kind))
+            self._note_once(name, kind, seen_texts.for_alike_texts(name, kind))
 
     def note(self, note: str | None) -> None:
         """Write a note about a field to the log, unless it has been written."""

@@ -27,8 +27,7 @@ from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.connectors.owner import Owner
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.retrying import Retries, StoppedError
-from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
-from streamkernel.engine.telemetry.dead_letter_reports import DeadLetterReports
+from streamkernel.engine.telemetry.dead_letters import DeadLetterGroups, DeadLetterReports
 
 DEAD_LETTERS, RAW_SHOWN = 8, 300
 """Number of dead letters that are shown, and of bytes of each."""

@@ -21,7 +21,7 @@ from streamkernel.engine.explanations import explain_briefly
 from streamkernel.engine.known_classes import KnownClasses, known_classes
 from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.pipelines import CLASSIFIERS, NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
-from streamkernel.engine.refusals import KINDS
+from streamkernel.engine.telemetry.dead_letters import KINDS
 from streamkernel.engine.telemetry.quality import Quality
 from streamkernel.errors import InputError
 from streamkernel.estimators.base import KernelModel

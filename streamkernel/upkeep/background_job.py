@@ -14,8 +14,7 @@ import numpy as np
 
 from streamkernel.errors import InputError
 from streamkernel.features.rows import F64, Rows
-from streamkernel.upkeep.functions import Build, Function
-from streamkernel.upkeep.tasks import Task
+from streamkernel.upkeep.tasks import Build, Function, Task
 
 log = logging.getLogger(__name__)
 

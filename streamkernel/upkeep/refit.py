@@ -13,8 +13,7 @@ from streamkernel.learners import span
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.saddle_point.conjugates import LOSSES
 from streamkernel.solvers.saddle_point.saddle_point import minimise
-from streamkernel.upkeep.functions import Build, Function
-from streamkernel.upkeep.tasks import Refit
+from streamkernel.upkeep.tasks import Build, Function, Refit
 
 log = logging.getLogger(__name__)
 

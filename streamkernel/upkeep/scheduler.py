@@ -16,8 +16,7 @@ from streamkernel.features.rows import F64, Rows
 from streamkernel.learners.append_log import Log
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.upkeep.background_job import BackgroundJob, Examples
-from streamkernel.upkeep.functions import Build, Function
-from streamkernel.upkeep.tasks import Pruning, Task, kept_blocks
+from streamkernel.upkeep.tasks import Build, Function, Pruning, Task, kept_blocks
 
 log = logging.getLogger(__name__)
 

@@ -1,13 +1,20 @@
-"""Periodic tasks on a running model, as values."""
+"""Periodic tasks on a running model, as values, and the functions that they accept."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.solvers.saddle_point.conjugates import LOSSES
-from streamkernel.upkeep.functions import Function
+
+Function = FirstOrderLearner | SecondOrderLearner
+
+Build = Callable[[int], Function]
+"""Returns an untrained function with a number of columns."""
 
 
 def _at_least(least: int, name: str, value: Any) -> None:

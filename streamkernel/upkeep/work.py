@@ -10,10 +10,9 @@ from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.solvers.progress import Tell
-from streamkernel.upkeep.functions import Build, Function
 from streamkernel.upkeep.pruning import prune
 from streamkernel.upkeep.refit import refit
-from streamkernel.upkeep.tasks import Pruning, Refit, Task
+from streamkernel.upkeep.tasks import Build, Function, Pruning, Refit, Task
 
 
 def do_task(

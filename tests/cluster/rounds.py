@@ -16,9 +16,9 @@ from states import state_in
 from streams import content, nested
 
 from streamkernel import KernelClassifier
+from streamkernel.cluster.assemble import CheckpointOnlySource
 from streamkernel.cluster.replica import Replica, Report, RoundTask
 from streamkernel.cluster.runner import ClusterRunner
-from streamkernel.cluster.source import CheckpointOnlySource
 from streamkernel.connectors import DeadLetters, FileSink, PartitionedFiles
 from streamkernel.connectors.files.many_files import inner_position
 from streamkernel.engine import Engine

@@ -21,10 +21,9 @@ from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, lear
 from streamkernel.cluster import replica
 from streamkernel.cluster.replica import Replica, RoundTask
 from streamkernel.connectors import FileSource, PartitionedFiles, WorkAssignment
-from streamkernel.engine import Engine
+from streamkernel.engine import Engine, step_merging
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
 from streamkernel.engine.fields import OnFields
-from streamkernel.engine.group import step_merging
 from streamkernel.engine.pipelines import kernel_of
 from streamkernel.errors import MergeError
 from streamkernel.estimators.internals import learner_of

@@ -13,7 +13,7 @@ from waiting import wait_for
 from streamkernel import KernelRegressor
 from streamkernel.connectors import HttpSource
 from streamkernel.connectors.http.request_log import Request, RequestLog
-from streamkernel.engine.http.worker import Worker
+from streamkernel.engine.http.predictions import Worker
 from streamkernel.upkeep import Pruning, work
 
 

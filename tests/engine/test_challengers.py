@@ -37,8 +37,7 @@ from streamkernel.engine.checkpoint.state_directory import StateDirectoryError, 
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.config.start_checks import check_state
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.telemetry.challengers import checkpoint_table
-from streamkernel.engine.telemetry.description import checkpoint_rows
+from streamkernel.engine.telemetry.description import checkpoint_rows, checkpoint_table
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.status import status_of
 

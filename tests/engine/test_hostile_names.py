@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.http.answers import json_answer
+from streamkernel.engine.http.applications import json_answer
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.report import report
 from streamkernel.engine.telemetry.snapshot import MOST

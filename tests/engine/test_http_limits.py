@@ -19,7 +19,7 @@ from river import base, metrics
 import streamkernel
 from streamkernel.connectors import Event
 from streamkernel.engine import Engine
-from streamkernel.engine.http import connections, guard, serve, worker
+from streamkernel.engine.http import applications, connections, predictions, serve
 
 PATIENCE = 60.0
 HEAD = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nx: "
@@ -237,7 +237,7 @@ def test_responses_that_no_client_reads_have_a_deadline(served: Served, monkeypa
 
 
 def test_a_long_prediction_delays_no_other_request(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "MAX_JOBS", 2)
+    monkeypatch.setattr(predictions, "MAX_JOBS", 2)
     may_answer.clear()
     is_asked.clear()
     answers: list[int] = []
@@ -346,4 +346,4 @@ def test_no_request_is_written_to_the_log(guarded: Served, caplog: pytest.LogCap
 
 
 def test_loopback_names_and_addresses() -> None:
-    assert not any(map(guard.is_loopback, ("", "localhost.", "127.1", "0x7f.1", "2130706433", "::ffff:8.8.8.8")))
+    assert not any(map(applications.is_loopback, ("", "localhost.", "127.1", "0x7f.1", "2130706433", "::ffff:8.8.8.8")))

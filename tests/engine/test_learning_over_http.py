@@ -25,7 +25,7 @@ from streamkernel.connectors.http.request_log import KeyConflictError, Request, 
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.http.learning import events_in
-from streamkernel.engine.http.questions import question_in
+from streamkernel.engine.http.predictions import question_in
 
 CONFIG = """
 label = "y"

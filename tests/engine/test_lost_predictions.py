@@ -22,7 +22,7 @@ from streamkernel.connectors import DeadLetters, Event, FileSink, GaveUpError, R
 from streamkernel.connectors.files.parquet_sink import ParquetSink
 from streamkernel.engine import Engine
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.http.answers import json_answer
+from streamkernel.engine.http.applications import json_answer
 from streamkernel.engine.telemetry.status import status_of
 
 RUN = """label = "y"

@@ -23,7 +23,7 @@ from streamkernel.engine.checkpoint.state_directory import StateDirectory, check
 from streamkernel.engine.telemetry.description import checkpoint_rows
 from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, Quality
 from streamkernel.engine.telemetry.report import run_of
-from streamkernel.engine.telemetry.roc_auc import update_roc_auc
+from streamkernel.engine.telemetry.river_metrics import update_roc_auc
 
 LABELS = [metrics.Accuracy, metrics.F1, metrics.MacroF1, metrics.CohenKappa, metrics.MCC, metrics.BalancedAccuracy]
 NUMBERS = [metrics.MAE, metrics.RMSE, metrics.R2]

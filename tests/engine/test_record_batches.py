@@ -16,10 +16,9 @@ from states import state_in
 
 from streamkernel import KernelClassifier, KernelRegressor, tensor_file
 from streamkernel.connectors import DeadLetters, Event, FileSink, FileSource
-from streamkernel.engine import Engine, record_batches
+from streamkernel.engine import Engine, runner
 from streamkernel.engine.checkpoint.state_directory import checkpoints
-from streamkernel.engine.record_batches import RecordBatches
-from streamkernel.engine.runner import StreamRunner
+from streamkernel.engine.runner import RecordBatches, StreamRunner
 from streamkernel.estimators.together import predict_and_learn
 from streamkernel.features.dictionaries import FAST
 
@@ -135,20 +134,18 @@ def test_records_are_processed_one_by_one_beside_a_baseline_and_with_weights(tmp
 @pytest.mark.skipif(FAST is None, reason="no dictionary is read by compiled code")
 def test_records_that_take_long_come_in_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    monkeypatch.setattr(record_batches, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "QUICK_SECONDS", 0.0)
     monkeypatch.setattr(
-        record_batches, "predict_and_learn", lambda *words: sizes.append(len(words[1])) or predict_and_learn(*words)
+        runner, "predict_and_learn", lambda *words: sizes.append(len(words[1])) or predict_and_learn(*words)
     )
     write_events(tmp_path / "events.jsonl", labels_of("classifier"))
     engine(tmp_path / "run", MODELS["classifier"], 512).run()
-    assert max(sizes) == record_batches.FEWEST
+    assert max(sizes) == runner.FEWEST
 
 
 def test_a_field_that_comes_and_goes_costs_few_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     attempts: list[int] = []
-    monkeypatch.setattr(
-        record_batches, "predict_and_learn", lambda *words: attempts.append(1) or predict_and_learn(*words)
-    )
+    monkeypatch.setattr(runner, "predict_and_learn", lambda *words: attempts.append(1) or predict_and_learn(*words))
     events = [
         Event("memory", i, b"", {"a": i % 7 / 7, **({"b": 0.5} if i % 2 else {}), "y": i % 7 > 3}) for i in range(2000)
     ]

@@ -8,8 +8,7 @@ import pytest
 
 from streamkernel.connectors.registry import SINKS
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.config.config import ConfigError, load_config
-from streamkernel.engine.config.replay import replay_config
+from streamkernel.engine.config.config import ConfigError, load_config, replay_config
 
 MODEL = "[model]\ntype = 'KernelClassifier'\nlearner = 'dsg'\nmax_features = 8\n"
 

@@ -11,7 +11,7 @@ import pytest
 from river import base, compose, feature_extraction, imblearn, linear_model, multiclass, preprocessing
 
 import streamkernel
-from streamkernel.engine.checkpoint.river_parts import wrapped_model
+from streamkernel.engine.checkpoint.allowlist import wrapped_model
 from streamkernel.engine.checkpoint.river_state import decode, encode
 from streamkernel.engine.config.registry import baselines, transformers
 from streamkernel.engine.fields import OnFields

@@ -17,7 +17,7 @@ from streamkernel.connectors.kafka.options import CLIENTS
 from streamkernel.connectors.kafka.sink import LONGEST
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.refusals import KINDS, REASONS, refusal_of
+from streamkernel.engine.telemetry.dead_letters import KINDS, REASONS, refusal_of
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "reference" / "schemas"
 PREDICTION, LETTER, HEADERS = (

@@ -13,9 +13,8 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.seen_texts import LARGEST_COUNT, SLOTS, SeenTexts
-from streamkernel.engine.telemetry import dead_letter_reports
-from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
-from streamkernel.engine.telemetry.dead_letter_reports import DeadLetterReports
+from streamkernel.engine.telemetry import dead_letters
+from streamkernel.engine.telemetry.dead_letters import DeadLetterGroups, DeadLetterReports
 from streamkernel.field_types.number_texts import LONGEST
 from tests.engine.test_types_of_fields import run
 
@@ -127,7 +126,7 @@ def test_a_group_of_dead_letters_has_the_last_advice_and_no_place() -> None:
 def test_dead_letters_are_reported_at_once_then_together_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[dict[str, Any]] = []
     log = SimpleNamespace(warning=lambda event, **more: logged.append(more))
-    monkeypatch.setattr(dead_letter_reports, "log", log)
+    monkeypatch.setattr(dead_letters, "log", log)
     seconds = 0.0
     reports = DeadLetterReports(clock=lambda: seconds)
     for i in range(300):

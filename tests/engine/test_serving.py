@@ -20,7 +20,7 @@ from waiting import LIMIT, wait_for
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import checkpoints
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.http.tls import Certificate
+from streamkernel.engine.http.listening import Certificate
 from streamkernel.engine.serving.follower import CheckpointFollower
 
 CONFIG = """

@@ -17,8 +17,8 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.start_checks import check_state, separate_models
-from streamkernel.engine.group.shared_model import newest_version, read_version, versions
 from streamkernel.engine.pipelines import kernel_of
+from streamkernel.engine.shared_model import newest_version, read_version, versions
 
 N = 700
 """Events of each member's partition."""

@@ -9,8 +9,7 @@ import pytest
 
 from streamkernel.connectors import Event
 from streamkernel.engine.config.config import Config
-from streamkernel.engine.sizing.load import AT_ONCE, FullLoad, SteadyLoad, read_sample
-from streamkernel.engine.sizing.sizing import BUSY, measure, processes_for
+from streamkernel.engine.sizing import AT_ONCE, BUSY, FullLoad, SteadyLoad, measure, processes_for, read_sample
 from tests.test_cli import call
 
 SAMPLE = [Event("memory", i, b"", {"a": i}) for i in range(1000)]

@@ -17,8 +17,8 @@ from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.engine.config.config import ConfigError, load_config
-from streamkernel.engine.monitoring.calibration import Calibration
 from streamkernel.engine.monitoring.field_windows import MOST_CANDIDATES, FieldWindows
+from streamkernel.engine.monitoring.stream_statistics import Calibration
 from streamkernel.engine.runner import StreamRunner
 
 N, WINDOW, EVERY = 2600, 200, 3

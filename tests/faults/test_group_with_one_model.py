@@ -10,8 +10,8 @@ from faults import members
 from faults.kafka_runs import CONFIG, Run, ids
 from waiting import LIMIT
 
-from streamkernel.engine.group.shared_model import read_version, versions
 from streamkernel.engine.pipelines import kernel_of
+from streamkernel.engine.shared_model import read_version, versions
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

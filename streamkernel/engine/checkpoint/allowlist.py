@@ -2,21 +2,30 @@
 
 A class of River is allowed if it is defined in one of the packages that hold what a pipeline is made of. The
 packages that read files, download data sets or run other programs are not among them.
+
+River has no public names for the functions, methods and compiled classes that its objects refer to. They are found in
+fresh objects of public classes, so that a River with other names for them is understood too, and none of them has to
+exist before a checkpoint needs it.
 """
 
 from __future__ import annotations
 
 import collections
 import copy
+import functools
+import inspect
 import numbers
 import sys
-from types import MethodType, ModuleType
+from collections.abc import Callable, Iterable, Iterator
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 from river import (
     anomaly,
+    base,
     compose,
+    drift,
     ensemble,
     feature_extraction,
     feature_selection,
@@ -36,11 +45,92 @@ from streamkernel.conformal import ConformalClassifier, ConformalRegressor
 from streamkernel.conformal.adaptive_level import AdaptiveLevel
 from streamkernel.conformal.rolling_scores import RollingScores
 from streamkernel.engine import patterns
-from streamkernel.engine.checkpoint import river_parts
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.estimators.standard_scaler import StandardScaler
 from streamkernel.time_series import Calendar, Lags, LastTarget
+
+
+def river_functions() -> frozenset[FunctionType]:
+    """Return the river_functions that River's objects refer to.
+
+    Examples
+    --------
+    >>> sorted(function.__name__ for function in river_functions())[2:5]
+    ['find_all_ngrams', 'remove_stop_words', 'strip_accents_unicode']
+    """
+    words = feature_extraction.BagOfWords(stop_words={"a"}, ngram_range=(1, 2))
+    means = [metrics.AdjustedMutualInfo(average_method=mean) for mean in ("arithmetic", "geometric")]
+    return frozenset(found for found in _referred([words, *means]) if isinstance(found, FunctionType))
+
+
+@functools.cache
+def river_methods() -> frozenset[Callable[..., Any]]:
+    """Return the river_methods that River's objects refer to, as river_functions.
+
+    Examples
+    --------
+    >>> feature_extraction.RBFSampler(seed=1).weights.default_factory.__func__ in river_methods()
+    True
+    """
+    numbers, classes = linear_model.LinearRegression(), linear_model.LogisticRegression()
+    samples = [
+        *(
+            ensemble.LeveragingBaggingClassifier(classes, n_models=2, bagging_method=method)
+            for method in ("bag", "me", "half", "wt", "subag")
+        ),
+        feature_extraction.RBFSampler(),
+        multiclass.OutputCodeClassifier(classes, code_size=1),
+        *(linear_model.PAClassifier(mode=mode) for mode in (0, 1, 2)),
+        preprocessing.GaussianRandomProjector(),
+        preprocessing.SparseRandomProjector(),
+        preprocessing.TargetMinMaxScaler(numbers),
+        preprocessing.TargetStandardScaler(numbers),
+    ]
+    return frozenset(found.__func__ for found in _referred(samples) if isinstance(found, MethodType))
+
+
+def wrapped_model(wrapper: base.Wrapper[Any]) -> Any:
+    """Return the model in one of River's wrappers, which is the first argument of its constructor.
+
+    Examples
+    --------
+    >>> wrapped_model(multiclass.OneVsRestClassifier(linear_model.PAClassifier(mode=2))).mode
+    2
+    """
+    return getattr(wrapper, next(iter(inspect.signature(type(wrapper)).parameters)))
+
+
+def _referred(objects: Iterable[Any]) -> Iterator[Any]:
+    """Yield what the attributes of objects refer to: directly, in lists, in partials, or as a default factory."""
+    for one in objects:
+        for value in vars(one).values():
+            for part in value if type(value) is list else [value]:
+                yield getattr(part, "func", getattr(part, "default_factory", part))
+
+
+COMPILED: dict[str, type] = {
+    f"{type(part).__module__}.{type(part).__qualname__}": type(part)
+    for part in _referred(
+        [
+            drift.ADWIN(),
+            metrics.RollingPRAUC(),
+            metrics.RollingROCAUC(),
+            stats.EWMean(),
+            stats.EWVar(),
+            stats.IQR(),
+            stats.Kurtosis(),
+            stats.PeakToPeak(),
+            stats.Quantile(),
+            stats.RollingIQR(window_size=1),
+            stats.RollingQuantile(0.5, window_size=1),
+            stats.Skew(),
+        ]
+    )
+    if hasattr(part, "__setstate__")
+}
+"""River's statistics in compiled code, which serialize themselves as bytes."""
+
 
 _PACKAGES = tuple(
     package.__name__
@@ -74,7 +164,7 @@ _LISTED: dict[str, Any] = {
     },
     **_of(collections, "Counter OrderedDict defaultdict deque"),
     **_of(patterns, "tokens"),
-    **{f"{found.__module__}.{found.__qualname__}": found for found in river_parts.functions()},
+    **{f"{found.__module__}.{found.__qualname__}": found for found in river_functions()},
     "builtins.str.lower": str.lower,
     "copy.deepcopy": copy.deepcopy,
     "numbers.Number": numbers.Number,
@@ -183,7 +273,7 @@ def method(owner: Any, name: str) -> MethodType:
     """
     found: Any = getattr(owner if isinstance(owner, type) else type(owner), name, None)
     function = getattr(found, "__func__", found)
-    if function not in river_parts.methods():
+    if function not in river_methods():
         raise ValueError(f'The method "{name}" of a {type(owner).__name__} is not allowed in a checkpoint')
     return found if isinstance(found, MethodType) else MethodType(function, owner)
 

@@ -16,8 +16,7 @@ from river import base, compose
 from river.imblearn.hard_sampling import Triplet
 from river.utils import VectorDict
 
-from streamkernel.engine.checkpoint.allowlist import method, name_of
-from streamkernel.engine.checkpoint.river_parts import COMPILED, wrapped_model
+from streamkernel.engine.checkpoint.allowlist import COMPILED, method, name_of, wrapped_model
 from streamkernel.errors import is_count
 from streamkernel.field_types import Fields
 

@@ -19,8 +19,8 @@ from streamkernel.engine.config.source_and_sink import check_registered
 from streamkernel.engine.config.streams import build_source, kafka_options, predictions_writer
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.fields import OnFields
-from streamkernel.engine.group.mergeable import merge_problems
 from streamkernel.engine.mirror.bucket import library
+from streamkernel.engine.step_merging import merge_problems
 from streamkernel.field_types.declared import LABEL_TYPES, declared_type
 from streamkernel.time_series import HistoryTransformer, LastTarget
 from streamkernel.time_series.history import first_steps

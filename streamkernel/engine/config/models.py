@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 from river import base
 
 from streamkernel.engine.challengers.roles import KEYS, MODEL, Candidate, own_setup
-from streamkernel.engine.checkpoint.saved_model import read_model
-from streamkernel.engine.checkpoint.state_directory import StateDirectoryError, check_setup, checkpoints, read_newest
+from streamkernel.engine.checkpoint.state_directory import (
+    StateDirectoryError,
+    check_setup,
+    checkpoints,
+    read_model,
+    read_newest,
+)
 from streamkernel.engine.config import build
 from streamkernel.engine.config.messages import ConfigError, of_error, to_toml
 from streamkernel.engine.fields import OnFields

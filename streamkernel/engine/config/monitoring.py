@@ -149,8 +149,7 @@ def check_telemetry(table: TelemetryTable | None) -> None:
 def traced_runner(table: TelemetryTable) -> Callable[[EngineParts], Runner]:
     """Return a function that makes the loop of a run that follows traces."""
     from streamkernel.engine.otel.exporting import resource_of, span_exporter
-    from streamkernel.engine.otel.traced_runner import TracedRunner
-    from streamkernel.engine.otel.tracing import Tracing
+    from streamkernel.engine.otel.tracing import TracedRunner, Tracing
 
     ratio = ratio_of(os.environ) if table.sampling_ratio is None else table.sampling_ratio
 

@@ -13,7 +13,7 @@ from river import base
 from river.datasets.base import RemoteDataset
 
 from streamkernel.connectors import Event, first_records
-from streamkernel.engine import remedies
+from streamkernel.engine import seen_texts
 from streamkernel.engine.config import build
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.messages import ConfigError, did_you_mean
@@ -22,8 +22,7 @@ from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.learned_types import CATEGORIES, MIXED, SETTLED, UNDECIDED
 from streamkernel.engine.record_processor import RecordProcessor
-from streamkernel.engine.refusals import refusal_of
-from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups, n_and_reason
+from streamkernel.engine.telemetry.dead_letters import DeadLetterGroups, n_and_reason, refusal_of
 from streamkernel.errors import InputError
 from streamkernel.features.rows import is_missing
 from streamkernel.field_types.number_codes import why_codes
@@ -209,7 +208,7 @@ def _describe(name: str, records: Sequence[Mapping[str, Any]], examples: Example
     numbers, readable, texts, *_ = types.counts.get(name, (0, 0, 0))
     others = [value for value in values if not isinstance(value, (str, int, float))]
     why = (
-        f"; looks like codes, because {code}; if so, declare it: {remedies.declaration(name, 'category')}"
+        f"; looks like codes, because {code}; if so, declare it: {seen_texts.declaration(name, 'category')}"
         if code
         else ""
     )
@@ -222,12 +221,12 @@ def _describe(name: str, records: Sequence[Mapping[str, Any]], examples: Example
     if kind == UNDECIDED:
         return f"undecided, because it has only {numbers + readable + texts} values{why}"
     if kind == MIXED:
-        return f"mixed, {share(numbers, len(values))} numbers; {remedies.for_texts(name, placeholders)}"
+        return f"mixed, {share(numbers, len(values))} numbers; {seen_texts.for_texts(name, placeholders)}"
     if kind == CATEGORIES:
-        hint = remedies.for_alike_texts(name, alike) if texts >= SETTLED and (alike := types.texts.like(name)) else ""
+        hint = seen_texts.for_alike_texts(name, alike) if texts >= SETTLED and (alike := types.texts.like(name)) else ""
         if not numbers:
             return "categories" + (f"; {hint}" if hint else "")
-        more = f"; {remedies.for_texts(name, placeholders)}" if placeholders else ""
+        more = f"; {seen_texts.for_texts(name, placeholders)}" if placeholders else ""
         return f"categories, {share(numbers, len(values))} numbers, which are categories, too{more}"
     written = f", {share(readable, len(values))} written as text" if readable else ""
     refused = [value for value in values if isinstance(value, str) and types.read_text(name, value) is None] + others

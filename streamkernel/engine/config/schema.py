@@ -29,7 +29,7 @@ from streamkernel.field_types.times import TimeUnit
 if TYPE_CHECKING:
     from river.metrics.base import Metric
 
-    from streamkernel.engine.http.tls import Certificate
+    from streamkernel.engine.http.listening import Certificate
 
 
 STREAM = "-"
@@ -161,7 +161,7 @@ class HttpTable(ConfigTable):
         ConfigError
             If the files cannot be used.
         """
-        from streamkernel.engine.http.tls import Certificate
+        from streamkernel.engine.http.listening import Certificate
 
         if self.certificate is None or self.key is None:
             return None

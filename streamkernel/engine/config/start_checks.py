@@ -17,8 +17,8 @@ from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.models import candidates_of, first_model
 from streamkernel.engine.config.streams import kafka_options, kafka_source, registry_of
-from streamkernel.engine.group.shared_model import check_version, versions
 from streamkernel.engine.mirror.bucket import Bucket, MirrorError
+from streamkernel.engine.shared_model import check_version, versions
 
 
 def check_state(config: Config) -> str:

@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON, compressed or not, of limited size, and within a time limit."""
+"""Bodies of requests: JSON, compressed or not, of limited size, within a time limit, and the records in them."""
 
 from __future__ import annotations
 

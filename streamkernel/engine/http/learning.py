@@ -20,9 +20,9 @@ from streamkernel.connectors.http.request_log import KeyConflictError, Request, 
 from streamkernel.connectors.http.source import BacklogError, NotReadyError, positions_of
 from streamkernel.connectors.json_values import JSON_NAMES, json_object, put_digits
 from streamkernel.connectors.nested import flatten
-from streamkernel.engine.http.answers import json_answer
+from streamkernel.engine.http.applications import json_answer
 from streamkernel.engine.http.bodies import json_body
-from streamkernel.engine.http.questions import MOST_NAMES, MOST_ROWS
+from streamkernel.engine.http.predictions import MOST_NAMES, MOST_ROWS
 
 _KEY = re.compile(r"[ -~]{1,255}")
 _SOON, _LATER = {"retry-after": "1"}, {"retry-after": "10"}

@@ -14,14 +14,11 @@ from starlette.routing import Route
 
 from streamkernel.connectors.owner import Owner
 from streamkernel.engine.http import openapi
-from streamkernel.engine.http.answers import json_answer
-from streamkernel.engine.http.applications import application_of, metrics_answer
+from streamkernel.engine.http.applications import application_of, json_answer, metrics_answer
 from streamkernel.engine.http.learning import learning_route
-from streamkernel.engine.http.listening import Server, listen
+from streamkernel.engine.http.listening import Certificate, Server, listen
 from streamkernel.engine.http.page_files import FILES, HEADERS, kind_of, read
-from streamkernel.engine.http.predictions import answer_prediction, version_headers
-from streamkernel.engine.http.tls import Certificate
-from streamkernel.engine.http.worker import Worker
+from streamkernel.engine.http.predictions import Worker, answer_prediction, version_headers
 from streamkernel.engine.telemetry.description import model_rows
 from streamkernel.engine.telemetry.prometheus import registry_of
 from streamkernel.engine.telemetry.status import status_of

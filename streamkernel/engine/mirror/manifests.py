@@ -1,4 +1,4 @@
-"""A checkpoint in an object store: its file, and a manifest that makes it count."""
+"""The checkpoints in an object store: their manifests, read and checked, and their list."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import datetime as dt
 import hashlib
 import os
 import re
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import structlog
 from pydantic import BaseModel, Field, ValidationError
 
+from streamkernel.engine.checkpoint.maintenance import Checkpoint, described
 from streamkernel.engine.checkpoint.state_directory import KEPT, PRIVATE
 from streamkernel.engine.mirror.bucket import Bucket, DamagedError, MirrorError, MirrorTakenError
 
@@ -164,3 +167,43 @@ def _prune(bucket: Bucket) -> None:
 def manifest_name(number: int) -> str:
     """Return the name of the object that makes a checkpoint count."""
     return f"checkpoint-{number:012d}.json"
+
+
+def history(address: str) -> Iterator[Checkpoint]:
+    """Yield the checkpoints in a mirror, oldest first, each with the time at which it was copied.
+
+    One at a time is on this disk, in a temporary folder. A run that goes on meanwhile may delete an older one, which
+    then has that as its problem.
+
+    Parameters
+    ----------
+    address
+        As ``s3://bucket/prefix``.
+
+    Raises
+    ------
+    ImportError
+        If obstore is not installed.
+    MirrorError
+        If the store is unavailable, or has no checkpoint there.
+    ValueError
+        If the address is none.
+    """
+    bucket = Bucket(address)
+    numbers = manifest_numbers(bucket.names())
+    if not numbers:
+        raise MirrorError(f"Expected a mirror, got no checkpoint - at {bucket.address}")
+    for number in numbers:
+        with tempfile.TemporaryDirectory(prefix="streamkernel-") as folder:
+            yield _checkpoint(bucket, number, Path(folder) / f"checkpoint-{number:012d}.safetensors")
+
+
+def _checkpoint(bucket: Bucket, number: int, path: Path) -> Checkpoint:
+    written, size = None, 0
+    try:
+        manifest = read(bucket, number)
+        written, size = manifest.written, manifest.size
+        download(bucket, manifest, path)
+    except DamagedError as error:
+        return Checkpoint(number, written, "", size, None, str(error))
+    return described(path, written)

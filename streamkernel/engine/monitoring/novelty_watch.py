@@ -17,8 +17,17 @@ import structlog
 from scipy.stats import betabinom
 
 from streamkernel import learners, rules
-from streamkernel.engine.monitoring.drift_watch import ALARMS, FIRST, MOVED, moved_fields
-from streamkernel.engine.monitoring.scaled_rows import Row, Scales, fields_of, scaled, scales_of
+from streamkernel.engine.monitoring.drift_watch import (
+    ALARMS,
+    FIRST,
+    MOVED,
+    Row,
+    Scales,
+    fields_of,
+    moved_fields,
+    scaled,
+    scales_of,
+)
 from streamkernel.engine.telemetry.quality import WINDOW
 from streamkernel.estimators.novelty import KernelNoveltyDetector
 

@@ -15,13 +15,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streamkernel.engine.http import openapi
-from streamkernel.engine.http.answers import json_answer
-from streamkernel.engine.http.applications import application_of, metrics_answer
-from streamkernel.engine.http.predictions import answer_prediction, version_headers
-from streamkernel.engine.http.worker import Worker
-from streamkernel.engine.serving.counts import SharedCounts
+from streamkernel.engine.http.applications import application_of, json_answer, metrics_answer
+from streamkernel.engine.http.predictions import Worker, answer_prediction, version_headers
 from streamkernel.engine.serving.follower import CheckpointFollower, ServedModel
-from streamkernel.engine.serving.metrics import ServingCollector
+from streamkernel.engine.serving.metrics import ServingCollector, SharedCounts
 from streamkernel.engine.telemetry.description import model_rows
 
 
@@ -35,7 +32,7 @@ def serving_application(followers: Sequence[CheckpointFollower], counts: SharedC
     counts
         Where requests are counted.
     token
-        As for :class:`~streamkernel.engine.http.guard.Guard`.
+        As for :class:`~streamkernel.engine.http.applications.Guard`.
     """
     registry = CollectorRegistry()
     registry.register(ServingCollector(followers, counts))

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from streamkernel.engine.challengers.challenger import ChallengerSnapshot
     from streamkernel.engine.challengers.challengers import ChallengersSnapshot
     from streamkernel.engine.checkpointer import Checkpointer
-    from streamkernel.engine.cluster_snapshot import ClusterSnapshot
     from streamkernel.engine.coverage import CoverageSnapshot
     from streamkernel.engine.mirror.mirror import Mirror
     from streamkernel.engine.monitoring.monitoring import MonitoringSnapshot
-    from streamkernel.engine.telemetry.histogram import Histogram
+    from streamkernel.engine.telemetry.figure import Histogram
     from streamkernel.engine.telemetry.quality import Scores
+    from streamkernel.engine.telemetry.snapshot import ClusterSnapshot
 
 OUTCOMES = {
     "learned": "events learned",

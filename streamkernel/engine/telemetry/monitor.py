@@ -16,16 +16,16 @@ from streamkernel.engine.label_losses import LabelLosses
 from streamkernel.engine.pipelines import counts_of_targets
 from streamkernel.engine.retrying import REPORT_SECONDS
 from streamkernel.engine.serving_copy import Publisher
+from streamkernel.engine.telemetry.figure import EVENT_BOUNDS, Durations
 from streamkernel.engine.telemetry.figures import Reading, figures_of_point
-from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
 from streamkernel.engine.telemetry.history import History
 from streamkernel.engine.telemetry.snapshot import EngineSnapshot, of_model
 from streamkernel.estimators.internals import scales_of
 
 if TYPE_CHECKING:
     from streamkernel.engine.checkpointer import Checkpointer
-    from streamkernel.engine.cluster_snapshot import ClusterSnapshot
     from streamkernel.engine.record_processor import RecordProcessor
+    from streamkernel.engine.telemetry.snapshot import ClusterSnapshot
 
 PUBLISH_SECONDS = 1.0
 """Seconds between two snapshots, at least."""

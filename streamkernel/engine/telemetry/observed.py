@@ -16,7 +16,7 @@ import orjson
 import structlog
 
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, existing_checkpoints, no_link, read_newest
-from streamkernel.engine.http.guard import is_loopback
+from streamkernel.engine.http.applications import is_loopback
 from streamkernel.engine.telemetry.report import run_of
 from streamkernel.tensor_file import put
 

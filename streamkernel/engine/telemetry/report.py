@@ -14,11 +14,10 @@ import orjson
 from streamkernel.connectors.json_text import to_json
 from streamkernel.engine.explanations import importances
 from streamkernel.engine.http.page_files import FILES, read
-from streamkernel.engine.telemetry.challengers import checkpoint_table
-from streamkernel.engine.telemetry.dead_letter_groups import DeadLetterGroups
-from streamkernel.engine.telemetry.description import checkpoint_rows
+from streamkernel.engine.telemetry.dead_letters import DeadLetterGroups
+from streamkernel.engine.telemetry.description import checkpoint_rows, checkpoint_table
 from streamkernel.engine.telemetry.figures import Reading, figures_of_page
-from streamkernel.engine.telemetry.marks import marks_of
+from streamkernel.engine.telemetry.history import marks_of
 from streamkernel.engine.telemetry.quality import stored_scores
 from streamkernel.engine.telemetry.status import finite, is_mean
 

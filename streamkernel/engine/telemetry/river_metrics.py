@@ -1,11 +1,9 @@
-"""River's metrics: updated with many pairs of a label and a prediction at once, and read.
-
-A metric that takes pairs one by one takes as long as an event of a fast model.
-"""
+"""River's metrics: how they are read, and the area under the ROC curve in bounded memory."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
@@ -15,7 +13,32 @@ from river.metrics import ROCAUC
 from river.metrics.base import BinaryMetric, ClassificationMetric, Metric
 from river.metrics.multioutput import MacroAverage
 
-from streamkernel.engine.telemetry.roc_auc import update_roc_auc
+
+def update_roc_auc(metric: ROCAUC, pairs: Iterable[tuple[Any, Any]]) -> None:
+    """Update the metric with labels and probabilities, or their dictionaries; equivalent to `update` with each.
+
+    It depends only on how many of them are between two thresholds, for either label, and sums of whole numbers are
+    exact.
+
+    Examples
+    --------
+    >>> metric = ROCAUC()
+    >>> update_roc_auc(metric, [(False, 0.1), (False, {True: 0.4}), (True, 0.35), (True, 0.8)])
+    >>> metric
+    ROCAUC: 87.50%
+    """
+    thresholds, pos_val = metric.thresholds, metric.pos_val
+    read = [(y == pos_val, answer.get(True, 0.0) if isinstance(answer, dict) else answer) for y, answer in pairs]
+    counts = Counter([(label, bisect_left(thresholds, probability)) for label, probability in read])
+    for place, matrix in enumerate(metric.cms):
+        cells: dict[tuple[bool, bool], int] = {}  # in the order in which River would meet them
+        for (label, above), n in counts.items():
+            cell = label, place < above
+            cells[cell] = cells.get(cell, 0) + n
+        for (label, is_above), n in cells.items():
+            matrix.update(label, is_above, float(n))
+            matrix.n_samples += n - 1  # River counts updates there, not their weights
+
 
 Pair = tuple[Any, Any]
 """A label, and the prediction or the probabilities made before it; ``None`` if there were none."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamkernel.engine.coverage import CoverageSnapshot
 from streamkernel.engine.monitoring.monitoring import MonitoringSnapshot
-from streamkernel.engine.telemetry.histogram import Histogram
+from streamkernel.engine.telemetry.figure import Histogram
 from streamkernel.engine.telemetry.quality import Scores
 from streamkernel.estimators.internals import learner_of
 
@@ -20,6 +20,50 @@ if TYPE_CHECKING:
     from streamkernel.connectors import Source
     from streamkernel.engine.challengers.challengers import ChallengersSnapshot
     from streamkernel.estimators.base import KernelModel
+
+
+class RoundSnapshot(NamedTuple):
+    """Figures of one round.
+
+    Parameters
+    ----------
+    events, seconds
+        The number of events that each worker read, and the time that this took; both 0 for a worker without an
+        assignment.
+    round_seconds, merge_seconds
+        Duration of the whole round, and of its merge.
+    spread
+        Distance of the replicas from their mean before the merge, in units of the mean's size.
+    """
+
+    events: tuple[int, ...]
+    seconds: tuple[float, ...]
+    round_seconds: float
+    merge_seconds: float
+    spread: float
+
+
+class ClusterSnapshot(NamedTuple):
+    """The rounds of this process so far.
+
+    Parameters
+    ----------
+    by_worker
+        Events and seconds of each worker.
+    rounds, merges
+        Durations of rounds and merges.
+    last
+        The last round.
+    recent
+        The last few rounds.
+    """
+
+    by_worker: Mapping[int, tuple[int, float]]
+    rounds: Histogram
+    merges: Histogram
+    last: RoundSnapshot
+    recent: tuple[RoundSnapshot, ...]
+
 
 MOST = 100
 """Largest number of streams whose position and lag are reported individually."""

@@ -1,4 +1,4 @@
-"""The data of the live page: current figures, their history, and the last refusals."""
+"""The parts of a running engine that have figures, and the data of the live page: figures, their history, refusals."""
 
 from __future__ import annotations
 
@@ -13,15 +13,35 @@ from river.metrics.base import MeanMetric
 
 from streamkernel.engine.explanations import importances
 from streamkernel.engine.label_losses import MANY, SHARE, shares_of, why_none_joins
-from streamkernel.engine.telemetry.challengers import model_table
-from streamkernel.engine.telemetry.description import model_rows
-from streamkernel.engine.telemetry.figures import figures_of_page
-from streamkernel.engine.telemetry.marks import marks_of
-from streamkernel.engine.telemetry.reading import reading_of
+from streamkernel.engine.telemetry.description import model_rows, model_table
+from streamkernel.engine.telemetry.figures import Reading, figures_of_page
+from streamkernel.engine.telemetry.history import marks_of
+from streamkernel.engine.telemetry.snapshot import lag_of
 
 if TYPE_CHECKING:
-    from streamkernel.engine.cluster_snapshot import ClusterSnapshot
     from streamkernel.engine.engine import Engine
+    from streamkernel.engine.telemetry.snapshot import ClusterSnapshot
+
+
+def reading_of(engine: Engine) -> Reading:
+    """Return all parts of an engine at this moment, for any thread."""
+    run, checkpointer = engine.snapshot, engine.parts.checkpointer
+    return Reading(
+        outcomes=run.outcomes,
+        scores=run.scores,
+        challengers=run.challengers,
+        monitoring=run.monitoring,
+        coverage=run.coverage,
+        run=run,
+        lags=lag_of(engine.source),
+        model=run.model,
+        checkpointer=checkpointer,
+        checkpoints=None if checkpointer.state is None else run.checkpoints,
+        mirror=getattr(checkpointer.state, "mirror", None),
+        cluster=engine.cluster,
+        incidents=dict(engine.incidents),
+    )
+
 
 LINES = 6
 """Largest number of workers with their own lines; beyond it, a chart shows the fastest, median and slowest."""

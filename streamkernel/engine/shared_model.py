@@ -15,10 +15,10 @@ from streamkernel import tensor_file
 from streamkernel.connectors import Participant
 from streamkernel.engine.checkpoint import state_file
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectoryError, check_setup, no_link
-from streamkernel.engine.group.step_merging import merge_steps
 from streamkernel.engine.learned_types import join_counts
 from streamkernel.engine.pipelines import first_steps, kernel_of
 from streamkernel.engine.record_processor import RecordProcessor
+from streamkernel.engine.step_merging import merge_steps
 from streamkernel.errors import MergeError, ModelFileError
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import become_replica, flush, is_young, learner_of, restructure

@@ -1,14 +1,16 @@
-"""Merging of preprocessing steps: moments, ranges and categories of all events."""
+"""Merging of preprocessing steps (moments, ranges and categories of all events), and why models cannot be merged."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from river import base, feature_extraction, preprocessing
 
 from streamkernel.engine.fields import OnFields
+from streamkernel.engine.pipelines import first_steps, last_step
+from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.random_features import RandomFeatures
 from streamkernel.estimators.standard_scaler import StandardScaler
 
@@ -23,13 +25,13 @@ FIXED = (
 """Steps that events do not change."""
 
 
-def problem(step: base.Transformer) -> str | None:
+def problem_of_step(step: base.Transformer) -> str | None:
     """Return the reason why a step cannot be merged, or ``None`` if it can.
 
     Examples
     --------
-    >>> problem(preprocessing.StandardScaler())
-    >>> problem(preprocessing.OrdinalEncoder())
+    >>> problem_of_step(preprocessing.StandardScaler())
+    >>> problem_of_step(preprocessing.OrdinalEncoder())
     'expected a step whose state can be merged (Binarizer, FeatureHasher, Normalizer, BagOfWords, PolynomialExtender,
     RandomFeatures, StandardScaler, MinMaxScaler, MaxAbsScaler, OneHotEncoder), got OrdinalEncoder'
     """
@@ -108,3 +110,34 @@ _MERGES: dict[type, Callable[[Any, Any, Sequence[Any]], None]] = {
     preprocessing.MaxAbsScaler: _ranges("abs_max"),
     preprocessing.OneHotEncoder: _categories,
 }
+
+
+def merge_problems(pipeline: Any, where: str) -> Iterator[str]:
+    """Yield the reasons why copies of a pipeline cannot be merged.
+
+    Parameters
+    ----------
+    pipeline
+        The preprocessing steps and the model, or the model alone.
+    where
+        Where they would be merged, for the messages.
+
+    Examples
+    --------
+    >>> from streamkernel import KernelClassifier, KernelMultiTargetRegressor, upkeep
+    >>> list(merge_problems(KernelMultiTargetRegressor(), "on a cluster"))
+    []
+    >>> list(merge_problems(KernelClassifier(pruning=upkeep.Pruning()), "on a cluster"))
+    ['model.pruning: expected none on a cluster, got a Pruning']
+    """
+    model = last_step(pipeline)
+    if not isinstance(model, KernelModel):
+        yield f"model: expected KernelClassifier or KernelRegressor {where}, got {type(model).__name__}"
+    else:
+        for name in ("pruning", "refit"):
+            if getattr(model, name) is not None:
+                yield f"model.{name}: expected none {where}, got a {type(getattr(model, name)).__name__}"
+    for i, step in enumerate(first_steps(pipeline).values()):
+        problem = problem_of_step(step)
+        if problem:
+            yield f"preprocessing[{i}]: {problem}"

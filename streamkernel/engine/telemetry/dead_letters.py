@@ -1,14 +1,41 @@
-"""Dead letters by reason, with a few samples of each, in bounded memory."""
+"""Dead letters: kinds of refused records, the last reasons with a few samples of each, and reports in the log."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-MOST, SAMPLES = 8, 3
+import structlog
+
+from streamkernel.connectors import Event, Refusal
+from streamkernel.errors import DivergedError, InputError, JoinError, LabelError, TooManyClassesError
+
+REASONS = {
+    "classes": TooManyClassesError,
+    "label": LabelError,
+    "join": JoinError,
+    "diverged": DivergedError,
+    "value": InputError,
+    "error": Exception,
+}
+"""Kinds of refused records by their error; unreadable ones are ``unreadable``."""
+
+KINDS = ("unreadable", *REASONS, "output")
+"""Kinds of dead letters."""
+
+
+def refusal_of(event: Event, error: Exception) -> Refusal:
+    """Return the dead letter's reason for an error that a record raised."""
+    kind = next(kind for kind, of in REASONS.items() if isinstance(error, of))
+    name = type(error).__name__
+    text = str(error) if isinstance(error, InputError) else f"{name}: {error}"
+    return Refusal(text, "unreadable" if event.record is None else kind, f"{type(error).__module__}.{name}")
+
+
+MOST_GROUPS, SAMPLES = 8, 3
 """Maximum number of reasons, the most recent ones, and of samples of each."""
 
 LONGEST = 300
@@ -52,7 +79,7 @@ class DeadLetterGroups:
         group["time"] = when
         group["samples"].append({"stream": stream[:LONGEST], "reason": reason[:LONGEST], "raw": raw[:LONGEST]})
         self._groups[key] = group
-        while len(self._groups) > MOST:
+        while len(self._groups) > MOST_GROUPS:
             self._groups.pop(next(iter(self._groups)))
 
     def rows(self) -> list[dict[str, Any]]:
@@ -64,3 +91,42 @@ class DeadLetterGroups:
 def n_and_reason(group: Mapping[str, Any]) -> tuple[int, str]:
     """Return how many dead letters a group has, and the whole reason of the last one."""
     return group["count"], group["samples"][-1]["reason"]
+
+
+SECONDS, MOST_REASONS = 60.0, 3
+"""Seconds between two reports, and reasons in one at most."""
+
+log = structlog.get_logger("streamkernel")
+
+
+class DeadLetterReports:
+    """Logs the first dead letter at once and later ones together, at most once a minute and at the end.
+
+    Parameters
+    ----------
+    clock
+        Returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._next = clock, 0.0
+        self._n, self._groups = 0, DeadLetterGroups()
+
+    def add(self, reason: str, stream: str) -> None:
+        """Count a dead letter."""
+        self._n += 1
+        self._groups.add(reason, stream, "")
+        self.report_if_due()
+
+    def report_if_due(self) -> None:
+        """Log what came since the last report, unless that was a short time ago."""
+        if self._n and self._clock() >= self._next:
+            self.report()
+
+    def report(self) -> None:
+        """Log what came since the last report, if anything did."""
+        if not self._n:
+            return
+        reasons = [f"{count:,} x {reason}" for count, reason in map(n_and_reason, self._groups.rows()[:MOST_REASONS])]
+        log.warning("records are refused and become dead letters", count=self._n, reasons=reasons)
+        self._n, self._groups, self._next = 0, DeadLetterGroups(), self._clock() + SECONDS
