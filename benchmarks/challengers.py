@@ -20,7 +20,7 @@ from benchmarks.hot_path import stream
 from streamkernel import KernelClassifier
 from streamkernel.connectors import Event
 from streamkernel.engine import Engine
-from streamkernel.engine.challengers.roles import Candidate
+from streamkernel.engine.roles import Candidate
 
 INPUTS, SLICE, MOST = 10, 512, 2
 FIRST = {"max_features": 1024, "learner": "dsg"}

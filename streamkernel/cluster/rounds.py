@@ -23,6 +23,9 @@ PLAN = "round.json"
 
 log = structlog.get_logger("streamkernel")
 
+RECENT = 64
+"""Number of recent rounds that are kept individually."""
+
 
 class RoundPlan:
     """The file with the plan of the current round.
@@ -58,10 +61,6 @@ class RoundPlan:
             log.error("the plan of a round could not be written; retrying later", reason=str(error))
             return False
         return True
-
-
-RECENT = 64
-"""Number of recent rounds that are kept individually."""
 
 
 class RoundCounts:

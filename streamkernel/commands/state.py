@@ -45,18 +45,18 @@ def promote(
     name: Annotated[str, typer.Argument(help="The name of a challenger.", show_default=False)],
 ) -> None:
     """Make a challenger the champion, whose predictions are written; the champion becomes a challenger."""
-    from streamkernel.engine.challengers import promotion
+    from streamkernel.engine import roles
 
-    echo(lambda: promotion.promote(state, name))
+    echo(lambda: roles.promote(state, name))
 
 
 def rollback(
     state: Annotated[Path, typer.Argument(help="The state directory of a run that is stopped.", show_default=False)],
 ) -> None:
     """Undo the last promotion: the former champion, which has kept learning as a challenger, is the champion again."""
-    from streamkernel.engine.challengers import promotion
+    from streamkernel.engine import roles
 
-    echo(lambda: promotion.rollback(state))
+    echo(lambda: roles.rollback(state))
 
 
 def echo(call: Callable[[], str]) -> None:

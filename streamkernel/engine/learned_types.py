@@ -13,6 +13,27 @@ from streamkernel.engine.config.messages import to_key
 from streamkernel.engine.seen_texts import SeenTexts
 from streamkernel.field_types.number_texts import COMMA, FEW, UNKNOWN, notation_of, read_any_number, read_number
 
+log = structlog.get_logger("streamkernel")
+
+MOST_NAMES, MOST_CHARACTERS = 100_000, 1 << 24
+"""Largest number of fields that are counted, and of characters in all their names."""
+
+WINDOW = 2048
+"""Counts of a field are halved when they exceed this many values together."""
+
+SETTLED, CERTAIN, RARE, SEVERAL = 20, 40, 0.05, 5
+"""Values from which on a field has a type, and from which on the log warns of a mixed one; the share below which its
+other values are exceptions; numbers in a field of categories from which on the log asks what its texts mean.
+"""
+
+MOST_NOTES = 20
+"""Fields that the log tells about."""
+
+UNDECIDED, NUMBERS, CATEGORIES, MIXED = "undecided", "numbers", "categories", "mixed"
+"""Types of a field. A number among categories is one; a text among numbers is refused; all else is taken as it is."""
+
+_NUMBER, _READABLE, _TEXT, _EVIDENCE, _GROUPED, _DIGITS = range(6)
+
 
 def two_meanings(name: str, text: str) -> str | None:
     """Return the note about a text in a field whose values have shown no notation.
@@ -49,28 +70,6 @@ def two_notations(name: str, value: Any, notation: int) -> str | None:
         f'field "{name}": texts have a decimal comma, numbers a decimal point; '
         'if the source is CSV, set its decimal = ","'
     )
-
-
-log = structlog.get_logger("streamkernel")
-
-MOST_NAMES, MOST_CHARACTERS = 100_000, 1 << 24
-"""Largest number of fields that are counted, and of characters in all their names."""
-
-WINDOW = 2048
-"""Counts of a field are halved when they exceed this many values together."""
-
-SETTLED, CERTAIN, RARE, SEVERAL = 20, 40, 0.05, 5
-"""Values from which on a field has a type, and from which on the log warns of a mixed one; the share below which its
-other values are exceptions; numbers in a field of categories from which on the log asks what its texts mean.
-"""
-
-MOST_NOTES = 20
-"""Fields that the log tells about."""
-
-UNDECIDED, NUMBERS, CATEGORIES, MIXED = "undecided", "numbers", "categories", "mixed"
-"""Types of a field. A number among categories is one; a text among numbers is refused; all else is taken as it is."""
-
-_NUMBER, _READABLE, _TEXT, _EVIDENCE, _GROUPED, _DIGITS = range(6)
 
 
 class LearnedTypes:

@@ -12,8 +12,7 @@ import structlog
 from river import base, metrics
 
 from streamkernel.connectors import Event, Refusal
-from streamkernel.engine.challengers.challengers import Challengers
-from streamkernel.engine.challengers.roles import Candidate
+from streamkernel.engine.challengers import Challengers
 from streamkernel.engine.coverage import coverage_of, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples
@@ -21,6 +20,7 @@ from streamkernel.engine.explanations import explain_briefly
 from streamkernel.engine.known_classes import KnownClasses, known_classes
 from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.pipelines import CLASSIFIERS, NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
+from streamkernel.engine.roles import Candidate
 from streamkernel.engine.telemetry.dead_letters import KINDS
 from streamkernel.engine.telemetry.quality import Quality
 from streamkernel.errors import InputError

@@ -22,6 +22,18 @@ from streamkernel.estimators.together import answers_of, predict_and_learn
 CREATED = 10_000
 """Number of new containers after which Python looks for garbage among them; Python's own is 700, or 2,000."""
 
+FEWEST, MOST = 8, 512
+"""Records in a batch, at first and at most."""
+
+QUICK_SECONDS = 0.25
+"""Batches become larger while they take less: a request to stop waits for the end of one."""
+
+POLL_SECONDS = 0.2
+"""Seconds to wait for an event before checking the clock and the request to stop."""
+
+WATCH_EVERY = 100
+"""Number of events between two calls of a watcher."""
+
 
 def collect_rarely() -> None:
     """Look for garbage less often, and never among the objects that exist now.
@@ -32,13 +44,6 @@ def collect_rarely() -> None:
     """
     gc.freeze()
     gc.set_threshold(CREATED)
-
-
-FEWEST, MOST = 8, 512
-"""Records in a batch, at first and at most."""
-
-QUICK_SECONDS = 0.25
-"""Batches become larger while they take less: a request to stop waits for the end of one."""
 
 
 class RecordBatches:
@@ -104,13 +109,6 @@ class RecordBatches:
                 self._outputs.write_all(processor.lines(events, labels, answers, more), keys, headers)
             processor.judge_all(xs[:done], values, labels, answers)
         return done
-
-
-POLL_SECONDS = 0.2
-"""Seconds to wait for an event before checking the clock and the request to stop."""
-
-WATCH_EVERY = 100
-"""Number of events between two calls of a watcher."""
 
 
 class Runner(Protocol):

@@ -26,6 +26,9 @@ MOST = 20_000
 SAMPLE_SECONDS = 30.0
 """The longest time to wait for a sample."""
 
+BUSY = 0.7
+"""The recommended share of a process's capacity; the rest is for peaks and for catching up."""
+
 
 class Sample(NamedTuple):
     """The first events of a stream.
@@ -173,10 +176,6 @@ class SteadyLoad(Load):
             return ()
         self.late.append(elapsed - due)
         return self._next(min(AT_ONCE, int((elapsed - due) * self._rate) + 1))
-
-
-BUSY = 0.7
-"""The recommended share of a process's capacity; the rest is for peaks and for catching up."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,17 @@ from streamkernel.upkeep.tasks import Build, Function, kept_blocks
 ROWS = 64
 """Rows that are reflected at once."""
 
+PRICES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+"""l1 in units of the largest that makes sense, from few features to many."""
+
+EPOCHS = 60
+
+RIDGE = 1e-4
+"""In units of the mean square of an output."""
+
+PULL = 1e-3
+"""The penalty that keeps a mixture's weights close to the old ones, in units of the mean square of its functions."""
+
 
 @compiled(nogil=True)
 def bends(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
@@ -54,18 +65,6 @@ def distil(Z, weights, targets, prior, factor, w):  # type: ignore[no-untyped-de
         square_root.rotate(factor, rows)
     for t in range(len(w)):
         square_root.solve(factor, w[t])
-
-
-PRICES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
-"""l1 in units of the largest that makes sense, from few features to many."""
-
-EPOCHS = 60
-
-RIDGE = 1e-4
-"""In units of the mean square of an output."""
-
-PULL = 1e-3
-"""The penalty that keeps a mixture's weights close to the old ones, in units of the mean square of its functions."""
 
 
 def prune(old: Function, rows: Rows, y: F64, keep: float, build: Build, tell: Tell | None = None) -> Function:

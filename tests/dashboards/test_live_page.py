@@ -22,9 +22,9 @@ from streamkernel import KernelClassifier
 from streamkernel.cli import app
 from streamkernel.connectors import DeadLetters, Event, FileSink
 from streamkernel.engine import Engine
-from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.http import serve
+from streamkernel.engine.roles import Candidate
 
 pytestmark = pytest.mark.browser
 

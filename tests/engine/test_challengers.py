@@ -30,13 +30,12 @@ from streamkernel.cli import app
 from streamkernel.connectors import DeadLetters, FileSink, FileSource
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.challengers.promotion import PromotionError, promote, rollback
-from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.packing import unpack
 from streamkernel.engine.checkpoint.state_directory import StateDirectoryError, checkpoints, read_newest
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.config.start_checks import check_state
 from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.roles import Candidate, PromotionError, promote, rollback
 from streamkernel.engine.telemetry.description import checkpoint_rows, checkpoint_table
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.status import status_of

@@ -23,8 +23,6 @@ from streamkernel.connectors import (
     UnavailableError,
 )
 from streamkernel.engine import Engine
-from streamkernel.engine.challengers.promotion import PromotionError, promote
-from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import (
     StateDirectory,
     StateDirectoryError,
@@ -33,6 +31,7 @@ from streamkernel.engine.checkpoint.state_directory import (
     read_newest,
     recover_newest,
 )
+from streamkernel.engine.roles import Candidate, PromotionError, promote
 
 N = 40
 EVENTS = [{"a": (i * 7 % 11) / 11, "b": (i * 5 % 13) / 13, "y": float(i % 5)} for i in range(N)]

@@ -14,7 +14,7 @@ from states import named
 from waiting import wait_for
 
 from streamkernel.engine.http.bodies import LARGEST_BODY
-from streamkernel.engine.http.learning import events_in
+from streamkernel.engine.http.server import events_in
 
 CONFIG = """
 label = "y"
@@ -179,7 +179,7 @@ def test_a_request_without_any_event_that_can_be_stored(run: ServerProcess) -> N
 
 
 def test_nan_is_stored_as_null_and_infinity_is_refused_at_its_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamkernel.engine.http.learning.json_object", json.loads)
+    monkeypatch.setattr("streamkernel.engine.http.server.json_object", json.loads)
     events = [{"a": float("nan"), "b": {"c": 1}}, {"a": 1, "b": {"c": float("-inf")}}]
     stored, refused = events_in(json.dumps({"events": events}).encode())
     assert stored == b'{"a":null,"b":{"c":1}}'

@@ -24,8 +24,8 @@ from streamkernel.connectors.http import request_log, source
 from streamkernel.connectors.http.request_log import KeyConflictError, Request, RequestLog, Stored
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import ConfigError, load_config
-from streamkernel.engine.http.learning import events_in
 from streamkernel.engine.http.predictions import question_in
+from streamkernel.engine.http.server import events_in
 
 CONFIG = """
 label = "y"

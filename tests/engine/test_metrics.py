@@ -25,7 +25,6 @@ from streams import nested
 from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, kernels, learners, step_sizes
 from streamkernel.connectors import Event, FileSource
 from streamkernel.engine import Engine, checkpointer
-from streamkernel.engine.challengers.roles import Candidate
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.health import INCIDENTS
@@ -37,6 +36,7 @@ from streamkernel.engine.monitoring.novelty_watch import NoveltyWatch
 from streamkernel.engine.monitoring.several_metrics import SeveralMetrics
 from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
 from streamkernel.engine.pipelines import NO_ANSWER
+from streamkernel.engine.roles import Candidate
 from streamkernel.engine.telemetry.figures import FIGURES
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.snapshot import MOST

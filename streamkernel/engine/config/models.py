@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from river import base
 
-from streamkernel.engine.challengers.roles import KEYS, MODEL, Candidate, own_setup
 from streamkernel.engine.checkpoint.state_directory import (
     StateDirectoryError,
     check_setup,
@@ -21,6 +20,7 @@ from streamkernel.engine.config import build
 from streamkernel.engine.config.messages import ConfigError, of_error, to_toml
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.pipelines import first_steps, last_step
+from streamkernel.engine.roles import KEYS, MODEL, Candidate, own_setup
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.parameters import parameters_of

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from streamkernel.connectors.kafka import Writer
 from streamkernel.connectors.schema_registry.registry import RegistryUnavailableError
-from streamkernel.engine.challengers.roles import roles_in
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, check_setup, read_newest
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.models import candidates_of, first_model
 from streamkernel.engine.config.streams import kafka_options, kafka_source, registry_of
 from streamkernel.engine.mirror.bucket import Bucket, MirrorError
+from streamkernel.engine.roles import roles_in
 from streamkernel.engine.shared_model import check_version, versions
 
 

@@ -25,19 +25,19 @@ from streamkernel.engine.http.page_files import FILES
 
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
-
-def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a response with a value of Python or numpy as JSON."""
-    return Response(to_json(value, _JSON), status, headers, "application/json")
-
-
 OPEN = (*FILES, "/metrics", "/healthz", "/readyz", "/openapi.json")
 """Paths that need no token."""
 
 _HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+
 _FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip")
 
 Headers = Iterable[tuple[bytes, bytes]]
+
+
+def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response with a value of Python or numpy as JSON."""
+    return Response(to_json(value, _JSON), status, headers, "application/json")
 
 
 class Guard:

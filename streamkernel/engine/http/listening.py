@@ -18,6 +18,18 @@ from streamkernel.engine.http.connections import HEAD_BYTES, HEAD_SECONDS, IDLE_
 
 log = structlog.get_logger("streamkernel")
 
+BACKLOG = 128
+"""Connections that the system queues for the server."""
+
+ACCEPTED_AT_ONCE = 2
+"""Connections that a process accepts in one turn of its event loop; others that share the socket accept the rest."""
+
+DRAIN_SECONDS = 20
+"""Seconds in which open requests are answered after a request to stop."""
+
+SWITCH_SECONDS = 5e-4
+"""Seconds for which a thread keeps the interpreter while another waits; the default would slow responses tenfold."""
+
 
 class Certificate:
     """A certificate with its private key, as files in PEM format.
@@ -83,19 +95,6 @@ class Certificate:
 
 def _refuse_password() -> str:
     raise ValueError("the key has a password, which is not supported")
-
-
-BACKLOG = 128
-"""Connections that the system queues for the server."""
-
-ACCEPTED_AT_ONCE = 2
-"""Connections that a process accepts in one turn of its event loop; others that share the socket accept the rest."""
-
-DRAIN_SECONDS = 20
-"""Seconds in which open requests are answered after a request to stop."""
-
-SWITCH_SECONDS = 5e-4
-"""Seconds for which a thread keeps the interpreter while another waits; the default would slow responses tenfold."""
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -38,6 +38,14 @@ MOST_NAMES = 4096
 SHORT_BYTES = 2048
 """Largest size in bytes of a short request for one record."""
 
+MAX_JOBS = 16
+"""Jobs that may be queued, including the one that is running."""
+
+QUICK_SECONDS = 0.005
+"""Seconds up to which a short job runs in the event loop, measured by the last one."""
+
+T = TypeVar("T")
+
 
 def question_in(body: bytes, texts: Collection[str] = ()) -> Any:
     """Return the list of records that a request asks to predict, or its only record; none is checked yet.
@@ -150,15 +158,6 @@ def _answer(record: Any, published: PublishedModel, where: str, explained: bool)
         raise ValueError(f"{error} - in {where}") from None
     except Exception as error:  # whatever a step of the pipeline raises about this record
         raise ValueError(f"{type(error).__name__}: {error} - in {where}") from None
-
-
-MAX_JOBS = 16
-"""Jobs that may be queued, including the one that is running."""
-
-QUICK_SECONDS = 0.005
-"""Seconds up to which a short job runs in the event loop, measured by the last one."""
-
-T = TypeVar("T")
 
 
 class BusyError(Exception):

@@ -26,6 +26,17 @@ Row = dict[Any, Any]
 Scales = dict[str, tuple[float, float] | None]
 """The mean and the deviation of a field; ``None`` for texts."""
 
+FIRST = 256
+"""Number of rows from which means and deviations are estimated before the detectors start."""
+
+SCORE = "(score)"
+"""The name of the model's score: the probability of the predicted class, or the predicted number."""
+
+ALARMS, MOVED = 20, 3
+"""Number of alarms that are kept, and of fields that an alarm names."""
+
+log = structlog.get_logger("streamkernel")
+
 
 def fields_of(rows: Sequence[Mapping[str, Any]], given: Sequence[str] | None, most: int) -> list[str]:
     """Return those of the given fields that are in the rows, or else the first fields of the rows."""
@@ -71,18 +82,6 @@ def scaled(row: Mapping[str, Any], scales: Scales) -> Row:
             distance = (value - scale[0]) / scale[1]
             found[name] = distance if -LARGEST <= distance <= LARGEST else math.copysign(LARGEST, distance)
     return found
-
-
-FIRST = 256
-"""Number of rows from which means and deviations are estimated before the detectors start."""
-
-SCORE = "(score)"
-"""The name of the model's score: the probability of the predicted class, or the predicted number."""
-
-ALARMS, MOVED = 20, 3
-"""Number of alarms that are kept, and of fields that an alarm names."""
-
-log = structlog.get_logger("streamkernel")
 
 
 class DriftSnapshot(NamedTuple):

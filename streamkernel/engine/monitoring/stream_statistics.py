@@ -21,6 +21,9 @@ from streamkernel.estimators.deferred import read_probabilities, read_several
 
 BINS = 10
 
+OF_CLASSES, OF_NUMBERS = ("prediction", "confidence", "entropy"), ("prediction",)
+"""The fields of predictions."""
+
 
 class Reliability(NamedTuple):
     """A reliability table, and the expected calibration error.
@@ -83,10 +86,6 @@ class Calibration:
 
     def _array(self) -> npt.NDArray[np.float64]:
         return np.array(self._recent, np.float64).reshape(-1, 2)
-
-
-OF_CLASSES, OF_NUMBERS = ("prediction", "confidence", "entropy"), ("prediction",)
-"""The fields of predictions."""
 
 
 class StatisticsSnapshot(NamedTuple):

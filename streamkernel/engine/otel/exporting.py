@@ -25,6 +25,11 @@ from streamkernel.versions import package_version
 BOUND = "le"
 """The label of a bucket of a histogram."""
 
+CLOSE_SECONDS = 2.0
+"""Seconds that the end of a run waits for a collector, for metrics and for spans."""
+
+log = structlog.get_logger("streamkernel")
+
 
 def metrics_data(families: Iterable[Metric], resource: Resource, since: int) -> export.MetricsData:
     """Return the values of all metrics at this moment.
@@ -102,12 +107,6 @@ def _histogram(samples: Iterable[Sample], since: int, now: int) -> export.Histog
         explicit_bounds=bounds[:-1],
         **extremes,  # type: ignore[arg-type]
     )
-
-
-CLOSE_SECONDS = 2.0
-"""Seconds that the end of a run waits for a collector, for metrics and for spans."""
-
-log = structlog.get_logger("streamkernel")
 
 
 def resource_of(member: str | None) -> Resource:

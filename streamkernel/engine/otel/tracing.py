@@ -41,6 +41,9 @@ W3C = TraceContextTextMapPropagator()
 
 log = structlog.get_logger("streamkernel")
 
+MOST_PENDING = 10_000
+"""Largest number of traced records whose label has not arrived, to which that of the label is linked."""
+
 
 def carried(event: Event) -> Headers:
     """Return the headers that the prediction of an event gets, too.
@@ -218,10 +221,6 @@ def _of_topic(place: Mapping[str, str | int], operation: str = "process") -> dic
         found["messaging.destination.partition.id"] = str(place["partition"])
         found["messaging.kafka.offset"] = place["offset"]
     return found
-
-
-MOST_PENDING = 10_000
-"""Largest number of traced records whose label has not arrived, to which that of the label is linked."""
 
 
 class TracedRunner(StreamRunner):

@@ -26,6 +26,8 @@ from streamkernel.field_types.fields import Fields
 MOST_NAMES = 4096
 """Inputs of the record that is predicted before a model answers."""
 
+log = structlog.get_logger("streamkernel")
+
 
 def load(path: Path) -> PublishedModel:
     """Return the model of a checkpoint, ready to answer; its version is the number of the checkpoint.
@@ -81,9 +83,6 @@ def model_of(saved: Mapping[str, Any], version: int) -> PublishedModel:
     restored = None if coverage is None else coverage_of(coverage["target"], label).restored(coverage)
     threshold = None if restored is None else restored.threshold()
     return PublishedModel(version, learned, prediction_copy(model), examples, threshold=threshold)
-
-
-log = structlog.get_logger("streamkernel")
 
 
 class ServedModel(NamedTuple):

@@ -15,9 +15,8 @@ from pathlib import Path
 import structlog
 
 from streamkernel.engine.http.listening import DRAIN_SECONDS, Certificate, Server, listen
-from streamkernel.engine.serving.application import serving_application
+from streamkernel.engine.serving.application import SharedCounts, serving_application
 from streamkernel.engine.serving.follower import CheckpointFollower
-from streamkernel.engine.serving.metrics import SharedCounts
 
 STOP_SECONDS = DRAIN_SECONDS + 5.0
 """Seconds in which a worker has to end after a request to stop; it is killed then."""
@@ -27,6 +26,8 @@ PAUSE_SECONDS = 1.0
 
 POLL_SECONDS = 0.2
 """Seconds between two checks of the request to stop."""
+
+log = structlog.get_logger("streamkernel")
 
 log = structlog.get_logger("streamkernel")
 
@@ -83,9 +84,6 @@ class Workers:
                 log.error("a worker did not end in time and is killed", pid=process.pid)
                 process.kill()
                 process.join()
-
-
-log = structlog.get_logger("streamkernel")
 
 
 class ModelServer:

@@ -26,15 +26,6 @@ REASONS = {
 KINDS = ("unreadable", *REASONS, "output")
 """Kinds of dead letters."""
 
-
-def refusal_of(event: Event, error: Exception) -> Refusal:
-    """Return the dead letter's reason for an error that a record raised."""
-    kind = next(kind for kind, of in REASONS.items() if isinstance(error, of))
-    name = type(error).__name__
-    text = str(error) if isinstance(error, InputError) else f"{name}: {error}"
-    return Refusal(text, "unreadable" if event.record is None else kind, f"{type(error).__module__}.{name}")
-
-
 MOST_GROUPS, SAMPLES = 8, 3
 """Maximum number of reasons, the most recent ones, and of samples of each."""
 
@@ -42,7 +33,21 @@ LONGEST = 300
 """Maximum number of characters of a text."""
 
 _FIELD, _ADVICE = ' - at field "', '"; '
+
 _PLACE = re.compile(r" - at (?:line|row) [0-9,]+$")
+
+SECONDS, MOST_REASONS = 60.0, 3
+"""Seconds between two reports, and reasons in one at most."""
+
+log = structlog.get_logger("streamkernel")
+
+
+def refusal_of(event: Event, error: Exception) -> Refusal:
+    """Return the dead letter's reason for an error that a record raised."""
+    kind = next(kind for kind, of in REASONS.items() if isinstance(error, of))
+    name = type(error).__name__
+    text = str(error) if isinstance(error, InputError) else f"{name}: {error}"
+    return Refusal(text, "unreadable" if event.record is None else kind, f"{type(error).__module__}.{name}")
 
 
 class DeadLetterGroups:
@@ -91,12 +96,6 @@ class DeadLetterGroups:
 def n_and_reason(group: Mapping[str, Any]) -> tuple[int, str]:
     """Return how many dead letters a group has, and the whole reason of the last one."""
     return group["count"], group["samples"][-1]["reason"]
-
-
-SECONDS, MOST_REASONS = 60.0, 3
-"""Seconds between two reports, and reasons in one at most."""
-
-log = structlog.get_logger("streamkernel")
 
 
 class DeadLetterReports:

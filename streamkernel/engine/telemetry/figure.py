@@ -14,6 +14,12 @@ import numpy as np
 EVENT_BOUNDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 1.0)
 CHECKPOINT_BOUNDS = (5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
+Names = str | Mapping[str, str]
+"""A name with labels in braces, or the name for each value of the label."""
+
+Read = str | Callable[[Any], Any]
+"""How a value is read: the path of an attribute, or a function."""
+
 
 class Histogram(NamedTuple):
     """Cumulative counts for each bound, as in Prometheus, and the sum."""
@@ -67,13 +73,6 @@ class Durations:
         self.fold()
         cumulated = self._counts.cumsum().astype(float).tolist()
         return Histogram(tuple(zip(self._names, cumulated, strict=True)), self._total)
-
-
-Names = str | Mapping[str, str]
-"""A name with labels in braces, or the name for each value of the label."""
-
-Read = str | Callable[[Any], Any]
-"""How a value is read: the path of an attribute, or a function."""
 
 
 class Figure(NamedTuple):

@@ -9,13 +9,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streamkernel.engine.monitoring.figures import MONITORING
+from streamkernel.engine.monitoring.monitoring import MONITORING
 from streamkernel.engine.telemetry.figure import Figure, counter, gauge, histogram
 from streamkernel.engine.telemetry.snapshot import MOST, EngineSnapshot, ModelSnapshot, place
 
 if TYPE_CHECKING:
-    from streamkernel.engine.challengers.challenger import ChallengerSnapshot
-    from streamkernel.engine.challengers.challengers import ChallengersSnapshot
+    from streamkernel.engine.challengers import ChallengerSnapshot, ChallengersSnapshot
     from streamkernel.engine.checkpointer import Checkpointer
     from streamkernel.engine.coverage import CoverageSnapshot
     from streamkernel.engine.mirror.mirror import Mirror

@@ -17,6 +17,15 @@ MOST_MARKS = 32
 Mark = dict[str, Any]
 """A kind, an event and a time, each ``None`` if it is unknown, and a text."""
 
+MOST = 128
+"""Largest number of points; then every second one is dropped, and later points are twice as far apart."""
+
+FIRST = 64
+"""Events between two points at the beginning."""
+
+MOMENTARY = ("time", "lag")
+"""Figures that are not stored in checkpoints, because they would differ if the events were read again."""
+
 
 class Marks:
     """The last marks of a process, a few of each kind.
@@ -121,17 +130,6 @@ def _interpolated(value: float, columns: Mapping[str, Any], of: str, to: str) ->
 
 def _pairs(xs: Iterable[float], ys: Iterable[float]) -> Iterator[tuple[float, float]]:
     return ((x, y) for x, y in zip(xs, ys, strict=False) if math.isfinite(x) and math.isfinite(y))
-
-
-MOST = 128
-"""Largest number of points; then every second one is dropped, and later points are twice as far apart."""
-
-FIRST = 64
-"""Events between two points at the beginning."""
-
-
-MOMENTARY = ("time", "lag")
-"""Figures that are not stored in checkpoints, because they would differ if the events were read again."""
 
 
 class History:

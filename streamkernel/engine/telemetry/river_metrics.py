@@ -13,6 +13,9 @@ from river.metrics import ROCAUC
 from river.metrics.base import BinaryMetric, ClassificationMetric, Metric
 from river.metrics.multioutput import MacroAverage
 
+Pair = tuple[Any, Any]
+"""A label, and the prediction or the probabilities made before it; ``None`` if there were none."""
+
 
 def update_roc_auc(metric: ROCAUC, pairs: Iterable[tuple[Any, Any]]) -> None:
     """Update the metric with labels and probabilities, or their dictionaries; equivalent to `update` with each.
@@ -38,10 +41,6 @@ def update_roc_auc(metric: ROCAUC, pairs: Iterable[tuple[Any, Any]]) -> None:
         for (label, is_above), n in cells.items():
             matrix.update(label, is_above, float(n))
             matrix.n_samples += n - 1  # River counts updates there, not their weights
-
-
-Pair = tuple[Any, Any]
-"""A label, and the prediction or the probabilities made before it; ``None`` if there were none."""
 
 
 def update_metric(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metric:

@@ -18,8 +18,11 @@ from streamkernel.estimators.internals import learner_of
 
 if TYPE_CHECKING:
     from streamkernel.connectors import Source
-    from streamkernel.engine.challengers.challengers import ChallengersSnapshot
+    from streamkernel.engine.challengers import ChallengersSnapshot
     from streamkernel.estimators.base import KernelModel
+
+MOST = 100
+"""Largest number of streams whose position and lag are reported individually."""
 
 
 class RoundSnapshot(NamedTuple):
@@ -63,10 +66,6 @@ class ClusterSnapshot(NamedTuple):
     merges: Histogram
     last: RoundSnapshot
     recent: tuple[RoundSnapshot, ...]
-
-
-MOST = 100
-"""Largest number of streams whose position and lag are reported individually."""
 
 
 class ModelSnapshot(NamedTuple):

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from streamkernel.engine.engine import Engine
     from streamkernel.engine.telemetry.snapshot import ClusterSnapshot
 
+LINES = 6
+"""Largest number of workers with their own lines; beyond it, a chart shows the fastest, median and slowest."""
+
+KINDS: dict[str, Callable[[Iterable[float]], float]] = {"fastest": max, "median": statistics.median, "slowest": min}
+
 
 def reading_of(engine: Engine) -> Reading:
     """Return all parts of an engine at this moment, for any thread."""
@@ -41,12 +46,6 @@ def reading_of(engine: Engine) -> Reading:
         cluster=engine.cluster,
         incidents=dict(engine.incidents),
     )
-
-
-LINES = 6
-"""Largest number of workers with their own lines; beyond it, a chart shows the fastest, median and slowest."""
-
-KINDS: dict[str, Callable[[Iterable[float]], float]] = {"fastest": max, "median": statistics.median, "slowest": min}
 
 
 def summary_of(engine: Engine) -> dict[str, Any]:

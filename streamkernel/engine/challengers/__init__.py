@@ -1,1 +1,0 @@
-"""Models that learn beside the champion of a run, for comparison, and may replace it."""
