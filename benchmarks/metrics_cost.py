@@ -64,7 +64,7 @@ class Silent(StreamRunner):
             self.process(event)
             self.monitor.n_events += 1
             if time.perf_counter() >= self.next_look:  # a checkpoint may be due
-                self.look()
+                self.commit_and_publish()
                 self.next_look = time.perf_counter() + PUBLISH_SECONDS
             if stopping():
                 return

@@ -88,7 +88,7 @@ def begin(engine: Engine, made: Sequence[Event]) -> None:
         part = xs[at : at + int(min(SLICE, monitoring.until_due))]
         monitoring.add_all(part, [bool(i % 3) for i in range(len(part))], [answer] * len(part))
         if monitoring.until_due <= 0:
-            monitoring.look(engine.model)
+            monitoring.end_windows(engine.model)
         monitoring.fold()
         done += len(part)
 
@@ -98,7 +98,7 @@ def process(engine: Engine, events: Sequence[Event]) -> None:
     runner = engine.runner
     assert isinstance(runner, StreamRunner)
     runner.process_all(events, lambda: False, lambda: None)
-    runner.look()
+    runner.commit_and_publish()
 
 
 def costs(make: Callable[[str], Engine], table: str, made: Sequence[Event]) -> float:

@@ -176,7 +176,7 @@ def _problems(config: Config) -> Iterator[str]:
     if config.state.shared_model is not None:
         yield "state.shared_model: expected none on a cluster, which has one model, got a directory"
     if config.state.mirror is not None:
-        yield "state.mirror: expected none on a cluster, where positions are those of workers, got one"
+        yield "state.mirror: expected none on a cluster, where workers have the positions, got one"
     if config.source.dataset is not None:
         yield f"source.dataset: expected files or topics on a cluster, got {config.source.dataset}"
     if config.source.choice is not None:

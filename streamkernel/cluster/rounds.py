@@ -44,9 +44,9 @@ class RoundPlan:
     def read(self, positions: Mapping[str, Any]) -> list[WorkAssignment] | None:
         """Return the plan of the round that begins at these positions, or ``None`` if there is none."""
         if self._state is not None and (path := no_link(self._state.path / PLAN)).exists():
-            found = orjson.loads(path.read_bytes())
-            if found.get("positions") == positions:
-                return [WorkAssignment(*assignment) for assignment in found["shares"]]
+            plan = orjson.loads(path.read_bytes())
+            if plan.get("positions") == positions:
+                return [WorkAssignment(*assignment) for assignment in plan["shares"]]
         return None
 
     def write(self, positions: Mapping[str, Any], assignments: Sequence[WorkAssignment]) -> bool:

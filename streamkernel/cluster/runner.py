@@ -84,13 +84,13 @@ class ClusterRunner:
                 assignments = self._parts.retries.ask_aside(self._shares, stopping)
                 if assignments is None:
                     return
-                if self._begin(assignments):
+                if self._begin_streams(assignments):
                     continue
                 if self._workers() is None:
                     assignments = [assignment for assignment in assignments if assignment.events] or assignments[:1]
                 if not any(assignment.events for assignment in assignments):
                     self._health.watch(self._parts.source, False)
-                    self._look()
+                    self._commit_and_publish()
                     pause(POLL_SECONDS, stopping)
                     continue
                 if not self._plan.write(self._checkpointer.positions, assignments):
@@ -98,7 +98,7 @@ class ClusterRunner:
                     continue
                 self._failed = 0
                 began = time.perf_counter()
-                reports = self._learn(assignments, stopping)
+                reports = self._learn_round(assignments, stopping)
                 if reports is None:
                     return
                 self._health.note_events()
@@ -108,7 +108,7 @@ class ClusterRunner:
                     self._checkpointer.mark_refused(error)
                     continue
                 self._checkpointer.try_to_commit()
-                self._look()
+                self._commit_and_publish()
                 watch()
 
     def close(self) -> None:
@@ -122,17 +122,17 @@ class ClusterRunner:
         merging_seconds = time.perf_counter() - start
         self._processor.examples.join([report.types for report in reports])
         for report in reports:
-            self._take(report)
+            self._take_report(report)
         self._counts.add_round(reports, self._n_shares, time.perf_counter() - began, merging_seconds, spread)
         self._parts.source.seek(self._checkpointer.positions)
         self._parts.monitor.cluster = self._counts.snapshot()
 
-    def _look(self) -> None:
+    def _commit_and_publish(self) -> None:
         """Commit and publish, each if it is due."""
         self._checkpointer.commit_if_due()
         self._parts.monitor.refresh()
 
-    def _begin(self, assignments: Sequence[WorkAssignment]) -> bool:
+    def _begin_streams(self, assignments: Sequence[WorkAssignment]) -> bool:
         """Record the first positions of new streams, and return whether they still have to be committed."""
         begun = {
             stream: place
@@ -164,7 +164,7 @@ class ClusterRunner:
         """Return the largest number of workers for the next round."""
         return self._workers() or self.pool.cpus()
 
-    def _learn(self, assignments: Sequence[WorkAssignment], stopping: Callable[[], bool]) -> list[Report] | None:
+    def _learn_round(self, assignments: Sequence[WorkAssignment], stopping: Callable[[], bool]) -> list[Report] | None:
         """Have the workers learn, and return their reports."""
         model = kernel_of(self._processor.model)
         is_alone, self._n_shares = is_young(model), len(assignments)
@@ -198,7 +198,7 @@ class ClusterRunner:
         assert self._root is not None
         parts = [report.summary for report in reports if report.summary is not None]
         for report, part in zip(reports, parts, strict=True):
-            new = max(own - old for own, old in zip(_counts_of(part), _counts_of(self._root), strict=True))
+            new = max(count - old for count, old in zip(_counts_of(part), _counts_of(self._root), strict=True))
             if new > report.events:
                 raise MergeError(
                     f"Expected at most {report.events} new examples in the model of worker {report.number}, got {new}"
@@ -215,7 +215,7 @@ class ClusterRunner:
             processor.model = compose.Pipeline(*merged.items(), (name, last))
         return spread
 
-    def _take(self, report: Report) -> None:
+    def _take_report(self, report: Report) -> None:
         """Add one worker's report to the state of the run."""
         processor, outputs, monitor = self._processor, self._parts.outputs, self._parts.monitor
         self._checkpointer.advance_all(report.positions)

@@ -107,7 +107,7 @@ class WorkerPool:
         refs = {self._workers[task.number].learn.remote(sent, task): task for task in tasks}
         meanwhile()
         later: list[tuple[float, RoundTask]] = []  # tasks to repeat, and when
-        found: dict[int, Report] = {}
+        reports: dict[int, Report] = {}
         lost, began = 0, time.monotonic()
         reported = began
         while refs or later:
@@ -125,7 +125,7 @@ class WorkerPool:
             for ref in done:
                 task = refs.pop(ref)
                 try:
-                    found[task.number] = ray.get(ref)
+                    reports[task.number] = ray.get(ref)
                 except ray.exceptions.RayTaskError as error:
                     if not isinstance(error.cause, UnavailableError):
                         raise _cause(error) from error
@@ -137,14 +137,14 @@ class WorkerPool:
                     waiting("worker_lost")
                     later.append((now + pause_after(lost), task))
                     lost += 1
-            late = sorted(task.number for task in tasks if task.number not in found)
+            late = sorted(task.number for task in tasks if task.number not in reports)
             if late and now - reported > LATE_SECONDS:
                 reported = now
                 waiting("stalled")
                 log.warning(
                     "a round is waiting for workers", workers=late, seconds=round(now - began), room=self.cpus()
                 )
-        return [found[task.number] for task in tasks]
+        return [reports[task.number] for task in tasks]
 
     def close(self) -> None:
         """Release the workers and disconnect from the cluster."""
@@ -215,7 +215,7 @@ def connect_to_ray(address: str) -> Any:
         retry=retry_if_exception_type(ConnectionAbortedError),
         wait=wait_exponential(),
         stop=stop_after_attempt(KNOCKS),
-        before_sleep=_tell,
+        before_sleep=_log_retry,
         reraise=True,
     )
     try:
@@ -229,7 +229,7 @@ def connect_to_ray(address: str) -> Any:
     return ray
 
 
-def _tell(attempt: RetryCallState) -> None:
+def _log_retry(attempt: RetryCallState) -> None:
     log.warning("retrying the cluster", reason=_reason(error_of(attempt)), times=attempt.attempt_number)
 
 
@@ -249,5 +249,5 @@ def _knock(address: str) -> None:
 def _cause(error: Any) -> Exception:
     """Return the error of a worker as if it had been raised in this process."""
     cause: Exception = error.cause
-    known = OSError, ValueError, ImportError
-    return cause if isinstance(cause, known) and not isinstance(cause, InputError) else error
+    causes = OSError, ValueError, ImportError
+    return cause if isinstance(cause, causes) and not isinstance(cause, InputError) else error

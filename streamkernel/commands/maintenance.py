@@ -41,15 +41,15 @@ def maintain(model: Path, events: Path, label: str, output: Path, task: Task) ->
         If there are not enough events that can be used.
     """
     whole = load(model)
-    found = _kernel_model(whole, model)
-    check_task(found, task)
+    kernel_model = _kernel_model(whole, model)
+    check_task(kernel_model, task)
     read, refused = _events(events, label, whole, task.window)
-    before = found.n_features
+    before = kernel_model.n_features
     what = type(task).__name__
     with progress(what, show=True) as tell:
-        gap = upkeep.apply(task, found, read, tell)
+        gap = upkeep.apply(task, kernel_model, read, tell)
     save(whole, output)
-    summary = f"{output}: {found.n_features:,} features of {before:,}"
+    summary = f"{output}: {kernel_model.n_features:,} features of {before:,}"
     if gap is not None:
         summary += f", primal-dual gap {gap:.2e}"
     return f"{summary}; {len(read):,} events" + (f", {refused:,} could not be used" if refused else "")
@@ -70,9 +70,9 @@ def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
     for one, other in combinations(models, 2):
         if one.is_file() and other.is_file() and filecmp.cmp(one, other, shallow=False):
             raise ValueError(f"Expected models that learned separate events, got one twice - at {one} and {other}")
-    found, root = [_single(path) for path in models], None if base is None else _single(base)
-    events = [model_merging.n_examples(model) for model in found]
-    first = found[0].merge(*found[1:], base=root)
+    parts, root = [_single(path) for path in models], None if base is None else _single(base)
+    events = [model_merging.n_examples(model) for model in parts]
+    first = parts[0].merge(*parts[1:], base=root)
     first.save(output)
     of_each = ", ".join(f"{n:,} - in {path}" for n, path in zip(events, models, strict=True))
     labels = getattr(first, "labels", None)
@@ -92,37 +92,37 @@ def export(model: Path, to: str, output: Path, features: Sequence[str] | None) -
     """
     if not model.exists():
         raise FileNotFoundError(f"Expected a state directory or the file of a model, found none - at {model}")
-    found = load(model)
+    loaded = load(model)
     if to == "safetensors":
         if features:
             raise ValueError("Expected --feature with --to numpy or --to onnx, got it with safetensors")
-        save(found, output)
+        save(loaded, output)
     elif to == "numpy":
         from streamkernel.interop import to_numpy
 
-        to_numpy(found, output, features)
+        to_numpy(loaded, output, features)
     else:
         from streamkernel.interop import to_onnx
 
-        tensor_file.put(output, to_onnx(found, features).SerializeToString())
-    steps = found.steps.values() if isinstance(found, compose.Pipeline) else [found]
+        tensor_file.put(output, to_onnx(loaded, features).SerializeToString())
+    steps = loaded.steps.values() if isinstance(loaded, compose.Pipeline) else [loaded]
     return f"{output}: {' | '.join(type(step).__name__ for step in steps)}"
 
 
 def _single(path: Path) -> KernelModel:
     """Return the classifier or regressor in a file, which has no preprocessing."""
-    found = load(path)
-    if isinstance(found, compose.Pipeline):
+    loaded = load(path)
+    if isinstance(loaded, compose.Pipeline):
         raise ValueError(
             "Expected models without preprocessing, which differs between models that learned separately, "
             f"got a pipeline - in {path}"
         )
-    return _kernel_model(found, path)
+    return _kernel_model(loaded, path)
 
 
-def _kernel_model(found: Any, path: Path) -> KernelModel:
+def _kernel_model(pipeline: Any, path: Path) -> KernelModel:
     """Return a classifier or regressor, or the one at the end of a pipeline."""
-    last = last_step(found)
+    last = last_step(pipeline)
     if not isinstance(last, KernelModel):
         raise ValueError(f"Expected a classifier or a regressor, got a {type(last).__name__} - in {path}")
     return last
@@ -130,7 +130,7 @@ def _kernel_model(found: Any, path: Path) -> KernelModel:
 
 def _events(path: Path, label: str, model: Any, window: int) -> tuple[deque[tuple[dict[str, Any], Any]], int]:
     """Return the last usable events of a file, and the number of unusable ones."""
-    source, found, refused = FileSource(path), deque[tuple[dict[str, Any], Any]](maxlen=window), 0
+    source, usable, refused = FileSource(path), deque[tuple[dict[str, Any], Any]](maxlen=window), 0
     *steps, last = model.steps.values() if isinstance(model, compose.Pipeline) else [model]
     examples = Examples(label, numeric_label=isinstance(last, KernelRegressor))
     try:
@@ -147,9 +147,9 @@ def _events(path: Path, label: str, model: Any, window: int) -> tuple[deque[tupl
                 except InputError:
                     refused += 1
                     continue
-                found.append((x, y))
+                usable.append((x, y))
     finally:
         source.close()
-    if len(found) < 2:
-        raise InputError(f'Expected two events or more with the label "{label}", got {len(found)} - in {path}')
-    return found, refused
+    if len(usable) < 2:
+        raise InputError(f'Expected two events or more with the label "{label}", got {len(usable)} - in {path}')
+    return usable, refused

@@ -70,7 +70,7 @@ def export(
     model: Annotated[
         Path, typer.Argument(help="The state directory of a run, or a file that save() wrote.", show_default=False)
     ],
-    to: Annotated[Format, typer.Option(help="The format: that of load(), or of other programs.")] = Format.SAFETENSORS,
+    to: Annotated[Format, typer.Option(help="The format: for load(), or for other programs.")] = Format.SAFETENSORS,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The file to write; by default model with the suffix of the format."),
@@ -82,8 +82,8 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Write a model with its preprocessing to a file: that of a run's newest checkpoint for load() and other commands;
-    or frozen, for ONNX, or for NumPy alone with the predictor beside it.
+    """Write a model with its preprocessing to a file: the model of a run's newest checkpoint for load() and other
+    commands; or frozen, for ONNX, or for NumPy alone with the predictor beside it.
     """
     from streamkernel.commands import maintenance
 

@@ -38,9 +38,9 @@ def redrive(
             fail(ValueError(f'--kind: expected one of {", ".join(kinds)}, got "{name}"{why}'))
     if to_topic is not None and to_file is not None:
         fail(ValueError("expected --to-topic or --to-file, got both"))
-    found = load_or_fail(config, is_run=False)
+    loaded = load_or_fail(config, is_run=False)
     try:
-        work = Redrive(found, Choice(tuple(kind or ()), reason, limit), to_topic, to_file)
+        work = Redrive(loaded, Choice(tuple(kind or ()), reason, limit), to_topic, to_file)
         try:
             total = work.count()
             typer.echo("\n".join(lines_of(work.chosen, work.left)) or "no dead letters are left")

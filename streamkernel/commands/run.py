@@ -37,17 +37,17 @@ def run(
     """Predict and learn from the stream of CONFIG, and continue where the last run stopped."""
     from streamkernel.engine.telemetry import logs
 
-    found = load_or_fail(config, is_run=not check)
+    loaded = load_or_fail(config, is_run=not check)
     title, make = str(config), None
     if cluster is not None:
         from streamkernel.cluster.assemble import check_cluster, cluster_engine_of
 
-        workers = WorkerCount(config, found)
-        title, make = f"{config} on {cluster}", lambda: cluster_engine_of(found, cluster, workers.target)
+        workers = WorkerCount(config, loaded)
+        title, make = f"{config} on {cluster}", lambda: cluster_engine_of(loaded, cluster, workers.target)
         try:
-            check_cluster(found)
+            check_cluster(loaded)
         except EXPECTED as error:
-            fail(error, as_json=not check and logs.is_json(found.log.format))
+            fail(error, as_json=not check and logs.is_json(loaded.log.format))
     if check:
         from streamkernel.engine.config.samples import sample_of, sampled_types, why_not_sampled
         from streamkernel.engine.config.source_and_sink import weaker_guarantees
@@ -60,26 +60,28 @@ def run(
 
         logs.write_lines_once()
         try:
-            found.check_records()
-            busy = check_state(found)
-            unsampled = why_not_sampled(found)
-            sample = None if unsampled else sample_of(found)
+            loaded.check_records()
+            busy = check_state(loaded)
+            unsampled = why_not_sampled(loaded)
+            sample = None if unsampled else sample_of(loaded)
             if connect:
-                check_connections(found)
+                check_connections(loaded)
         except EXPECTED as error:
             fail(error)
         for line in sample.dead_letters if sample else ():
             typer.echo(line)
         typer.echo(f"{config} is valid" + (f", but {busy}" if busy else ""))
-        for line in sampled_types(found, sample) if sample else [f"note: records are not sampled, because {unsampled}"]:
+        for line in (
+            sampled_types(loaded, sample) if sample else [f"note: records are not sampled, because {unsampled}"]
+        ):
             typer.echo(line)
-        notes = [cluster is None and separate_models(found), mirror_promise(found)]
-        for note in (*filter(None, notes), *weaker_guarantees(found.source.choice, found.sink.choice)):
+        notes = [cluster is None and separate_models(loaded), mirror_promise(loaded)]
+        for note in (*filter(None, notes), *weaker_guarantees(loaded.source.choice, loaded.sink.choice)):
             typer.echo(f"note: {note}")
     elif connect:
         fail(ValueError("--connect needs --check"))
     else:
-        run_engine(found, title, make)
+        run_engine(loaded, title, make)
 
 
 def replay(
@@ -95,9 +97,9 @@ def replay(
     """Read a stream, or a range of its topics, again into another state directory, and change nothing else."""
     from streamkernel.engine.config.config import replay_config
 
-    found = load_or_fail(config, lambda found: replay_config(found, directory, start, until), is_run=True)
+    loaded = load_or_fail(config, lambda loaded: replay_config(loaded, directory, start, until), is_run=True)
     directory.mkdir(parents=True, exist_ok=True)
-    run_engine(found, f"{config} again, in {directory}")
+    run_engine(loaded, f"{config} again, in {directory}")
     inspect(directory)
 
 
@@ -105,12 +107,12 @@ def topics(
     config: Annotated[Path, typer.Argument(help="The TOML file of a run.", show_default=False)],
     create: Annotated[bool, typer.Option("--create", help="Create the topics that are missing.")] = False,
 ) -> None:
-    """List the topics that CONFIG needs, and how to create those that are missing; exit code 1 if some are."""
+    """List the topics that CONFIG needs, and how to create the missing ones; exit code 1 if some are."""
     from streamkernel.engine.config.start_checks import report_topics
 
-    found = load_or_fail(config, is_run=False)
+    loaded = load_or_fail(config, is_run=False)
     try:
-        lines, is_complete = report_topics(found, create=create)
+        lines, is_complete = report_topics(loaded, create=create)
     except EXPECTED as error:
         fail(error)
     typer.echo("\n".join(lines))
@@ -118,7 +120,7 @@ def topics(
         raise typer.Exit(1)
 
 
-def load_or_fail(path: Path, change: Callable[[Config], Config] = lambda found: found, *, is_run: bool) -> Config:
+def load_or_fail(path: Path, change: Callable[[Config], Config] = lambda loaded: loaded, *, is_run: bool) -> Config:
     """Return a valid configuration, or exit; with `is_run` its log settings apply to the error as well."""
     from streamkernel.engine.config.config import load_config
     from streamkernel.engine.telemetry import logs
@@ -126,42 +128,42 @@ def load_or_fail(path: Path, change: Callable[[Config], Config] = lambda found: 
     logs.configure()
     form = "auto"
     try:
-        found = change(load_config(path))
-        form = found.log.format
-        logs.configure(found.log.level, form)
-        found.check()
+        loaded = change(load_config(path))
+        form = loaded.log.format
+        logs.configure(loaded.log.level, form)
+        loaded.check()
     except EXPECTED as error:
         fail(error, as_json=is_run and logs.is_json(form))
-    return found
+    return loaded
 
 
-def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = None) -> None:
+def run_engine(config: Config, title: str, make: Callable[[], Engine] | None = None) -> None:
     from streamkernel.engine.assemble import engine_of
     from streamkernel.engine.config.monitoring import exported_metrics
     from streamkernel.engine.runner import collect_rarely
     from streamkernel.engine.telemetry import logs
     from streamkernel.engine.telemetry.terminal import ProgressLog, compile_for, showing
 
-    log, as_json = structlog.get_logger("streamkernel"), logs.is_json(found.log.format)
+    log, as_json = structlog.get_logger("streamkernel"), logs.is_json(config.log.format)
     stop = StopSignal()
-    log.info("starting", version=__version__, run=title, configuration=found.without_secrets())
-    for model in found.build_models():
+    log.info("starting", version=__version__, run=title, configuration=config.without_secrets())
+    for model in config.build_models():
         compile_for(model, Console(stderr=True))
     try:
-        engine = make() if make else engine_of(found)
-        if found.http.port is not None:
+        engine = make() if make else engine_of(config)
+        if config.http.port is not None:
             from streamkernel.engine.http import serve
             from streamkernel.engine.telemetry.observed import store_address
 
-            certificate = found.http.read_certificate()
-            token = found.http.token.get_secret_value() if found.http.token else None
-            port = serve(engine, found.http.host, found.http.port, token, certificate)
-            address = f"{'http' if certificate is None else 'https'}://{found.http.host}:{port}"
-            if found.state.directory is not None:
-                store_address(found.state.directory, address)
+            certificate = config.http.read_certificate()
+            token = config.http.token.get_secret_value() if config.http.token else None
+            port = serve(engine, config.http.host, config.http.port, token, certificate)
+            address = f"{'http' if certificate is None else 'https'}://{config.http.host}:{port}"
+            if config.state.directory is not None:
+                store_address(config.state.directory, address)
             log.info(f"live page at {address}/, metrics at {address}/metrics")
         collect_rarely()
-        with exported_metrics(engine, found.telemetry), showing(engine, title, as_json=as_json) as view:
+        with exported_metrics(engine, config.telemetry), showing(engine, title, as_json=as_json) as view:
             engine.run(stopping=stop.is_requested, watch=ProgressLog(view))
     except EXPECTED as error:
         fail(error, as_json=as_json)

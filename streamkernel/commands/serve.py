@@ -20,8 +20,8 @@ def serve(
         list[str],
         typer.Argument(
             metavar="STATES...",
-            help="State directories of runs, or copies of them, each as PATH or NAME=PATH; the name of a model is by "
-            "default that of its directory.",
+            help="State directories of runs, or copies of them, each as PATH or NAME=PATH; by default "
+            "a model has the name of its directory.",
             show_default=False,
         ),
     ],
@@ -45,8 +45,8 @@ def serve(
     logs.configure()
     stop, log = StopSignal(), structlog.get_logger("streamkernel")
     try:
-        given = {"certificate": certificate, "key": key}
-        table = HttpTable.model_validate({name: path for name, path in given.items() if path is not None})
+        files = {"certificate": certificate, "key": key}
+        table = HttpTable.model_validate({name: path for name, path in files.items() if path is not None})
         server = ModelServer(
             names_of(states),
             host,
@@ -80,7 +80,7 @@ def names_of(states: list[str]) -> dict[str, Path]:
     Traceback (most recent call last):
     ValueError: Expected a different name for each model, got "state" twice; name them, as NAME=b/state
     """
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for text in states:
         named = _NAMED.fullmatch(text)
         path = Path(named["path"] if named else text)
@@ -89,7 +89,7 @@ def names_of(states: list[str]) -> dict[str, Path]:
             raise ValueError(
                 f"Expected a name of letters, digits, dots, - and _, got {name!r}; name it, as NAME={text}"
             )
-        if name in found:
+        if name in paths:
             raise ValueError(f'Expected a different name for each model, got "{name}" twice; name them, as NAME={path}')
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths

@@ -16,7 +16,7 @@ from streamkernel.commands.errors import EXPECTED, fail
 
 def demo(
     directory: Annotated[
-        Path, typer.Option(help="The folder for plot, model and predictions; those of an earlier demo are replaced.")
+        Path, typer.Option(help="The folder for plot, model and predictions; files of an earlier demo are replaced.")
     ] = Path("streamkernel-demo"),
     events: Annotated[int, typer.Option(help="Events of the drifting stream.", min=1000)] = 50_000,
     port: Annotated[int, typer.Option(help="Port of /metrics on loopback; 0 chooses a free one.", min=0)] = 0,

@@ -30,14 +30,14 @@ def size(
     from streamkernel.engine.telemetry import logs
     from streamkernel.engine.telemetry.terminal import compile_for
 
-    found = load_or_fail(config, is_run=False)
+    loaded = load_or_fail(config, is_run=False)
     logs.configure("warning", "auto")
     console, stop = Console(stderr=True), StopSignal()
-    for model in found.build_models():
+    for model in loaded.build_models():
         compile_for(model, console)
     try:
         with tempfile.TemporaryDirectory() as folder, console.status("") as status:
-            sizing = measure(found, Path(folder), events_per_second, seconds, status.update, stop.is_requested)
+            sizing = measure(loaded, Path(folder), events_per_second, seconds, status.update, stop.is_requested)
     except EXPECTED as error:
         fail(error)
     table = Table(show_header=False)

@@ -73,8 +73,8 @@ def newest_checkpoint(state: Path) -> dict[str, Any]:
 
     try:
         existing_checkpoints(state)
-        found = read_newest(state)
+        checkpoint = read_newest(state)
     except EXPECTED as error:
         fail(error)
-    assert found is not None
-    return found
+    assert checkpoint is not None
+    return checkpoint

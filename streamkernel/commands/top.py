@@ -28,7 +28,7 @@ def top(
     ],
     once: Annotated[bool, typer.Option("--once", help="Print the figures once; so without a terminal.")] = False,
     certificate: Annotated[
-        Path | None, typer.Option(help="The certificate to trust, as a PEM file; by default those of the system.")
+        Path | None, typer.Option(help="The certificate to trust, as a PEM file; by default the system's certificates.")
     ] = None,
 ) -> None:
     """Show the figures of a running process in the terminal, as `run` does, until Ctrl-C.

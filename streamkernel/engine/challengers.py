@@ -126,18 +126,18 @@ class Challenger:
         """
         began = time.perf_counter()
         try:
-            found = dict(x)
+            features = dict(x)
             if key is None:
-                answer = self._answer(found)
+                answer = self._answer(features)
             elif key in self.pending:
                 prediction, probabilities, more = self.pending.pop(key)
                 answer = prediction, probabilities
-                found |= more
+                features |= more
             else:
                 return
             self.quality.pairs.append((y, answer[self.quality.kind]))
             if w > 0.0:
-                self.model.learn_one(found, y, **({} if w == 1.0 else {"w": w}))
+                self.model.learn_one(features, y, **({} if w == 1.0 else {"w": w}))
             self._level = max(0, self._level - 1)
         except MemoryError:
             raise
@@ -169,7 +169,7 @@ class Challenger:
 
     def forget(self, waiting: DelayedLabels) -> None:
         """Drop the predictions whose features are no longer pending."""
-        self.pending = {key: found for key, found in self.pending.items() if key in waiting}
+        self.pending = {key: prediction for key, prediction in self.pending.items() if key in waiting}
 
     def fold(self, least: int = 0) -> None:
         """Evaluate the collected pairs if there are at least `least`."""
@@ -205,7 +205,7 @@ class Challenger:
             "reason": self.reason,
             "is_suspended": self.is_suspended,
             "level": self._level,
-            "pending": pack(((key, *found) for key, found in self.pending.items()), width=PENDING),
+            "pending": pack(((key, *prediction) for key, prediction in self.pending.items()), width=PENDING),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -269,7 +269,7 @@ class Challengers:
     Parameters
     ----------
     candidates
-        The models of the configuration, that of ``[model]`` first.
+        The models of the configuration, the table ``[model]`` first.
     metric
         A metric of the same kind that is empty.
     with_probabilities
@@ -301,7 +301,7 @@ class Challengers:
     def models(self) -> list[Challenger]:
         """The challengers."""
         if self._models is None:
-            self._models = [self._begin(one) for one in self._candidates[1:]]
+            self._models = [self._begin_challenger(one) for one in self._candidates[1:]]
         return self._models
 
     def wait(self, key: Key, x: Mapping[str, Any]) -> None:
@@ -352,31 +352,31 @@ class Challengers:
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the state of a checkpoint; challengers that are new in the configuration begin."""
-        roles, found = roles_in(saved, self._candidates), saved.get("challengers") or {}
+        roles, stored = roles_in(saved, self._candidates), saved.get("challengers") or {}
         self.champion = roles.champion
-        names = {part["name"] for part in found.get("models", ())} | {found.get("champion", MODEL)}
+        names = {part["name"] for part in stored.get("models", ())} | {stored.get("champion", MODEL)}
         self.promotions = [
             {**one, **{key: roles.names.get(one[key]) for key in ("champion", "former")}}
-            for one in found.get("promotions", ())
+            for one in stored.get("promotions", ())
         ]
         for name in sorted(names - roles.names.keys()):
-            self._report("a challenger is dropped, because the configuration has no model like it", name)
+            self._report_change("a challenger is dropped, because the configuration has no model like it", name)
         self._models = []
         for candidate, part in roles.challengers:
-            one = self._begin(candidate, part)
+            one = self._begin_challenger(candidate, part)
             self._models.append(one)
             if part is None:
-                self._report("a challenger begins", one.name)
+                self._report_change("a challenger begins", one.name)
             elif part["name"] != one.name:
-                self._report(f'a challenger was called "{part["name"]}" before', one.name)
+                self._report_change(f'a challenger was called "{part["name"]}" before', one.name)
 
-    def _report(self, event: str, name: str) -> None:
+    def _report_change(self, event: str, name: str) -> None:
         """Report a change once: a checkpoint may be restored several times."""
         if (event, name) not in self._reported:
             self._reported.add((event, name))
             log.info(event, model=name)
 
-    def _begin(self, candidate: Candidate, part: Mapping[str, Any] | None = None) -> Challenger:
+    def _begin_challenger(self, candidate: Candidate, part: Mapping[str, Any] | None = None) -> Challenger:
         """Return a new challenger, or the one that continues from its part of a checkpoint."""
         model = candidate.build() if part is None else part["model"]
         quality = Quality(self._metric.clone())

@@ -280,7 +280,7 @@ class Checkpointer:
             self.commit()  # so that a crash before the next one knows where the sinks ended
             return
         is_restored = self.state.is_restored()
-        is_whole = self._load(saved)
+        is_whole = self._load_state(saved)
         self._source.resume(self.positions, is_older=is_restored)
         if not is_whole:
             self.commit()  # the sinks end elsewhere now
@@ -322,7 +322,7 @@ class Checkpointer:
         if saved is None:
             self._has_changes = True
             return self.try_to_commit()
-        is_whole = self._load(saved)
+        is_whole = self._load_state(saved)
         is_older = 0 < saved["checkpoint"] < newest  # so that others may have learned what is after it
         self._source.resume(self.positions, is_older=is_older)
         self._has_changes = not is_whole
@@ -334,7 +334,7 @@ class Checkpointer:
             if part is not None:
                 part.close()
 
-    def _load(self, saved: Mapping[str, Any]) -> bool:
+    def _load_state(self, saved: Mapping[str, Any]) -> bool:
         """Restore a checkpoint, continue from its positions, and return whether the sinks have all lines before it."""
         self._restore(saved)
         self.restored = None
@@ -371,7 +371,7 @@ class Checkpointer:
         if self.is_uncertain or not self.try_to_commit(deadline=deadline):
             self._on_lost(streams)
         else:
-            self._forget(streams)
+            self._forget_streams(streams)
 
     def _on_lost(self, streams: list[str]) -> None:
         """Return to the last commit, if there are transactions: the owners of the streams repeat the work since then.
@@ -379,9 +379,9 @@ class Checkpointer:
         Without transactions, events that they repeat have been learned here too: at least once.
         """
         self.is_uncertain = self.is_uncertain or self.transactions is not None
-        self._forget(streams)
+        self._forget_streams(streams)
 
-    def _forget(self, streams: list[str]) -> None:
+    def _forget_streams(self, streams: list[str]) -> None:
         """Forget the positions of streams that other members have."""
         for stream in streams:
             self.positions.pop(stream, None)

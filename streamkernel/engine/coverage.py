@@ -108,13 +108,13 @@ class Coverage:
             The prediction, the probabilities of a classifier, and the threshold. An answer without a threshold, from
             before coverage was configured, has no effect.
         """
-        found = judgement(y, answer)
-        if found is not None:
-            self.add(found)
+        judged = judgement(y, answer)
+        if judged is not None:
+            self.add(judged)
 
-    def add(self, found: Judgement) -> None:
+    def add(self, judged: Judgement) -> None:
         """Learn from a label that was compared with its answer."""
-        is_inside, size, score, self._is_of_labels = found
+        is_inside, size, score, self._is_of_labels = judged
         self.judged += 1
         self.inside += is_inside
         self._recent.append((is_inside, size))
@@ -147,14 +147,14 @@ class Coverage:
 
     def restored(self, state: Mapping[str, Any] | None) -> Coverage:
         """Return coverage restored from the result of `state`, or a new one if that had another target."""
-        found = Coverage(self.target)
+        copy = Coverage(self.target)
         if state is None or state["target"] != self.target:
-            return found
-        found.judged, found.inside, found._is_of_labels = state["judged"], state["inside"], state["is_of_labels"]
+            return copy
+        copy.judged, copy.inside, copy._is_of_labels = state["judged"], state["inside"], state["is_of_labels"]
         hits, sizes = map(bool, state["recent_inside"].tolist()), state["recent_sizes"].tolist()
-        found._recent.extend(zip(hits, sizes, strict=True))
-        found._scores.restore(state["scores"])
-        return found
+        copy._recent.extend(zip(hits, sizes, strict=True))
+        copy._scores.restore(state["scores"])
+        return copy
 
 
 class CoverageByTarget:
@@ -182,36 +182,36 @@ class CoverageByTarget:
 
     def threshold(self) -> dict[str, float]:
         """Return the threshold of each target."""
-        return {name: own.threshold() for name, own in self._own.items()}
+        return {name: coverage.threshold() for name, coverage in self._own.items()}
 
     def judge(self, y: Any, answer: Answer) -> None:
         """Update with the label of each target and the answer for all."""
-        found = judgement(y, answer)
-        if found is not None:
-            self.add(found)
+        judged = judgement(y, answer)
+        if judged is not None:
+            self.add(judged)
 
-    def add(self, found: dict[str, Judgement]) -> None:
+    def add(self, judged: dict[str, Judgement]) -> None:
         """Learn from labels that were compared with their answers."""
-        for name, own in found.items():
-            self._own[name].add(own)
+        for name, of_target in judged.items():
+            self._own[name].add(of_target)
 
     def snapshot(self) -> CoverageSnapshot:
         """Return the current figures of each target, and the lowest shares."""
-        by_target = {name: own.snapshot() for name, own in self._own.items()}
+        by_target = {name: coverage.snapshot() for name, coverage in self._own.items()}
         since_start, recent = (
-            min(getattr(own, share) for own in by_target.values()) for share in ("since_start", "recent")
+            min(getattr(coverage, share) for coverage in by_target.values()) for share in ("since_start", "recent")
         )
         return CoverageSnapshot(self.target, since_start, recent, math.nan, math.nan, by_target)
 
     def state(self) -> dict[str, Any]:
         """Return the state as plain values and arrays."""
-        return {"target": self.target, "by_target": {name: own.state() for name, own in self._own.items()}}
+        return {"target": self.target, "by_target": {name: coverage.state() for name, coverage in self._own.items()}}
 
     def restored(self, state: Mapping[str, Any] | None) -> CoverageByTarget:
         """Return coverage restored from the result of `state`, or a new one if that had another target."""
-        found, saved = CoverageByTarget(self.target, self._own), {} if state is None else state["by_target"]
-        found._own = {name: own.restored(saved.get(name)) for name, own in self._own.items()}
-        return found
+        copy, saved = CoverageByTarget(self.target, self._own), {} if state is None else state["by_target"]
+        copy._own = {name: coverage.restored(saved.get(name)) for name, coverage in self._own.items()}
+        return copy
 
 
 def coverage_of(target: float, label: str | tuple[str, ...]) -> Coverage | CoverageByTarget:
@@ -220,7 +220,7 @@ def coverage_of(target: float, label: str | tuple[str, ...]) -> Coverage | Cover
 
 
 class RoundCoverage(Coverage):
-    """The threshold of a worker, which is that of the run when the round began; the run learns when the round ends.
+    """The threshold of a worker, which it takes from the run when the round begins; the run learns when the round ends.
 
     Parameters
     ----------
@@ -240,9 +240,9 @@ class RoundCoverage(Coverage):
         """Return the threshold of the round."""
         return self._threshold
 
-    def add(self, found: Any) -> None:
+    def add(self, judged: Any) -> None:
         """Store the judgement for the run."""
-        self._judgements.append(found)
+        self._judgements.append(judged)
 
 
 def judgement(y: Any, answer: Answer) -> Any:
@@ -262,7 +262,9 @@ def judgement(y: Any, answer: Answer) -> Any:
         return None
     if isinstance(threshold, Mapping):
         answers = _by_target(answer)
-        return {name: judgement(y[name], (*answers[name], own)) for name, own in threshold.items() if name in answers}
+        return {
+            name: judgement(y[name], (*answers[name], level)) for name, level in threshold.items() if name in answers
+        }
     if probabilities is None:
         interval = interval_around(prediction, threshold)
         return y in interval, interval.width, absolute_error(float(y), prediction), False
@@ -284,7 +286,7 @@ def region(answer: Answer, threshold: Threshold) -> dict[str, Any]:
     """
     prediction, probabilities, *_ = answer
     if isinstance(threshold, Mapping):
-        parts = {name: region(own, threshold[name]) for name, own in _by_target(answer).items()}
+        parts = {name: region(of_target, threshold[name]) for name, of_target in _by_target(answer).items()}
         fields = ("lower", "upper") if probabilities is None else ("set",)
         return {field: {name: part[field] for name, part in parts.items()} for field in fields}
     if probabilities is None:
@@ -296,4 +298,4 @@ def region(answer: Answer, threshold: Threshold) -> dict[str, Any]:
 def _by_target(answer: Answer) -> dict[str, Answer]:
     """Return the answer to each target."""
     prediction, probabilities, *_ = answer
-    return {name: (own, None if probabilities is None else probabilities[name]) for name, own in prediction.items()}
+    return {name: (value, None if probabilities is None else probabilities[name]) for name, value in prediction.items()}

@@ -49,7 +49,7 @@ class PendingExample(NamedTuple):
 class DelayedLabels:
     """A join of features and their later labels by key.
 
-    An entry expires after `timeout_seconds`, or when `max_pending` newer ones are pending. Time is that of
+    An entry expires after `timeout_seconds`, or when `max_pending` newer ones are pending. Time is read from
     :class:`~streamkernel.engine.label_clock.LabelClock`, which advances with events.
 
     Parameters
@@ -235,7 +235,7 @@ class DelayedLabels:
         self._done = OrderedDict(unpack(state["done"]))
 
     def key_of(self, record: Mapping[str, Any]) -> Key:
-        """Return the key of a record as text: that of an integer for a float without a fraction.
+        """Return the key of a record as text; a float without a fraction has the text of an integer.
 
         Raises
         ------
@@ -283,9 +283,9 @@ class DelayedLabels:
         for entries in (self._waiting, self._early):
             if key in entries and self._since - entries[key][0] > self._timeout_seconds:
                 del entries[key]
-                self._count(key, entries)
+                self._count_dropped(key, entries)
 
-    def _count(self, key: Key, entries: OrderedDict[Key, Any]) -> None:
+    def _count_dropped(self, key: Key, entries: OrderedDict[Key, Any]) -> None:
         """Count a dropped entry."""
         if entries is self._waiting:
             self.counts["expired"] += 1
@@ -305,7 +305,7 @@ class DelayedLabels:
                 entries[key] = entry._replace(since=now) if isinstance(entry, PendingExample) else (now, *entry[1:])
             elif now - since > limit:
                 del entries[key]
-                self._count(key, entries)
+                self._count_dropped(key, entries)
             else:
                 return
 

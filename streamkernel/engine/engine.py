@@ -48,7 +48,7 @@ class Engine:
     baseline : river.base.Estimator or None, default None
         Another River model that learns the same events, for comparison.
     candidates : sequence of Candidate, default ()
-        The model, and challengers that learn the same events beside it, by name; that of the model first. A checkpoint
+        The model, and challengers that learn the same events beside it, by name; the model first. A checkpoint
         decides which of them is the champion, whose predictions are written.
     labels : DelayedLabels or None, default None
         The join of features with labels from other records; without it each record has both.
@@ -56,7 +56,7 @@ class Engine:
         The field with the weight of an example; ``None`` if all weights are 1. The metric and the baseline count each
         example once.
     fields : Fields or None, default None
-        The declared types of fields; those of others are learned.
+        The declared types of fields; other types are learned.
     coverage : float or None, default None
         The share of labels inside the interval, or the set of labels, that each prediction then has; between 0 and 1.
     explain : int, default 0
@@ -250,7 +250,7 @@ class Engine:
         return quality.metric
 
     def quality(self) -> dict[str, float]:
-        """Return the prequential metric of the model, and that of the baseline, by name."""
+        """Return the prequential metric of the model and of the baseline, by name."""
         return self.parts.processor.quality.by_name()
 
     @property

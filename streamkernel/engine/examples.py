@@ -169,8 +169,8 @@ class Examples:
         LabelError
             If some are missing, or one is unusable.
         """
-        found = {name: self._label(name, x.pop(name, None)) for name in self._labels[1:]}
-        y = {self._labels[0]: first, **found}
+        labels = {name: self._label(name, x.pop(name, None)) for name in self._labels[1:]}
+        y = {self._labels[0]: first, **labels}
         missing = [name for name, value in y.items() if value is None]
         if len(missing) == len(y):
             return None
@@ -244,9 +244,9 @@ class Examples:
             return 1.0
         w, where = record.get(self.weight), f'field "{self.weight}"'
         if isinstance(w, bool) or not isinstance(w, (int, float)):
-            found = "null" if self.weight in record else "no such field"
+            value = "null" if self.weight in record else "no such field"
             raise InputError(
-                f"Expected a weight, got {found if w is None else f'{type(w).__name__} {shorten(w)}'} - at {where}"
+                f"Expected a weight, got {value if w is None else f'{type(w).__name__} {shorten(w)}'} - at {where}"
             )
         return as_weight(w, where)
 
@@ -370,7 +370,7 @@ class Examples:
                 self.types.forget(name)
 
     def join(self, others: Sequence[Mapping[str, Any]]) -> None:
-        """Continue with the types of fields that others have found who began with those of this object."""
+        """Continue with the types of fields that others have found who began with the types of this object."""
         self.restore(others[0])
         for other in others[1:]:
             self.types.join(other["types"])

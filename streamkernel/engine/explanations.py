@@ -41,9 +41,9 @@ def is_explainable(kind: type) -> bool:
 def explain(model: Any, x: Mapping[str, Any], prediction: Any) -> Contributions:
     """Return the contribution of each input to the score of a prediction, compared with the input's mean.
 
-    The inputs are those of the last step of a pipeline. They add up to the score of the prediction minus that of the
-    mean: of a regressor in units of the label, of a classifier the log-odds or the log-probability of the predicted
-    label. Of several targets there is a dictionary for each.
+    The inputs are the inputs of a pipeline's last step. The contributions add up to the score of the prediction minus
+    the score of the mean: of a regressor in units of the label, of a classifier the log-odds or the log-probability of
+    the predicted label. Of several targets there is a dictionary for each.
 
     Parameters
     ----------
@@ -81,10 +81,10 @@ def explain_briefly(model: Any, x: Mapping[str, Any], prediction: Any, most: int
     inputs = _inputs(model, x)
     if len(inputs) > MOST_INPUTS:
         return None
-    found = _contributions(model, inputs, prediction, 2)
+    contributions = _contributions(model, inputs, prediction, 2)
     if isinstance(last_step(model), SeveralTargetsModel):
-        return {target: largest(own, most) for target, own in found.items()}
-    return largest(found, most)
+        return {target: largest(of_target, most) for target, of_target in contributions.items()}
+    return largest(contributions, most)
 
 
 def largest(contributions: Mapping[str, float], most: int) -> dict[str, float]:
@@ -101,10 +101,10 @@ def largest(contributions: Mapping[str, float], most: int) -> dict[str, float]:
 def importances(model: Any) -> dict[str, float]:
     """Return the largest importances of the inputs of a pipeline's last step; none if they do not exist (yet)."""
     try:
-        found = last_step(model).feature_importances_
+        shares = last_step(model).feature_importances_
     except (AttributeError, NotFittedError):
         return {}
-    return {str(name): share for name, share in list(found.items())[:SHOWN]}
+    return {str(name): share for name, share in list(shares.items())[:SHOWN]}
 
 
 def _inputs(model: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -120,8 +120,11 @@ def _contributions(model: Any, inputs: Mapping[str, Any], prediction: Any, n_ord
         return dict.fromkeys(inputs, 0.0)
     last = last_step(model)
     label = {"label": prediction} if isinstance(last, KernelClassifier) else {}
-    found: Contributions = last.explain_one(inputs, method="sampling", n_orders=n_orders, **label)
+    contributions: Contributions = last.explain_one(inputs, method="sampling", n_orders=n_orders, **label)
     if not isinstance(last, SeveralTargetsModel):
-        return found
+        return contributions
     signs = {target: -1.0 if predicted is False else 1.0 for target, predicted in prediction.items()}
-    return {target: {name: signs[target] * share for name, share in own.items()} for target, own in found.items()}
+    return {
+        target: {name: signs[target] * share for name, share in of_target.items()}
+        for target, of_target in contributions.items()
+    }

@@ -26,7 +26,7 @@ class KnownClasses(LabelForms):
     model
         A classifier, or a pipeline that ends in one.
     labels
-        Labels in the order in which they came; by default those of a kernel classifier.
+        Labels in the order in which they came; by default the labels of a kernel classifier.
 
     Examples
     --------

@@ -41,7 +41,7 @@ class LabelClock:
         self._limit = limit
         self._shift = 0.0  # of the events' times, since they were set back
         self._behind = self._beyond = 0  # events in a row
-        self._earliest = math.inf  # of those that are ahead
+        self._earliest = math.inf  # of the times that are ahead
         self._read: float | None = None
 
     @property

@@ -35,11 +35,11 @@ def shares_of(counts: Mapping[str, int]) -> dict[str, float]:
     >>> shares_of({"joined": 60, "expired": 20, "evicted": 20, "late": 0, "unmatched": 0})
     {'expired': 0.2, 'evicted': 0.2, 'late': 0.0, 'unmatched': 0.0}
     """
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for outcomes in (FEATURES, LABELS):
         n = counts["joined"] + sum(counts[outcome] for outcome in outcomes)
-        found |= {outcome: counts[outcome] / max(1, n) for outcome in outcomes}
-    return found
+        shares |= {outcome: counts[outcome] / max(1, n) for outcome in outcomes}
+    return shares
 
 
 def why_none_joins(since_joined: Mapping[str, int]) -> str:

@@ -139,15 +139,15 @@ class LearnedTypes:
             if name in others:
                 continue
             kind, column = type(value), _NUMBER
-            own = counts.get(name)
+            counted = counts.get(name)
             if kind is float or kind is int or kind is bool:
                 if value != value:
                     continue
-                if own is not None and own[_EVIDENCE] > 0:
-                    self.note(two_notations(name, value, _notation(own)))
+                if counted is not None and counted[_EVIDENCE] > 0:
+                    self.note(two_notations(name, value, _notation(counted)))
             elif kind is str:
-                number = read_number(value, _notation(own))
-                is_meant = number is not None and (number.is_clear or _has_groups(own))
+                number = read_number(value, _notation(counted))
+                is_meant = number is not None and (number.is_clear or _has_groups(counted))
                 if number is not None and not is_meant:
                     if are_meant is None:
                         are_meant = not has_numbers(record, is_input)
@@ -155,52 +155,52 @@ class LearnedTypes:
                 column = _READABLE if is_meant else _TEXT
             else:
                 continue
-            if own is None:
-                own = self._add(name)
-                if own is None:
+            if counted is None:
+                counted = self._add_field(name)
+                if counted is None:
                     continue
-            own[column] += 1
+            counted[column] += 1
             if column == _TEXT:
-                own[_DIGITS] += number is not None
-                self._see(name, value, own, is_number=number is not None)
+                counted[_DIGITS] += number is not None
+                self._add_text(name, value, counted, is_number=number is not None)
             elif column == _READABLE and number is not None:
-                own[_EVIDENCE] += number.notation
-                own[_GROUPED] += number.is_grouped
+                counted[_EVIDENCE] += number.notation
+                counted[_GROUPED] += number.is_grouped
                 if (
                     number.other_value is not None
-                    and own[_READABLE] >= FEW
-                    and not _notation(own)
-                    and _reads_texts(own)
+                    and counted[_READABLE] >= FEW
+                    and not _notation(counted)
+                    and _reads_texts(counted)
                 ):
                     self.note(two_meanings(name, value))
-            total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
+            total = counted[_NUMBER] + counted[_READABLE] + counted[_TEXT]
             if total > WINDOW:
-                _halve(own)
+                _halve(counted)
             elif column == _TEXT and name in categories:
                 continue  # they stay categories
-            if total > own[_NUMBER] or total == SETTLED:
-                self._settle(name, own)
+            if total > counted[_NUMBER] or total == SETTLED:
+                self._set_type(name, counted)
 
     def count_numbers(self, names: Iterable[str], n: int) -> None:
         """Count n numbers of each field, as :meth:`count` counts one after the other."""
         for name in names:
-            own = self.counts.get(name)
-            if own is None:
-                own = self._add(name)
-                if own is None:
+            counted = self.counts.get(name)
+            if counted is None:
+                counted = self._add_field(name)
+                if counted is None:
                     continue
             left = n
-            while (room := WINDOW - own[_NUMBER] - own[_READABLE] - own[_TEXT]) < left:
-                own[_NUMBER] += room + 1
-                left -= room + 1
-                _halve(own)
-            own[_NUMBER] += left
-            self._settle(name, own)
+            while (free := WINDOW - counted[_NUMBER] - counted[_READABLE] - counted[_TEXT]) < left:
+                counted[_NUMBER] += free + 1
+                left -= free + 1
+                _halve(counted)
+            counted[_NUMBER] += left
+            self._set_type(name, counted)
 
     def type_of(self, name: str) -> str:
         """Return the type of a field."""
-        own = self.counts.get(name)
-        return UNDECIDED if own is None else _type(own)
+        counted = self.counts.get(name)
+        return UNDECIDED if counted is None else _type(counted)
 
     def read_text(self, name: str, text: str, *, digits_are_codes: bool = False) -> float | str | None:
         """Return a text as the field takes it: as a number, as a category, or not at all, which is ``None``.
@@ -212,12 +212,12 @@ class LearnedTypes:
         digits_are_codes
             Whether an input of the record is a number, so that digits alone in a text may be a code.
         """
-        own = self.counts.get(name)
-        number = read_number(text, notation := _notation(own))
+        counted = self.counts.get(name)
+        number = read_number(text, notation := _notation(counted))
         if number is not None and number.other_value is not None and "," in text and not notation:
             number = number if name in self.numbers else None  # 1,234 before anything is known
-        is_meant = number is not None and (number.is_clear or not digits_are_codes or _has_groups(own))
-        if number is not None and is_meant and (own is None or _reads_texts(own)):
+        is_meant = number is not None and (number.is_clear or not digits_are_codes or _has_groups(counted))
+        if number is not None and is_meant and (counted is None or _reads_texts(counted)):
             return number.value
         return None if name in self.numbers else text
 
@@ -229,7 +229,7 @@ class LearnedTypes:
 
     def state(self) -> dict[str, list[int]]:
         """Return the counts for a checkpoint, for another process, or for a merge."""
-        return {name: list(own) for name, own in sorted(self.counts.items())}
+        return {name: list(counted) for name, counted in sorted(self.counts.items())}
 
     def restore(self, counts: Mapping[str, Iterable[int]]) -> None:
         """Replace all counts."""
@@ -241,12 +241,12 @@ class LearnedTypes:
     def join(self, counts: Mapping[str, Iterable[int]]) -> None:
         """Take the larger one of each count, so that what several have seen is counted once."""
         for name, others in counts.items():
-            own = self.counts.get(name) or self._add(name)
-            if own is not None:
-                own[:] = _larger(own, others)
-                while sum(own[:_EVIDENCE]) > WINDOW:
-                    _halve(own)
-                self._settle(name, own)
+            counted = self.counts.get(name) or self._add_field(name)
+            if counted is not None:
+                counted[:] = _larger(counted, others)
+                while sum(counted[:_EVIDENCE]) > WINDOW:
+                    _halve(counted)
+                self._set_type(name, counted)
 
     def forget(self, name: str) -> None:
         """Begin again with a field."""
@@ -264,39 +264,39 @@ class LearnedTypes:
         """Return a copy, quickly."""
         twin = copy.copy(self)
         twin.__dict__ |= {
-            "counts": {name: list(own) for name, own in self.counts.items()},
+            "counts": {name: list(counted) for name, counted in self.counts.items()},
             "_noted": set(self._noted),
             "texts": copy.deepcopy(self.texts),
             "_fields": {kind: set(fields) for kind, fields in self._fields.items()},
         }
         return twin
 
-    def _add(self, name: str) -> list[int] | None:
+    def _add_field(self, name: str) -> list[int] | None:
         if len(self.counts) >= MOST_NAMES or self._characters + len(name) > MOST_CHARACTERS:
             self.n_refused += 1
             return None
         self._characters += len(name)
         return self.counts.setdefault(name, [0] * 6)
 
-    def _settle(self, name: str, own: list[int]) -> None:
+    def _set_type(self, name: str, counted: list[int]) -> None:
         """Set the type of a field, and say in the log what was not expected."""
-        found = _type(own)
-        if name not in self._fields[found]:
+        kind = _type(counted)
+        if name not in self._fields[kind]:
             for fields in self._fields.values():
                 fields.discard(name)
-            self._fields[found].add(name)
-        if found == MIXED and sum(own[:_EVIDENCE]) >= CERTAIN:
+            self._fields[kind].add(name)
+        if kind == MIXED and sum(counted[:_EVIDENCE]) >= CERTAIN:
             self._note_once(name, MIXED, seen_texts.for_texts(name, self.texts.placeholders(name)))
-        if found == NUMBERS and own[_READABLE] and _reads_texts(own):
-            self._note_once(name, found, "texts are read as numbers")
-        has_several = found == CATEGORIES and own[_NUMBER] + own[_READABLE] >= SEVERAL
+        if kind == NUMBERS and counted[_READABLE] and _reads_texts(counted):
+            self._note_once(name, kind, "texts are read as numbers")
+        has_several = kind == CATEGORIES and counted[_NUMBER] + counted[_READABLE] >= SEVERAL
         if has_several and (placeholders := self.texts.placeholders(name)):
             self._note_once(name, MIXED, seen_texts.for_texts(name, placeholders))
 
-    def _see(self, name: str, text: str, own: list[int], *, is_number: bool) -> None:
+    def _add_text(self, name: str, text: str, counted: list[int], *, is_number: bool) -> None:
         """Look at a text, unless its field has many and nothing else."""
         is_looked_at = self.texts.is_looked_at(name)
-        if is_looked_at and not own[_NUMBER] and not own[_READABLE]:
+        if is_looked_at and not counted[_NUMBER] and not counted[_READABLE]:
             return
         self.texts.add(name, text, is_number=is_number)
         if not is_looked_at and self.texts.is_looked_at(name) and (kind := self.texts.like(name)):
@@ -305,13 +305,13 @@ class LearnedTypes:
     def note(self, note: str | None) -> None:
         """Write a note about a field to the log, unless it has been written."""
         if note is not None:
-            self._write(note, note)
+            self._write_note(note, note)
 
     def _note_once(self, name: str, kind: str, note: str) -> None:
         """Write a note of one kind about a field to the log, unless one has been written."""
-        self._write((name, kind), f'field "{name}": {note}')
+        self._write_note((name, kind), f'field "{name}": {note}')
 
-    def _write(self, key: Any, note: str) -> None:
+    def _write_note(self, key: Any, note: str) -> None:
         if not self.is_silent and key not in self._noted and len(self._noted) < MOST_NOTES:
             self._noted.add(key)
             log.warning(note)
@@ -333,43 +333,43 @@ def join_counts(counts: Mapping[str, list[int]], more: Mapping[str, list[int]]) 
     >>> join_counts({"a": [7, 0, 1]}, {"a": [3, 0, 2], "b": [1, 0, 0]})
     {'a': [7, 0, 2], 'b': [1, 0, 0]}
     """
-    joined = {name: _larger(own, more.get(name, own)) for name, own in counts.items()}
-    return joined | {name: list(own) for name, own in more.items() if name not in joined}
+    joined = {name: _larger(counted, more.get(name, counted)) for name, counted in counts.items()}
+    return joined | {name: list(counted) for name, counted in more.items() if name not in joined}
 
 
-def _larger(own: Iterable[int], others: Iterable[int]) -> list[int]:
+def _larger(counted: Iterable[int], others: Iterable[int]) -> list[int]:
     """Return the larger one of each count, where the evidence for a notation may be negative."""
-    return [max(pair, key=abs) for pair in zip(own, others, strict=True)]
+    return [max(pair, key=abs) for pair in zip(counted, others, strict=True)]
 
 
-def _halve(own: list[int]) -> None:
-    own[:] = [int(count / 2) for count in own]
+def _halve(counted: list[int]) -> None:
+    counted[:] = [int(count / 2) for count in counted]
 
 
-def _notation(own: Sequence[int] | None) -> int:
-    return UNKNOWN if own is None else notation_of(own[_EVIDENCE], own[_READABLE])
+def _notation(counted: Sequence[int] | None) -> int:
+    return UNKNOWN if counted is None else notation_of(counted[_EVIDENCE], counted[_READABLE])
 
 
-def _reads_texts(own: list[int]) -> bool:
+def _reads_texts(counted: list[int]) -> bool:
     """Return whether nearly all texts of a field are numbers; of few values, half."""
-    total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
-    return _texts(own) < total * RARE if total >= SETTLED else 2 * _texts(own) <= total
+    total = counted[_NUMBER] + counted[_READABLE] + counted[_TEXT]
+    return _texts(counted) < total * RARE if total >= SETTLED else 2 * _texts(counted) <= total
 
 
-def _type(own: list[int]) -> str:
-    total = own[_NUMBER] + own[_READABLE] + own[_TEXT]
+def _type(counted: list[int]) -> str:
+    total = counted[_NUMBER] + counted[_READABLE] + counted[_TEXT]
     if total < SETTLED:
         return UNDECIDED
-    if _texts(own) < RARE * total and (own[_READABLE] or own[_NUMBER]):
+    if _texts(counted) < RARE * total and (counted[_READABLE] or counted[_NUMBER]):
         return NUMBERS
-    return CATEGORIES if own[_NUMBER] < RARE * total else MIXED
+    return CATEGORIES if counted[_NUMBER] < RARE * total else MIXED
 
 
-def _texts(own: Sequence[int]) -> int:
+def _texts(counted: Sequence[int]) -> int:
     """Return how many texts are no numbers."""
-    return own[_TEXT] - (own[_DIGITS] if _has_groups(own) else 0)
+    return counted[_TEXT] - (counted[_DIGITS] if _has_groups(counted) else 0)
 
 
-def _has_groups(own: Sequence[int] | None) -> bool:
+def _has_groups(counted: Sequence[int] | None) -> bool:
     """Return whether a field has numbers such as 1,234, so that 917 is one, too."""
-    return own is not None and own[_GROUPED] > RARE * (own[_READABLE] + own[_TEXT])
+    return counted is not None and counted[_GROUPED] > RARE * (counted[_READABLE] + counted[_TEXT])

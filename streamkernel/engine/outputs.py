@@ -95,7 +95,7 @@ class Outputs(Participant):
         self.has_refused = False
         self._reports = DeadLetterReports()
         self._processor, self._retries, self._source = processor, retries, source
-        self._forget()
+        self._clear_gathered()
 
     @property
     def is_repeating(self) -> bool:
@@ -138,7 +138,7 @@ class Outputs(Participant):
         """
         if self._lines:
             lines, keys, headers = self._lines, self._keys, self._headers
-            self._forget()
+            self._clear_gathered()
             self.write_all(lines, keys, headers)
 
     def write_all(
@@ -285,7 +285,7 @@ class Outputs(Participant):
         ValueError
             If a file is shorter and must not be.
         """
-        self._forget()
+        self._clear_gathered()
         is_whole = True
         for sink, end in ((self.predictions, ends["sink"]), (self.dead_letters, ends["dead_letters"])):
             if sink is None or end is None:
@@ -332,7 +332,7 @@ class Outputs(Participant):
         """Return whether a topic has what a run wrote for an event before; a file was cut off."""
         return sink.keeps_committed and self._source.is_repeating and self._source.was_committed(event)
 
-    def _forget(self) -> None:
+    def _clear_gathered(self) -> None:
         self._lines: list[dict[str, Any]] = []
         self._keys: list[bytes | None] = []
         self._headers: list[Headers] = []

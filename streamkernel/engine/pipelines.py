@@ -36,9 +36,9 @@ def kernel_model_of(model: Any) -> KernelModel | None:
 
 def kernel_of(model: Any) -> KernelModel:
     """Return the kernel model at the end of a pipeline that has one."""
-    found = kernel_model_of(model)
-    assert found is not None
-    return found
+    last = kernel_model_of(model)
+    assert last is not None
+    return last
 
 
 def counts_of_targets(model: Any) -> tuple[int, int] | None:
@@ -58,7 +58,7 @@ def counts_of_targets(model: Any) -> tuple[int, int] | None:
 
 
 def name_of(model: Any) -> str:
-    """Return the class name of a pipeline's last step; for a wrapped classifier, that of the inner one."""
+    """Return the class name of a pipeline's last step; for a wrapped classifier, of the inner one."""
     last = last_step(model)
     return type(getattr(last, "classifier", last)).__name__
 
@@ -69,5 +69,5 @@ def most_likely(model: Any, x: dict[str, Any]) -> Answer:
     """
     probabilities = model.predict_proba_one(x)
     if isinstance(last_step(model), base.MultiLabelClassifier):
-        return {name: max(own, key=own.get) for name, own in probabilities.items()}, probabilities
+        return {name: max(shares, key=shares.get) for name, shares in probabilities.items()}, probabilities
     return max(probabilities, key=probabilities.get, default=None), probabilities

@@ -70,7 +70,7 @@ class RecordProcessor:
     learned_before
         Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
     candidates
-        The model and its challengers by name, if there are some; that of the model first.
+        The model and its challengers by name, if there are some; the model's first.
 
     Attributes
     ----------
@@ -195,10 +195,10 @@ class RecordProcessor:
         elif x:
             key = labels.arrive(record)
             y = labels.label_of(key)
-            found, x = x, add_history(self.model, x)
-            answers = self._answers(x, found)
-            observe(self.model, found)
-            self.challengers.wait(key, found)
+            features, x = x, add_history(self.model, x)
+            answers = self._answers(x, features)
+            observe(self.model, features)
+            self.challengers.wait(key, features)
             if y is None:
                 labels.wait(key, x, answers, f"{event.stream} at {event.resume}", w)
                 return x, y, answers, is_new
@@ -230,7 +230,7 @@ class RecordProcessor:
         self.outcomes["predicted"] += is_new
         if self.monitoring is not None:
             self.monitoring.add(x, y, answers[0], is_new)
-            self._look(self.monitoring)
+            self._end_windows(self.monitoring)
         if y is None:
             self.outcomes["pending"] += 1
             return
@@ -258,7 +258,7 @@ class RecordProcessor:
         self.examples.ranges.learn_many(xs, values)
         if self.monitoring is not None:
             self.monitoring.add_all(xs, ys, answers)
-            self._look(self.monitoring)
+            self._end_windows(self.monitoring)
         kind = self._kind
         self._pairs += zip(ys, [answer[kind] for answer in answers], strict=True)
         self.challengers.learn_many(xs, ys)
@@ -298,16 +298,16 @@ class RecordProcessor:
         self, events: Sequence[Event], ys: Sequence[Any], answers: Sequence[Answer], more: Sequence[Mapping[str, Any]]
     ) -> list[dict[str, Any]]:
         """Return the predictions of a model that is `learned_alone` as `line` does, before `judge_all`."""
-        versions, found = count(self._learned_before + self.outcomes["learned"]), []
+        versions, lines = count(self._learned_before + self.outcomes["learned"]), []
         for event, version, y, (prediction, shares) in zip(events, versions, ys, answers, strict=False):
             line = dict(event.origin or event.location)
             line["model_version"], line["label"], line["prediction"] = version, y, prediction
             if shares is not None:
                 line["probabilities"] = shares
-            found.append(line)
-        for line, fields in zip(found, more, strict=False):
+            lines.append(line)
+        for line, fields in zip(lines, more, strict=False):
             line.update(fields)
-        return found
+        return lines
 
     def count_refusal(self, refusal: Refusal) -> None:
         """Count a record that becomes a dead letter."""
@@ -346,9 +346,9 @@ class RecordProcessor:
         if self.monitoring is not None:
             self.monitoring.restore(saved.get("monitoring") or {})
 
-    def _look(self, monitoring: Monitoring) -> None:
+    def _end_windows(self, monitoring: Monitoring) -> None:
         """Complete what is due after this event, and reset the model if drift detection requires it."""
-        if monitoring.until_due <= 0 and monitoring.look(self.model):
+        if monitoring.until_due <= 0 and monitoring.end_windows(self.model):
             log.warning("the model starts again, because the stream has changed")
             self.adopt(self.model.clone())
 
@@ -363,7 +363,7 @@ class RecordProcessor:
         names = history_names(self.model)
         return {name: value for name, value in x.items() if name not in names} if names else x
 
-    def _answers(self, x: dict[str, Any], found: dict[str, Any]) -> tuple[Answer, Answer]:
+    def _answers(self, x: dict[str, Any], features: dict[str, Any]) -> tuple[Answer, Answer]:
         """Return the predictions of the model and the baseline; the model may use history features."""
         ours, theirs = self._predict(self.model, x), NO_ANSWER
         if self.coverage is not None or self._explain:
@@ -372,7 +372,7 @@ class RecordProcessor:
             ours = *ours, threshold, explained
         if self.baseline is not None:
             try:
-                theirs = self._predict(self.baseline, found)
+                theirs = self._predict(self.baseline, features)
             except MemoryError:
                 raise
             except Exception as error:

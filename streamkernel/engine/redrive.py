@@ -147,10 +147,10 @@ class Redrive:
     def _letters(self) -> Iterator[Letter]:
         """Yield the selected letters that have not been redriven."""
         if self._topic is None:
-            found = file_letters(self._path, self._driven)
+            letters = file_letters(self._path, self._driven)
         else:
-            found = topic_letters(kafka_options(self._config), self._topic, self._driven)
-        return filter(self._choice.matches, found)
+            letters = topic_letters(kafka_options(self._config), self._topic, self._driven)
+        return filter(self._choice.matches, letters)
 
     def _streams(self) -> list[str]:
         """Return the streams of letters."""
@@ -175,7 +175,7 @@ class Redrive:
 
 
 def lines_of(chosen: Mapping[tuple[str, str], int], left: Mapping[str, int], most: int = 20) -> list[str]:
-    """Return lines for the user: the selected letters by kind and reason, and those that cannot be redriven.
+    """Return lines for the user: the selected letters by kind and reason, and the letters that cannot be redriven.
 
     Examples
     --------

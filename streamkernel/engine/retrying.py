@@ -67,7 +67,7 @@ def retry_until_answered(
         return stopping() or is_late(attempt)
 
     def report(attempt: RetryCallState) -> None:
-        _report(error_of(attempt), count, times=attempt.attempt_number)
+        _report_failure(error_of(attempt), count, times=attempt.attempt_number)
 
     def end(attempt: RetryCallState) -> None:
         if not stopping():
@@ -156,7 +156,7 @@ class Retries:
             return None
         if last is None or last[0] != str(trouble.error) or now - last[1] >= REPORT_SECONDS:
             self._last = str(trouble.error), now
-            _report(trouble.error, self._count)
+            _report_failure(trouble.error, self._count)
         limit = self._give_up_after
         is_over = limit is not None and time.monotonic() - trouble.since >= limit
         return _gave_up(trouble.error, limit or 0.0) if is_over else None
@@ -167,7 +167,7 @@ def _gave_up(error: BaseException | None, seconds: float) -> GaveUpError:
     return GaveUpError(f"{_who(error)} was unavailable for {seconds:g} s (kafka.give_up_after): {error}")
 
 
-def _report(error: BaseException | None, count: Callable[[str], None], **more: Any) -> None:
+def _report_failure(error: BaseException | None, count: Callable[[str], None], **more: Any) -> None:
     count("topic_missing" if isinstance(error, TopicMissingError) else "unreachable")
     log.warning(f"{_who(error)} is unavailable; retrying", reason=str(error), **more)
 

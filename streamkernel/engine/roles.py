@@ -31,7 +31,7 @@ class Candidate(NamedTuple):
     Parameters
     ----------
     name
-        Its name, `MODEL` for that of the table ``[model]``.
+        Its name, `MODEL` for the table ``[model]``.
     setup
         Its preprocessing and model as plain values.
     build
@@ -82,9 +82,9 @@ def roles_in(saved: Mapping[str, Any] | None, candidates: Sequence[Candidate]) -
     """
     if saved is None:
         return Roles(MODEL, candidates[0].setup if candidates else {}, [(one, None) for one in candidates[1:]], {})
-    own, found = own_setup(saved["setup"]), saved.get("challengers") or {}
-    name = found.get("champion", MODEL)
-    fitting = [one for one in candidates if own_setup(one.setup) == own]
+    champion_setup, stored = own_setup(saved["setup"]), saved.get("challengers") or {}
+    name = stored.get("champion", MODEL)
+    fitting = [one for one in candidates if own_setup(one.setup) == champion_setup]
     champion = next((one for one in fitting if one.name == name), None)
     champion = champion or next((one for one in fitting if one.name == MODEL), None)
     if champion is None:
@@ -94,7 +94,7 @@ def roles_in(saved: Mapping[str, Any] | None, candidates: Sequence[Candidate]) -
                 "[[challengers]], got neither; restore its table, or roll the state back"
             )
         champion = candidates[0] if candidates else Candidate(MODEL, {}, dict)  # check_setup names the difference
-    left = {one["name"]: one for one in found.get("models", ())}
+    left = {one["name"]: one for one in stored.get("models", ())}
     others = [one for one in candidates if one is not champion]
     names = {name: champion.name}
     parts: dict[str, Mapping[str, Any]] = {}
@@ -129,15 +129,15 @@ def promote(path: Path, name: str) -> str:
         if name == _champion(state):
             raise PromotionError(f'"{name}" is the champion already')
         if name not in challengers:
-            known = ", ".join(f'"{one}"' for one in challengers) or "none"
-            raise PromotionError(f'Expected the name of a challenger, which here are {known}, got "{name}"')
-        found = challengers[name]
-        if found["is_suspended"]:
+            names = ", ".join(f'"{one}"' for one in challengers) or "none"
+            raise PromotionError(f'Expected the name of a challenger, which here are {names}, got "{name}"')
+        challenger = challengers[name]
+        if challenger["is_suspended"]:
             raise PromotionError(
-                f'"{name}" was suspended after {found["errors"]:,} errors, the last one {found["reason"]}; '
+                f'"{name}" was suspended after {challenger["errors"]:,} errors, the last one {challenger["reason"]}; '
                 "another name in the configuration lets it begin again"
             )
-        if not found["quality"]["count"]:
+        if not challenger["quality"]["count"]:
             raise PromotionError(f'"{name}" has not been judged on any event yet')
         return name
 
@@ -177,7 +177,7 @@ def exchanged(state: Mapping[str, Any], name: str, action: str) -> dict[str, Any
     """Return a checkpoint in which a challenger and the champion have exchanged their places.
 
     Each takes with it its model and configuration, its quality, and its predictions that wait for a label. A prediction
-    is judged as that of the model that made it. What belongs to the run stays: counters, positions, and the baseline.
+    is judged for the model that made it. What belongs to the run stays: counters, positions, and the baseline.
     """
     champion, new = _champion(state), _challengers(state)[name]
     former = {
@@ -247,13 +247,13 @@ def _exchange(path: Path, choose: Callable[[Mapping[str, Any]], str], action: st
 
 
 def _exchange_pending(waiting: Mapping[str, Any], model: Any, new: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the pending features with the predictions of a challenger, and those of the champion by key."""
-    theirs = {key: found for key, *found in unpack(new["pending"])}
+    """Return the pending features with the predictions of a challenger, and the champion's predictions by key."""
+    theirs = {key: prediction for key, *prediction in unpack(new["pending"])}
     own_names, names = set(history_names(model)), history_names(new["model"])
     rows, ours = [], []
     for one in map(PendingExample._make, unpack(waiting)):
-        own = {key: value for key, value in one.x.items() if key in own_names}
-        ours.append((one.key, one.prediction, one.probabilities, own))
+        inputs = {key: value for key, value in one.x.items() if key in own_names}
+        ours.append((one.key, one.prediction, one.probabilities, inputs))
         prediction, probabilities, more = theirs.get(one.key, (None, None, dict.fromkeys(names)))
         x = {key: value for key, value in one.x.items() if key not in own_names} | more
         rows.append(one._replace(x=x, prediction=prediction, probabilities=probabilities, threshold=None))

@@ -39,7 +39,7 @@ def collect_rarely() -> None:
     """Look for garbage less often, and never among the objects that exist now.
 
     The records of a poll are thousands of containers, none of which is garbage: they are freed when nothing refers to
-    them any more. Only cycles have to be looked for, and an engine makes few. The setting is that of the process, so
+    them any more. Only cycles have to be looked for, and an engine makes few. The setting holds for the process, so
     only commands call this.
     """
     gc.freeze()
@@ -149,7 +149,7 @@ class StreamRunner:
         self._checkpointer, self._monitor, self._history = parts.checkpointer, parts.monitor, parts.monitor.history
         self._health, self._retries = parts.health, parts.retries
         self._batches, self._at_once = RecordBatches(parts.processor, parts.outputs, headers_of), at_once
-        self._next_look = 0.0
+        self._next_check = 0.0
 
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
         """Process events until the stream ends and everything is durable, or until the run is stopped."""
@@ -162,7 +162,7 @@ class StreamRunner:
             if events is not None:
                 self._health.watch(self._source, bool(events))
                 self.process_all(events, stopping, watch)
-                self.look()
+                self.commit_and_publish()
             elif self._checkpointer.try_to_commit(last=True):
                 return
 
@@ -198,8 +198,8 @@ class StreamRunner:
             if monitor.n_events // WATCH_EVERY > (monitor.n_events - n) // WATCH_EVERY:
                 watch()
                 now = clock()
-            if now >= self._next_look:
-                self.look()
+            if now >= self._next_check:
+                self.commit_and_publish()
                 now = clock()
             began = now
             if stopping():
@@ -256,11 +256,11 @@ class StreamRunner:
         """Write an event that could not be processed as a dead letter."""
         self._outputs.refuse(event, refusal)
 
-    def look(self) -> None:
+    def commit_and_publish(self) -> None:
         """Commit and publish, each if it is due, and set the time of the next check."""
         self._checkpointer.commit_if_due()
         self._monitor.refresh()
-        self._next_look = time.perf_counter() + min(self._monitor.interval, self._checkpointer.seconds)
+        self._next_check = time.perf_counter() + min(self._monitor.interval, self._checkpointer.seconds)
 
     def close(self) -> None:
         """Do nothing: the components belong to the engine."""

@@ -103,8 +103,8 @@ class SeenTexts:
     def join(self, saved: Mapping[str, Any]) -> None:
         """Take the larger one of each count, so that what several have seen is counted once."""
         for name, (counts, looks) in saved.items():
-            own = self._counts.get(name, {})
-            joined = {text: max(own.get(text, 0), counts.get(text, 0)) for text in own | counts}
+            present = self._counts.get(name, {})
+            joined = {text: max(present.get(text, 0), counts.get(text, 0)) for text in present | counts}
             first = sorted((-count, text) for text, count in joined.items())[:SLOTS]
             self._counts[name] = {text: -count for count, text in first}
             self._looks[name] = max(self._looks.get(name, [0, 0, 0]), list(looks))

@@ -72,11 +72,11 @@ class PublishedModel(NamedTuple):
         x, _ = self.examples.read(record)
         take_texts(self.model, x)
         is_classifier = isinstance(self.model, CLASSIFIERS)
-        found = most_likely(self.model, x) if is_classifier else (self.model.predict_one(x), None)
-        answer = {"prediction": found[0]} | ({"probabilities": found[1]} if is_classifier else {})
+        answer = most_likely(self.model, x) if is_classifier else (self.model.predict_one(x), None)
+        fields = {"prediction": answer[0]} | ({"probabilities": answer[1]} if is_classifier else {})
         if self.threshold is not None:
-            answer |= region(found, self.threshold)
-        return answer | {"explanation": explain(self.model, x, found[0])} if explained else answer
+            fields |= region(answer, self.threshold)
+        return fields | {"explanation": explain(self.model, x, answer[0])} if explained else fields
 
 
 class Publisher:

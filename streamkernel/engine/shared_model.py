@@ -95,7 +95,7 @@ class SharedModel(Participant):
             If the checkpoints of this member are missing, or the versions belong to a different configuration.
         """
         if newest := newest_version(self.path):
-            head = self._read(newest)
+            head = self._read_version(newest)
             if self._identity in head["members"]:
                 raise StateDirectoryError(
                     f"Expected the checkpoints of this member, which the model in {self.path} has events of, got none; "
@@ -131,7 +131,7 @@ class SharedModel(Participant):
         number
             The number of the last committed checkpoint.
         newest
-            At a start, the number of the newest checkpoint on disk. If it is damaged, `number` is that of an older one.
+            At a start, the number of the newest checkpoint on disk. If it is damaged, `number` is an older one's.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class SharedModel(Participant):
             If versions and checkpoint do not belong together, or it is unknown whether a version was added.
         """
         try:
-            self._add(number, number if newest is None else newest)
+            self._add_checkpoint(number, number if newest is None else newest)
         except MergeError as error:
             log.error("the model cannot be merged into the group's", reason=str(error))
         except (OSError, ModelFileError) as error:
@@ -156,7 +156,7 @@ class SharedModel(Participant):
         self._count("not_shared")
         return False
 
-    def _add(self, number: int, own: int) -> None:
+    def _add_checkpoint(self, number: int, count: int) -> None:
         for _ in range(ATTEMPTS):
             newest = newest_version(self.path)
             if newest and newest == self.version and number <= self._added:
@@ -164,11 +164,11 @@ class SharedModel(Participant):
             if not newest and is_young(self._kernel_model):
                 return
             try:
-                head = self._read(newest) if newest else {"members": {}, "types": {}}
+                head = self._read_version(newest) if newest else {"members": {}, "types": {}}
                 added = head["members"].get(self._identity, 0)
-                if added > own:
+                if added > count:
                     raise StateDirectoryError(
-                        f"Expected checkpoint {added}, which the model in {self.path} contains, got {own}; it is an "
+                        f"Expected checkpoint {added}, which the model in {self.path} contains, got {count}; it is an "
                         "older copy of a state directory"
                     )
                 if added >= number:
@@ -187,11 +187,11 @@ class SharedModel(Participant):
 
     def _merged(self, head: Mapping[str, Any], newest: int) -> Any:
         """Return the newest version's model merged with this member's learning since its base."""
-        own = self._processor.model
+        model = self._processor.model
         base = read_version(self._base) if no_link(self._base).exists() else None
         if not newest or (base is not None and base["version"] == newest):
             restructure(self._kernel_model, learner_of(kernel_of(base["model"])).examples if base else self._events)
-            return own
+            return model
         if base is None:
             if self._events:
                 raise StateDirectoryError(
@@ -202,7 +202,7 @@ class SharedModel(Participant):
         model, steps = head["model"], first_steps(head["model"])
         kernel_of(model).merge(self._kernel_model, base=kernel_of(base["model"]))
         flush(kernel_of(model))
-        before, ours = first_steps(base["model"]), first_steps(own)
+        before, ours = first_steps(base["model"]), first_steps(model)
         merged = [(name, merge_steps(before[name], [step, ours[name]])) for name, step in steps.items()]
         return compose.Pipeline(*merged, list(model.steps.items())[-1]) if merged else model
 
@@ -215,8 +215,8 @@ class SharedModel(Participant):
         except FileExistsError:
             return False
         try:
-            newest, own = newest_version(self.path), version["members"][self._identity]
-            if newest > number and self._read(newest)["members"].get(self._identity, 0) < own:
+            newest, member = newest_version(self.path), version["members"][self._identity]
+            if newest > number and self._read_version(newest)["members"].get(self._identity, 0) < member:
                 path.unlink()  # the number was free because that version had been deleted
                 return False
             tensor_file.move(draft, self._base)
@@ -242,7 +242,7 @@ class SharedModel(Participant):
         self._counted = self._events
         log.debug("continuing from the shared model", version=version, learned=self._events)
 
-    def _read(self, number: int) -> dict[str, Any]:
+    def _read_version(self, number: int) -> dict[str, Any]:
         return check_version(self.path / _name(number), self._setup)
 
     @property
@@ -262,12 +262,12 @@ def versions(path: Path) -> list[Path]:
 
 def newest_version(path: Path) -> int:
     """Return the number of the newest version, or 0."""
-    found = versions(path)
-    return int(found[-1].stem.split("-")[1]) if found else 0
+    numbers = versions(path)
+    return int(numbers[-1].stem.split("-")[1]) if numbers else 0
 
 
 def check_version(path: Path, setup: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a version, after comparing the configuration with that of the run.
+    """Return the content of a version, after comparing its configuration with the run's.
 
     Raises
     ------

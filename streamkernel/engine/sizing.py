@@ -58,11 +58,11 @@ def read_sample(source: Source, stopping: Callable[[], bool], clock: Callable[[]
     try:
         while len(events) < MOST and clock() - began < SAMPLE_SECONDS and not stopping():
             asked = clock()
-            found = source.poll(0.2)
-            if found is None:
+            polled = source.poll(0.2)
+            if polled is None:
                 break
-            spent += clock() - asked if found else 0.0
-            events += [event for event in found if not event.is_position_only]
+            spent += clock() - asked if polled else 0.0
+            events += [event for event in polled if not event.is_position_only]
     finally:
         source.close()
     if not events:
@@ -96,12 +96,12 @@ class Load(Source):
         now = self._clock()
         if self._began is None:
             self._began = now
-        found = self._offer(now - self._began, timeout)
-        if found is None:
+        events = self._next_events(now - self._began, timeout)
+        if events is None:
             self.ended = now
-        return found
+        return events
 
-    def _offer(self, elapsed: float, timeout: float) -> Sequence[Event] | None:
+    def _next_events(self, elapsed: float, timeout: float) -> Sequence[Event] | None:
         """Return the events for a poll `elapsed` seconds after the first one."""
         raise NotImplementedError
 
@@ -127,8 +127,8 @@ class FullLoad(Load):
     rate = 0.0
     """Events per second in the second half of the time."""
 
-    def _offer(self, elapsed: float, timeout: float) -> Sequence[Event] | None:
-        """Return the next events, those of the last poll having been processed."""
+    def _next_events(self, elapsed: float, timeout: float) -> Sequence[Event] | None:
+        """Return the next events; the events of the last poll have been processed."""
         if elapsed >= self._seconds / 2.0:
             if self._halfway is None:
                 self._halfway = elapsed, self.offered
@@ -166,7 +166,7 @@ class SteadyLoad(Load):
         self.late: list[float] = []
         """For each poll with events, the time in seconds for which the first of them had been due."""
 
-    def _offer(self, elapsed: float, timeout: float) -> Sequence[Event] | None:
+    def _next_events(self, elapsed: float, timeout: float) -> Sequence[Event] | None:
         """Return the events that are due, or wait for the next one."""
         if elapsed >= self._seconds:
             return None
@@ -290,21 +290,21 @@ def measure(
     ValueError
         If there are no events, or it was stopped before there were figures.
     """
-    found = replay_config(config, folder, None, None)
+    replayed = replay_config(config, folder, None, None)
     tell("reading the first events")
-    sample = read_sample(found.build_source(), stopping)
+    sample = read_sample(replayed.build_source(), stopping)
     tell("as many events as possible")
     full = FullLoad(sample.events, seconds)
-    _run(found, full, stopping)
+    _run(replayed, full, stopping)
     if full.ended is None:
         raise ValueError("expected a measurement to its end, got a stop before it")
     checkpoint = time.perf_counter() - full.ended
-    rate = (1.0 - min(0.5, checkpoint / found.state.checkpoint_seconds)) / (1.0 / full.rate + sample.seconds)
+    rate = (1.0 - min(0.5, checkpoint / replayed.state.checkpoint_seconds)) / (1.0 / full.rate + sample.seconds)
     wanted = BUSY * rate if wanted is None else wanted
     share = wanted / processes_for(wanted, rate)
     tell(f"{share:,.0f} events per second")
     steady = SteadyLoad(sample.events, seconds, share)
-    engine = _run(found, steady, stopping)
+    engine = _run(replayed, steady, stopping)
     if steady.ended is None:
         raise ValueError("expected a measurement to its end, got a stop before it")
     model = engine.kernel_model
@@ -316,7 +316,7 @@ def measure(
         memory=_peak_memory(),
         checkpoint_bytes=list(maintenance.history(folder))[-1].size,
         checkpoint_seconds=checkpoint,
-        interval=found.state.checkpoint_seconds,
+        interval=replayed.state.checkpoint_seconds,
         wanted=wanted,
         late=(statistics.median(steady.late), max(steady.late)) if steady.late else (0.0, 0.0),
     )

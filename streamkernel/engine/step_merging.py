@@ -37,8 +37,8 @@ def problem_of_step(step: base.Transformer) -> str | None:
     """
     inner = step.transformer if isinstance(step, OnFields) else step
     if type(inner) not in (*FIXED, *_MERGES):
-        known = ", ".join(dict.fromkeys(kind.__name__ for kind in (*FIXED, *_MERGES)))
-        return f"expected a step whose state can be merged ({known}), got {type(inner).__name__}"
+        names = ", ".join(dict.fromkeys(kind.__name__ for kind in (*FIXED, *_MERGES)))
+        return f"expected a step whose state can be merged ({names}), got {type(inner).__name__}"
     if getattr(inner, "window_size", None) is not None:
         return f"expected a step without a window, got a {type(inner).__name__} with one"
     return None
@@ -56,13 +56,13 @@ def merge_steps(before: base.Transformer, parts: Sequence[base.Transformer]) -> 
     """
     if isinstance(before, OnFields):
         return OnFields(merge_steps(before.transformer, [part.transformer for part in parts]), before.on)  # type: ignore[attr-defined]
-    found = copy.deepcopy(before)
+    merged = copy.deepcopy(before)
     if type(before) in _MERGES:
-        _MERGES[type(before)](found, before, parts)
-    return found
+        _MERGES[type(before)](merged, before, parts)
+    return merged
 
 
-def _moments(found: Any, before: Any, parts: Sequence[Any]) -> None:
+def _moments(merged: Any, before: Any, parts: Sequence[Any]) -> None:
     """Add counts, sums, and sums of squares about the earlier mean, which keeps precision for large means."""
     for name in dict.fromkeys(name for one in (before, *parts) for name in one.counts):
         centre = next(one.means[name] for one in (before, *parts) if name in one.means)
@@ -71,9 +71,9 @@ def _moments(found: Any, before: Any, parts: Sequence[Any]) -> None:
             n, s, q = _sums(part, name, centre)
             count, total, squares = count + n, total + s, squares + q
         mean = total / count
-        found.counts[name], found.means[name] = count, centre + mean
-        if found.with_std:
-            found.vars[name] = max(0.0, squares / count - mean * mean)
+        merged.counts[name], merged.means[name] = count, centre + mean
+        if merged.with_std:
+            merged.vars[name] = max(0.0, squares / count - mean * mean)
 
 
 def _sums(scaler: Any, name: Any, centre: float) -> tuple[int, float, float]:
@@ -85,22 +85,22 @@ def _sums(scaler: Any, name: Any, centre: float) -> tuple[int, float, float]:
 def _ranges(*fields: str) -> Callable[[Any, Any, Sequence[Any]], None]:
     """Return a function that merges minima or maxima stored under these names."""
 
-    def merge(found: Any, before: Any, parts: Sequence[Any]) -> None:
+    def merge(merged: Any, before: Any, parts: Sequence[Any]) -> None:
         for field in fields:
             for part in parts:
                 for name, extreme in getattr(part, field).items():
-                    getattr(found, field)[name].update(extreme.get())
+                    getattr(merged, field)[name].update(extreme.get())
 
     return merge
 
 
-def _categories(found: Any, before: Any, parts: Sequence[Any]) -> None:
-    if found.drop_zeros or found.categories is not None:
+def _categories(merged: Any, before: Any, parts: Sequence[Any]) -> None:
+    if merged.drop_zeros or merged.categories is not None:
         return
     for part in parts:
         for name, values in part.values.items():
             for value in sorted(values, key=repr):
-                found.learn_one({name: value})
+                merged.learn_one({name: value})
 
 
 _MERGES: dict[type, Callable[[Any, Any, Sequence[Any]], None]] = {

@@ -46,7 +46,7 @@ def bends(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
 
 @compiled(nogil=True)
 def distil(Z, weights, targets, prior, factor, w):  # type: ignore[no-untyped-def]
-    """Set `w`, shape (functions, outputs), to those that minimise prior‖w‖² + Σ_i weight_i (z_iᵀw - target_i)².
+    """Set `w`, shape (functions, outputs), to the minimiser of prior‖w‖² + Σ_i weight_i (z_iᵀw - target_i)².
 
     Set `factor` to R with RᵀR = prior I + Σ weight zzᵀ. `targets` have the shape (rows, functions).
     """
@@ -99,8 +99,8 @@ def _expansion(old: FirstOrderLearner, rows: Rows, keep: float, tell: Tell) -> d
     targets = Z @ old.functions()
     chosen = _choose_features(old, Z, targets, count, lambda done, text: tell(0.9 * done, text))
     last = [[old.next_number - blocks, most, 0]]
-    found, _ = _distil_coefficients(Z[:, _outputs(old, chosen, old.block_size)], targets, rows.weights, 0.0)
-    return old.with_functions(found.T, np.concatenate([old.features_at(chosen), last]))
+    coefficients, _ = _distil_coefficients(Z[:, _outputs(old, chosen, old.block_size)], targets, rows.weights, 0.0)
+    return old.with_functions(coefficients.T, np.concatenate([old.features_at(chosen), last]))
 
 
 def _mixture(old: SecondOrderLearner, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[str, Any]:
@@ -134,15 +134,15 @@ def _mixture(old: SecondOrderLearner, rows: Rows, y: F64, keep: float, tell: Tel
             kept[at, RUNG] = drawn[:, RUNG]
         memory, prior = old.memory(g) / len(y), old.prior(g)
         z_kept = z[:, _outputs(old, chosen, smaller)] * np.float32(math.sqrt(old.block_size / smaller))
-        found, factor = _distil_coefficients(z_kept, targets, weights, prior / memory)
-        near[[g, len(old.groups) + g]] = (z_kept @ found.T).reshape(len(y), 2, -1).transpose(1, 0, 2)
-        small.newton[:], small.steady[:] = np.split(found, 2)
+        coefficients, factor = _distil_coefficients(z_kept, targets, weights, prior / memory)
+        near[[g, len(old.groups) + g]] = (z_kept @ coefficients.T).reshape(len(y), 2, -1).transpose(1, 0, 2)
+        small.newton[:], small.steady[:] = np.split(coefficients, 2)
         small.factor[:] = math.sqrt(memory) * factor
     learned = old.with_groups(np.concatenate([kept, [[0, 0, 0]]]), groups)
     signed = _weights(old, near.reshape(len(near), -1), f - float(old.numbers["predicted_offset"]))
     mixers = np.split(learned["mixer"], len(learned["lead"]))
-    own = zip(mixers, signed.reshape(len(mixers), -1), strict=True)
-    positive = np.concatenate([positive_weights(mixer, u) for mixer, u in own])
+    pairs = zip(mixers, signed.reshape(len(mixers), -1), strict=True)
+    positive = np.concatenate([positive_weights(mixer, u) for mixer, u in pairs])
     return learned | {"weights": signed, "signed": signed, "positive": positive, "lead": np.zeros(len(mixers))}
 
 
@@ -158,8 +158,8 @@ def _outputs(old: Function, features: I64, per_block: int) -> I64:
     """Return the outputs of some features in the order of blocks of a given size."""
     block, place = np.divmod(features, old.block_size)
     outputs = old.directions.plan.outputs
-    found = (block * outputs + np.arange(outputs)[:, None]) * old.block_size + place  # (outputs, features)
-    return np.ascontiguousarray(found.reshape(outputs, -1, per_block).transpose(1, 0, 2)).ravel()
+    outputs_of = (block * outputs + np.arange(outputs)[:, None]) * old.block_size + place  # (outputs, features)
+    return np.ascontiguousarray(outputs_of.reshape(outputs, -1, per_block).transpose(1, 0, 2)).ravel()
 
 
 def _choose_features(old: Function, Z: F32, targets: F64, count: int, tell: Tell) -> I64:
@@ -190,7 +190,7 @@ def _choose_features(old: Function, Z: F32, targets: F64, count: int, tell: Tell
 
 def _distil_coefficients(Z: F32, targets: F64, weights: F64, prior: float) -> tuple[F64, F32]:
     """Return the coefficients, shape (functions, outputs), that best approximate the targets, and their factor."""
-    found, factor = np.empty((targets.shape[1], Z.shape[1])), np.empty((Z.shape[1], Z.shape[1]), np.float32)
+    coefficients, factor = np.empty((targets.shape[1], Z.shape[1])), np.empty((Z.shape[1], Z.shape[1]), np.float32)
     least = RIDGE * float(np.square(Z).mean(dtype=np.float64) * weights.sum())
-    distil(np.ascontiguousarray(Z), weights, targets, max(prior, least), factor, found)
-    return found, factor
+    distil(np.ascontiguousarray(Z), weights, targets, max(prior, least), factor, coefficients)
+    return coefficients, factor

@@ -49,9 +49,9 @@ def refit(
     Z, y, before = old.embed_rows(rows).astype(np.float64)[drawn], y[drawn], old.functions()
     after, gaps = np.empty_like(before), []
     for c in range(old.columns):
-        found = minimise(Z, _targets(old, y, c), name, l2=task.l2, tol=task.tol, start=before[:, c], tell=tell)
-        after[:, c :: old.columns] = found.coef[:, None]
-        gaps.append(found.gap)
+        solution = minimise(Z, _targets(old, y, c), name, l2=task.l2, tol=task.tol, start=before[:, c], tell=tell)
+        after[:, c :: old.columns] = solution.coef[:, None]
+        gaps.append(solution.gap)
     new = build(old.columns)
     tensors = old.with_functions(after)
     if not old.loss.for_classes:  # predictions may be as far as the targets of these examples

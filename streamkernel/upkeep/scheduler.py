@@ -81,27 +81,27 @@ class BackgroundTasks:
         if self.job is not None and self.job.is_lost:
             return replace(self, job=self.job.again(self.build)).observe(function, rows, y)
         if not self.seen:
-            self._load(function, rows, y)
+            self._compile_tasks(function, rows, y)
         recent, held, fed = self.recent.plus((rows, y)), self.held + len(y), self.fed
-        recent, held = self._trim(recent, held)
+        recent, held = self._trim_recent(recent, held)
         if self.job is not None:
-            self.job.start()  # that of a file has waited for the next example
+            self.job.start()  # the job of a file has waited for the next example
             self.job.feed((rows, y), fed)
             fed += 1
         is_due = self.until_due() == len(y)
         after = replace(self, recent=recent, held=held, fed=fed, seen=self.seen + len(y))
         return after._end_and_begin_jobs(function) if is_due else (function, after)
 
-    def _trim(self, recent: Log[Examples], held: int) -> tuple[Log[Examples], int]:
-        room = max(task.window for task in self.tasks)
+    def _trim_recent(self, recent: Log[Examples], held: int) -> tuple[Log[Examples], int]:
+        longest = max(task.window for task in self.tasks)
         gone = 0
         for _, y in recent:
-            if held - len(y) < room:
+            if held - len(y) < longest:
                 break
             held, gone = held - len(y), gone + 1
         return (recent.without(gone) if gone else recent), held
 
-    def _load(self, function: Function, rows: Rows, y: F64) -> None:
+    def _compile_tasks(self, function: Function, rows: Rows, y: F64) -> None:
         """Run the tasks once on little data, so that their code is compiled before events wait for it."""
         from streamkernel.upkeep.work import do_task
 
@@ -117,16 +117,16 @@ class BackgroundTasks:
 
     def _end_and_begin_jobs(self, function: Function) -> tuple[Function, BackgroundTasks]:
         """End or begin a job; return the function that continues learning."""
-        found = self
-        if found.job is not None and found.seen == found.job.until:
-            function, found = found._end_job(function, found.job)
-        tasks = [task for task in found.tasks if found.seen % task.every == 0 and _has_work(task, function)]
-        if tasks and found.job is None:
-            until = found.seen + min(task.every for task in tasks) // 2
-            job = BackgroundJob(tasks, until, function.columns, function.to_predict(), [*found.recent], found.build)
+        state = self
+        if state.job is not None and state.seen == state.job.until:
+            function, state = state._end_job(function, state.job)
+        due = [task for task in state.tasks if state.seen % task.every == 0 and _has_work(task, function)]
+        if due and state.job is None:
+            until = state.seen + min(task.every for task in due) // 2
+            job = BackgroundJob(due, until, function.columns, function.to_predict(), [*state.recent], state.build)
             job.start()
-            found = replace(found, job=job, fed=0)
-        return function, found
+            state = replace(state, job=job, fed=0)
+        return function, state
 
     def with_column(self) -> BackgroundTasks:
         """Return the state with one more column of f."""
@@ -136,22 +136,22 @@ class BackgroundTasks:
         return replace(self, fed=self.fed + 1)
 
     def _end_job(self, function: Function, job: BackgroundJob) -> tuple[Function, BackgroundTasks]:
-        new, found = job.result(self.fed), replace(self, job=None, fed=0)
+        new, state = job.result(self.fed), replace(self, job=None, fed=0)
         if new is None:
-            return function, found
+            return function, state
         if isinstance(new, SecondOrderLearner) and isinstance(function, SecondOrderLearner):
             new.adopt_linear(function)  # the job has inputs as the features read them, after scaling and clipping
-        found = replace(found, n_prunings=found.n_prunings + any(isinstance(t, Pruning) for t in job.tasks))
-        return new, found if np.isnan(job.gap) else replace(found, gap=job.gap)
+        state = replace(state, n_prunings=state.n_prunings + any(isinstance(t, Pruning) for t in job.tasks))
+        return new, state if np.isnan(job.gap) else replace(state, gap=job.gap)
 
     def tensors(self) -> dict[str, Any]:
         """Return the complete state as tensors, with the input of the running job if there is one."""
         job = self.job
         numbers = np.array([self.seen, self.n_prunings], np.int64)
         gap = np.array([0.0 if np.isnan(self.gap) else self.gap, not np.isnan(self.gap)])
-        found = {"upkeep.numbers": numbers, "upkeep.gap": gap}
+        tensors = {"upkeep.numbers": numbers, "upkeep.gap": gap}
         if job is None:
-            return found | example_tensors.pack_examples("upkeep.recent", [*self.recent])
+            return tensors | example_tensors.pack_examples("upkeep.recent", [*self.recent])
         predicting = {f"{_PREDICTING}{name}": tensor for name, tensor in job.predicting.items()}
         runs: list[list[Examples]] = [[]]  # one for every column that was added, and one more
         for examples in job.since[: self.fed]:
@@ -160,9 +160,11 @@ class BackgroundTasks:
             else:
                 runs[-1].append(examples)
         since = [example_tensors.pack_examples(f"upkeep.since{i}", run) for i, run in enumerate(runs)]
-        found["upkeep.job"] = np.array([job.until, job.columns, *(task in job.tasks for task in self.tasks)], np.int64)
+        tensors["upkeep.job"] = np.array(
+            [job.until, job.columns, *(task in job.tasks for task in self.tasks)], np.int64
+        )
         recent = example_tensors.pack_examples("upkeep.recent", job.window)
-        return found | predicting | recent | {k: v for run in since for k, v in run.items()}
+        return tensors | predicting | recent | {k: v for run in since for k, v in run.items()}
 
     def restore(self, function: Function, tensors: Mapping[str, Any]) -> BackgroundTasks:
         """Return the state that :meth:`tensors` returned; a job that was running starts again at the next example.
@@ -177,7 +179,7 @@ class BackgroundTasks:
         if min(seen, prunings) < 0:
             raise ValueError(f"expected counters of upkeep, got {[seen, prunings]}")
         recent = _unpack("recent", tensors, function)
-        found = replace(
+        state = replace(
             self,
             recent=Log.of(recent),
             held=sum(len(y) for _, y in recent),
@@ -186,7 +188,7 @@ class BackgroundTasks:
             gap=gap if is_known else float("nan"),
         )
         if "upkeep.job" not in tensors:
-            return found
+            return state
         until, columns, *is_done = tensor_file.require_tensor(
             tensors, "upkeep.job", np.int64, (2 + len(self.tasks),)
         ).tolist()
@@ -197,15 +199,15 @@ class BackgroundTasks:
         predicting = {n.removeprefix(_PREDICTING): tensor for n, tensor in tensors.items() if n.startswith(_PREDICTING)}
         tasks = [task for task, is_one in zip(self.tasks, is_done, strict=True) if is_one]
         job = BackgroundJob(tasks, until, columns, predicting, recent, self.build)
-        log_of, held, fed = found.recent, found.held, 0
+        log_of, held, fed = state.recent, state.held, 0
         for i, run in enumerate(runs):
             for examples in [None, *run] if i else run:
                 job.feed(examples, fed)
                 fed += 1
                 if examples is not None:
                     log_of, held = log_of.plus(examples), held + len(examples[1])
-        log_of, held = found._trim(log_of, held)
-        return replace(found, recent=log_of, held=held, job=job, fed=fed)
+        log_of, held = state._trim_recent(log_of, held)
+        return replace(state, recent=log_of, held=held, job=job, fed=fed)
 
     def without_job(self) -> BackgroundTasks:
         """Return the state without the job, because the function that it began from is gone."""
@@ -227,8 +229,8 @@ def _has_work(task: Task, function: Function) -> bool:
 
 
 def _unpack(name: str, tensors: Mapping[str, Any], function: Function) -> list[Examples]:
-    found = example_tensors.unpack_examples(f"upkeep.{name}", tensors, function.directions)
-    if found is None:
+    examples = example_tensors.unpack_examples(f"upkeep.{name}", tensors, function.directions)
+    if examples is None:
         raise ValueError(f"expected examples as upkeep.{name}, got none")
-    function.check_targets([y for _, y in found])
-    return [(row, np.array([y])) for row, y in found]
+    function.check_targets([y for _, y in examples])
+    return [(row, np.array([y])) for row, y in examples]

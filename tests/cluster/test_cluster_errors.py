@@ -54,7 +54,7 @@ PROBLEMS = {
     "challengers: expected none on a cluster, which merges one model, got 1": (
         "[sink]", '[[challengers]]\nname = "other"\nmodel = "KernelClassifier"\n[sink]'
     ),
-    "state.mirror: expected none on a cluster, where positions are those of workers, got one": (
+    "state.mirror: expected none on a cluster, where workers have the positions, got one": (
         "[state]", '[state]\nmirror = "s3://bucket/x"'
     ),
     "baseline: expected none on a cluster, where it would have to be merged, got one": (

@@ -362,8 +362,8 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "the source overwritten": (
         SMALL + '[sink]\npredictions = "events.csv"\ndead_letters = "events.csv"',
         [
-            "sink.predictions: expected a file that is not used otherwise, got that of source.path",
-            "sink.dead_letters: expected a file that is not used otherwise, got that of sink.predictions",
+            "sink.predictions: expected a file that is not used otherwise, got the file of source.path",
+            "sink.dead_letters: expected a file that is not used otherwise, got the file of sink.predictions",
         ],
     ),
     "the source's pattern overwritten": (
@@ -375,7 +375,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "the dead letters among the predictions": (
         SMALL + '[sink]\npredictions = "dead_letters.jsonl"',
-        ["sink.dead_letters: expected a file that is not used otherwise, got that of sink.predictions"],
+        ["sink.dead_letters: expected a file that is not used otherwise, got the file of sink.predictions"],
     ),
     "one preprocessing table": (
         SMALL + '[preprocessing]\ntype = "StandardScaler"',
@@ -409,7 +409,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
         + '[[challengers]]\nname = "model"\nmodel = "KernelClassifer"\n'
         + '[[challengers]]\nname = "a"\n[[challengers]]\nname = "a"\npreprocessing = ["StandardScalr"]\nfrom = "x"',
         [
-            'challengers[0].name: expected another name than "model", which is that of the table [model]',
+            'challengers[0].name: expected another name than "model", which the table [model] has',
             "challengers[0].model: expected a model (KernelClassifier, KernelRegressor, GaussianProcessRegressor, "
             'KernelMultiTargetRegressor, KernelMultiLabelClassifier), got "KernelClassifer"; did you mean '
             '"KernelClassifier"?',

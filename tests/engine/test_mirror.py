@@ -183,7 +183,7 @@ def test_a_mirror_belongs_to_one_directory_and_one_process(store, address, tmp_p
     one = written(tmp_path / "one", address, 1)
     with StateDirectory(tmp_path / "other") as other:
         other.write({"learned": 9})
-    with pytest.raises(StateDirectoryError, match="mirror of this state directory, got that of another one"):
+    with pytest.raises(StateDirectoryError, match="mirror of this state directory, got the mirror of another one"):
         MirroredDirectory(tmp_path / "other", address)
     two = MirroredDirectory(tmp_path / "two", address)  # as on another machine, while the first one still runs
     two.write({"learned": 20})

@@ -205,7 +205,7 @@ REFUSED = {
     ),
     '[quality]\nmetrics = ["F1", "F1"]': 'quality.metrics: expected different metrics, got "F1" twice',
     '[quality]\nmetrics = ["Accuracy"]': (
-        'quality.metrics[0]: expected another metric than that of the key metric, got "Accuracy"'
+        'quality.metrics[0]: expected another metric than the key metric has, got "Accuracy"'
     ),
     '[quality]\nmetrics = ["MAE"]': 'quality.metrics[0]: expected a metric for KernelClassifier, got "MAE"',
     '[segments]\nfield = "y"': 'segments.field: expected an input of the model, got "y"',

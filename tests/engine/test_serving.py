@@ -178,29 +178,29 @@ def test_half_a_file_is_not_used(states: Path, tmp_path: Path) -> None:
     content = last.read_bytes()
     for size in (0, 5, len(content) // 2, len(content) - 1):
         mirror.write_bytes(content[:size])
-        assert not follower.look()
+        assert not follower.load_newest()
         assert follower.newest is None
         assert mirror.name in follower.problem
     mirror.write_bytes(content)
-    assert follower.look()
+    assert follower.load_newest()
     assert (follower.problem, follower.newest.model.version) == ("", 900)
-    assert not follower.look()
+    assert not follower.load_newest()
     newer = tmp_path / "checkpoint-000000000901.safetensors"
     newer.write_bytes(content[:-9] + b"\0" * 9)  # complete, and damaged
-    assert not follower.look()
+    assert not follower.load_newest()
     assert newer.name in follower.problem
     newer.write_bytes(content)
-    assert follower.look()
+    assert follower.load_newest()
     assert follower.newest.model.version == 901
     newer.unlink()  # older checkpoints remain, and are not served
-    assert not follower.look()
+    assert not follower.load_newest()
     assert follower.newest.model.version == 901
 
 
 def test_a_link_is_not_followed(states: Path, tmp_path: Path) -> None:
     (tmp_path / "checkpoint-000000000001.safetensors").symlink_to(checkpoints(states)[-1])
     follower = CheckpointFollower("clicks", tmp_path)
-    assert not follower.look()
+    assert not follower.load_newest()
     assert follower.problem
 
 

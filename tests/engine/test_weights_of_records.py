@@ -108,7 +108,7 @@ def test_a_record_without_a_usable_weight_is_a_dead_letter(tmp_path: Path, weigh
     ("field", "model", "reason"),
     [
         ("y", MODEL, 'weight: expected a field other than the label, got "y"'),
-        ("id", MODEL, 'weight: expected a field other than those of ignore, got "id"'),
+        ("id", MODEL, 'weight: expected a field other than the fields of ignore, got "id"'),
         ("w", MODEL + '\nclass_weight = "balance"', 'expected a table or "balanced", got "balance"'),
         ("w", MODEL + "\nclass_weight = { yes = -1 }", "expected a weight from 0 to"),
     ],

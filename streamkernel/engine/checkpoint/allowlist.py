@@ -61,7 +61,7 @@ def river_functions() -> frozenset[FunctionType]:
     """
     words = feature_extraction.BagOfWords(stop_words={"a"}, ngram_range=(1, 2))
     means = [metrics.AdjustedMutualInfo(average_method=mean) for mean in ("arithmetic", "geometric")]
-    return frozenset(found for found in _referred([words, *means]) if isinstance(found, FunctionType))
+    return frozenset(part for part in _referred([words, *means]) if isinstance(part, FunctionType))
 
 
 @functools.cache
@@ -87,7 +87,7 @@ def river_methods() -> frozenset[Callable[..., Any]]:
         preprocessing.TargetMinMaxScaler(numbers),
         preprocessing.TargetStandardScaler(numbers),
     ]
-    return frozenset(found.__func__ for found in _referred(samples) if isinstance(found, MethodType))
+    return frozenset(part.__func__ for part in _referred(samples) if isinstance(part, MethodType))
 
 
 def wrapped_model(wrapper: base.Wrapper[Any]) -> Any:
@@ -159,12 +159,12 @@ def _of(module: ModuleType, names: str) -> dict[str, Any]:
 
 _LISTED: dict[str, Any] = {
     **{
-        f"builtins.{found.__name__}": found
-        for found in (bool, int, float, str, list, tuple, dict, set, frozenset, min, max)
+        f"builtins.{thing.__name__}": thing
+        for thing in (bool, int, float, str, list, tuple, dict, set, frozenset, min, max)
     },
     **_of(collections, "Counter OrderedDict defaultdict deque"),
     **_of(patterns, "tokens"),
-    **{f"{found.__module__}.{found.__qualname__}": found for found in river_functions()},
+    **{f"{thing.__module__}.{thing.__qualname__}": thing for thing in river_functions()},
     "builtins.str.lower": str.lower,
     "copy.deepcopy": copy.deepcopy,
     "numbers.Number": numbers.Number,
@@ -187,12 +187,12 @@ _OURS: dict[str, type] = {
         StandardScaler,
     )
 }
-_NAMES = {id(found): name for name, found in _LISTED.items()}
+_NAMES = {id(thing): name for name, thing in _LISTED.items()}
 
 _NOT_COPYABLE = (feature_extraction.RandomTreesEmbedding,)  # it knows its leaves by their place in memory
 
 
-def name_of(found: Any) -> str | None:
+def name_of(thing: Any) -> str | None:
     """Return the name under which a class or function can be stored, or ``None`` if it is not allowed.
 
     Examples
@@ -200,12 +200,12 @@ def name_of(found: Any) -> str | None:
     >>> name_of(float), name_of(preprocessing.StandardScaler), name_of(eval)
     ('builtins.float', 'river.preprocessing.scale.StandardScaler', None)
     """
-    listed = _NAMES.get(id(found))
+    listed = _NAMES.get(id(thing))
     if listed is not None:
         return listed
-    if isinstance(found, type):
-        name = f"{found.__module__}.{found.__qualname__}"
-        return name if _class_named(name) is found else None
+    if isinstance(thing, type):
+        name = f"{thing.__module__}.{thing.__qualname__}"
+        return name if _class_named(name) is thing else None
     return None
 
 
@@ -225,10 +225,10 @@ def object_named(name: str) -> Any:
     Traceback (most recent call last):
     ValueError: "os.system" is not allowed in a checkpoint
     """
-    found = _LISTED.get(name) or _class_named(name)
-    if found is None:
+    thing = _LISTED.get(name) or _class_named(name)
+    if thing is None:
         raise ValueError(f'"{name}" is not allowed in a checkpoint')
-    return found
+    return thing
 
 
 def class_named(name: str) -> type:
@@ -239,10 +239,10 @@ def class_named(name: str) -> type:
     ValueError
         If there is no such class, or it is not allowed.
     """
-    found = _class_named(name)
-    if found is None or not is_plain(found):
+    kind = _class_named(name)
+    if kind is None or not is_plain(kind):
         raise ValueError(f'"{name}" is not a class allowed in a checkpoint')
-    return found
+    return kind
 
 
 def is_plain(kind: type) -> bool:
@@ -271,11 +271,11 @@ def method(owner: Any, name: str) -> MethodType:
     >>> method(sampler, "_random_weights") == sampler._random_weights
     True
     """
-    found: Any = getattr(owner if isinstance(owner, type) else type(owner), name, None)
-    function = getattr(found, "__func__", found)
+    bound: Any = getattr(owner if isinstance(owner, type) else type(owner), name, None)
+    function = getattr(bound, "__func__", bound)
     if function not in river_methods():
         raise ValueError(f'The method "{name}" of a {type(owner).__name__} is not allowed in a checkpoint')
-    return found if isinstance(found, MethodType) else MethodType(function, owner)
+    return bound if isinstance(bound, MethodType) else MethodType(function, owner)
 
 
 def _class_named(name: str) -> type | None:
@@ -285,7 +285,7 @@ def _class_named(name: str) -> type | None:
     module, _, attribute = name.rpartition(".")
     if not any(module == package or module.startswith(f"{package}.") for package in _PACKAGES):
         return None
-    found: Any = vars(sys.modules[module]).get(attribute) if module in sys.modules else None
-    if not isinstance(found, type) or found in _NOT_COPYABLE:
+    kind: Any = vars(sys.modules[module]).get(attribute) if module in sys.modules else None
+    if not isinstance(kind, type) or kind in _NOT_COPYABLE:
         return None
-    return found if (found.__module__, found.__qualname__) == (module, attribute) else None
+    return kind if (kind.__module__, kind.__qualname__) == (module, attribute) else None

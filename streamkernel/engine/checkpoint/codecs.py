@@ -172,10 +172,10 @@ def _vector(values: Any, factory: Any, mask: Any) -> VectorDict[Any, Any]:
 
 def _method_parts(bound: types.MethodType) -> Sequence[Any]:
     try:
-        known = method(bound.__self__, bound.__name__) == bound
+        is_listed = method(bound.__self__, bound.__name__) == bound
     except ValueError:
-        known = False
-    if not known:
+        is_listed = False
+    if not is_listed:
         raise TypeError(f"cannot store the method {bound.__qualname__}")
     return bound.__self__, bound.__name__
 

@@ -68,7 +68,7 @@ def described(file: Path, written: dt.datetime) -> Checkpoint:
 
 
 def prune(path: Path, keep: int = 1) -> list[int]:
-    """Delete all checkpoints but the newest, and return the numbers of those that were deleted.
+    """Delete all checkpoints but the newest, and return the numbers of the deleted ones.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def prune(path: Path, keep: int = 1) -> list[int]:
     FileNotFoundError
         If there is no such directory, or no checkpoint in it.
     StateDirectoryError
-        If a run uses the directory, or one of those that would stay is damaged: a run then continues from an older one.
+        If a run uses the directory, or one that would stay is damaged: a run then continues from an older one.
     """
     if keep < 1:
         raise ValueError(f"Expected keep to be at least 1, got {keep}")

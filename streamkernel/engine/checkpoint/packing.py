@@ -80,7 +80,7 @@ def _pack_line(line: list[Any]) -> dict[str, Any]:
 
 def _unpack_line(packed: Mapping[str, Any], tables: list[Any]) -> list[Any]:
     others = json.loads(packed["others"].tobytes())
-    by_kind = [iter(found) for found in (others, packed["floats"].tolist(), tables)]
+    by_kind = [iter(values) for values in (others, packed["floats"].tolist(), tables)]
     return [next(by_kind[kind]) for kind in packed["kinds"].tolist()]
 
 

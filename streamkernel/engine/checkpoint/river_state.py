@@ -207,12 +207,12 @@ class _Decoder:
     def value(self, value: Json) -> Any:
         if isinstance(value, list):
             made: list[Any] = []
-            number, before = self._begin(made, len(value))
+            number, before = self._begin_value(made, len(value))
             made.extend(map(self.value, value))
-            self._end(number, before)
+            self._end_value(number, before)
             return made
         if isinstance(value, str):
-            self._count(len(value) // LONG)
+            self._count_parts(len(value) // LONG)
             return value
         if value is None or isinstance(value, (bool, int, float)):
             return value
@@ -225,35 +225,35 @@ class _Decoder:
         (tag, content), *_ = value.items()
         return self._decode_tagged(tag, content)
 
-    def _count(self, parts: int) -> None:
+    def _count_parts(self, parts: int) -> None:
         """Count parts that the file has, each of which gives room for others."""
         self._size += parts
         self._room += parts * SHARED
 
-    def _share(self, parts: int) -> None:
+    def _count_shared(self, parts: int) -> None:
         """Count parts that the file does not have: of a reference, or of a range."""
         self._size += parts
         self._room -= parts
         if self._room < 0:
             raise ValueError(f"Expected at most {FREE} values, and {SHARED} for each that is stored, got more")
 
-    def _begin(self, made: Any, parts: int) -> tuple[int, int]:
+    def _begin_value(self, made: Any, parts: int) -> tuple[int, int]:
         """Return the number of a value, and the size so far."""
         number, before = len(self._met), self._size
         self._met.append(made)
         self._sizes.append((1, 1))  # also for a reference to itself
         self._depths.append(0)
-        self._count(parts + 1)
+        self._count_parts(parts + 1)
         return number, before
 
-    def _end(self, number: int, before: int) -> None:
+    def _end_value(self, number: int, before: int) -> None:
         depth = self._depths.pop() + 1
         self._sizes[number] = self._size - before, depth
         self._depths[-1] = max(self._depths[-1], depth)
 
     def _decode_tagged(self, tag: str, content: Json) -> Any:
         if tag in ("int", "str", "bytes") and isinstance(content, str):
-            self._count(len(content) // LONG)
+            self._count_parts(len(content) // LONG)
         if tag == "int":
             return int(content, 16)
         if tag == "float" and content in ("nan", "inf", "-inf"):
@@ -266,10 +266,10 @@ class _Decoder:
             return object_named(content)
         if tag == "ref":
             return self._reference(content)
-        number, before = self._begin(_UNFINISHED, len(content) if isinstance(content, list) else 1)
+        number, before = self._begin_value(_UNFINISHED, len(content) if isinstance(content, list) else 1)
         made = self._numbered(number, tag, content)
         self._met[number] = made
-        self._end(number, before)
+        self._end_value(number, before)
         return made
 
     def _numbered(self, number: int, tag: str, content: Json) -> Any:
@@ -286,7 +286,7 @@ class _Decoder:
             return self._mapping(number, tag, content)
         made = codec.put_together(*(self._keys(content) if tag == "frozenset" else map(self.value, content)))
         if isinstance(made, range):
-            self._share(len(made))
+            self._count_shared(len(made))
         return made
 
     def _reference(self, number: Json) -> Any:
@@ -296,7 +296,7 @@ class _Decoder:
         if len(self._depths) + depth > DEEPEST:
             raise ValueError(f"Expected values in at most {DEEPEST} others, got more")
         self._depths[-1] = max(self._depths[-1], depth)
-        self._share(size)
+        self._count_shared(size)
         return self._met[number]
 
     def _keys(self, content: Json) -> Iterator[Any]:
@@ -330,7 +330,7 @@ class _Decoder:
             made.default_factory = self.value(factory)
             if made.default_factory is not None and not callable(made.default_factory):
                 raise ValueError(f"Expected the factory of a defaultdict, got a {type(made.default_factory).__name__}")
-        self._count(len(content))
+        self._count_parts(len(content))
         values = (value for _, value in content)
         for key in self._keys(key for key, _ in content):
             made[key] = self.value(next(values))
@@ -339,7 +339,7 @@ class _Decoder:
     def _instance(self, name: Json, state: Json) -> Any:
         kind = class_named(name)
         made: Any = object.__new__(kind)
-        number, before = self._begin(made, len(state))
+        number, before = self._begin_value(made, len(state))
         for key, value in state.items():
             if not is_attribute(key):
                 raise ValueError(f"Expected the name of an attribute, got {key!r}")
@@ -349,7 +349,7 @@ class _Decoder:
             else:
                 made.__dict__[key] = self.value(value)
         check_steps(made)
-        self._end(number, before)
+        self._end_value(number, before)
         return made
 
 

@@ -75,7 +75,7 @@ class StateDirectory:
         self.path = path
         self.size: int | None = None  # of the last checkpoint that was written here
         self.least = 0  # a number that is taken elsewhere; the next checkpoint has a larger one
-        self.session = uuid.uuid4().hex  # tells this process's checkpoints from those of a copy, which have its numbers
+        self.session = uuid.uuid4().hex  # tells this process's checkpoints from a copy's, which have its numbers
         self._unlock = weakref.finalize(self, os.close, _lock_directory(path))
         self._owner = Owner(f"state directory {path}", self._unlock)  # a child would keep it locked
 
@@ -300,8 +300,8 @@ def recover_newest(state: StateDirectory, newest: int, session: str) -> dict[str
     ModelFileError
         If there are checkpoints and none is whole.
     """
-    prepared, own = state.prepared(), state.newest()
-    if prepared is not None and not newest and own:
+    prepared, committed = state.prepared(), state.newest()
+    if prepared is not None and not newest and committed:
         number = f"{prepared[0]:012d}"
         raise StateDirectoryError(
             f"Expected a record in Kafka of whether checkpoint {prepared[0]} is committed, got none: Kafka deletes it "
@@ -350,12 +350,12 @@ def read_model(path: Path) -> Any:
         If there is no such file, or no checkpoint in the directory.
     """
     if path.is_dir():
-        found = read_newest(path)
-        if found is None:
+        checkpoint = read_newest(path)
+        if checkpoint is None:
             raise FileNotFoundError(f"Expected a state directory with a checkpoint, got none - at {path}")
-        if not isinstance(found.get("model"), base.Base):
+        if not isinstance(checkpoint.get("model"), base.Base):
             raise ModelFileError(f"Expected a checkpoint of a run, got one without a model - in {path}")
-        return found["model"]
+        return checkpoint["model"]
     description, tensors = tensor_file.read(path, "model", "pipeline")
     if not isinstance(description, dict) or "models" not in description:
         return model_file.rebuild(description, tensors, str(path))

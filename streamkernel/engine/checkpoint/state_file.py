@@ -61,16 +61,16 @@ def rebuild(description: Any, tensors: Mapping[str, Any], where: str, kind: type
         If they do not fit together, or the value is of another type.
     """
     arrays: dict[str, Any] = {}
-    own: dict[str, dict[str, Any]] = {}
+    by_model: dict[str, dict[str, Any]] = {}
     for name, array in tensors.items():
         model, slash, tensor = name.partition("/")
-        (own.setdefault(model, {}) if slash else arrays)[tensor or model] = array
+        (by_model.setdefault(model, {}) if slash else arrays)[tensor or model] = array
 
     def rebuild_place(place: Any) -> Any:
         if "array" in place:
             return arrays.pop(place["array"])
         i = int(place["model"])
-        return model_file.rebuild(models.pop(i), own.get(str(i), {}), where)
+        return model_file.rebuild(models.pop(i), by_model.get(str(i), {}), where)
 
     try:
         with tensor_file.enough_memory(where):

@@ -103,7 +103,7 @@ def build(spec: Spec, catalogue: Catalogue, where: str) -> Any:
     streamkernel.engine.config.messages.ConfigError: preprocessing[0].type: expected a River transformer,
     got "StandardScalr"; did you mean "StandardScaler"?
     """
-    return _make(*_kind_and_parameters(spec, catalogue, where), where)
+    return _make_object(*_kind_and_parameters(spec, catalogue, where), where)
 
 
 def check(spec: Spec, catalogue: Catalogue, where: str) -> None:
@@ -126,12 +126,12 @@ def build_step(spec: Spec, where: str) -> base.Transformer:
     >>> step.transform_one({"text": "river", "size": 3})
     {'size': 3, 'river': 1.0}
     """
-    kind, given = _kind_and_parameters(spec, transformers(), where)
-    on = given.pop("on", None)
+    kind, parameters = _kind_and_parameters(spec, transformers(), where)
+    on = parameters.pop("on", None)
     problems: list[str] = []
     if "on" in settable(kind):  # it reads the text of one field, and takes the field's name itself
         if isinstance(on, list) and len(on) == 1 and isinstance(on[0], str):
-            given["on"] = on[0]
+            parameters["on"] = on[0]
         else:
             got = "nothing" if on is None else to_toml(on)
             problems.append(
@@ -144,7 +144,7 @@ def build_step(spec: Spec, where: str) -> base.Transformer:
             + did_you_mean(on, ("numbers", "strings", "all"))
         )
     try:
-        transformer = _make(kind, given, where, other_keys=["on"])
+        transformer = _make_object(kind, parameters, where, other_keys=["on"])
     except ConfigError as error:
         problems += error.problems
     if problems:
@@ -191,32 +191,32 @@ def _kind_and_parameters(spec: Any, catalogue: Catalogue, where: str) -> tuple[t
         return find_kind(spec, catalogue, where), {}
     if "type" not in spec:
         raise ConfigError(f"{where}.type: expected the name of {catalogue.kind}, got nothing")
-    given = {key: value for key, value in spec.items() if key != "type"}
-    return find_kind(spec["type"], catalogue, f"{where}.type"), given
+    parameters = {key: value for key, value in spec.items() if key != "type"}
+    return find_kind(spec["type"], catalogue, f"{where}.type"), parameters
 
 
-def _make(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[str] = ()) -> Any:
-    arguments = _arguments(kind, given, where, other_keys)
+def _make_object(kind: type, parameters: dict[str, Any], where: str, other_keys: Sequence[str] = ()) -> Any:
+    arguments = _arguments(kind, parameters, where, other_keys)
     try:
         return kind(**arguments)
     except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
         raise ConfigError(of_error(where, error)) from error
 
 
-def _arguments(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[str] = ()) -> dict[str, Any]:
+def _arguments(kind: type, values: dict[str, Any], where: str, other_keys: Sequence[str] = ()) -> dict[str, Any]:
     parameters = settable(kind)
-    known = [*parameters, *other_keys]
-    problems = [unknown_key(where, key, known) for key in given if key not in parameters]
+    keys = [*parameters, *other_keys]
+    problems = [unknown_key(where, key, keys) for key in values if key not in parameters]
     arguments = {}
     for name, parameter in parameters.items():
         try:
-            if name in given:
-                _check_size(kind, name, given[name], where)
-                arguments[name] = _argument(given[name], parameter, f"{where}.{name}")
+            if name in values:
+                _check_size(kind, name, values[name], where)
+                arguments[name] = _argument(values[name], parameter, f"{where}.{name}")
                 if name == "class_weight":
                     arguments[name] = by_label(arguments[name])
-                if name == "tokenizer_pattern" and given[name] != parameter.default:
-                    arguments["tokenizer"] = _tokenizer(given[name], f"{where}.{name}")
+                if name == "tokenizer_pattern" and values[name] != parameter.default:
+                    arguments["tokenizer"] = _tokenizer(values[name], f"{where}.{name}")
             elif parameter.default is parameter.empty:
                 wanted = OBJECTS[name][0] if name in OBJECTS else expectation(parameter.annotation)
                 problems.append(f"{where}.{name}: {kind.__name__} requires it; expected {wanted}, got nothing")
@@ -246,13 +246,13 @@ def by_label(value: Any) -> Any:
     """
     if not isinstance(value, dict):
         return value
-    found = {}
+    items = {}
     for name, item in value.items():
-        found[name] = item
+        items[name] = item
         with suppress(ValueError):
             label = json.loads(name)
-            found |= {label: item} if isinstance(label, (bool, int, float)) else {}
-    return found
+            items |= {label: item} if isinstance(label, (bool, int, float)) else {}
+    return items
 
 
 def _tokenizer(pattern: str, where: str) -> functools.partial[Iterator[str]]:

@@ -73,7 +73,7 @@ def conflicts(settings: Settings) -> Iterator[str]:
         if kind not in LABEL_TYPES:
             yield f'fields.{to_key(label)}: expected a number or a category as label, got "{kind}"'
     if settings.weight is not None and settings.weight in (*settings.labels, *settings.ignore):
-        other = "the label" if settings.weight in settings.labels else "those of ignore"
+        other = "the label" if settings.weight in settings.labels else "the fields of ignore"
         yield f"weight: expected a field other than {other}, got {to_toml(settings.weight)}"
     if settings.delayed_labels is not None:
         for field, name in (("key", settings.delayed_labels.key), ("time", settings.delayed_labels.time)):
@@ -89,7 +89,7 @@ def conflicts(settings: Settings) -> Iterator[str]:
         if path is None:
             continue
         if path in used:
-            yield f"{key}: expected a file that is not used otherwise, got that of {used[path]}"
+            yield f"{key}: expected a file that is not used otherwise, got the file of {used[path]}"
         elif settings.source.reads(path):
             yield f"{key}: expected a file that source.path does not match, got {path}"
         used[path] = key
@@ -145,9 +145,9 @@ def _check_history(settings: Settings) -> None:
     pipeline = settings.build_pipeline()
     if settings.delayed_labels is None or not isinstance(pipeline, compose.Pipeline):
         return
-    known = list(map(id, first_steps(pipeline)))
+    steps = list(map(id, first_steps(pipeline)))
     for i, step in enumerate(pipeline.steps.values()):
-        if isinstance(step, HistoryTransformer) and id(step) not in known:
+        if isinstance(step, HistoryTransformer) and id(step) not in steps:
             raise ConfigError(
                 f"preprocessing[{i}]: expected {type(step).__name__} before other steps but Calendar, where labels "
                 "come later, got one after them"

@@ -137,7 +137,7 @@ def replay_config(config: Config, directory: Path, start: str | None, until: str
     Raises
     ------
     ConfigError
-        If the directory is that of the run, or a range is given for a source without offsets.
+        If the directory is the run's own, or a range is given for a source without offsets.
 
     Examples
     --------
@@ -150,8 +150,8 @@ def replay_config(config: Config, directory: Path, start: str | None, until: str
     (100, '2026-05-01T00:00:00+00:00', None, PosixPath('before'))
     """
     source, has_topics = config.source, config.source.topics is not None
-    own = config.state.directory
-    if own is not None and own.resolve() == directory.resolve():
+    present = config.state.directory
+    if present is not None and present.resolve() == directory.resolve():
         raise ConfigError(f"state.directory: expected another directory to replay into, got {directory}")
     if source.key == "http":
         raise ConfigError("source: expected files, a data set or topics to read again, got requests over HTTP")

@@ -66,7 +66,7 @@ class Resolved:
             raise ConfigError(*self._problems)
 
     def hide(self, value: Any) -> Any:
-        """Return a value with the texts of the file in place of those that its references became."""
+        """Return a value with the texts of the file in place of the texts that its references became."""
         if isinstance(value, dict):
             return {key: self.hide(item) for key, item in value.items()}
         if isinstance(value, list):
@@ -94,10 +94,10 @@ class Resolved:
             return [self._resolve(item, f"{path}[{i}]") for i, item in enumerate(value)]
         if not isinstance(value, str) or "${" not in value:
             return value
-        found = _REFERENCE.sub(lambda match: self._look_up(match, path), value)
-        if found and "${" in value.replace("$${", ""):
-            self.references[found] = value
-        return found
+        text = _REFERENCE.sub(lambda match: self._look_up(match, path), value)
+        if text and "${" in value.replace("$${", ""):
+            self.references[text] = value
+        return text
 
     def _look_up(self, match: re.Match[str], path: str) -> str:
         escaped, file, variable = match.groups()
@@ -137,7 +137,7 @@ def _typed(text: str) -> Any:
     (0.5, True, ['a', 'b'], 'clicks', '7')
     """
     try:
-        found = tomllib.loads(f"value = {text}")
+        table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
-    return found["value"] if len(found) == 1 else text
+    return table["value"] if len(table) == 1 else text

@@ -86,7 +86,7 @@ def _toml(value: Any) -> str:
     return repr(value)
 
 
-def did_you_mean(name: Any, known: Iterable[str]) -> str:
+def did_you_mean(name: Any, names: Iterable[str]) -> str:
     """Return the end of a sentence that proposes the most similar known name, or an empty string.
 
     Examples
@@ -94,12 +94,12 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
     >>> print("unknown key" + did_you_mean("folow", ["path", "follow"]))
     unknown key; did you mean "follow"?
     """
-    names = {key.lower(): key for key in known}
-    near = difflib.get_close_matches(name.lower(), names, n=1) if isinstance(name, str) else []
-    return f'; did you mean "{names[near[0]]}"?' if near else ""
+    by_lower_case = {key.lower(): key for key in names}
+    near = difflib.get_close_matches(name.lower(), by_lower_case, n=1) if isinstance(name, str) else []
+    return f'; did you mean "{by_lower_case[near[0]]}"?' if near else ""
 
 
-def unknown_key(path: str, key: str, known: Iterable[str]) -> str:
+def unknown_key(path: str, key: str, keys: Iterable[str]) -> str:
     """Return the problem of an unknown key.
 
     Examples
@@ -107,11 +107,11 @@ def unknown_key(path: str, key: str, known: Iterable[str]) -> str:
     >>> unknown_key("source", "wait", ["path", "follow"])
     'source.wait: unknown key; expected one of path, follow'
     """
-    known = list(known)
+    keys = list(keys)
     full = f"{path}.{key}" if path else key
-    if not known:
+    if not keys:
         return f"{full}: unknown key; none is expected here"
-    hint = did_you_mean(key, known) or f"; expected one of {', '.join(known)}"
+    hint = did_you_mean(key, keys) or f"; expected one of {', '.join(keys)}"
     return f"{full}: unknown key{hint}"
 
 
@@ -153,10 +153,10 @@ _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)",
 
 def syntax_problem(path: Path, text: str, message: str) -> str:
     """Return the position and the reason of a TOML syntax error."""
-    found = _PLACE.fullmatch(message)
-    if found is None:
+    match = _PLACE.fullmatch(message)
+    if match is None:
         return f"{path}: {message}"
-    what, line, column = found.groups()
+    what, line, column = match.groups()
     if line is None:
         lines = text.split("\n")
         line, column = len(lines), len(lines[-1]) + 1
@@ -209,9 +209,9 @@ def expected_of(field: FieldInfo) -> str:
 def problems_of(error: ValidationError, data: dict[str, Any], config: type[BaseModel]) -> Iterator[str]:
     """Yield a line for each validation error."""
     for detail in error.errors():
-        own = detail.get("ctx", {}).get("error")
-        if isinstance(own, ConfigError):
-            yield from own.problems
+        cause = detail.get("ctx", {}).get("error")
+        if isinstance(cause, ConfigError):
+            yield from cause.problems
         else:
             yield _problem(detail["loc"], data, config)
 

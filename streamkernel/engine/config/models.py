@@ -35,8 +35,8 @@ _KINDS = base.Classifier, base.Regressor, base.MultiTargetRegressor, base.MultiL
 
 def candidates_of(settings: Settings) -> list[Candidate]:
     """Return the model of a configuration and its challengers, in this order."""
-    own = [Candidate(MODEL, _setup(settings), settings.build_pipeline)]
-    return own + [_candidate(settings, table) for table in settings.challengers]
+    candidates = [Candidate(MODEL, _setup(settings), settings.build_pipeline)]
+    return candidates + [_candidate(settings, table) for table in settings.challengers]
 
 
 def challenger_problems(settings: Settings) -> Iterator[str]:
@@ -45,7 +45,7 @@ def challenger_problems(settings: Settings) -> Iterator[str]:
     for i, table in enumerate(settings.challengers):
         where = f"challengers[{i}]"
         if table.name == MODEL:
-            yield f'{where}.name: expected another name than "{MODEL}", which is that of the table [model]'
+            yield f'{where}.name: expected another name than "{MODEL}", which the table [model] has'
         elif table.name in names[:i]:
             yield f"{where}.name: expected different names, got {to_toml(table.name)} twice"
         if (table.model is None) == (table.begin_from is None):
@@ -163,33 +163,33 @@ def first_model(config: Settings) -> base.Estimator:
     if path is None or (directory is not None and checkpoints(directory)):
         return made
     try:
-        found = _read(config, path)
+        model = _stored_model(config, path)
     except (OSError, ModelFileError, StateDirectoryError) as error:
         raise ConfigError(of_error("model.from", error)) from error
-    for what, wanted, got in _differences(made, found):
+    for what, wanted, got in _differences(made, model):
         raise ConfigError(f"model.from: expected {what} {wanted}, as here, got {got} in {path}")
-    return cast("base.Estimator", found)
+    return cast("base.Estimator", model)
 
 
-def _read(config: Settings, path: Path) -> Any:
+def _stored_model(config: Settings, path: Path) -> Any:
     """Return the model in a file or in a state directory."""
     if path.is_dir() and (saved := read_newest(path)) is not None:
         check_setup(*({key: setup.get(key) for key in _OF_INPUTS} for setup in (saved["setup"], config.setup())))
     return read_model(path)
 
 
-def _differences(made: Any, found: Any) -> Any:
+def _differences(made: Any, saved: Any) -> Any:
     """Yield what differs between the model of the configuration and the saved one, and both values."""
     steps = [
         [
             type(step.transformer if isinstance(step, OnFields) else step).__name__
             for step in first_steps(model).values()
         ]
-        for model in (made, found)
+        for model in (made, saved)
     ]
     if steps[0] != steps[1]:
         yield "the steps", *(", ".join(names) or "none" for names in steps)
-    ours, theirs = last_step(made), last_step(found)
+    ours, theirs = last_step(made), last_step(saved)
     if type(ours) is not type(theirs):
         yield "a", type(ours).__name__, f"a {type(theirs).__name__}"
     elif isinstance(ours, KernelModel):

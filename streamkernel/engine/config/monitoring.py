@@ -68,7 +68,7 @@ def check_monitoring(settings: Settings) -> None:
     for i, (name, metric) in enumerate(further_metrics(settings).items()):
         where = f"quality.metrics[{i}]"
         if name == main:
-            problems.append(f"{where}: expected another metric than that of the key metric, got {to_toml(name)}")
+            problems.append(f"{where}: expected another metric than the key metric has, got {to_toml(name)}")
         elif not metric.works_with(settings.build_model()):
             problems.append(f"{where}: expected a metric for {build.type_of(settings.model)}, got {to_toml(name)}")
     segments = settings.segments

@@ -66,8 +66,8 @@ def models() -> Catalogue:
     from streamkernel.estimators.regressor import KernelRegressor
 
     one = KernelClassifier, KernelRegressor, GaussianProcessRegressor
-    known = *one, KernelMultiTargetRegressor, KernelMultiLabelClassifier
-    return Catalogue("a model", {model.__name__: model for model in known})
+    kinds = *one, KernelMultiTargetRegressor, KernelMultiLabelClassifier
+    return Catalogue("a model", {model.__name__: model for model in kinds})
 
 
 @functools.cache
@@ -180,7 +180,7 @@ def objects_for(name: str) -> Catalogue:
     module = import_module(f"streamkernel.{module_name}")
     names = [_ONLY[name]] if name in _ONLY else [item for item in module.__all__ if item not in _BASES]
     public = {item: getattr(module, item) for item in names}
-    return Catalogue(kind, {item: found for item, found in public.items() if isinstance(found, type)})
+    return Catalogue(kind, {item: cls for item, cls in public.items() if isinstance(cls, type)})
 
 
 def settable(kind: type) -> dict[str, inspect.Parameter]:
@@ -215,7 +215,7 @@ _ANYTHING = ("pos_val",)  # a label: its default, True, says nothing of its type
 def parameters_of(kind: Any) -> dict[str, inspect.Parameter]:
     """Return the named parameters of a class, with resolved annotations.
 
-    Without an annotation, the type is that of the default. What cannot be resolved is ``Any``.
+    Without an annotation, the type is the default's. What cannot be resolved is ``Any``.
 
     Examples
     --------
@@ -224,10 +224,10 @@ def parameters_of(kind: Any) -> dict[str, inspect.Parameter]:
     >>> [parameter.annotation for parameter in parameters_of(Scale).values()]
     [int | None, typing.Any, <class 'bool'>]
     """
-    known = inspect.signature(kind).parameters
+    parameters = inspect.signature(kind).parameters
     return {
         name: parameter.replace(annotation=_resolve(parameter, kind.__init__))
-        for name, parameter in known.items()
+        for name, parameter in parameters.items()
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     }
 

@@ -38,13 +38,13 @@ class SourceSample(NamedTuple):
     Attributes
     ----------
     n_records : int
-        Their number, with those that cannot be read.
+        Their number, with unreadable records.
     records : list of dict
-        Those that can be read.
+        The readable records.
     examples : Examples
         The types that a run would have learned from them.
     dead_letters : list of str
-        The number of those that would become dead letters, and their reasons; empty if none would.
+        The number of records that would become dead letters, and their reasons; empty if none would.
     """
 
     n_records: int
@@ -101,17 +101,17 @@ def sample_of(config: Config) -> SourceSample:
         f"  {count:,} ({share(count, n_records)}): {reason}"
         for count, reason in map(n_and_reason, groups.rows()[:MOST_REASONS])
     ]
-    found = f"{n_refused:,} of the first {n_records:,} records ({share(n_refused, n_records)})"
+    refused = f"{n_refused:,} of the first {n_records:,} records ({share(n_refused, n_records)})"
     if 2 * n_refused > n_records:
         raise ConfigError(
-            f"source: expected records that can be used, got {found} that would be dead letters:", *reasons
+            f"source: expected records that can be used, got {refused} that would be dead letters:", *reasons
         )
-    dead_letters = [f"{found} would be dead letters:", *reasons] if n_refused else []
+    dead_letters = [f"{refused} would be dead letters:", *reasons] if n_refused else []
     return SourceSample(n_records, records, processor.examples, dead_letters)
 
 
 def _events(config: Config) -> Iterator[Event]:
-    """Yield the first records; those that a followed file does not have yet are not waited for."""
+    """Yield the first records, without waiting for records that a followed file does not have yet."""
     source, n = config.build_source(), 0
     try:
         while n < MOST_RECORDS and (events := source.poll(0.0)):

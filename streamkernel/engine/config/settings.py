@@ -177,20 +177,20 @@ class Settings(ConfigTable):
         from streamkernel.connectors.kafka.options import is_secret
         from streamkernel.connectors.schema_registry.registry import SECRET
 
-        found = self.model_dump(mode="json", exclude_unset=True, by_alias=True)
+        values = self.model_dump(mode="json", exclude_unset=True, by_alias=True)
         if self.source.choice is not None:
-            found["source"] |= _masked(self.source.choice.table)
+            values["source"] |= _masked(self.source.choice.table)
         if self.sink.choice is not None:
-            found["sink"]["predictions"] = _masked(self.sink.choice.table)
+            values["sink"]["predictions"] = _masked(self.sink.choice.table)
         if self.kafka is not None and self.kafka.options:
             options = self.kafka.options.items()
-            found["kafka"]["options"] = {name: "***" if is_secret(name) else value for name, value in options}
+            values["kafka"]["options"] = {name: "***" if is_secret(name) else value for name, value in options}
         if self.schema_registry is not None and self.schema_registry.options:
-            given = self.schema_registry.options.items()
-            found["schema_registry"]["options"] = {name: "***" if name in SECRET else value for name, value in given}
+            options = self.schema_registry.options.items()
+            values["schema_registry"]["options"] = {name: "***" if name in SECRET else value for name, value in options}
         if self._resolved is not None:
-            found = self._resolved.hide(found)
-        return found
+            values = self._resolved.hide(values)
+        return values
 
     @property
     def csv(self) -> CsvOptions:
@@ -226,7 +226,7 @@ class Settings(ConfigTable):
         return None if begins is None else self._folder / begins
 
     def build_models(self) -> list[base.Estimator]:
-        """Return the model and those of the challengers that begin empty, without preprocessing."""
+        """Return the model and the models of challengers that begin empty, without preprocessing."""
         others = [table.model for table in self.challengers if table.model is not None]
         return [build.build(spec, build.models(), "model") for spec in (_without_from(self.model), *others)]
 

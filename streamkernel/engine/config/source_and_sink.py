@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -85,9 +86,9 @@ class SourceTable(ConfigTable):
         choice = choose(data, SOURCES, "streamkernel.sources", "source", cls.model_fields)
         if choice is None:
             return validate(data)
-        found = cls.model_construct()
-        found._choice = choice  # noqa: SLF001 - one of this class
-        return found
+        table = cls.model_construct()
+        table._choice = choice  # noqa: SLF001 - one of this class
+        return table
 
     @property
     def choice(self) -> RegisteredClass | None:
@@ -105,15 +106,15 @@ class SourceTable(ConfigTable):
     def _one_of_these(self) -> SourceTable:
         if self._choice is not None:
             return self
-        given = [name for name in _GO_WITH if getattr(self, name) is not None]
-        if len(given) != 1:
-            got = " and ".join(given) or "none of them"
+        keys = [name for name in _GO_WITH if getattr(self, name) is not None]
+        if len(keys) != 1:
+            got = " and ".join(keys) or "none of them"
             others = "".join(f", {key}" for key in SOURCES if key not in _GO_WITH)
             raise ConfigError(f"source: expected a path, a dataset{others} or topics, got {got}")
-        usable = _GO_WITH[given[0]]
+        usable = _GO_WITH[keys[0]]
         lines = [
             f"source.{key}: only goes with {_kinds_with(key)}"
-            for key in dict.fromkeys(key for keys in _GO_WITH.values() for key in keys)
+            for key in dict.fromkeys(chain.from_iterable(_GO_WITH.values()))
             if key not in usable and key in self.model_fields_set
         ]
         lines += self._problems_of_format()
@@ -127,21 +128,21 @@ class SourceTable(ConfigTable):
 
     def _problems_of_format(self) -> Iterator[str]:
         """Yield what does not go with the format."""
-        given = self.model_fields_set
-        known = VALUE_FORMATS if self.topics is not None else FILE_FORMATS
+        keys = self.model_fields_set
+        formats = VALUE_FORMATS if self.topics is not None else FILE_FORMATS
         if self.dataset is not None and self.format is not None:
             yield "source.format: only goes with a path or topics"
-        elif self.format is not None and self.format not in known:
-            names = ", ".join(f'"{name}"' for name in known)
+        elif self.format is not None and self.format not in formats:
+            names = ", ".join(f'"{name}"' for name in formats)
             yield f'source.format: expected one of {names}, got "{self.format}"'
         if self.path is not None:
-            yield from self._problems_of_file(given)
+            yield from self._problems_of_file(keys)
         if self.topics is None:
             return
         for key in _CSV_KEYS[:3]:
-            if key in given and self.format != "csv":
+            if key in keys and self.format != "csv":
                 yield f'source.{key}: only goes with format = "csv", got "{self.format or "json"}"'
-        if "key_format" in given and self.key_as_field is None:
+        if "key_format" in keys and self.key_as_field is None:
             yield "source.key_format: only goes with key_as_field, the name of a field for the key"
         if (self.format == "csv") != (self.columns is not None):
             got = "none" if self.columns is None else f'format = "{self.format or "json"}"'
@@ -152,19 +153,19 @@ class SourceTable(ConfigTable):
             yield 'source.envelope: expected a format with objects, got "csv"'
         if self.decoder is not None:
             for key in ("format", "envelope", "max_list_length"):
-                if key in given:
+                if key in keys:
                     yield f"source.{key}: does not go with a decoder, which returns the fields itself"
 
-    def _problems_of_file(self, given: set[str]) -> Iterator[str]:
+    def _problems_of_file(self, keys: set[str]) -> Iterator[str]:
         """Yield the keys that do not go with the format of a file, if it is known already."""
         form = self.format or SUFFIXES.get(suffix_of(self.path or Path()))
         if form is None:
             return
-        for keys, forms in ((_CSV_KEYS, ("csv",)), (("max_list_length",), ("jsonl", "parquet"))):
+        for of_form, forms in ((_CSV_KEYS, ("csv",)), (("max_list_length",), ("jsonl", "parquet"))):
             if form not in forms:
                 names = " or ".join(f'"{name}"' for name in forms)
                 yield from (
-                    f'source.{key}: only goes with the format {names}, got "{form}"' for key in keys if key in given
+                    f'source.{key}: only goes with the format {names}, got "{form}"' for key in of_form if key in keys
                 )
 
     @property
@@ -198,18 +199,18 @@ class SinkTable(ConfigTable):
     @classmethod
     def _by_its_class(cls, data: Any, validate: ModelWrapValidatorHandler[SinkTable]) -> SinkTable:
         """Pass the keys of a registered sink of predictions to its class as parameters."""
-        given = data.get("predictions") if isinstance(data, dict) else None
-        choice = choose(given, SINKS, "streamkernel.sinks", "sink.predictions")
+        predictions = data.get("predictions") if isinstance(data, dict) else None
+        choice = choose(predictions, SINKS, "streamkernel.sinks", "sink.predictions")
         if choice is not None:
-            found = validate({name: value for name, value in data.items() if name != "predictions"})
-            if found.predictions_topic:
+            table = validate({name: value for name, value in data.items() if name != "predictions"})
+            if table.predictions_topic:
                 raise ConfigError("sink.predictions: expected a table or a topic, got both")
-            found._choice = choice  # noqa: SLF001 - one of this class
+            table._choice = choice  # noqa: SLF001 - one of this class
         else:
-            found = validate(data)
-        if found.explain and not found.has_predictions:
+            table = validate(data)
+        if table.explain and not table.has_predictions:
             raise ConfigError("sink.explain: expected predictions or predictions_topic to explain, got neither")
-        return found
+        return table
 
     @property
     def choice(self) -> RegisteredClass | None:
@@ -296,20 +297,20 @@ def choose(
         if key in table and key not in fields:
             return RegisteredClass(key, keys[key], dict(table), where, is_table=False)
     names = [name for name, value in table.items() if isinstance(value, dict) and name not in fields]
-    known = installed(group) if names else {}
-    name = next((name for name in names if name in known), names[0] if len(table) == len(names) == 1 else None)
+    plugins = installed(group) if names else {}
+    name = next((name for name in names if name in plugins), names[0] if len(table) == len(names) == 1 else None)
     if name is None:
         return None
-    if name not in known:
-        what, others = group.rpartition(".")[2].removesuffix("s"), ", ".join(f'"{one}"' for one in sorted(known))
+    if name not in plugins:
+        what, others = group.rpartition(".")[2].removesuffix("s"), ", ".join(f'"{one}"' for one in sorted(plugins))
         raise ConfigError(
             f"{where}.{name}: expected the name of an installed {what}, one of {others}, got "
-            f'"{name}"{did_you_mean(name, known)}'
+            f'"{name}"{did_you_mean(name, plugins)}'
         )
     if len(table) > 1:
         others = ", ".join(key for key in table if key != name)
         raise ConfigError(f"{where}: expected no keys beside the table {name}, got {others}")
-    return RegisteredClass(name, known[name], dict(table[name]), f"{where}.{name}", is_table=True)
+    return RegisteredClass(name, plugins[name], dict(table[name]), f"{where}.{name}", is_table=True)
 
 
 def build_registered(choice: RegisteredClass, folder: Path) -> Any:

@@ -246,8 +246,8 @@ def find_topics(config: Config) -> list[Topic]:
             purposes[name] = f"{purposes[name]} and {purpose}" if name in purposes else purpose
     with closing(kafka_options(config).consumer()) as asked:
         counts = {name: len(asked.partitions_of(name)) for name in purposes}
-    known = max((counts[name] for name in sources), default=0)
-    wanted = max(known, *(number + 1 for number in config.source.partitions or ()), 0) or None
+    partitions = max((counts[name] for name in sources), default=0)
+    wanted = max(partitions, *(number + 1 for number in config.source.partitions or ()), 0) or None
     return [
         Topic(name, purpose, counts[name] or (1 if purpose == "dead letters" else wanted), counts[name] > 0)
         for name, purpose in purposes.items()
@@ -262,7 +262,7 @@ def report_topics(config: Config, *, create: bool) -> tuple[list[str], bool]:
     config
         The configuration.
     create
-        Whether to create those that are missing, with as many replicas as the brokers have as their default.
+        Whether to create missing topics, with as many replicas as the brokers have as their default.
 
     Raises
     ------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from streamkernel.connectors import DatasetSource, FileSource
 from streamkernel.engine.config import build
@@ -29,14 +29,13 @@ def build_source(settings: Settings, member: str | None = None) -> Source:
     """
     source = settings.source
     if source.choice is not None:
-        found: Source = build_registered(source.choice, settings.folder)
-        return found
+        return cast("Source", build_registered(source.choice, settings.folder))
     if source.topics is not None:
         return kafka_source(settings, member)
     if source.path is None:
-        known = build.datasets()
-        build.find_kind(source.dataset, known, "source.dataset")
-        dataset = build.build({**source.params, "type": source.dataset}, known, "source.params")
+        datasets = build.datasets()
+        build.find_kind(source.dataset, datasets, "source.dataset")
+        dataset = build.build({**source.params, "type": source.dataset}, datasets, "source.params")
         return DatasetSource(dataset, label=settings.labels[0], limit=source.limit)
     try:
         return FileSource(

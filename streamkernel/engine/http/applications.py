@@ -112,8 +112,8 @@ def _framing_problem(scope: MutableMapping[str, Any]) -> Response | None:
 
 
 def _has_token(headers: Headers, expected: bytes) -> bool:
-    given = _values(headers, b"authorization")
-    scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+    values = _values(headers, b"authorization")
+    scheme, _, token = values[0].partition(b" ") if len(values) == 1 else (b"", b"", b"")
     return hmac.compare_digest(token.strip(), expected) and scheme.lower() == b"bearer"
 
 

@@ -54,22 +54,22 @@ def decompress(body: bytes, coding: str, most: int) -> bytes:
         return body
     if coding not in CODINGS:
         raise UnknownCodingError(f'Expected content-encoding gzip or deflate, got "{coding[:60]}"')
-    reader, found = zlib.decompressobj(CODINGS[coding]), bytearray()
+    reader, content = zlib.decompressobj(CODINGS[coding]), bytearray()
     try:
         for begin in range(0, len(body), _PIECE):
             rest = body[begin : begin + _PIECE]
             while rest:
                 if reader.eof:
                     reader = zlib.decompressobj(CODINGS[coding])
-                found += reader.decompress(rest, most + 1 - len(found))
-                if len(found) > most:
+                content += reader.decompress(rest, most + 1 - len(content))
+                if len(content) > most:
                     raise TooLongError(f"Expected a body of at most {most:,} bytes when decompressed, got more")
                 rest = reader.unused_data
     except zlib.error as error:
         raise ValueError(f"Expected a body in {coding}, got other bytes: {error}") from None
     if not reader.eof:
         raise ValueError(f"Expected a complete body in {coding}, got a part of it")
-    return bytes(found)
+    return bytes(content)
 
 
 LARGEST_BODY = 1 << 20

@@ -95,7 +95,7 @@ class Connections:
         longest.abort()
         if time.monotonic() - self._last_log >= LOG_SECONDS:
             self._last_log = time.monotonic()
-            log.warning("too many HTTP connections; closing those that wait longest", client=longest.host)
+            log.warning("too many HTTP connections; closing the connections that wait longest", client=longest.host)
 
 
 class Connection(asyncio.Protocol):

@@ -56,10 +56,10 @@ class Certificate:
     def __init__(self, certificate: Path, key: Path) -> None:
         self._files = certificate, key
         self._seen = self._stamps()
-        self.context = self._newest = self._load()
-        self.context.sni_callback = self._choose  # called at each handshake, with a name or without
+        self.context = self._newest = self._load_context()
+        self.context.sni_callback = self._choose_context  # called at each handshake, with a name or without
 
-    def _load(self) -> ssl.SSLContext:
+    def _load_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         certificate, key = self._files
@@ -75,18 +75,18 @@ class Certificate:
 
     def _stamps(self) -> list[tuple[int, int, int]]:
         try:
-            found = [path.stat() for path in self._files]
+            statuses = [path.stat() for path in self._files]
         except OSError:  # between two files
             return []
-        return [(status.st_ino, status.st_size, status.st_mtime_ns) for status in found]
+        return [(status.st_ino, status.st_size, status.st_mtime_ns) for status in statuses]
 
-    def _choose(self, connection: Any, name: str | None, context: ssl.SSLContext) -> None:
+    def _choose_context(self, connection: Any, name: str | None, context: ssl.SSLContext) -> None:
         """Give a new connection the present certificate."""
         stamps = self._stamps()
         if stamps != self._seen:
             self._seen = stamps
             try:
-                self._newest = self._load()
+                self._newest = self._load_context()
                 log.info("the certificate was read again", certificate=str(self._files[0]))
             except ValueError as error:
                 log.error("the new certificate cannot be used; keeping the one before", reason=str(error))

@@ -17,7 +17,7 @@ RECORD = {
 }
 
 
-def _end(does: str, what: str) -> dict[str, Any]:
+def _bound(does: str, what: str) -> dict[str, Any]:
     return {
         "type": ["number", "null", "object"],
         "additionalProperties": {"type": ["number", "null"]},
@@ -39,8 +39,8 @@ ANSWER = {
             "additionalProperties": {"type": ["number", "object"], "additionalProperties": {"type": "number"}},
             "description": "by class; of several labels by field, then by class",
         },
-        "lower": _end("begins", "beginning"),
-        "upper": _end("ends", "end"),
+        "lower": _bound("begins", "beginning"),
+        "upper": _bound("ends", "end"),
         "set": {
             "type": ["array", "object"],
             "items": {"type": ["number", "string", "boolean"]},
@@ -92,7 +92,7 @@ def description(*, needs_token: bool, learns: bool = False) -> dict[str, Any]:
         "responses": {"200": {"description": "the run", "content": _json({"type": "object"})}, **_errors(guarded)},
     }
     paths = {"/predict": _predict(guarded), "/model": _model(guarded), "/status": {"get": status}}
-    return _document(paths | ({"/learn": _learn(guarded)} if learns else {}), needs_token)
+    return _document(paths | ({"/learn": _learning(guarded)} if learns else {}), needs_token)
 
 
 def serving_description(*, has_one: bool, needs_token: bool) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _predict(refused: dict[int, str]) -> dict[str, Any]:
             "predictions": {
                 "type": "array",
                 "items": {"oneOf": [ANSWER, ERROR]},
-                "description": "in the order of the records; an error is that of the record at its place",
+                "description": "in the order of the records; an error belongs to the record at its place",
             }
         },
     }
@@ -156,7 +156,7 @@ def _predict(refused: dict[int, str]) -> dict[str, Any]:
     return {"post": predict}
 
 
-def _learn(refused: dict[int, str]) -> dict[str, Any]:
+def _learning(refused: dict[int, str]) -> dict[str, Any]:
     one = {"type": "object", "required": ["event"], "properties": {"event": RECORD}, "additionalProperties": False}
     array = {"type": "array", "items": RECORD, "minItems": 1, "maxItems": MOST_ROWS}
     many = {"type": "object", "required": ["events"], "properties": {"events": array}, "additionalProperties": False}
@@ -206,18 +206,18 @@ def _model(refused: dict[int, str]) -> dict[str, Any]:
 
 
 def _document(paths: dict[str, Any], needs_token: bool) -> dict[str, Any]:
-    """Return the description of some paths, and of those that every server has."""
+    """Return the description of some paths, and of the paths that every server has."""
     text = {"description": "Prometheus's text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
     paths = paths | {
         "/metrics": {"get": {"summary": "Metrics", "responses": {"200": text}, "security": []}},
         "/healthz": {"get": _health("Whether the process is healthy")},
         "/readyz": {"get": _health("Whether a model can predict")},
     }
-    found: dict[str, Any] = {"openapi": "3.1.0", "info": {"title": "streamkernel", "version": "1"}, "paths": paths}
+    document: dict[str, Any] = {"openapi": "3.1.0", "info": {"title": "streamkernel", "version": "1"}, "paths": paths}
     if needs_token:
-        found |= {"components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}}
-        found |= {"security": [{"token": []}]}
-    return found
+        document |= {"components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}}
+        document |= {"security": [{"token": []}]}
+    return document
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:

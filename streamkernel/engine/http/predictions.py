@@ -71,14 +71,14 @@ def question_in(body: bytes, texts: Collection[str] = ()) -> Any:
     ValueError: Expected a field "x" and no other, got "xs"
     """
     try:
-        found = json_object(body)
+        question = json_object(body)
     except UnicodeDecodeError:
         raise ValueError("Expected UTF-8, got other bytes") from None
-    if list(found) != ["x"]:
-        got = ", ".join(orjson.dumps(name[:60]).decode() for name in list(found)[:5]) or "nothing"
+    if list(question) != ["x"]:
+        got = ", ".join(orjson.dumps(name[:60]).decode() for name in list(question)[:5]) or "nothing"
         raise ValueError(f'Expected a field "x" and no other, got {got}')
-    put_digits(found, body, texts)
-    x = found["x"]
+    put_digits(question, body, texts)
+    x = question["x"]
     if isinstance(x, list) and not 1 <= len(x) <= MOST_ROWS:
         raise ValueError(f"Expected 1 to {MOST_ROWS:,} records, got {len(x):,} - at x")
     return x
@@ -97,10 +97,10 @@ def is_explanation_wanted(query: Mapping[str, str]) -> bool:
     >>> is_explanation_wanted({"explain": "true"}), is_explanation_wanted({})
     (True, False)
     """
-    given = query.get("explain", "false")
-    if given not in ("true", "false"):
-        raise ValueError(f"Expected explain=true or explain=false, got {orjson.dumps(given[:60]).decode()}")
-    return given == "true"
+    value = query.get("explain", "false")
+    if value not in ("true", "false"):
+        raise ValueError(f"Expected explain=true or explain=false, got {orjson.dumps(value[:60]).decode()}")
+    return value == "true"
 
 
 def answer_to(question: Any, published: PublishedModel, *, explained: bool = False) -> dict[str, Any]:
@@ -180,7 +180,7 @@ class Worker:
         self._queue: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]]] = queue.SimpleQueue()
         self._n_jobs = 0  # changed by the event loop only
         self._is_quick = False
-        self._thread = self._started()
+        self._thread = self._started_thread()
 
     async def run(self, job: Callable[[], T], *, is_short: bool) -> T:
         """Run a job, and return its result or raise its error.
@@ -196,14 +196,14 @@ class Worker:
             raise BusyError
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if not self._thread.is_alive():  # after an exception that another thread raised there
-            self._thread = self._started()
+            self._thread = self._started_thread()
         self._n_jobs += 1
         self._queue.put(((lambda: self._time_call(job)) if is_short else job, future))
         return await future
 
-    def _started(self) -> threading.Thread:
+    def _started_thread(self) -> threading.Thread:
         """Return a new thread that runs the queued jobs."""
-        thread = threading.Thread(target=self._work, daemon=True, name="predictions")
+        thread = threading.Thread(target=self._run_jobs, daemon=True, name="predictions")
         thread.start()
         return thread
 
@@ -214,7 +214,7 @@ class Worker:
         finally:
             self._is_quick = time.perf_counter() - began <= QUICK_SECONDS
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         while True:
             job, future = self._queue.get()
             try:
@@ -223,9 +223,9 @@ class Worker:
                 result, error = None, raised
             except BaseException as raised:  # which would end the thread here, and there the event loop
                 result, error = None, RuntimeError(f"The prediction was interrupted by {type(raised).__name__}")
-            future.get_loop().call_soon_threadsafe(self._finish, future, result, error)
+            future.get_loop().call_soon_threadsafe(self._finish_job, future, result, error)
 
-    def _finish(self, future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    def _finish_job(self, future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
         self._n_jobs -= 1
         if future.cancelled():
             return
@@ -235,14 +235,14 @@ class Worker:
             future.set_exception(error)
 
 
-async def answer_prediction(request: Request, found: PublishedModel, worker: Worker) -> Response:
+async def answer_prediction(request: Request, published: PublishedModel, worker: Worker) -> Response:
     """Return the predictions that a request asks for.
 
     Parameters
     ----------
     request
         The request; its state gets the number of predicted `records`.
-    found
+    published
         The model.
     worker
         Runs what takes longer than a short request.
@@ -254,14 +254,14 @@ async def answer_prediction(request: Request, found: PublishedModel, worker: Wor
     """
     try:
         body = await json_body(request)
-        fields = found.examples.fields
+        fields = published.examples.fields
         question = question_in(body, () if fields is None else fields.texts)
         explained = is_explanation_wanted(request.query_params)
 
         def answered() -> Response:
-            answer = answer_to(question, found, explained=explained)
+            answer = answer_to(question, published, explained=explained)
             request.state.records = sum("error" not in one for one in answer.get("predictions", (answer,)))
-            return json_answer(answer, headers=version_headers(found))
+            return json_answer(answer, headers=version_headers(published))
 
         is_short = not isinstance(question, list) and len(body) <= SHORT_BYTES and not explained
         return await worker.run(answered, is_short=is_short)
@@ -271,6 +271,6 @@ async def answer_prediction(request: Request, found: PublishedModel, worker: Wor
         raise HTTPException(503, "Too many requests are waiting; retry later", {"retry-after": "1"}) from None
 
 
-def version_headers(found: PublishedModel) -> dict[str, str]:
+def version_headers(published: PublishedModel) -> dict[str, str]:
     """Return the headers that say which model answered."""
-    return {"streamkernel-version": str(found.version), "streamkernel-events": str(found.events)}
+    return {"streamkernel-version": str(published.version), "streamkernel-events": str(published.events)}

@@ -51,13 +51,13 @@ def learning_route(submit: Callable[[LearningRequest], Future[Stored]], texts: C
     async def learn(request: Request) -> Response:
         body = await json_body(request)
         try:
-            key, found = key_of(request.headers.getlist("idempotency-key")), events_in(body, texts)
+            key, parsed = key_of(request.headers.getlist("idempotency-key")), events_in(body, texts)
         except ValueError as error:
             raise HTTPException(400, str(error)) from None
-        events = [event for event in found if isinstance(event, bytes)]
+        events = [event for event in parsed if isinstance(event, bytes)]
         if not events:
-            text = f"Expected an event that can be stored, got none of {len(found):,}"
-            return json_answer({"error": text, "results": _results(found, [])}, 400)
+            text = f"Expected an event that can be stored, got none of {len(parsed):,}"
+            return json_answer({"error": text, "results": _results(parsed, [])}, 400)
         try:
             stored = await asyncio.wrap_future(submit(LearningRequest(key, b"[%b]" % b",".join(events))))
         except KeyConflictError as error:
@@ -71,7 +71,7 @@ def learning_route(submit: Callable[[LearningRequest], Future[Stored]], texts: C
             raise HTTPException(503, text, _LATER) from None
         positions = positions_of(stored.begin, stored.position, len(events))
         answer = {"events": len(events), "position": stored.position, "is_repeated": stored.is_repeated}
-        return json_answer(answer | {"results": _results(found, positions)}, 202)
+        return json_answer(answer | {"results": _results(parsed, positions)}, 202)
 
     return Route("/learn", learn, methods=["POST"])
 
@@ -99,22 +99,22 @@ def events_in(body: bytes, texts: Collection[str] = ()) -> list[bytes | ValueErr
     [b'{"age":31}', ValueError('Expected an object, got a number - at events[1]')]
     """
     try:
-        found = json_object(body)
+        content = json_object(body)
     except UnicodeDecodeError:
         raise ValueError("Expected UTF-8, got other bytes") from None
-    put_digits(found, body, texts)
-    if list(found) == ["event"]:
-        return [_event(found["event"], "event")]
-    events = found.get("events")
-    if list(found) != ["events"] or not isinstance(events, list):
-        got = ", ".join(orjson.dumps(name[:60]).decode() for name in list(found)[:5]) or "nothing"
+    put_digits(content, body, texts)
+    if list(content) == ["event"]:
+        return [_event(content["event"], "event")]
+    events = content.get("events")
+    if list(content) != ["events"] or not isinstance(events, list):
+        got = ", ".join(orjson.dumps(name[:60]).decode() for name in list(content)[:5]) or "nothing"
         raise ValueError(f'Expected a field "event" with an object, or "events" with an array of objects, got {got}')
     if not 1 <= len(events) <= MOST_ROWS:
         raise ValueError(f"Expected 1 to {MOST_ROWS:,} events, got {len(events):,} - at events")
     return [_in_place(event, f"events[{i}]") for i, event in enumerate(events)]
 
 
-def key_of(given: list[str]) -> str | None:
+def key_of(values: list[str]) -> str | None:
     """Return the name that a client gives its request, or ``None`` if it has no name.
 
     Raises
@@ -122,17 +122,17 @@ def key_of(given: list[str]) -> str | None:
     ValueError
         If there are several, or it is not usable.
     """
-    if not given:
+    if not values:
         return None
-    if len(given) > 1 or _KEY.fullmatch(given[0]) is None:
+    if len(values) > 1 or _KEY.fullmatch(values[0]) is None:
         raise ValueError("Expected one Idempotency-Key of 1 to 255 printable ASCII characters, got another")
-    return given[0]
+    return values[0]
 
 
-def _results(found: list[bytes | ValueError], positions: list[Position]) -> list[dict[str, Any]]:
+def _results(parsed: list[bytes | ValueError], positions: list[Position]) -> list[dict[str, Any]]:
     """Return the position of each event that was stored, and the error of each other one, in their places."""
     places = iter(positions)
-    return [{"error": str(one)} if isinstance(one, ValueError) else {"position": next(places)} for one in found]
+    return [{"error": str(one)} if isinstance(one, ValueError) else {"position": next(places)} for one in parsed]
 
 
 def _in_place(event: Any, where: str) -> bytes | ValueError:
@@ -194,22 +194,22 @@ def application(engine: Engine, token: str | None) -> Starlette:
         return json_answer({"status": reason or "ok"}, 503 if reason else 200)
 
     async def readyz(request: Request) -> Response:
-        found = engine.publisher.newest
-        reason = engine.ill() or ("" if found else "no model has been published yet")
+        published = engine.publisher.newest
+        reason = engine.ill() or ("" if published else "no model has been published yet")
         return json_answer(
-            {"status": reason or "ok"} | ({"model": found.origin} if found else {}), 503 if reason else 200
+            {"status": reason or "ok"} | ({"model": published.origin} if published else {}), 503 if reason else 200
         )
 
     async def model(request: Request) -> Response:
-        found = _published_model(engine)
+        published = _published_model(engine)
         return json_answer(
             {
-                "version": found.version,
-                "events": found.events,
-                "origin": found.origin,
-                "about": dict(model_rows(found.model)),
+                "version": published.version,
+                "events": published.events,
+                "origin": published.origin,
+                "about": dict(model_rows(published.model)),
             },
-            headers=version_headers(found),
+            headers=version_headers(published),
         )
 
     async def status(request: Request) -> Response:
@@ -228,7 +228,7 @@ def application(engine: Engine, token: str | None) -> Starlette:
 
 
 def _published_model(engine: Engine) -> Any:
-    found = engine.publisher.newest
-    if found is None:
+    published = engine.publisher.newest
+    if published is None:
         raise HTTPException(503, "No model has been published yet; retry", {"retry-after": "1"})
-    return found
+    return published

@@ -78,7 +78,7 @@ def library() -> Any:
 class Bucket:
     """Objects under one prefix.
 
-    Credentials and other settings are those of the store's usual variables of the environment, or of the machine's
+    Credentials and other settings come from the store's usual variables of the environment, or from the machine's
     role, such as ``AWS_ACCESS_KEY_ID``, ``GOOGLE_APPLICATION_CREDENTIALS`` or ``AZURE_STORAGE_ACCOUNT_KEY``.
 
     Parameters
@@ -114,7 +114,7 @@ class Bucket:
     def names(self) -> list[str]:
         """Return the names of all objects, in order."""
         with self._translated():
-            return sorted(str(found["path"]) for part in self._obstore.list(self._store) for found in part)
+            return sorted(str(entry["path"]) for part in self._obstore.list(self._store) for entry in part)
 
     def get(self, name: str) -> bytes:
         """Return an object."""

@@ -60,8 +60,8 @@ def manifest_numbers(names: list[str]) -> list[int]:
     >>> manifest_numbers(["checkpoint-000000000002-0123456789abcdef.safetensors", "checkpoint-000000000001.json"])
     [1]
     """
-    found = (re.fullmatch(r"checkpoint-(\d{12})\.json", name) for name in names)
-    return sorted(int(one[1]) for one in found if one)
+    matches = (re.fullmatch(r"checkpoint-(\d{12})\.json", name) for name in names)
+    return sorted(int(one[1]) for one in matches if one)
 
 
 def read(bucket: Bucket, number: int) -> Manifest:
@@ -76,16 +76,16 @@ def read(bucket: Bucket, number: int) -> Manifest:
     """
     name = manifest_name(number)
     try:
-        found = Manifest.model_validate_json(bucket.get(name))
+        manifest = Manifest.model_validate_json(bucket.get(name))
     except ValidationError as error:
         raise DamagedError(
             f"Expected a manifest of version {VERSION}, got {error.errors()[0]['msg']} - at {bucket.address}/{name}"
         ) from None
-    if found.number != number:
+    if manifest.number != number:
         raise DamagedError(
-            f"Expected the manifest of {number}, got that of {found.number} - at {bucket.address}/{name}"
+            f"Expected the manifest of {number}, got the manifest of {manifest.number} - at {bucket.address}/{name}"
         )
-    return found
+    return manifest
 
 
 def upload(bucket: Bucket, path: Path, number: int, identity: str) -> None:

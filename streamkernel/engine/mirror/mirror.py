@@ -45,7 +45,7 @@ class MirroredDirectory(StateDirectory):
     MirrorError
         If there is no checkpoint here, and none can be read there.
     StateDirectoryError
-        If another process uses the directory, or the mirror is not that of this directory.
+        If another process uses the directory, or the mirror is another directory's.
     """
 
     mirror: Mirror
@@ -59,8 +59,8 @@ class MirroredDirectory(StateDirectory):
         except BaseException:
             super().close()
             raise
-        if own := self.newest():
-            self.mirror.after_commit(own, {})
+        if newest := self.newest():
+            self.mirror.after_commit(newest, {})
 
     def close(self) -> None:
         """Copy the last checkpoint, and unlock the directory."""
@@ -89,19 +89,19 @@ def begin(directory: StateDirectory, bucket: Bucket) -> int:
     StateDirectoryError
         If the mirror has a later checkpoint, or one of another directory.
     """
-    own = directory.newest()
+    newest = directory.newest()
     try:
         numbers = manifest_numbers(bucket.names())
-        manifest = read(bucket, numbers[-1]) if numbers and own else None
+        manifest = read(bucket, numbers[-1]) if numbers and newest else None
     except DamagedError as error:
         log.error("the newest checkpoint in the mirror is damaged", reason=str(error))
         return 0
     except MirrorError as error:
-        if not own:
+        if not newest:
             raise
         log.error("the mirror is unavailable; starting from the state directory", reason=str(error))
         return 0
-    if not own and numbers:
+    if not newest and numbers:
         return restore(directory, bucket)
     if manifest is not None:
         _compare(directory, manifest, bucket.address)
@@ -142,15 +142,15 @@ def restore(directory: StateDirectory, bucket: Bucket) -> int:
         tensor_file.move(path, directory.path / f"checkpoint-{number:012d}.safetensors")
         log.info("restored from the mirror", number=number, bytes=manifest.size, mirror=bucket.address)
         return number
-    found = "; ".join(problems.values()) or "none"
-    raise MirrorError(f"Expected a whole checkpoint in the mirror, got {found} - at {bucket.address}")
+    faults = "; ".join(problems.values()) or "none"
+    raise MirrorError(f"Expected a whole checkpoint in the mirror, got {faults} - at {bucket.address}")
 
 
 def _compare(directory: StateDirectory, manifest: Manifest, address: str) -> None:
     if manifest.identity != directory.identity:
         raise StateDirectoryError(
-            f"expected the mirror of this state directory, got that of another one - at {address}; give each state "
-            "directory a mirror of its own"
+            f"expected the mirror of this state directory, got the mirror of another one - at {address}; give each "
+            "state directory a mirror of its own"
         )
     if manifest.number > directory.newest():
         raise StateDirectoryError(
@@ -170,7 +170,7 @@ log = structlog.get_logger("streamkernel")
 
 
 class Mirror(Participant):
-    """Copies the newest checkpoint of a directory; those that a newer one has replaced meanwhile are left out.
+    """Copies the newest checkpoint of a directory; checkpoints that a newer one has replaced meanwhile are left out.
 
     Learning never waits for it. An upload that fails is tried again with the then newest checkpoint, after pauses that
     grow to half a minute.
@@ -198,7 +198,7 @@ class Mirror(Participant):
         self._newest, self._behind_since = copied, None if copied else time.monotonic()
         self._is_closing = threading.Event()
         self._has_more = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
+        self._thread = threading.Thread(target=self._copy_checkpoints, name="mirror", daemon=True)
         self._thread.start()
 
     @property
@@ -227,7 +227,7 @@ class Mirror(Participant):
         if self.lag_checkpoints:
             log.warning("the last checkpoint is not in the mirror", number=self._newest, mirrored=self.copied)
 
-    def _run(self) -> None:
+    def _copy_checkpoints(self) -> None:
         failed = 0  # in a row
         while True:
             self._has_more.wait()

@@ -38,10 +38,10 @@ ALARMS, MOVED = 20, 3
 log = structlog.get_logger("streamkernel")
 
 
-def fields_of(rows: Sequence[Mapping[str, Any]], given: Sequence[str] | None, most: int) -> list[str]:
-    """Return those of the given fields that are in the rows, or else the first fields of the rows."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return [name for name in given or names[:most] if name in names]
+def fields_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None, most: int) -> list[str]:
+    """Return the named fields that are in the rows, or else the first fields of the rows."""
+    present = list(dict.fromkeys(name for row in rows for name in row))
+    return [name for name in names or present[:most] if name in present]
 
 
 def scales_of(rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Scales:
@@ -52,14 +52,14 @@ def scales_of(rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Scales
     >>> scales_of([{"a": 1.0, "b": "x"}, {"a": 3.0}, {"a": None}], ["a", "b", "c"])
     {'a': (2.0, 1.0), 'b': None}
     """
-    found: Scales = {}
+    scales: Scales = {}
     for name in names:
         values = [value for row in rows if (value := row.get(name)) is not None]
         if any(isinstance(value, str) for value in values):
-            found[name] = None
+            scales[name] = None
         elif values:
-            found[name] = float(np.mean(values)), float(np.std(values)) or 1.0
-    return found
+            scales[name] = float(np.mean(values)), float(np.std(values)) or 1.0
+    return scales
 
 
 def scaled(row: Mapping[str, Any], scales: Scales) -> Row:
@@ -72,16 +72,16 @@ def scaled(row: Mapping[str, Any], scales: Scales) -> Row:
     >>> scaled({"a": 1e9, "b": -1e9}, {"a": (2.0, 1.0), "b": (2, 1)})
     {'a': 10.0, 'b': -10.0}
     """
-    found: Row = {}
+    scaled_row: Row = {}
     for name, scale in scales.items():
         value = row.get(name)
         if scale is None:
             if value is not None:
-                found[name] = str(value)
+                scaled_row[name] = str(value)
         elif isinstance(value, (float, int)):
             distance = (value - scale[0]) / scale[1]
-            found[name] = distance if -LARGEST <= distance <= LARGEST else math.copysign(LARGEST, distance)
-    return found
+            scaled_row[name] = distance if -LARGEST <= distance <= LARGEST else math.copysign(LARGEST, distance)
+    return scaled_row
 
 
 class DriftSnapshot(NamedTuple):
@@ -171,13 +171,13 @@ class DriftWatch:
     def add(self, x: dict[str, Any], answer: Answer) -> None:
         """Add the features of a new event, and the answer."""
         if self._predicted % self._every == 0:
-            self._sampled.append((x, self._read(answer)))
+            self._sampled.append((x, self._with_score(answer)))
         self._predicted += 1
 
     def add_all(self, xs: Sequence[dict[str, Any]], answers: Sequence[Answer]) -> None:
         """Add several events, as `add` does each."""
         every, first = self._every, -self._predicted % self._every
-        self._sampled += zip(xs[first::every], map(self._read, answers[first::every]), strict=True)
+        self._sampled += zip(xs[first::every], map(self._with_score, answers[first::every]), strict=True)
         self._predicted += len(xs)
 
     def fold(self) -> None:
@@ -193,7 +193,7 @@ class DriftWatch:
             self._before.append(self._row(*sampled[done]))
             done += 1
             if len(self._before) == FIRST:
-                self._begin()
+                self._start_detectors()
 
     def has_to_forget(self) -> bool:
         """Return whether the model must be reset, after an alarm since the last call."""
@@ -241,12 +241,12 @@ class DriftWatch:
         numbers = [self._most, self.scores, self._every, self._run_length, self._delta]
         return [list(self._detectors), fields, *numbers]
 
-    def _start(self) -> None:
+    def _clear_detectors(self) -> None:
         """Estimate means and deviations again."""
         self._before, self._scales, self._kernel, self._adwins = [], {}, None, {}
         self._recent.clear()
 
-    def _begin(self) -> None:
+    def _start_detectors(self) -> None:
         """Choose fields and scales by the first rows, and start the detectors."""
         inputs = [{name: value for name, value in row.items() if name != SCORE} for row in self._before]
         names = fields_of(inputs, self._given, self._most)
@@ -258,7 +258,7 @@ class DriftWatch:
             numeric = [name for name, scale in self._scales.items() if scale is not None]
             self._adwins = {name: ADWIN(delta=self._delta / len(numeric)) for name in numeric}
 
-    def _read(self, answer: Answer) -> Answer:
+    def _with_score(self, answer: Answer) -> Answer:
         """Return an answer with its probabilities, if they are needed."""
         return answer[0], read_probabilities(answer[1]) if self.scores else None
 
@@ -312,13 +312,13 @@ class DriftWatch:
         self._wants_to_forget = self._forget
         names = [one["field"] for one in moved[:MOVED]]
         log.warning("the stream has changed", event_number=event, detector=detector, fields=names)
-        self._start()
+        self._clear_detectors()
 
 
 def moved_fields(before: Sequence[Row], after: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the numeric fields in descending order of their change, in standard deviations of the earlier rows.
 
-    The change of a field is the largest of those of its mean, of its deviation, and of half its correlation with
+    The change of a field is the largest change of its mean, its deviation, and half its correlation with
     another field.
 
     Examples
@@ -355,6 +355,6 @@ def _correlations(rows: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any
     centred = rows - rows.mean(axis=0)
     length = np.sqrt((centred**2).sum(axis=0))
     scaled = centred / np.where(length > 0.0, length, 1.0)
-    found: np.ndarray[Any, np.dtype[np.float64]] = 0.5 * scaled.T @ scaled
-    np.fill_diagonal(found, 0.0)
-    return found
+    correlations: np.ndarray[Any, np.dtype[np.float64]] = 0.5 * scaled.T @ scaled
+    np.fill_diagonal(correlations, 0.0)
+    return correlations

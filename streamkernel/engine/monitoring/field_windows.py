@@ -78,7 +78,7 @@ class FieldWindows:
     window
         Number of rows in a window.
     fields
-        The fields; ``None`` to choose from those of the reference window.
+        The fields; ``None`` to choose from the fields of the reference window.
     most
         Maximum number of fields to choose.
 
@@ -122,7 +122,7 @@ class FieldWindows:
     def complete(self, important: Callable[[], Iterable[str]] = tuple) -> None:
         """Summarize the full window; at the first one, choose the fields: the important ones, and the first."""
         if not self._fields:
-            self._choose(important())
+            self._choose_fields(important())
         self.last = {name: _summary(self._columns[name], of) for name, of in self._fields.items()}
         self.reference = self.reference or self.last
         self._columns, self._n = {name: [] for name in self.names}, 0
@@ -152,15 +152,15 @@ class FieldWindows:
 
     def _find(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add the new fields of these rows, up to the maximum."""
-        known = self._columns
+        columns = self._columns
         for row in rows:
-            if not row.keys() <= known.keys():
+            if not row.keys() <= columns.keys():
                 for name in row:
-                    if name not in known and len(known) < MOST_CANDIDATES:
-                        known[name] = [None] * self._n
-        self.names = list(known)
+                    if name not in columns and len(columns) < MOST_CANDIDATES:
+                        columns[name] = [None] * self._n
+        self.names = list(columns)
 
-    def _choose(self, important: Iterable[str]) -> None:
+    def _choose_fields(self, important: Iterable[str]) -> None:
         if self._given is None:
             first = dict.fromkeys(field for name in important if (field := _field_of(name, self._columns)) is not None)
             chosen = {*list(first)[: max(1, self._most // 2)]}
@@ -179,16 +179,16 @@ def _known(column: Sequence[Any]) -> _Field:
     texts = Counter(text_of(value) for value in column if isinstance(value, str))
     if texts:
         values = tuple(name for name, _ in texts.most_common(MOST_VALUES))
-        found = _Field(values, len(values) == len(texts), (), None, ())
-        return found._replace(expected=_counts_of_texts(_texts(column), found))
+        field = _Field(values, len(values) == len(texts), (), None, ())
+        return field._replace(expected=_counts_of_texts(_texts(column), field))
     numbers = _numbers(column)
     there = numbers[~np.isnan(numbers)]
     edges = np.unique(np.quantile(there, np.arange(1, BINS) / BINS)) if len(there) else np.empty(0)
     ranges = InputRanges()
     for value in there.tolist():
         ranges.learn({"": value})
-    found = _Field(None, True, tuple(edges.tolist()), ranges.limits.get(""), ())
-    return found._replace(expected=_counts_of_numbers(np.sort(there), len(column), found))
+    field = _Field(None, True, tuple(edges.tolist()), ranges.limits.get(""), ())
+    return field._replace(expected=_counts_of_numbers(np.sort(there), len(column), field))
 
 
 def _summary(column: Sequence[Any], field: _Field) -> FieldSummary:
@@ -259,7 +259,7 @@ def _counts_of_numbers(there: Floats, n: int, field: _Field) -> tuple[float, ...
 
 
 def _stability(counts: Sequence[float], field: _Field) -> float:
-    """Return the population stability index of counts against those of the reference, with half a row more in each."""
+    """Return the population stability index of counts against the reference's counts, with half a row more in each."""
     p, q = np.array(counts) + 0.5, np.array(field.expected) + 0.5
     p, q = p / p.sum(), q / q.sum()
     return float(((p - q) * np.log(p / q)).sum())

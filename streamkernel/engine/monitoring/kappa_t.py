@@ -11,7 +11,7 @@ from river.metrics.base import ClassificationMetric
 
 
 class KappaT(ClassificationMetric):
-    """The accuracy of a classifier relative to that of predicting the previous label.
+    """The accuracy of a classifier relative to predicting the previous label.
 
     With the accuracies p of the classifier and q of the previous label, κ = (p - q) / (1 - q): 1 for a classifier that
     is always correct, 0 for one that is as good as the previous label, below 0 for a worse one. If labels come in long

@@ -19,10 +19,10 @@ from streamkernel.engine.telemetry.figure import Figure, counter, gauge
 WINDOWS = ("reference", "last")
 
 
-def _alarms(found: MonitoringSnapshot) -> dict[str, int] | None:
+def _alarms(watched: MonitoringSnapshot) -> dict[str, int] | None:
     """Return the number of alarms by detector."""
-    counts = {} if found.drift is None else dict(found.drift.counts)
-    return (counts if found.novelty is None else counts | {"novelty": found.novelty.alarms_raised}) or None
+    counts = {} if watched.drift is None else dict(watched.drift.counts)
+    return (counts if watched.novelty is None else counts | {"novelty": watched.novelty.alarms_raised}) or None
 
 
 def _of_classes(value: Callable[[Any], Any]) -> Callable[[SeveralScores], dict[str, Any]]:
@@ -36,9 +36,9 @@ def _label_shares(scores: SeveralScores) -> dict[str, float]:
     return {name: one.labels / total for name, one in scores.recent_by_class.items()}
 
 
-def _prediction_shares(found: StatisticsSnapshot) -> dict[tuple[str, str], float]:
+def _prediction_shares(statistics: StatisticsSnapshot) -> dict[tuple[str, str], float]:
     """Return the share of each predicted class in both windows."""
-    pairs = zip(WINDOWS, found.predictions.get("prediction", ()), strict=False)
+    pairs = zip(WINDOWS, statistics.predictions.get("prediction", ()), strict=False)
     return {(name, window): share for window, of in pairs for name, share in of.shares.items()}
 
 
@@ -47,9 +47,9 @@ def _of_fields(prefix: str, label: str) -> tuple[Figure, ...]:
     text, labels, unit = "in the reference window and in the last one.", (label, "window"), f"of the {label}"
 
     def each(values: Callable[[FieldSummary], dict[tuple[str, ...], Any]]) -> Callable[[StatisticsSnapshot], Any]:
-        return lambda found: {
+        return lambda part: {
             (name, window, *level): value
-            for name, pair in getattr(found, f"{prefix}s").items()
+            for name, pair in getattr(part, f"{prefix}s").items()
             for window, one in zip(WINDOWS, pair, strict=True)
             for level, value in values(one).items()
         }
@@ -70,7 +70,7 @@ def _of_fields(prefix: str, label: str) -> tuple[Figure, ...]:
         gauge(f"{prefix}_quantile", unit, f"Quantiles of {prefix}s, {text}", each(quantiles), (*labels, "level")),
         gauge(
             f"{prefix}_change", "1", "Population stability index of the last window against the reference window.",
-            lambda found: {name: last.change for name, (_, last) in getattr(found, f"{prefix}s").items()}, (label,),
+            lambda part: {name: last.change for name, (_, last) in getattr(part, f"{prefix}s").items()}, (label,),
         ),
     )  # fmt: skip
 
@@ -100,10 +100,10 @@ MONITORING: dict[str, tuple[Figure, ...]] = {
     "monitoring.statistics": (
         *_of_fields("input", "field"),
         gauge("input_new", "1", "Share of texts of the last window that were not in the reference window.",
-            lambda found: {name: last.new for name, (_, last) in found.inputs.items()}, ("field",)),
+            lambda part: {name: last.new for name, (_, last) in part.inputs.items()}, ("field",)),
         gauge("input_outside", "1",
             "Share of values of the last window far outside the usual range of the reference window.",
-            lambda found: {name: last.outside for name, (_, last) in found.inputs.items()}, ("field",)),
+            lambda part: {name: last.outside for name, (_, last) in part.inputs.items()}, ("field",)),
         *_of_fields("prediction", "value"),
         gauge("prediction_share", "1", "Share of a predicted class, in the reference window and in the last one.",
             _prediction_shares, ("class", "window")),
@@ -120,11 +120,11 @@ MONITORING: dict[str, tuple[Figure, ...]] = {
     ),
     "monitoring.novelty": (
         counter("novelty_events", "events", "Events of the sample, by whether they are novel.",
-            lambda found: {"novel": found.novel, "usual": found.examined - found.novel}, ("outcome",)),
+            lambda part: {"novel": part.novel, "usual": part.examined - part.novel}, ("outcome",)),
         gauge("novelty_share", "1", "Share of novel events among the last 1,000 of the sample.", "recent"),
         gauge("novelty_share_target", "1", "Bound of this share where the stream does not change.", "rate"),
         gauge("novelty_score", "1", "Quantiles of the novelty scores of the last window.",
-            lambda found: {f"{q:g}": score for q, score in zip(LEVELS, found.quantiles, strict=False)}, ("level",)),
+            lambda part: {f"{q:g}": score for q, score in zip(LEVELS, part.quantiles, strict=False)}, ("level",)),
     ),
 }  # fmt: skip
 """The figures by the part of a `Reading` with their values."""
@@ -215,8 +215,8 @@ class Monitoring:
         if self.novelty is None:
             return {}
         self._is_observed = True
-        found = self.novelty.observe(x)
-        return {"novelty": found.score, "is_novel": found.is_novel}
+        novelty = self.novelty.observe(x)
+        return {"novelty": novelty.score, "is_novel": novelty.is_novel}
 
     def observe_all(self, xs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Examine new records as `observe` does each."""
@@ -229,7 +229,7 @@ class Monitoring:
 
     def add_all(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> None:
         """Collect records with their labels and new answers."""
-        self._distribute()
+        self._pass_records()
         self.until_due -= len(xs)
         self._add_all(xs, ys, answers)
 
@@ -243,12 +243,12 @@ class Monitoring:
         if self.quality is not None:
             field = self._segment_field
             segments = repeat(None, len(xs)) if field is None else texts_of([x.get(field, MISSING) for x in xs])
-            found = zip(ys, answers, segments, strict=True)
-            self._judged += [(y, answer[0], answer[1], segment) for y, answer, segment in found]
+            judged = zip(ys, answers, segments, strict=True)
+            self._judged += [(y, answer[0], answer[1], segment) for y, answer, segment in judged]
 
-    def look(self, model: Any) -> bool:
+    def end_windows(self, model: Any) -> bool:
         """Complete what is due after this event; return whether `model`, which has learned it, must be reset."""
-        self._distribute()
+        self._pass_records()
         if self.statistics is not None and self.statistics.is_full:
             self.statistics.complete(lambda: importances(model))
         has_to_forget = self.drift is not None and self.drift.has_to_forget()
@@ -257,17 +257,17 @@ class Monitoring:
 
     def fold(self) -> None:
         """Evaluate what has accumulated, where that is enough; the grouping into calls does not change the results."""
-        self._distribute()
+        self._pass_records()
         if len(self._judged) >= JUDGED:
-            self._judge()
+            self._update_metrics()
         for part in (self.statistics, self.drift, self.novelty):
             if part is not None and part.n_waiting >= TOGETHER:
                 part.fold()
 
     def snapshot(self) -> MonitoringSnapshot:
         """Return the current figures."""
-        self._distribute()
-        self._judge()
+        self._pass_records()
+        self._update_metrics()
         return MonitoringSnapshot(
             None if self.quality is None else self.quality.scores(),
             None if self.statistics is None else self.statistics.snapshot(),
@@ -277,8 +277,8 @@ class Monitoring:
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        self._distribute()
-        self._judge()
+        self._pass_records()
+        self._update_metrics()
         return {
             "quality": None if self.quality is None else self.quality.state(),
             "statistics": None if self.statistics is None else self.statistics.state(),
@@ -295,13 +295,13 @@ class Monitoring:
                 part.restore(state[name])
         self.until_due = self._until_due()
 
-    def _judge(self) -> None:
+    def _update_metrics(self) -> None:
         """Pass the collected predictions with their labels to the metrics, whose cost is mostly per call."""
         judged, self._judged = self._judged, []
         if self.quality is not None:
             self.quality.fold(judged)
 
-    def _distribute(self) -> None:
+    def _pass_records(self) -> None:
         """Pass the last records to the parts."""
         new, self._new = self._new, []
         if not new:

@@ -95,7 +95,7 @@ class NoveltyWatch:
     """Scores events, and raises an alarm where too many of them are novel.
 
     Of the sampled events, every second one is learned, and the others are held out. After `WINDOW` of them, a copy of
-    the detector scores those that were held out in this window, and then each event of the next one. An event of that
+    the detector scores the events held out in this window, and then each event of the next one. An event of that
     is novel if it is among the ``rate * (HELD_OUT + 1)`` largest of these scores and its own. The copy has learned none
     of these events. So if events are independent and their distribution does not change, the probability of that is at
     most `rate`, and the number of novel events in a window has a beta-binomial distribution. An alarm is raised when
@@ -156,7 +156,7 @@ class NoveltyWatch:
         self._learning: KernelNoveltyDetector | None = None
         self._scoring: KernelNoveltyDetector | None = None  # its copy of the end of the last window
         self._usual: npt.NDArray[np.float64] = np.empty(0)  # the scores of events that it has not learned, sorted
-        self._held_out: list[Row] = []  # those of this window
+        self._held_out: list[Row] = []  # in this window
         self._in_window = 0
         self._recent: deque[bool] = deque(maxlen=WINDOW)
         self._unusual: deque[Row] = deque(maxlen=FIRST)
@@ -233,12 +233,12 @@ class NoveltyWatch:
     def _evaluate(self, x: Mapping[str, Any], number: int) -> NoveltyScore:
         """Return the novelty of a sampled event, and learn it or hold it out."""
         if not self._scales:
-            self._begin(x)
+            self._collect_first(x)
             return STARTING
         row = scaled(x, self._scales)
-        found = self._score(row)
-        self._count(row, found, number)
-        return found
+        score = self._score(row)
+        self._count_event(row, score, number)
+        return score
 
     def _score(self, row: Row) -> NoveltyScore:
         if self._scoring is None:
@@ -246,7 +246,7 @@ class NoveltyWatch:
         score = self._scoring.score_one(row)
         return NoveltyScore(score, bool(score > self._usual[-self._largest]))
 
-    def _begin(self, x: Mapping[str, Any]) -> None:
+    def _collect_first(self, x: Mapping[str, Any]) -> None:
         """Collect the first sampled events; when there are enough, the detector learns them."""
         self._first.append({name: x[name] for name in self._given or list(x)[: self._most] if name in x})
         if len(self._first) < FIRST:
@@ -260,13 +260,13 @@ class NoveltyWatch:
         for row in self._first:
             self._learning.learn_one(row)
 
-    def _count(self, row: Row, found: NoveltyScore, number: int) -> None:
+    def _count_event(self, row: Row, score: NoveltyScore, number: int) -> None:
         """Learn or hold out a sampled event of this number, and raise an alarm or end a window if it is time."""
         assert self._learning is not None
-        if found.is_novel is not None:
+        if score.is_novel is not None:
             self._examined += 1
-            self._recent.append(found.is_novel)
-        if found.is_novel:
+            self._recent.append(score.is_novel)
+        if score.is_novel:
             self._novel += 1
             self._novel_in_window += 1
             self._unusual.append(row)

@@ -77,9 +77,9 @@ class SeveralScores:
 
     @cached_property
     def recent_by_segment(self) -> dict[str, dict[str, float]]:
-        """The metrics over those of the last `WINDOW` labels that are in each segment."""
-        found = _by_segment(self.judged, self.judged, self.segments)
-        return {name: _values(_updated(self.metrics, found[name])) for name in self.segments if name in found}
+        """The metrics over the labels of each segment among the last `WINDOW`."""
+        by_segment = _by_segment(self.judged, self.judged, self.segments)
+        return {name: _values(_updated(self.metrics, by_segment[name])) for name in self.segments if name in by_segment}
 
     @cached_property
     def recent_by_class(self) -> dict[str, ClassQuality]:
@@ -152,10 +152,10 @@ class SeveralMetrics:
         """Evaluate predictions with their labels; the grouping into calls does not change the results."""
         if self._most is not None and not self._segments and self._count + len(judged) >= WINDOW:
             first = WINDOW - self._count
-            self._add(judged[:first])
+            self._add_judged(judged[:first])
             self._segments = self._chosen()
             judged = judged[first:]
-        self._add(judged)
+        self._add_judged(judged)
 
     def scores(self) -> SeveralScores:
         """Return the current values."""
@@ -168,7 +168,7 @@ class SeveralMetrics:
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         recent = [one if self.needs_probabilities else (*one[:2], None, one[3]) for one in self._recent]
-        columns: Iterable[Any] = zip(*_read(recent), strict=True) if recent else ((), (), (), ())
+        columns: Iterable[Any] = zip(*_with_probabilities(recent), strict=True) if recent else ((), (), (), ())
         pairs = [[plain(y), plain(prediction), n] for (y, prediction), n in self._confusions.items()]
         return {
             "setup": self._setup(),
@@ -191,10 +191,10 @@ class SeveralMetrics:
     def _setup(self) -> list[Any]:
         return [[f"{name}: {parameters_of(metric)}" for name, metric in self._empty.items()], self._main, self._most]
 
-    def _add(self, judged: Sequence[Judged]) -> None:
+    def _add_judged(self, judged: Sequence[Judged]) -> None:
         sampled, pairs = judged[-self._count % SAMPLED :: SAMPLED], _pairs(judged)
         if self.needs_probabilities:
-            sampled = _read(sampled)
+            sampled = _with_probabilities(sampled)
         counts = _update(self._metrics, pairs, sampled)
         if self._classes:
             self._confusions.update({pair: n for pair, n in counts.items() if pair[1] is not None})
@@ -208,7 +208,7 @@ class SeveralMetrics:
         first = list(self._recent)
         names = [name for name, _ in Counter(one[3] or OTHER for one in first).most_common(self._most)]
         empty = {name: (0, _updated(self._empty, ())) for name in dict.fromkeys([*names, OTHER])}
-        return _with(empty, first, _pairs(first), _read(first[::SAMPLED]))
+        return _with(empty, first, _pairs(first), _with_probabilities(first[::SAMPLED]))
 
 
 def by_class(confusions: Mapping[tuple[Any, Any], int]) -> dict[str, ClassQuality]:
@@ -288,7 +288,7 @@ def texts_of(values: Sequence[Any]) -> list[str]:
     return [texts[value] for value in values]
 
 
-def _read(judged: Sequence[Judged]) -> list[Judged]:
+def _with_probabilities(judged: Sequence[Judged]) -> list[Judged]:
     """Return predictions with labels whose probabilities are no longer deferred."""
     read = read_several([one[2] for one in judged])
     return [(y, prediction, p, segment) for (y, prediction, _, segment), p in zip(judged, read, strict=True)]
@@ -302,8 +302,8 @@ def _with(
 ) -> dict[str, tuple[int, dict[str, Metric]]]:
     """Return the segments after more predictions with labels; their metrics are changed."""
     all_of, some_of = _by_segment(pairs, judged, segments), _by_segment(sampled, sampled, segments)
-    for name, found in all_of.items():
-        _update(segments[name][1], found, some_of.get(name, []))
+    for name, metric in all_of.items():
+        _update(segments[name][1], metric, some_of.get(name, []))
     return {name: (n + len(all_of.get(name, ())), metrics) for name, (n, metrics) in segments.items()}
 
 
@@ -313,16 +313,16 @@ def _pairs(judged: Sequence[Judged]) -> list[Pair]:
 
 def _by_segment(items: Sequence[Item], judged: Sequence[Judged], segments: Mapping[str, Any]) -> dict[str, list[Item]]:
     """Return items of predictions with labels, by the segments of these."""
-    found: dict[str | None, list[Item]] = {name: [] for name in segments}
-    other = found.get(OTHER, [])
+    parts: dict[str | None, list[Item]] = {name: [] for name in segments}
+    other = parts.get(OTHER, [])
     for item, one in zip(items, judged, strict=True):
-        found.get(one[3], other).append(item)
-    return {name: found[name] for name in segments if found[name]}
+        parts.get(one[3], other).append(item)
+    return {name: parts[name] for name in segments if parts[name]}
 
 
 def _updated(metrics: Mapping[str, Metric], judged: Sequence[Judged]) -> dict[str, Metric]:
     updated = {name: metric.clone() for name, metric in metrics.items()}
-    _update(updated, _pairs(judged), _read(judged))
+    _update(updated, _pairs(judged), _with_probabilities(judged))
     return updated
 
 

@@ -173,17 +173,17 @@ class StreamStatistics:
         is_sampled = (self._predicted if is_new else self._labelled) % self._every == 0
         if is_new:
             if is_sampled:
-                self._sampled.append((x, _read(answer)))
+                self._sampled.append((x, _with_probabilities(answer)))
             self._predicted += 1
         if y is not None:
             if is_sampled:
-                self._judged.append((y, _read(answer)))
+                self._judged.append((y, _with_probabilities(answer)))
             self._labelled += 1
 
     def add_all(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> list[Answer]:
         """Add events with their labels and new answers, as `add` does each; at most until the window is full.
 
-        Return the answers, in the sample with the probabilities that were deferred: metrics read those of many of them.
+        Return the answers, in the sample with the probabilities that were deferred: metrics read many of them.
         """
         every, first = self._every, -self._predicted % self._every
         sampled = answers[first::every]
@@ -193,9 +193,9 @@ class StreamStatistics:
         self._judged += zip(ys[first::every], read, strict=True)
         self._predicted += len(xs)
         self._labelled += len(xs)
-        found = list(answers)
-        found[first::every] = read
-        return found
+        read_answers = list(answers)
+        read_answers[first::every] = read
+        return read_answers
 
     def fold(self) -> None:
         """Evaluate the added events; the grouping into calls does not change the results."""
@@ -204,8 +204,8 @@ class StreamStatistics:
         self._inputs.add([x for x, _ in sampled])
         self._predictions.add([self._row(answer) for _, answer in sampled])
         if self._classes:
-            known = [(y, prediction, p) for y, (prediction, p) in judged if p and prediction is not None]
-            self._calibration.add([(p[prediction], y == prediction) for y, prediction, p in known])
+            labelled = [(y, prediction, p) for y, (prediction, p) in judged if p and prediction is not None]
+            self._calibration.add([(p[prediction], y == prediction) for y, prediction, p in labelled])
 
     def complete(self, important: Callable[[], Iterable[str]]) -> None:
         """Summarize the window, which is full; `important` returns inputs that matter to the model."""
@@ -261,6 +261,6 @@ class StreamStatistics:
         return {"prediction": text_of(prediction), "confidence": probabilities[prediction], "entropy": entropy}
 
 
-def _read(answer: Answer) -> Answer:
+def _with_probabilities(answer: Answer) -> Answer:
     """Return an answer whose probabilities are no longer deferred."""
     return answer[0], read_probabilities(answer[1])

@@ -53,8 +53,8 @@ def metrics_data(families: Iterable[Metric], resource: Resource, since: int) -> 
     """
     now = time.time_ns()
     scope = InstrumentationScope("streamkernel", package_version("streamkernel"))
-    found = [metric for family in families for metric in _metrics(family, since, now)]
-    of_scope = export.ScopeMetrics(scope, found, "")
+    metrics = [metric for family in families for metric in _metrics(family, since, now)]
+    of_scope = export.ScopeMetrics(scope, metrics, "")
     return export.MetricsData([export.ResourceMetrics(resource, [of_scope], "")])
 
 
@@ -78,11 +78,11 @@ def _metrics(family: Metric, since: int, now: int) -> Iterator[export.Metric]:
 
 def _by_labels(samples: Iterable[Sample]) -> Iterable[list[Sample]]:
     """Return the samples of each histogram of a family."""
-    found: dict[tuple[tuple[str, str], ...], list[Sample]] = {}
+    by_labels: dict[tuple[tuple[str, str], ...], list[Sample]] = {}
     for sample in samples:
         labels = tuple((name, value) for name, value in sample.labels.items() if name != BOUND)
-        found.setdefault(labels, []).append(sample)
-    return found.values()
+        by_labels.setdefault(labels, []).append(sample)
+    return by_labels.values()
 
 
 def _histogram(samples: Iterable[Sample], since: int, now: int) -> export.HistogramDataPoint:
@@ -117,12 +117,12 @@ def resource_of(member: str | None) -> Resource:
     member
         The identity of its state directory, which a restart keeps; ``None`` if it has none.
     """
-    own = {
+    attributes = {
         "service.name": "streamkernel",
         "service.version": package_version("streamkernel"),
         "service.instance.id": member or str(uuid.uuid4()),
     }
-    return Resource.create(own).merge(OTELResourceDetector().detect())
+    return Resource.create(attributes).merge(OTELResourceDetector().detect())
 
 
 def span_exporter(endpoint: str | None) -> OTLPSpanExporter:
@@ -138,7 +138,7 @@ class MetricsExport:
     registry
         The metrics; any thread may collect them.
     endpoint
-        The address of the collector; without one, that of the environment.
+        The address of the collector; without one, the address in the environment.
     resource
         The description of this process.
     """
@@ -148,7 +148,7 @@ class MetricsExport:
         self._exporter = OTLPMetricExporter(None if endpoint is None else f"{endpoint}/v1/metrics")
         self._seconds, self._stopping = interval_of(os.environ), threading.Event()
         self._owner = Owner("export of metrics")
-        self._thread = threading.Thread(target=self._run, daemon=True, name="otlp metrics")
+        self._thread = threading.Thread(target=self._export_periodically, daemon=True, name="otlp metrics")
         self._thread.start()
 
     def close(self) -> None:
@@ -159,12 +159,12 @@ class MetricsExport:
         self._thread.join(CLOSE_SECONDS)
         self._exporter.shutdown()
 
-    def _run(self) -> None:
+    def _export_periodically(self) -> None:
         while not self._stopping.wait(self._seconds):
-            self._export()
-        self._export()
+            self._export_once()
+        self._export_once()
 
-    def _export(self) -> None:
+    def _export_once(self) -> None:
         try:
             self._exporter.export(metrics_data(self._registry.collect(), self._resource, self._since))
         except Exception:

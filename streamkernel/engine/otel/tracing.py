@@ -42,7 +42,7 @@ W3C = TraceContextTextMapPropagator()
 log = structlog.get_logger("streamkernel")
 
 MOST_PENDING = 10_000
-"""Largest number of traced records whose label has not arrived, to which that of the label is linked."""
+"""Largest number of traced records whose label has not arrived, to which the trace of the label is linked."""
 
 
 def carried(event: Event) -> Headers:
@@ -57,7 +57,7 @@ def carried(event: Event) -> Headers:
 
 
 class CountingExporter(SpanExporter):
-    """Passes spans to another exporter, and counts those that it has sent.
+    """Passes spans to another exporter, and counts the spans that it has sent.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class Tracing:
 
 
 class Trace:
-    """The spans of one record: that of its processing, which begins now, and one for each part.
+    """The spans of one record: one of its processing, which begins now, and one for each part.
 
     Parameters
     ----------
@@ -158,20 +158,20 @@ class Trace:
         attributes: dict[str, str | int] = {"streamkernel.stream": where}
         if event.origin is not None:
             where, attributes = str(event.origin["topic"]), _of_topic(event.origin)
-        self._span = self._start(f"process {where}", parent, self.began, SpanKind.CONSUMER, attributes)
+        self._span = self._start_span(f"process {where}", parent, self.began, SpanKind.CONSUMER, attributes)
         self._inside = set_span_in_context(self._span, Context())
         self.context = self._span.get_span_context()
 
     def part(self, name: str, began: int, ended: int) -> None:
         """Add the span of a part that has ended."""
-        self._start(name, self._inside, began).end(ended)
+        self._start_span(name, self._inside, began).end(ended)
 
     @contextmanager
     def writing(self, topic: str | None) -> Iterator[Headers]:
         """Add the span of writing a prediction, to a topic or elsewhere; yield the headers that continue the trace."""
         name, kind = ("write", SpanKind.INTERNAL) if topic is None else (f"send {topic}", SpanKind.PRODUCER)
         attributes = {} if topic is None else _of_topic({"topic": topic}, "send")
-        span, headers = self._start(name, self._inside, None, kind, attributes), dict[str, str]()
+        span, headers = self._start_span(name, self._inside, None, kind, attributes), dict[str, str]()
         W3C.inject(headers, set_span_in_context(span, Context()))
         try:
             yield tuple((name, value.encode()) for name, value in headers.items())
@@ -191,7 +191,7 @@ class Trace:
         """End the span of processing."""
         self._span.end()
 
-    def _start(
+    def _start_span(
         self,
         name: str,
         parent: Context,
@@ -211,16 +211,16 @@ def _of_topic(place: Mapping[str, str | int], operation: str = "process") -> dic
     >>> _of_topic({"topic": "clicks"}, "send")["messaging.destination.name"]
     'clicks'
     """
-    found: dict[str, str | int] = {
+    attributes: dict[str, str | int] = {
         "messaging.system": "kafka",
         "messaging.operation.name": operation,
         "messaging.operation.type": operation,
         "messaging.destination.name": place["topic"],
     }
     if "offset" in place:
-        found["messaging.destination.partition.id"] = str(place["partition"])
-        found["messaging.kafka.offset"] = place["offset"]
-    return found
+        attributes["messaging.destination.partition.id"] = str(place["partition"])
+        attributes["messaging.kafka.offset"] = place["offset"]
+    return attributes
 
 
 class TracedRunner(StreamRunner):
@@ -299,7 +299,7 @@ class TracedRunner(StreamRunner):
         self._tracing.close()
 
     def _link(self, trace: Trace, event: Event, *, is_pending: bool, is_label: bool) -> None:
-        """Link the trace of a label that came later to that of its features."""
+        """Link the trace of a label that came later to the trace of its features."""
         labels = self._processor.labels
         if labels is None or event.record is None or not (is_pending or is_label):
             return

@@ -97,11 +97,11 @@ class SharedCounts:
 
     def of(self, model: str) -> ModelCounts:
         """Return the counts of a model."""
-        found = self._counts[:, self._models[model]].sum(axis=0).tolist()
+        counts = self._counts[:, self._models[model]].sum(axis=0).tolist()
         bounds = ["+Inf" if bound == np.inf else str(bound) for bound in BOUNDS]
-        buckets = np.cumsum(found[len(STATUSES) : -2]).tolist()
-        requests = dict(zip(STATUSES, found, strict=False))
-        return ModelCounts(requests, found[-2], list(zip(bounds, buckets, strict=True)), found[-1])
+        buckets = np.cumsum(counts[len(STATUSES) : -2]).tolist()
+        requests = dict(zip(STATUSES, counts, strict=False))
+        return ModelCounts(requests, counts[-2], list(zip(bounds, buckets, strict=True)), counts[-1])
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of models."""
@@ -139,12 +139,12 @@ class ServingCollector(Collector):
         events = _gauge("events", "Events that the model has learned.")
         problem = _gauge("problem", "1 if the newest checkpoint cannot be used and an older model answers, or none.")
         for follower in self._followers:
-            name, found = [printable(follower.name)], follower.newest
+            name, served = [printable(follower.name)], follower.newest
             problem.add_metric(name, float(bool(follower.problem)))
-            if found is not None:
-                age.add_metric(name, found.age)
-                number.add_metric(name, found.model.version)
-                events.add_metric(name, found.model.events)
+            if served is not None:
+                age.add_metric(name, served.age)
+                number.add_metric(name, served.model.version)
+                events.add_metric(name, served.model.events)
         yield from (age, number, events, problem)
         yield from self._requests()
         text = "Worker processes that ended and were started again."
@@ -191,10 +191,10 @@ def serving_application(followers: Sequence[CheckpointFollower], counts: SharedC
 
     def follower_of(request: Request) -> CheckpointFollower:
         name = request.path_params.get("name", only)
-        found = by_name.get(name) if name is not None else None
-        if found is None:
+        follower = by_name.get(name) if name is not None else None
+        if follower is None:
             raise HTTPException(404, f"Expected /models/NAME with one of {', '.join(by_name)}")
-        return found
+        return follower
 
     async def predict(request: Request) -> Response:
         follower, began, status = follower_of(request), time.perf_counter(), 500
@@ -210,9 +210,9 @@ def serving_application(followers: Sequence[CheckpointFollower], counts: SharedC
             counts.add(follower.name, status, time.perf_counter() - began, records)
 
     async def model(request: Request) -> Response:
-        found = _model_of(follower_of(request))
-        about = {"about": dict(model_rows(found.model.model))}
-        return json_answer(_summary(found) | about, headers=version_headers(found.model))
+        served = _model_of(follower_of(request))
+        about = {"about": dict(model_rows(served.model.model))}
+        return json_answer(_summary(served) | about, headers=version_headers(served.model))
 
     async def models(request: Request) -> Response:
         return json_answer({"models": _all(followers)})
@@ -238,11 +238,11 @@ def serving_application(followers: Sequence[CheckpointFollower], counts: SharedC
 
 
 def _model_of(follower: CheckpointFollower) -> ServedModel:
-    found = follower.newest
-    if found is None:
+    served = follower.newest
+    if served is None:
         reason = follower.problem or "it is being loaded"
         raise HTTPException(503, f"No model yet ({reason}); retry", {"retry-after": "1"})
-    return found
+    return served
 
 
 def _all(followers: Sequence[CheckpointFollower]) -> dict[str, Any]:
@@ -253,11 +253,11 @@ def _all(followers: Sequence[CheckpointFollower]) -> dict[str, Any]:
     }
 
 
-def _summary(found: ServedModel) -> dict[str, Any]:
-    model = found.model
+def _summary(served: ServedModel) -> dict[str, Any]:
+    model = served.model
     return {
         "version": model.version,
         "events": model.events,
         "origin": f"checkpoint {model.version}",
-        "age_seconds": round(found.age, 3),
+        "age_seconds": round(served.age, 3),
     }

@@ -49,10 +49,10 @@ def load(path: Path) -> PublishedModel:
             saved = state_file.read(Path(copy.name), "checkpoint")
         except ModelFileError as error:
             raise ModelFileError(str(error).replace(copy.name, str(path))) from error
-    found = model_of(saved, number_of(path))
+    published = model_of(saved, number_of(path))
     with suppress(Exception):  # compile; a model that cannot answer this may answer others
-        found.answer(dict.fromkeys(sorted(found.examples.numbers)[:MOST_NAMES] or ["a"], 0.5))
-    return found
+        published.answer(dict.fromkeys(sorted(published.examples.numbers)[:MOST_NAMES] or ["a"], 0.5))
+    return published
 
 
 def model_of(saved: Mapping[str, Any], version: int) -> PublishedModel:
@@ -123,7 +123,7 @@ class CheckpointFollower:
     newest : ServedModel or None
         The last model that was loaded; any thread may read it.
     problem : str
-        Why it is not that of the newest checkpoint, or an empty string.
+        Why the newest checkpoint has another model, or an empty string.
     """
 
     def __init__(self, name: str, path: Path) -> None:
@@ -132,9 +132,9 @@ class CheckpointFollower:
         self.problem = ""
         self._loaded: tuple[int, int, int, int] | None = None
 
-    def look(self) -> bool:
+    def load_newest(self) -> bool:
         """Load the newest checkpoint if there is a new one, and return whether there was."""
-        problem, found = "", False
+        problem, is_new = "", False
         try:
             files = list(reversed(checkpoints(self._path)))
             if not files:
@@ -147,23 +147,23 @@ class CheckpointFollower:
                 try:
                     model = load(file)
                 except Exception as error:  # whatever a damaged file leads to
-                    problem = problem or self._text(error)
+                    problem = problem or self._problem_text(error)
                     continue
-                self.newest, self._loaded, found = ServedModel(model, status.st_mtime), stamp, True
+                self.newest, self._loaded, is_new = ServedModel(model, status.st_mtime), stamp, True
                 break
         except (OSError, ValueError) as error:  # as from a file system that is gone
-            problem = self._text(error)
-        self._report(problem, found)
-        return found
+            problem = self._problem_text(error)
+        self._report_problem(problem, is_new)
+        return is_new
 
     def _is_newer(self, stamp: tuple[int, int, int, int]) -> bool:
         """Return whether a checkpoint is newer than the loaded one: by its number, or of a run that began again."""
         return self._loaded is None or stamp[0] >= self._loaded[0] or stamp[3] > self._loaded[3]
 
-    def _text(self, error: Exception) -> str:
+    def _problem_text(self, error: Exception) -> str:
         return str(error).replace(f"{self._path}/", "")
 
-    def _report(self, problem: str, found: bool) -> None:
+    def _report_problem(self, problem: str, is_new: bool) -> None:
         """Log a new model, and a problem when it begins and ends."""
         if problem and problem != self.problem:
             keeps = "no model yet" if self.newest is None else f"keeping checkpoint {self.newest.model.version}"
@@ -171,6 +171,6 @@ class CheckpointFollower:
         elif self.problem and not problem:
             log.info("checkpoints can be used again", model=self.name)
         self.problem = problem
-        if found and self.newest is not None:
+        if is_new and self.newest is not None:
             version, events = self.newest.model.version, self.newest.model.events
             log.debug("model replaced", model=self.name, checkpoint=version, learned=events)

@@ -22,7 +22,7 @@ STOP_SECONDS = DRAIN_SECONDS + 5.0
 """Seconds in which a worker has to end after a request to stop; it is killed then."""
 
 PAUSE_SECONDS = 1.0
-"""Seconds from the start of a worker to that of its successor, at least."""
+"""Seconds from the start of a worker to the start of its successor, at least."""
 
 POLL_SECONDS = 0.2
 """Seconds between two checks of the request to stop."""
@@ -46,7 +46,7 @@ class Workers:
     """
 
     def __init__(self, work: Callable[[int], None], count: int, on_restart: Callable[[], None]) -> None:
-        self._work, self._count, self._on_restart = work, count, on_restart
+        self._serve_models, self._count, self._on_restart = work, count, on_restart
         self._context = multiprocessing.get_context("fork")
         self._processes: dict[int, tuple[ForkProcess, float]] = {}
 
@@ -57,7 +57,7 @@ class Workers:
                 self._start_missing()
                 wait([one.sentinel for one, _ in self._processes.values() if one.is_alive()], POLL_SECONDS)
         finally:
-            self._stop()
+            self._stop_processes()
 
     def _start_missing(self) -> None:
         for number in range(self._count):
@@ -68,12 +68,12 @@ class Workers:
                     continue
                 self._on_restart()
                 log.error("a worker ended and is started again", worker=number, exit_code=process.exitcode)
-            process = self._context.Process(target=self._work, args=(number,), name=f"worker {number}")
+            process = self._context.Process(target=self._serve_models, args=(number,), name=f"worker {number}")
             process.start()
             self._processes[number] = process, time.monotonic()
 
-    def _stop(self) -> None:
-        """Ask all processes to stop, and kill those that do not."""
+    def _stop_processes(self) -> None:
+        """Ask all processes to stop, and kill each that does not in time."""
         processes = [process for process, _ in self._processes.values()]
         for process in processes:
             process.terminate()
@@ -142,9 +142,11 @@ class ModelServer:
             return True
 
         parent = os.getpid()
-        Workers(lambda number: self._work(number, parent), self._workers, self._counts.add_restart).run(is_stopping)
+        Workers(lambda number: self._serve_models(number, parent), self._workers, self._counts.add_restart).run(
+            is_stopping
+        )
 
-    def _work(self, number: int, parent: int) -> None:
+    def _serve_models(self, number: int, parent: int) -> None:
         """Follow the directories and answer requests, in a process of its own."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(
@@ -153,7 +155,7 @@ class ModelServer:
         self._counts.worker = number
         followers = [CheckpointFollower(name, path) for name, path in self._states.items()]
         for follower in followers:  # before the first request: other workers have models already
-            follower.look()
+            follower.load_newest()
         server = Server(serving_application(followers, self._counts, self._token), self._certificate)
 
         def follow() -> None:
@@ -161,7 +163,7 @@ class ModelServer:
                 while os.getppid() == parent:
                     time.sleep(self._poll_seconds)
                     for follower in followers:
-                        follower.look()
+                        follower.load_newest()
             finally:
                 server.should_exit = True  # the parent was killed; or else it starts another worker
 

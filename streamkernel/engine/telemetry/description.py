@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 def model_table(numbers: EngineSnapshot) -> list[dict[str, Any]]:
     """Return a row for each model of a run that has challengers, as JSON values."""
-    found = numbers.challengers
-    if not found.models:
+    challengers = numbers.challengers
+    if not challengers.models:
         return []
     learned = numbers.outcomes["learned"]
     return [
-        _row(found.champion, "champion", numbers.scores, learned, 0, ""),
+        _row(challengers.champion, "champion", numbers.scores, learned, 0, ""),
         *(
             _row(one.name, _role(one.is_suspended), one.scores, one.judged, one.errors, one.reason)
-            for one in found.models
+            for one in challengers.models
         ),
     ]
 
 
 def checkpoint_table(state: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the same rows for a checkpoint."""
-    found = state.get("challengers") or {}
-    if not found.get("models"):
+    challengers = state.get("challengers") or {}
+    if not challengers.get("models"):
         return []
-    rows = [_row(found["champion"], "champion", stored_scores(state), state["outcomes"]["learned"], 0, "")]
-    for one in found["models"]:
+    rows = [_row(challengers["champion"], "champion", stored_scores(state), state["outcomes"]["learned"], 0, "")]
+    for one in challengers["models"]:
         counts = one["quality"]["count"], one["errors"], one["reason"]
         rows.append(_row(one["name"], _role(one["is_suspended"]), stored_scores(one), *counts))
     return rows

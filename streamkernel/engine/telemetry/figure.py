@@ -110,10 +110,10 @@ class Figure(NamedTuple):
 
     def samples(self, part: Any) -> list[tuple[tuple[str, ...], Any]] | None:
         """Return values with the values of their labels, or ``None`` if there is no value now."""
-        found = self.read(part)
-        if isinstance(found, Mapping):
-            return [(key if isinstance(key, tuple) else (key,), value) for key, value in found.items()]
-        return None if found is None else [((), found)]
+        values = self.read(part)
+        if isinstance(values, Mapping):
+            return [(key if isinstance(key, tuple) else (key,), value) for key, value in values.items()]
+        return None if values is None else [((), values)]
 
     def named(self, part: Any, names: Names) -> Iterator[tuple[str, Any]]:
         """Yield values with their names on the page or in the history."""

@@ -102,7 +102,7 @@ def _covered(name: str, unit: str, text: str, attribute: str, shown: str = "") -
         return None if math.isnan(value) else value
 
     def by_target(of: CoverageSnapshot) -> dict[str, float]:
-        return {target: getattr(own, attribute) for target, own in of.by_target.items()}
+        return {target: getattr(coverage, attribute) for target, coverage in of.by_target.items()}
 
     return (
         gauge(name, unit, f"{text}.", read, page=shown, point=shown),
@@ -120,7 +120,7 @@ def _lags(lags: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
 def _positions(run: EngineSnapshot) -> dict[str, float]:
     """Return the positions of the last streams, as numbers."""
     last = list(run.positions.items())[-MOST:]
-    return {stream: found for stream, position in last if (found := place(position)) is not None}
+    return {stream: number for stream, position in last if (number := place(position)) is not None}
 
 
 def _checks(model: ModelSnapshot) -> dict[str, int] | None:

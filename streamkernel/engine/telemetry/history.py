@@ -44,8 +44,8 @@ class Marks:
 
     def add(self, kind: str, event: int, text: str) -> None:
         """Add a mark at this moment."""
-        found = {"kind": kind, "event": event, "time": time.time(), "text": text}
-        self._kinds.setdefault(kind, deque(maxlen=MOST_MARKS)).append(found)
+        mark = {"kind": kind, "event": event, "time": time.time(), "text": text}
+        self._kinds.setdefault(kind, deque(maxlen=MOST_MARKS)).append(mark)
 
     def all(self) -> list[Mark]:
         """Return the marks, for any thread."""
@@ -77,21 +77,21 @@ def marks_of(
     >>> mark["event"], mark["time"], mark["text"]
     (100, 1005.0, 'drift (kernel): mean of a +2.0 standard deviations')
     """
-    found = [
+    all_marks = [
         *marks,
         *map(_drift, alarms[-MOST_MARKS:]),
         *(_promotion(one, columns) for one in promotions[-MOST_MARKS:]),
     ]
-    for i, one in enumerate(found):
+    for i, one in enumerate(all_marks):
         if one["time"] is None and one["event"] is not None:
-            found[i] = one | {"time": _interpolated(one["event"], columns, "events", "time")}
-    return sorted(found, key=lambda one: -1 if one["event"] is None else one["event"])
+            all_marks[i] = one | {"time": _interpolated(one["event"], columns, "events", "time")}
+    return sorted(all_marks, key=lambda one: -1 if one["event"] is None else one["event"])
 
 
 def _drift(alarm: Mapping[str, Any]) -> Mark:
-    found = [(_distance(one), one) for one in alarm["moved"]]
-    most = max((distance for distance, _ in found), default=0.0)
-    moved = [_movement(one) for distance, one in found if distance >= most / 2]
+    distances = [(_distance(one), one) for one in alarm["moved"]]
+    most = max((distance for distance, _ in distances), default=0.0)
+    moved = [_movement(one) for distance, one in distances if distance >= most / 2]
     text = f"drift ({alarm['detector']})" + (f": {'; '.join(moved)}" if moved else "")
     return {"kind": "drift", "event": alarm["event"], "time": None, "text": text}
 
@@ -136,7 +136,7 @@ class History:
     """Points of named numbers, evenly spaced over all events so far.
 
     The position of an event decides whether it has a point, so a killed run has the same points after its restart.
-    Marks are those of this process.
+    Marks are from this process.
 
     Examples
     --------

@@ -82,7 +82,7 @@ class InputRanges:
             return
         for name, value in x.items():
             if not isinstance(value, str):
-                self._learn(name, value)
+                self._learn_value(name, value)
 
     def learn_many(self, xs: Sequence[Mapping[str, Any]], values: Any) -> None:
         """Count values that are outside, and learn; equivalent to one example after the other.
@@ -98,8 +98,8 @@ class InputRanges:
             more = 1 if self._examples < FIRST else min(EVERY - self._examples % EVERY, len(xs) - done)
             last = done + more
             limits = [self.limits.get(name, WIDEST) for name in names]
-            found = zip(limits, *extremes, strict=True)
-            if not all(low <= least and largest <= high for (low, high), least, largest in found):
+            checked = zip(limits, *extremes, strict=True)
+            if not all(low <= least and largest <= high for (low, high), least, largest in checked):
                 low, high = np.array(limits).T
                 for i, j in np.argwhere((values[done:last] < low) | (values[done:last] > high)).tolist():
                     self.outside(names[j], xs[done + i][names[j]])
@@ -116,23 +116,23 @@ class InputRanges:
         """Return ranges without limits, because a copied model serves predictions, which are not counted."""
         return type(self)()
 
-    def _learn(self, name: str, value: float) -> None:
-        known = self._inputs.get(name)
-        if known is None:
+    def _learn_value(self, name: str, value: float) -> None:
+        entry = self._inputs.get(name)
+        if entry is None:
             if len(self._inputs) >= MOST or len(name) > LONGEST:
                 self.n_refused += 1
                 return
-            known = self._inputs[name] = _Input()
+            entry = self._inputs[name] = _Input()
         low, high = self.limits.get(name, WIDEST)
         if low <= value <= high:
-            known.least, known.largest = min(known.least, value), max(known.largest, value)
-        known.n += 1
-        weight, change = max(1.0 / known.n, 1.0 / MEMORY), min(max(value, low), high) - known.mean
-        known.mean += weight * change
-        known.variance = (1.0 - weight) * (known.variance + weight * change * change)
-        width = known.largest - known.least
-        if known.n >= FIRST and width > 0.0:
-            reach = DEVIATIONS * sqrt(known.variance)
-            low = min(known.mean - reach, known.least - WIDTHS * width)
-            high = max(known.mean + reach, known.largest + WIDTHS * width)
+            entry.least, entry.largest = min(entry.least, value), max(entry.largest, value)
+        entry.n += 1
+        weight, change = max(1.0 / entry.n, 1.0 / MEMORY), min(max(value, low), high) - entry.mean
+        entry.mean += weight * change
+        entry.variance = (1.0 - weight) * (entry.variance + weight * change * change)
+        width = entry.largest - entry.least
+        if entry.n >= FIRST and width > 0.0:
+            reach = DEVIATIONS * sqrt(entry.variance)
+            low = min(entry.mean - reach, entry.least - WIDTHS * width)
+            high = max(entry.mean + reach, entry.largest + WIDTHS * width)
             self.limits[name] = max(low, -LARGEST), min(high, LARGEST)

@@ -45,7 +45,7 @@ class ObservedRun:
     token
         The token of the run's server, if it has one.
     certificate
-        The certificate to trust, as a PEM file; ``None`` for those of the system.
+        The certificate to trust, as a PEM file; ``None`` for the system's certificates.
 
     Raises
     ------
@@ -73,18 +73,18 @@ class ObservedRun:
         ConnectionError
             If an address is unavailable.
         ValueError
-            If the answer is a refusal, or not that of a run.
+            If the answer is a refusal, or not from a run.
         FileNotFoundError
             If there is no such state directory, or no checkpoint in it and no process answers.
         """
         if self._is_address:
-            return Observation(self._target, self._ask(self._target))
+            return Observation(self._target, self._ask_run(self._target))
         directory, problem = Path(self._target), "no process has stored its address there"
         if not directory.is_dir():
             raise FileNotFoundError(f"Expected an address, or a state directory, found none - at {directory}")
         if (address := address_in(directory)) is not None:
             try:
-                status = self._ask(address)
+                status = self._ask_run(address)
             except ConnectionError as error:
                 problem = str(error)
             else:
@@ -100,13 +100,13 @@ class ObservedRun:
         origin = f"{directory}, checkpoint {state['checkpoint']:,} of {written}; {problem}"
         return Observation(origin, run_of(state, directory))
 
-    def _ask(self, address: str) -> dict[str, Any]:
+    def _ask_run(self, address: str) -> dict[str, Any]:
         request = Request(f"{address.rstrip('/')}/status")
         if self._token is not None:
             request.add_header("Authorization", f"Bearer {self._token}")
         try:
             with self._opener(address).open(request, timeout=ANSWER_SECONDS) as answer:
-                found = orjson.loads(answer.read())
+                status = orjson.loads(answer.read())
         except HTTPError as error:
             expected, got = "the figures of a run", f"status {error.code}"
             if error.code == HTTPStatus.UNAUTHORIZED:
@@ -117,10 +117,10 @@ class ObservedRun:
             reason = getattr(error, "reason", error)
             raise ConnectionError(f"{address} is unavailable: {reason}") from None
         except orjson.JSONDecodeError:
-            found = None
-        if not isinstance(found, dict) or not {"now", "clock", "history"} <= found.keys():
+            status = None
+        if not isinstance(status, dict) or not {"now", "clock", "history"} <= status.keys():
             raise ValueError(f"Expected the figures of a run, got another answer - at {address}")
-        return found
+        return status
 
     def _opener(self, address: str) -> OpenerDirector:
         """Return an opener for an address; it follows no redirect, which would get the token, too."""

@@ -1,4 +1,4 @@
-"""Quality of predictions, since the start and recent, beside that of a baseline.
+"""Quality of predictions, since the start and recent, beside a baseline.
 
 An event only adds a pair, its label and the prediction, to a list. Many pairs are judged together periodically, and
 recent quality is computed when it is read.
@@ -33,7 +33,7 @@ WINDOW = 1000
 
 SAMPLED = 8
 """The baseline of the last value is evaluated since the start on one event of this many, because a metric that takes
-events one by one costs as much as the model. Recent quality is that of all events."""
+events one by one costs as much as the model. Recent quality takes all events."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Scores:
 
     @property
     def name(self) -> str:
-        """The metric's name; that of each target's metric if there are several targets."""
+        """The metric's name; with several targets, the name of the metric of each target."""
         return name_of_metric(self.metric)
 
     @property

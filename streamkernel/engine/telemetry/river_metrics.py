@@ -57,7 +57,7 @@ def update_metric(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metr
     if counts_pairs(metric):
         for (y, answer), n in (pairs if isinstance(pairs, Counter) else Counter(pairs)).items():
             if answer is not None:
-                _add(metric, y, answer, n)
+                _update_once(metric, y, answer, n)
         return metric
     answered = ((y, answer) for y, answer in pairs if answer is not None and answer != {})
     if type(metric) is ROCAUC:
@@ -87,7 +87,7 @@ def of_majority(metric: Metric, labels: Mapping[Any, int]) -> float:
         answer = {label: n / total for label, n in labels.items()}
     try:
         for y, n in labels.items():
-            _add(fresh, y, answer, n)
+            _update_once(fresh, y, answer, n)
     except TypeError:  # it takes no weights
         return math.nan
     return value(fresh)
@@ -103,12 +103,12 @@ def value(metric: Metric) -> float:
 
 def counts_pairs(metric: Metric) -> bool:
     """Return whether a metric depends only on the number of each pair."""
-    own: Any = type(metric).update
-    return own in (ClassificationMetric.update, BinaryMetric.update) and takes_labels(metric)
+    update: Any = type(metric).update
+    return update in (ClassificationMetric.update, BinaryMetric.update) and takes_labels(metric)
 
 
 def name_of_metric(metric: Metric) -> str:
-    """Return a metric's name; that of each target's metric if there are several targets."""
+    """Return a metric's name; with several targets, the name of the metric of each target."""
     return type(metric.metric if isinstance(metric, MacroAverage) else metric).__name__
 
 
@@ -122,7 +122,7 @@ def values_by_target(metric: Metric) -> dict[str, float]:
     >>> values_by_target(update_metric(metric, [({"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 2.0})]))
     {'a': 0.5, 'b': 0.0}
     """
-    return {name: value(own) for name, own in metric.metrics.items()} if isinstance(metric, MacroAverage) else {}
+    return {name: value(one) for name, one in metric.metrics.items()} if isinstance(metric, MacroAverage) else {}
 
 
 def takes_labels(metric: Metric) -> bool:
@@ -130,7 +130,7 @@ def takes_labels(metric: Metric) -> bool:
     return getattr(metric, "requires_labels", True)
 
 
-def _add(metric: Any, y: Any, answer: Any, n: int) -> None:
+def _update_once(metric: Any, y: Any, answer: Any, n: int) -> None:
     metric.update(y, answer, w=float(n))
     if counts_pairs(metric):
         metric.cm.n_samples += n - 1  # River counts updates there, not their weights
