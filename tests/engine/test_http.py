@@ -177,7 +177,7 @@ def test_a_body_of_unknown_length_is_read_no_further_than_the_limit(run: Running
 
 
 def test_a_slow_request_times_out(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamkernel.engine.http.bodies.BODY_SECONDS", 0.2)
+    monkeypatch.setattr("streamkernel.engine.http.applications.BODY_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", run.port), LIMIT) as client:
         head = (
             "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 20\r\n\r\n"

@@ -13,7 +13,7 @@ from served import ServerProcess, server
 from states import named
 from waiting import wait_for
 
-from streamkernel.engine.http.bodies import LARGEST_BODY
+from streamkernel.engine.http.applications import LARGEST_BODY
 from streamkernel.engine.http.server import events_in
 
 CONFIG = """

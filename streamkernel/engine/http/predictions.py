@@ -20,8 +20,7 @@ from starlette.responses import Response
 from streamkernel.connectors.json_values import JSON_NAMES, json_object, put_digits
 from streamkernel.connectors.nested import flatten
 from streamkernel.engine.explanations import is_explainable
-from streamkernel.engine.http.applications import json_answer
-from streamkernel.engine.http.bodies import json_body
+from streamkernel.engine.http.applications import json_answer, json_body
 from streamkernel.engine.pipelines import last_step, name_of
 from streamkernel.engine.serving_copy import PublishedModel
 from streamkernel.errors import InputError

@@ -28,8 +28,7 @@ from streamkernel.connectors.json_values import JSON_NAMES, json_object, put_dig
 from streamkernel.connectors.nested import flatten
 from streamkernel.connectors.owner import Owner
 from streamkernel.engine.http import openapi
-from streamkernel.engine.http.applications import application_of, json_answer, metrics_answer
-from streamkernel.engine.http.bodies import json_body
+from streamkernel.engine.http.applications import application_of, json_answer, json_body, metrics_answer
 from streamkernel.engine.http.listening import Certificate, Server, listen
 from streamkernel.engine.http.page_files import FILES, HEADERS, kind_of, read
 from streamkernel.engine.http.predictions import MOST_NAMES, MOST_ROWS, Worker, answer_prediction, version_headers

@@ -2,7 +2,7 @@
 
 import { make, write } from "./dom.js";
 import { drawMarks, nearMarks } from "./marks.js";
-import { clock, shown, ticks } from "./numbers.js";
+import { clock, shown, ticks } from "./figures.js";
 import { ink } from "./theme.js";
 
 const uPlot = window.uPlot;

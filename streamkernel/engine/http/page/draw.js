@@ -3,7 +3,7 @@
 import { Chart } from "./chart.js";
 import { $ } from "./dom.js";
 import { Group } from "./group.js";
-import { qualityOf, rates, weightsOf } from "./history.js";
+import { qualityOf, rates, weightsOf } from "./figures.js";
 
 export const run = new Group("events"), cluster = new Group("rounds");
 

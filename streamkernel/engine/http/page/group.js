@@ -1,6 +1,6 @@
 // Charts with one horizontal axis: they are zoomed, read and marked together.
 
-import { clock, shown } from "./numbers.js";
+import { clock, shown } from "./figures.js";
 
 export class Group {
   constructor(axis) {

@@ -1,7 +1,7 @@
 // Marks of drift, promotions, rebalances, restarts and checkpoints: lines in charts, and a list.
 
 import { $, keyed, make, write } from "./dom.js";
-import { shown } from "./numbers.js";
+import { shown } from "./figures.js";
 import { ink } from "./theme.js";
 
 const COLOURS = { drift: "bad", promotion: "three", rebalance: "two", resumed: "soft" };
