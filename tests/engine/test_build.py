@@ -26,17 +26,9 @@ from streamkernel import (
     step_sizes,
 )
 from streamkernel.engine.checkpoint import river_state
-from streamkernel.engine.config.build import (
-    Catalogue,
-    ConfigError,
-    build,
-    build_step,
-    datasets,
-    metrics,
-    models,
-    transformer_on,
-    transformers,
-)
+from streamkernel.engine.config.build import build, build_step, transformer_on
+from streamkernel.engine.config.messages import ConfigError
+from streamkernel.engine.config.registry import Catalogue, datasets, metrics, models, transformers
 from streamkernel.engine.fields import OnFields
 from streamkernel.upkeep import Pruning, Refit
 

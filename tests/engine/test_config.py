@@ -17,7 +17,7 @@ from river import base, compose, metrics
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels
 from streamkernel.connectors import DatasetSource, FileSource
-from streamkernel.engine.config import build
+from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.checks import check_storable
 from streamkernel.engine.config.config import Config, ConfigError, load_config
 from streamkernel.engine.config.streams import kafka_options
@@ -747,7 +747,7 @@ class Opaque(base.Transformer):
 
 
 def test_a_step_that_cannot_be_stored_is_named(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(build.transformers().classes, "Opaque", Opaque)  # type: ignore[arg-type]
+    monkeypatch.setitem(registry.transformers().classes, "Opaque", Opaque)  # type: ignore[arg-type]
     steps = """
         preprocessing = ["StandardScaler", {type = "Opaque", on = "all"}, "Opaque"]
         metric = "R2"
@@ -762,15 +762,15 @@ def test_a_step_that_cannot_be_stored_is_named(load: Load, monkeypatch: pytest.M
 
 def test_every_transformer_and_metric_can_be_checked() -> None:
     """A checkpoint can store every class of the registries."""
-    for name, kind in build.transformers().classes.items():
+    for name, kind in registry.transformers().classes.items():
         needed = {"RandomFeatures": (kernels.Gaussian(),), "Lags": (["a"],), "Calendar": ("at",)}.get(name, ())
         step = kind(*needed)
         check_storable(name, build.transformer_on(step))
-    for name in build.metrics().classes:
+    for name in registry.metrics().classes:
         table = {"type": name, **({"beta": 2} if name.endswith("FBeta") and name != "MultiFBeta" else {})}
         if name == "MultiFBeta":
             table |= {"betas": {"a": 1.0}, "weights": {"a": 1.0}}
-        check_storable(name, build.build(table, build.metrics(), "metric"))
+        check_storable(name, build.build(table, registry.metrics(), "metric"))
 
 
 def test_a_token_comes_from_the_file_or_the_environment_and_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,28 +17,12 @@ import inspect
 import numbers
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
-from river import (
-    anomaly,
-    base,
-    compose,
-    drift,
-    ensemble,
-    feature_extraction,
-    feature_selection,
-    imblearn,
-    linear_model,
-    metrics,
-    multiclass,
-    multioutput,
-    optim,
-    preprocessing,
-    stats,
-    utils,
-)
+from river import base, drift, ensemble, feature_extraction, linear_model, metrics, multiclass, preprocessing, stats
 from river.drift import ADWIN
 
 from streamkernel.conformal import ConformalClassifier, ConformalRegressor
@@ -52,7 +36,7 @@ from streamkernel.time_series import Calendar, Lags, LastTarget
 
 
 def river_functions() -> frozenset[FunctionType]:
-    """Return the river_functions that River's objects refer to.
+    """Return the functions that River's objects refer to.
 
     Examples
     --------
@@ -66,7 +50,7 @@ def river_functions() -> frozenset[FunctionType]:
 
 @functools.cache
 def river_methods() -> frozenset[Callable[..., Any]]:
-    """Return the river_methods that River's objects refer to, as river_functions.
+    """Return the methods that River's objects refer to, as functions.
 
     Examples
     --------
@@ -132,24 +116,13 @@ COMPILED: dict[str, type] = {
 """River's statistics in compiled code, which serialize themselves as bytes."""
 
 
-_PACKAGES = tuple(
-    package.__name__
-    for package in (
-        anomaly,
-        compose,
-        ensemble,
-        feature_extraction,
-        feature_selection,
-        imblearn,
-        linear_model,
-        metrics,
-        multiclass,
-        multioutput,
-        optim,
-        preprocessing,
-        stats,
-        utils,
-    )
+def _imported(names: str) -> tuple[str, ...]:
+    return tuple(import_module(f"river.{name}").__name__ for name in names.split())
+
+
+_PACKAGES = _imported(
+    "anomaly compose ensemble feature_extraction feature_selection imblearn linear_model metrics multiclass "
+    "multioutput optim preprocessing stats utils"
 )
 
 

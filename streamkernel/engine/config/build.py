@@ -16,12 +16,8 @@ from streamkernel.engine.config.messages import ConfigError, did_you_mean, expec
 from streamkernel.engine.config.registry import (
     OBJECTS,
     Catalogue,
-    baselines,
-    datasets,
     find_kind,
     fit_value,
-    metrics,
-    models,
     objects_for,
     settable,
     transformers,
@@ -29,24 +25,6 @@ from streamkernel.engine.config.registry import (
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.patterns import compiled, tokens
 from streamkernel.time_series import Calendar, Lags, LastTarget
-
-__all__ = [
-    "Catalogue",
-    "ConfigError",
-    "Spec",
-    "baselines",
-    "build",
-    "build_step",
-    "build_step_at",
-    "check",
-    "datasets",
-    "find_kind",
-    "metrics",
-    "models",
-    "transformer_on",
-    "transformers",
-    "type_of",
-]
 
 Spec = str | dict[str, Any]
 """The name of a class, or a table with its name as ``type`` and its parameters."""
@@ -72,6 +50,7 @@ LIMITS = {
 
 _ON_STRINGS = (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)
 _ON_ALL = (Calendar, Lags, LastTarget)
+_CHOICES = ("numbers", "strings", "all")
 
 
 def build(spec: Spec, catalogue: Catalogue, where: str) -> Any:
@@ -141,7 +120,7 @@ def build_step(spec: Spec, where: str) -> base.Transformer:
     elif on is not None and not _is_choice_of_fields(on):
         problems.append(
             f'{where}.on: expected "numbers", "strings", "all" or a list of field names, got {to_toml(on)}'
-            + did_you_mean(on, ("numbers", "strings", "all"))
+            + did_you_mean(on, _CHOICES)
         )
     try:
         transformer = _make_object(kind, parameters, where, other_keys=["on"])
@@ -285,4 +264,4 @@ def _argument(value: Any, parameter: inspect.Parameter, where: str) -> Any:
 def _is_choice_of_fields(on: Any) -> bool:
     if isinstance(on, list):
         return bool(on) and all(isinstance(field, str) for field in on)
-    return on in ("numbers", "strings", "all")
+    return on in _CHOICES

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from river import base, compose
 
 from streamkernel.engine.checkpoint import river_state
-from streamkernel.engine.config import build
+from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_key, to_toml
 from streamkernel.engine.config.models import check_challengers
 from streamkernel.engine.config.monitoring import check_monitoring, check_telemetry, further_metrics
@@ -56,7 +56,7 @@ def check_config(settings: Settings) -> None:
         _check_sink,
         _check_source,
         _check_http,
-        _check_telemetry,
+        check_telemetry,
     )
     collect_problems(*(partial(check, settings) for check in checks))
 
@@ -128,7 +128,7 @@ def check_label(settings: Settings) -> None:
 
 def check_storable(where: str, part: Any) -> None:
     """Raise a ConfigError if a checkpoint cannot hold the state of a part."""
-    ours = (*build.models().classes.values(), build.transformers().classes["RandomFeatures"])
+    ours = (*registry.models().classes.values(), registry.transformers().classes["RandomFeatures"])
     try:
         river_state.encode(part, hook=lambda obj: {} if isinstance(obj, ours) else None)
     except TypeError as error:
@@ -165,7 +165,7 @@ def _check_baseline(settings: Settings) -> None:
         return
     name, kind = build.type_of(settings.baseline), _kind_of_model(settings)
     wanted = base.Regressor if kind == "regressor" else base.Classifier
-    if not issubclass(build.baselines().classes[name], wanted):
+    if not issubclass(registry.baselines().classes[name], wanted):
         raise ConfigError(f"baseline: expected a {kind} like the model, got {to_toml(name)}")
 
 
@@ -192,10 +192,6 @@ def _check_http(settings: Settings) -> None:
     settings.http.read_certificate()
     if settings.source.key == "http" and settings.http.port is None:
         raise ConfigError("http.port: required for source.http; expected a port from 0 to 65535, got nothing")
-
-
-def _check_telemetry(settings: Settings) -> None:
-    check_telemetry(settings.telemetry)
 
 
 def _check_kafka(settings: Settings) -> None:

@@ -16,7 +16,7 @@ from streamkernel.engine.checkpoint.state_directory import (
     read_model,
     read_newest,
 )
-from streamkernel.engine.config import build
+from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, of_error, to_toml
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.pipelines import first_steps, last_step
@@ -55,7 +55,7 @@ def challenger_problems(settings: Settings) -> Iterator[str]:
             yield f"{where}.preprocessing: expected none with from, whose model has its own, got some"
         checks = [partial(build.build_step, spec, f"{where}.preprocessing[{j}]") for j, spec in _steps(table)]
         if table.model is not None:
-            checks.append(partial(build.build, table.model, build.models(), f"{where}.model"))
+            checks.append(partial(build.build, table.model, registry.models(), f"{where}.model"))
         for check in checks:
             try:
                 check()

@@ -127,7 +127,7 @@ def further_metrics(settings: Settings) -> dict[str, Metric]:
     return {build.type_of(spec): metric_at(i, spec) for i, spec in enumerate(specs)}
 
 
-def check_telemetry(table: TelemetryTable | None) -> None:
+def check_telemetry(settings: Settings) -> None:
     """Check OpenTelemetry's variables of the environment, and that its packages are installed.
 
     Raises
@@ -135,7 +135,7 @@ def check_telemetry(table: TelemetryTable | None) -> None:
     ConfigError
         If a run could not follow them.
     """
-    if table is None:
+    if settings.telemetry is None:
         return
     problems = list(problems_of(os.environ))
     try:

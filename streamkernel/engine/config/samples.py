@@ -14,7 +14,7 @@ from river.datasets.base import RemoteDataset
 
 from streamkernel.connectors import Event, first_records
 from streamkernel.engine import seen_texts
-from streamkernel.engine.config import build
+from streamkernel.engine.config import registry
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.messages import ConfigError, did_you_mean
 from streamkernel.engine.config.schema import STREAM
@@ -58,7 +58,7 @@ def why_not_sampled(config: Config) -> str:
     source = config.source
     if source.path == Path(STREAM) or (source.path is None and source.dataset is None):
         return "only files and data sets can be read twice"
-    if source.dataset is not None and issubclass(build.datasets().classes[source.dataset], RemoteDataset):
+    if source.dataset is not None and issubclass(registry.datasets().classes[source.dataset], RemoteDataset):
         return "the data set may have to be downloaded first"
     return ""
 

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from streamkernel.connectors.files.many_files import is_pattern
-from streamkernel.engine.config import build
+from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, collect_problems, to_toml
 from streamkernel.engine.mirror.bucket import check_address
 from streamkernel.engine.otel.environment import check_address as check_collector
@@ -249,7 +249,7 @@ class NoveltyTable(ConfigTable):
 
 def metric_at(i: int, spec: build.Spec) -> Metric:
     """Return the further metric that a table describes."""
-    metric: Metric = build.build(spec, build.metrics(), f"quality.metrics[{i}]")
+    metric: Metric = build.build(spec, registry.metrics(), f"quality.metrics[{i}]")
     return metric
 
 

@@ -11,14 +11,9 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 from river import base, compose, linear_model, multiclass, preprocessing
 from river.metrics.multioutput import MacroAverage
 
-from streamkernel.engine.config import build
+from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.environment import Resolved
-from streamkernel.engine.config.messages import (
-    ConfigError,
-    collect_problems,
-    to_key,
-    to_toml,
-)
+from streamkernel.engine.config.messages import ConfigError, collect_problems, to_key, to_toml
 from streamkernel.engine.config.schema import (
     MOST_CHALLENGERS,
     ChallengerTable,
@@ -123,11 +118,11 @@ class Settings(ConfigTable):
     @classmethod
     def _can_be_built(cls, value: Any, info: ValidationInfo) -> Any:
         if info.field_name == "metric":
-            build.build(value, build.metrics(), "metric")
+            build.build(value, registry.metrics(), "metric")
         elif info.field_name == "model":
-            build.build(_without_from(value), build.models(), "model")
+            build.build(_without_from(value), registry.models(), "model")
         elif info.field_name == "baseline":
-            build.build(value, build.baselines(), "baseline")
+            build.build(value, registry.baselines(), "baseline")
         elif isinstance(value, (list, tuple)):
             collect_problems(*(lambda i=i, spec=spec: build.build_step_at(i, spec) for i, spec in enumerate(value)))
         return value
@@ -216,7 +211,7 @@ class Settings(ConfigTable):
 
     def build_model(self) -> base.Estimator:
         """Return the model without the preprocessing steps."""
-        model: base.Estimator = build.build(_without_from(self.model), build.models(), "model")
+        model: base.Estimator = build.build(_without_from(self.model), registry.models(), "model")
         return model
 
     @property
@@ -228,7 +223,7 @@ class Settings(ConfigTable):
     def build_models(self) -> list[base.Estimator]:
         """Return the model and the models of challengers that begin empty, without preprocessing."""
         others = [table.model for table in self.challengers if table.model is not None]
-        return [build.build(spec, build.models(), "model") for spec in (_without_from(self.model), *others)]
+        return [build.build(spec, registry.models(), "model") for spec in (_without_from(self.model), *others)]
 
     def build_baseline(self) -> base.Estimator | None:
         """Return the baseline, behind the same steps and others that turn all fields into scaled numbers."""
@@ -236,14 +231,14 @@ class Settings(ConfigTable):
             return None
         more = {"to scale": preprocessing.StandardScaler(), "to encode": preprocessing.OneHotEncoder()}
         steps = self.build_steps() + [(name, build.transformer_on(step)) for name, step in more.items()]
-        model = build.build(self.baseline, build.baselines(), "baseline")
+        model = build.build(self.baseline, registry.baselines(), "baseline")
         if isinstance(model, base.Classifier) and not isinstance(model, linear_model.SoftmaxRegression):
             model = multiclass.OneVsRestClassifier(model)
         return compose.Pipeline(*steps, (build.type_of(self.baseline), model))
 
     def build_metric(self) -> Metric:
         """Return the metric; for several targets the mean of one for each."""
-        metric: Metric = build.build(self.metric_spec, build.metrics(), "metric")
+        metric: Metric = build.build(self.metric_spec, registry.metrics(), "metric")
         return metric if isinstance(self.label, str) else MacroAverage(metric)
 
     def build_steps(self) -> list[tuple[str, base.Transformer]]:
@@ -259,7 +254,7 @@ class Settings(ConfigTable):
     @property
     def estimator_class(self) -> type:
         """The class of the model."""
-        return build.models().classes[build.type_of(self.model)]
+        return registry.models().classes[build.type_of(self.model)]
 
 
 def _without_from(spec: Any) -> Any:

@@ -8,20 +8,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 from streamkernel.connectors.csv_table import CsvOptions, check_encoding
 from streamkernel.connectors.files.many_files import is_pattern, matches
 from streamkernel.connectors.formats import SUFFIXES, suffix_of
 from streamkernel.connectors.registry import SINKS, SOURCES, class_at, installed
 from streamkernel.connectors.values import VALUE_FORMATS
-from streamkernel.engine.config import build
+from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error
 from streamkernel.engine.config.registry import parameters_of, takes_paths
 from streamkernel.engine.config.schema import STREAM, ConfigTable, LocalPath, LocalPattern, Name
@@ -361,8 +355,8 @@ def _class_of(choice: RegisteredClass) -> type:
         raise ConfigError(of_error(choice.path, error)) from error
 
 
-def _spec(choice: RegisteredClass, folder: Path) -> tuple[dict[str, Any], build.Catalogue]:
+def _spec(choice: RegisteredClass, folder: Path) -> tuple[dict[str, Any], registry.Catalogue]:
     kind = _class_of(choice)
     paths = {name for name, parameter in parameters_of(kind).items() if takes_paths(parameter.annotation)}
     spec = {name: str(folder / value) if name in paths else value for name, value in choice.parameters.items()}
-    return {**spec, "type": kind.__name__}, build.Catalogue(choice.name, {kind.__name__: kind})
+    return {**spec, "type": kind.__name__}, registry.Catalogue(choice.name, {kind.__name__: kind})

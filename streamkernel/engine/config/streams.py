@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from streamkernel.connectors import DatasetSource, FileSource
-from streamkernel.engine.config import build
+from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.source_and_sink import REGISTRY_FORMATS, build_registered
 
@@ -33,8 +33,8 @@ def build_source(settings: Settings, member: str | None = None) -> Source:
     if source.topics is not None:
         return kafka_source(settings, member)
     if source.path is None:
-        datasets = build.datasets()
-        build.find_kind(source.dataset, datasets, "source.dataset")
+        datasets = registry.datasets()
+        registry.find_kind(source.dataset, datasets, "source.dataset")
         dataset = build.build({**source.params, "type": source.dataset}, datasets, "source.params")
         return DatasetSource(dataset, label=settings.labels[0], limit=source.limit)
     try:

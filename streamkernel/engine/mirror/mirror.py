@@ -137,8 +137,8 @@ def restore(directory: StateDirectory, bucket: Bucket) -> int:
             log.error("a checkpoint in the mirror is damaged; trying the one before it", reason=str(error))
             continue
         bucket.delete([manifest_name(damaged) for damaged in problems])
-        _put(directory.path / "identity", manifest.identity)
-        _put(directory.path / "restored", str(number))
+        tensor_file.put(directory.path / "identity", manifest.identity.encode(), PRIVATE)
+        tensor_file.put(directory.path / "restored", str(number).encode(), PRIVATE)
         tensor_file.move(path, directory.path / f"checkpoint-{number:012d}.safetensors")
         log.info("restored from the mirror", number=number, bytes=manifest.size, mirror=bucket.address)
         return number
@@ -157,10 +157,6 @@ def _compare(directory: StateDirectory, manifest: Manifest, address: str) -> Non
             f"expected at most checkpoint {directory.newest()} in the mirror, got {manifest.number} - at {address}; a "
             f"process elsewhere has continued from there. To continue from it, delete {directory.path}"
         )
-
-
-def _put(path: Path, text: str) -> None:
-    tensor_file.put(path, text.encode(), PRIVATE)
 
 
 LAST_SECONDS = 20.0
