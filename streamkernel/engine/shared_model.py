@@ -187,11 +187,11 @@ class SharedModel(Participant):
 
     def _merged(self, head: Mapping[str, Any], newest: int) -> Any:
         """Return the newest version's model merged with this member's learning since its base."""
-        model = self._processor.model
+        member_model = self._processor.model
         base = read_version(self._base) if no_link(self._base).exists() else None
         if not newest or (base is not None and base["version"] == newest):
             restructure(self._kernel_model, learner_of(kernel_of(base["model"])).examples if base else self._events)
-            return model
+            return member_model
         if base is None:
             if self._events:
                 raise StateDirectoryError(
@@ -202,7 +202,7 @@ class SharedModel(Participant):
         model, steps = head["model"], first_steps(head["model"])
         kernel_of(model).merge(self._kernel_model, base=kernel_of(base["model"]))
         flush(kernel_of(model))
-        before, ours = first_steps(base["model"]), first_steps(model)
+        before, ours = first_steps(base["model"]), first_steps(member_model)
         merged = [(name, merge_steps(before[name], [step, ours[name]])) for name, step in steps.items()]
         return compose.Pipeline(*merged, list(model.steps.items())[-1]) if merged else model
 
