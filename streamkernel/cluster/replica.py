@@ -32,7 +32,7 @@ class RoundTask(NamedTuple):
     number
         The index of the worker.
         place, replicas
-        The index of the worker among those with records to read, and their number.
+        The index of the worker among the workers with records to read, and their number.
     is_alone
         Whether it is the only worker, whose model then replaces the old one without a merge, as in the first round.
     learned

@@ -128,7 +128,6 @@ class ClusterRunner:
         self._parts.monitor.cluster = self._counts.snapshot()
 
     def _commit_and_publish(self) -> None:
-        """Commit and publish, each if it is due."""
         self._checkpointer.commit_if_due()
         self._parts.monitor.refresh()
 

@@ -78,7 +78,7 @@ def export(
     feature: Annotated[
         list[str] | None,
         typer.Option(
-            help="For numpy and onnx: an input, one option for each in their order; by default those learned."
+            help="For numpy and onnx: an input, one option for each in their order; by default the learned ones."
         ),
     ] = None,
 ) -> None:

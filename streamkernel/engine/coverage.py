@@ -68,7 +68,7 @@ class Coverage:
     Attributes
     ----------
     judged, inside : int
-        Number of labels compared with their intervals, and of those inside.
+        Number of labels compared with their intervals, and of labels inside.
 
     References
     ----------
@@ -248,7 +248,7 @@ class RoundCoverage(Coverage):
 def judgement(y: Any, answer: Answer) -> Any:
     """Compare a label with an answer and its threshold; return ``None`` if there is no threshold.
 
-    For several targets it is a dictionary of those with a prediction: none before the first example.
+    For several targets it is a dictionary of the targets with a prediction: none before the first example.
 
     Examples
     --------
@@ -296,6 +296,5 @@ def region(answer: Answer, threshold: Threshold) -> dict[str, Any]:
 
 
 def _by_target(answer: Answer) -> dict[str, Answer]:
-    """Return the answer to each target."""
     prediction, probabilities, *_ = answer
     return {name: (value, None if probabilities is None else probabilities[name]) for name, value in prediction.items()}

@@ -286,7 +286,6 @@ class DelayedLabels:
                 self._count_dropped(key, entries)
 
     def _count_dropped(self, key: Key, entries: OrderedDict[Key, Any]) -> None:
-        """Count a dropped entry."""
         if entries is self._waiting:
             self.counts["expired"] += 1
             self.since_joined["lost"] += 1

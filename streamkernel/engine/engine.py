@@ -170,7 +170,7 @@ class Engine:
             Called after every event, and after events that were processed together, at most 512 or as many as the
             runner says. Once it has returned true it must keep returning true; the rest of the poll is not processed.
         watch : callable or None, default None
-            Called after every hundredth event, or after those processed together with it, and once at the end.
+            Called after every hundredth event, or after the events processed together with it, and once at the end.
 
         Raises
         ------

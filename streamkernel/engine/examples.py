@@ -258,7 +258,6 @@ class Examples:
         self.ranges.outside(name, value)
 
     def _is_input(self, name: str) -> bool:
-        """Return whether a field is an input."""
         if self._ignore[name] or name in self._labels:
             return False
         return self.fields is None or name not in self.fields or self.fields.type_of(name) not in UNSEEN

@@ -174,7 +174,6 @@ class Outputs(Participant):
         keys: Sequence[bytes | None],
         headers: Sequence[Headers] | None,
     ) -> None:
-        """Write predictions to their sink."""
         self.owner.check()
         if sink.topic is not None:
             sink.write_all(lines, keys, headers)

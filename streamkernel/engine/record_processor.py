@@ -359,7 +359,7 @@ class RecordProcessor:
                 take_texts(model, x)
 
     def _without_history(self, x: dict[str, Any]) -> dict[str, Any]:
-        """Return the features of a record without those added from earlier records."""
+        """Return the features of a record without the fields added from earlier records."""
         names = history_names(self.model)
         return {name: value for name, value in x.items() if name not in names} if names else x
 

@@ -153,7 +153,6 @@ class Redrive:
         return filter(self._choice.matches, letters)
 
     def _streams(self) -> list[str]:
-        """Return the streams of letters."""
         if self._topic is None:
             return [str(self._path)]
         client = kafka_options(self._config).consumer()

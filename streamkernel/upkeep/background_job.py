@@ -48,11 +48,9 @@ class _Work:
 
     @property
     def names(self) -> str:
-        """The names of the tasks, for the log."""
         return " and ".join(type(task).__name__.lower() for task in self.tasks)
 
     def run(self, columns: int, predicting: Mapping[str, Any], window: Sequence[Examples]) -> None:
-        """Construct the new function."""
         try:
             function = self.build(columns)
             function.restore(predicting, to_learn=False)

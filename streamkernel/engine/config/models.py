@@ -172,7 +172,6 @@ def first_model(config: Settings) -> base.Estimator:
 
 
 def _stored_model(config: Settings, path: Path) -> Any:
-    """Return the model in a file or in a state directory."""
     if path.is_dir() and (saved := read_newest(path)) is not None:
         check_setup(*({key: setup.get(key) for key in _OF_INPUTS} for setup in (saved["setup"], config.setup())))
     return read_model(path)

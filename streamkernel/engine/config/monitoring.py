@@ -98,20 +98,17 @@ def _is_first_order(settings: Settings) -> bool:
 
 
 def _drift(settings: Settings, table: DriftTable) -> DriftWatch:
-    """Return the drift detection."""
     every = table.every or DRIFT_EVERY[_is_first_order(settings)]
     options = table.model_dump(exclude={"every", "action"})
     return DriftWatch(**options, every=every, forget=table.action == "forget")
 
 
 def _novelty(settings: Settings, table: NoveltyTable) -> NoveltyWatch:
-    """Return the novelty detection."""
     every = table.every or NOVELTY_EVERY[_is_first_order(settings)]
     return NoveltyWatch(**table.model_dump(exclude={"every"}), every=every)
 
 
 def _statistics(settings: Settings, table: MonitoringTable) -> StreamStatistics:
-    """Return the statistics of a run."""
     return StreamStatistics(
         classes=_is_classifier(settings),
         window=table.window,

@@ -238,7 +238,7 @@ class DriftTable(ConfigTable):
 
 
 class NoveltyTable(ConfigTable):
-    """The detection of events unlike those before."""
+    """The detection of events unlike earlier ones."""
 
     fields: Names | None = Field(default=None, description="a list of field names, at most 100")
     most: int = Field(default=20, ge=1, le=MOST_FIELDS)

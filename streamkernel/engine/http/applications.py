@@ -1,4 +1,4 @@
-"""What all ASGI applications share: access control, bodies of requests, and values and errors as JSON.
+"""Parts that all ASGI applications share: access control, bodies of requests, and values and errors as JSON.
 
 Access is for clients with the token, or without a token for programs on this machine. Bodies are JSON, compressed or
 not, of limited size, and within a time limit.

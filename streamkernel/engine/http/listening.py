@@ -152,8 +152,8 @@ class Server(uvicorn.Server):
 class _Loop(asyncio.SelectorEventLoop):
     """An event loop whose servers have bounded connections.
 
-    Connections have to finish TLS's handshake as early as they have to send a request. Those beyond what is accepted in
-    one turn wait in the system's queue.
+    Connections have to finish TLS's handshake as early as they have to send a request. The system queues connections
+    beyond the ones that are accepted in one turn.
     """
 
     def __init__(self, connections: Connections, certificate: Certificate | None) -> None:

@@ -201,7 +201,6 @@ class Worker:
         return await future
 
     def _started_thread(self) -> threading.Thread:
-        """Return a new thread that runs the queued jobs."""
         thread = threading.Thread(target=self._run_jobs, daemon=True, name="predictions")
         thread.start()
         return thread

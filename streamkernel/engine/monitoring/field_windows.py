@@ -45,7 +45,7 @@ class FieldSummary(NamedTuple):
     mean, deviation, quantiles
         Statistics of numbers; ``None`` without numbers. The quantiles are at `QUANTILES`.
     shares
-        For texts: the shares of those most frequent in the reference window, of all others, and of new ones.
+        For texts: the shares of the most frequent ones in the reference window, of all others, and of new ones.
     change
         The population stability index, Σ (p - q) log(p/q) over the shares p in this window and q in the reference.
     """

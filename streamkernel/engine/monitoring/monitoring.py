@@ -20,7 +20,6 @@ WINDOWS = ("reference", "last")
 
 
 def _alarms(watched: MonitoringSnapshot) -> dict[str, int] | None:
-    """Return the number of alarms by detector."""
     counts = {} if watched.drift is None else dict(watched.drift.counts)
     return (counts if watched.novelty is None else counts | {"novelty": watched.novelty.alarms_raised}) or None
 
@@ -169,7 +168,7 @@ class Monitoring:
     drift
         Drift detection.
     novelty
-        Detection of events unlike those before.
+        Detection of events unlike earlier ones.
 
     Attributes
     ----------

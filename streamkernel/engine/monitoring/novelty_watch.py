@@ -1,4 +1,4 @@
-"""Detection of events unlike those before, by a kernel novelty detector, without labels.
+"""Detection of events unlike earlier ones, by a kernel novelty detector, without labels.
 
 The detector learns a sample of the events in order. The position of an event alone decides whether it is in the
 sample, so neither restarts nor batch sizes change it.

@@ -151,7 +151,6 @@ class ServingCollector(Collector):
         yield CounterMetricFamily("streamkernel_serve_restarts", text, self._counts.restarts)
 
     def _requests(self) -> Iterator[Metric]:
-        """Yield the counts of requests."""
         text = "Requests for predictions, by class of status."
         requests = CounterMetricFamily("streamkernel_serve_requests", text, labels=["model", "status"])
         records = CounterMetricFamily("streamkernel_serve_records", "Records that were predicted.", labels=["model"])

@@ -138,7 +138,7 @@ def rounds_of(cluster: ClusterSnapshot) -> dict[str, Any]:
 
 
 def is_mean(metric: Any) -> bool:
-    """Return whether a metric is a mean over events, so that its value over a part follows from that over all.
+    """Return whether a metric is a mean over events, so that its value over a part follows from the value over all.
 
     Examples
     --------
