@@ -8,7 +8,7 @@ import numpy as np
 
 from streamkernel.jit import compiled
 from streamkernel.merging.summaries import SecondOrderSummary
-from streamkernel.second_order import newton_step
+from streamkernel.second_order import newton
 
 NOTHING_LEFT = -750.0
 """The logarithm of a share that is 0 as a number: steps before do not matter."""
@@ -34,7 +34,7 @@ def left_in(part: SecondOrderSummary, g: int, first: int, batch: int, rested: in
         return 1.0, 0.0
     forgetting, n, last = float(part.numbers["forgetting"]), part.newton[g].shape[1], part.clock(g)
     outputs = np.array([w.shape[1] for w in part.newton])
-    of_many = int(part.table[outputs >= newton_step.MANY, 2].min(initial=1 << 62)) - rested
+    of_many = int(part.table[outputs >= newton.MANY, 2].min(initial=1 << 62)) - rested
     first = max(first, last - math.ceil(NOTHING_LEFT / math.log(kept)))
     left, returned = _follow((first, of_many, last), batch, forgetting, kept, n, targets)
     return float(left), float(returned)
@@ -50,12 +50,12 @@ def _follow(times, batch, forgetting, kept, n, targets):  # type: ignore[no-unty
     left, returned, waiting = 1.0, 0.0, 0
     for seen in range(first + 1, last + 1):
         waiting += 1
-        most = newton_step.LONGEST_OF_MANY if seen > of_many else newton_step.LONGEST_BATCH
-        if waiting >= newton_step.compiled_due(seen, batch, forgetting, targets, most) or seen == last:
-            fading, returning = newton_step.turns(n, waiting, kept)
-            if newton_step.is_turn(seen, waiting, fading):
+        most = newton.LONGEST_OF_MANY if seen > of_many else newton.LONGEST_BATCH
+        if waiting >= newton.compiled_due(seen, batch, forgetting, targets, most) or seen == last:
+            fading, returning = newton.turns(n, waiting, kept)
+            if newton.is_turn(seen, waiting, fading):
                 left, returned = left * kept**fading, returned * kept**fading
-            if newton_step.is_turn(seen, waiting, returning):
+            if newton.is_turn(seen, waiting, returning):
                 returned += 1.0 - kept**returning
             waiting = 0
     return left, returned

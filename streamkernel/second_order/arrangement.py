@@ -14,7 +14,7 @@ from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners.span import ENTRIES
-from streamkernel.second_order import growth, metric, newton_step, priors, slots
+from streamkernel.second_order import growth, metric, newton, priors, slots
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.last_row import no_row
@@ -195,7 +195,7 @@ class Arranger:
         firsts, blocks, owners = np.array(own_blocks + shared), table[:, 0], [*range(ordinary), *shared]
         sizes, columns = (blocks * self.outputs).tolist(), int(numbers[0]["columns"])
         waiting, working = numbers[0][["buffered", "working"]].tolist()
-        longest = max(self.batch_size, newton_step.longest(np.array(sizes)), waiting + 1, working)
+        longest = max(self.batch_size, newton.longest(np.array(sizes)), waiting + 1, working)
         room = -(-longest // EIGHT) * EIGHT
         all_groups = [
             groups[g].with_room(room) if g in groups else Group.empty(n, columns, room) for g, n in enumerate(sizes)

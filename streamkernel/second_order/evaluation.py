@@ -14,7 +14,7 @@ from streamkernel.features.scale_table import SCALES, ScalesState, scale_row
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.embedding import EMBEDDING_ROOM, EmbeddingRoom, embedding_room
 from streamkernel.learners.scoring import longest_row
-from streamkernel.second_order import level, newton, slots, steady
+from streamkernel.second_order import newton, slots, steady
 from streamkernel.second_order.gradients import embed_groups
 from streamkernel.second_order.last_row import forget_row, is_last, note_row
 from streamkernel.second_order.linear import steps as linear
@@ -76,7 +76,7 @@ def read_row(state, scales, kernel, rows, read, i, blocks, room):  # type: ignor
         return -1
     newton.read(state, last.z, last.f)
     steady.read(state, last.z, last.f)
-    level.read(state, last.f)
+    steady.read_level(state, last.f)
     neighbours.search(state.neighbours, lines, room.neighbours, last)
     note_row(last, read, i, seen, blocks)
     return used

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamkernel import tensor_file
 from streamkernel.features.rows import I64
-from streamkernel.second_order import mixture_state, steps
+from streamkernel.second_order import mixture_state, newton
 from streamkernel.second_order.mixture_state import Group
 from streamkernel.second_order.tiles import WIDE, panels_of
 
@@ -39,7 +39,7 @@ class Groups:
         self._columns, self._room = len(groups[0].newton), len(groups[0].rows)
         self.counts: I64 = np.array([len(group.factor) for group in groups])
         self.is_spread = bool(
-            (self.counts**2).sum() > steps.SPREAD
+            (self.counts**2).sum() > newton.SPREAD
         )  # whether steps are spread over the events after them
         self.layout: I64 = np.zeros((len(groups), 7), np.int64)
         self.layout[:, mixture_state.FIRST] = firsts

@@ -12,7 +12,7 @@ predict an example before they learn it. Three further functions average the nea
 (`streamkernel.second_order.neighbours`).
 
 The state changes with an example in one call that holds the interpreter's lock and allocates no memory after the first
-change. The Newton steps of the groups take much longer (`streamkernel.second_order.steps`).
+change. The Newton steps of the groups take much longer (`streamkernel.second_order.newton`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from streamkernel.learners.state import (
     NO_PLACE,
     NO_ROOM,
 )
-from streamkernel.second_order import level, newton, newton_step, slots, steady
+from streamkernel.second_order import newton, slots, steady
 from streamkernel.second_order.evaluation import read_row
 from streamkernel.second_order.gradients import EVERY, add_gradient
 from streamkernel.second_order.learning_room import LEARNING_ROOM, OPTIONS, Example, LearningOptions, learning_room
@@ -119,7 +119,7 @@ def _learn_row(state, scales, kernel, rows, given, arrival, options, room):  # t
     _observe_losses(state, w, room)
     newton.learn(state, example, room)
     steady.learn(state, example, room)
-    level.learn(state, example, options.follow, room)
+    steady.learn_level(state, example, options.follow, room)
     linear.learn(state, scales, rows, example, options, room)
     neighbours.learn(state, example, room)
     numbers.reused_steps += blocks == numbers.blocks
@@ -174,7 +174,7 @@ def _measure_k_xx(state, blocks, seen):  # type: ignore[no-untyped-def]
     numbers.step_k_xx = k_xx
     if seen == 1:
         for g in range(len(layout)):
-            newton_step.begin(layout, state.factor, g, state.priors[g] * k_xx * (layout[g, COUNT] // per_block))
+            newton.begin(layout, state.factor, g, state.priors[g] * k_xx * (layout[g, COUNT] // per_block))
 
 
 @inlined(allocates=False)
@@ -196,8 +196,8 @@ def _observe_losses(state, w, room):  # type: ignore[no-untyped-def]
 @inlined(allocates=False)
 def _is_step_due(state, buffered, seen):  # type: ignore[no-untyped-def]
     """Return whether a step begins, or the step in progress is applied, after a number of examples."""
-    due, is_working = newton_step.due_after(state, seen), state.numbers[0].working > 0
-    return buffered >= due or (is_working and buffered == newton_step.compiled_applied_after(due))
+    due, is_working = newton.due_after(state, seen), state.numbers[0].working > 0
+    return buffered >= due or (is_working and buffered == newton.compiled_applied_after(due))
 
 
 @inlined(allocates=False)

@@ -20,7 +20,7 @@ from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import span, state
 from streamkernel.learners.base import Learner
 from streamkernel.locking import undivided
-from streamkernel.second_order import evaluation, growth, learning, recency, slots, steps
+from streamkernel.second_order import evaluation, growth, learning, newton, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.derivatives import derivatives
 from streamkernel.second_order.gradients import embed_rows
@@ -140,7 +140,7 @@ class MixedFunction(Learner):
     def _take_direct_calls(self) -> None:
         """Create this function's own direct calls for single events."""
         self._learn_directly, self._evaluate_directly = direct(learning.learn), direct(evaluation.evaluate)
-        self._advance_directly = direct(steps.advance)
+        self._advance_directly = direct(newton.advance)
 
     def copy(self) -> Self:
         """Return a copy, also in the middle of a step, that shares nothing that learning changes."""
@@ -151,7 +151,7 @@ class MixedFunction(Learner):
 
     def advance(self, *, is_all: bool) -> None:
         """Compute all units of the step in progress, or those that are due, without the interpreter's lock."""
-        advance = steps.advance if is_all else self._advance_directly
+        advance = newton.advance if is_all else self._advance_directly
         # in one line, as `locked` does
         with self._undivided: advance(self._live.state, is_all)  # noqa: E701  # fmt: skip
 

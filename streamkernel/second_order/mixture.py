@@ -17,7 +17,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
-from streamkernel.second_order import learning, newton_step, priors, recency, steps
+from streamkernel.second_order import learning, newton, priors, recency
 from streamkernel.second_order.columns import with_column
 from streamkernel.second_order.learning import NOTHING_SAID, LearningRows
 from streamkernel.second_order.learning_room import LearningOptions
@@ -218,10 +218,10 @@ class SecondOrderLearner(StoredMixture):
     def _step_if_due(self) -> None:
         """Apply the step in progress, and begin one for the buffered examples, if that is due."""
         batch, is_spread = int(self.numbers["buffered"]), self._live.groups.is_spread
-        most = newton_step.longest(self._live.groups.counts)
-        due = newton_step.due(self.examples, self.batch_size, self._forgetting, self.n_targets, most)
+        most = newton.longest(self._live.groups.counts)
+        due = newton.due(self.examples, self.batch_size, self._forgetting, self.n_targets, most)
         is_due = batch >= max(due, 1)
-        if is_due or not is_spread or batch == newton_step.applied_after(due):
+        if is_due or not is_spread or batch == newton.applied_after(due):
             self._complete()
         if is_due:
             self._begin()
@@ -241,14 +241,14 @@ class SecondOrderLearner(StoredMixture):
         if numbers["step_k_xx"] == 0.0:  # after a file was read
             numbers["step_k_xx"] = numbers["k_xx"] or numbers["mean_square"] or 1.0
         self.is_unfinished = True
-        steps.begin_step(self._live.state)
+        newton.begin_step(self._live.state)
 
     def _complete(self) -> None:
         """Complete the step in progress, if there is one."""
         if self.numbers["working"]:
             self.is_unfinished = True
             self.advance(is_all=True)
-            steps.apply_step(self._live.state)
+            newton.apply_step(self._live.state)
 
     def _compare_groups(self, may_restart: bool) -> None:
         """Reset the groups that old examples mislead, if that may happen now."""

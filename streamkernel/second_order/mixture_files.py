@@ -11,7 +11,7 @@ from streamkernel import tensor_file
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
 from streamkernel.learners import span, state
-from streamkernel.second_order import growth, metric_files, newton_step, recency, steps
+from streamkernel.second_order import growth, metric_files, newton, recency
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.linear import state as linear_state
 from streamkernel.second_order.mixture_state import OWNER, RESTED, RESTS_FROM, SIGNS, SKETCHED_AT
@@ -115,7 +115,7 @@ def restore(
     shapes = {name: getattr(empty.state, own).shape for name, own in _NAMES.items()}
     arrays = {name: tensor_file.require_tensor(tensors, name, np.float64, shape) for name, shape in shapes.items()}
     examples, waiting = int(learned["examples"]), int(learned["buffered"])
-    longest = max(arranger.batch_size, newton_step.LONGEST_OF_MANY)
+    longest = max(arranger.batch_size, newton.LONGEST_OF_MANY)
     if not waiting < longest or not waiting <= examples == learned["steps"] < 1 << 62:
         raise ValueError(f"expected counters of examples as ints, got {state.pack_learned(learned)['ints'].tolist()}")
     if not ((arrays["priors"] > 0.0) & (arrays["priors"] <= 1.0)).all():
@@ -177,5 +177,5 @@ def restore(
             numbers[name] = values
     numbers["looked_at"], numbers["compared_at"], numbers["restarted"] = examples, compared, restarted
     if to_learn and "change" in tensors:
-        numbers["working"], numbers["unit"] = 1, steps.DONE
+        numbers["working"], numbers["unit"] = 1, newton.DONE
     return restored

@@ -25,7 +25,7 @@ before; how many examples there were when it began; and the group that it shares
 SKETCHED_AT, TAKEN, RESTED, RESTS_FROM = range(4)
 """Columns of `sampled`: the number of examples when the sketch of a group was computed, 0 if there is none; the number
 of rows in its panels (:mod:`streamkernel.second_order.sampling`), `AT_REST` if it takes no step; the number of examples
-that it left out at rest (:mod:`streamkernel.second_order.resting`); and, if it leaves out the next step, the number of
+that it left out at rest (:mod:`streamkernel.second_order.newton`); and, if it leaves out the next step, the number of
 examples when that was decided, else 0."""
 
 AT_REST = -1.0

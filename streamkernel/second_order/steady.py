@@ -1,4 +1,6 @@
-"""Functions of groups that take steps of constant size, w ← w - γℓ'φ, for streams that drift; compiled."""
+"""Functions that take steps of constant size, for streams that drift: those of groups, w ← w - γℓ'φ, and the level, a
+constant that follows targets that move; compiled.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ import math
 from streamkernel import vectors
 from streamkernel.jit import inlined
 from streamkernel.second_order import slots
-from streamkernel.second_order.clipped import clip_derivatives
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, read_groups
+from streamkernel.second_order.targets import clip_derivatives
 
 LEAST_PART, LARGEST_PART = 1e-9, 0.99
 """Bounds on the fraction of an error that a constant step removes, for examples whose weight is not 1."""
@@ -50,3 +52,19 @@ def learn(state, example, room):  # type: ignore[no-untyped-def]
             at = columns * layout[g, BEFORE] + c * n
             gain = step * steps_of(example.weight, power * room.h[k, c])
             vectors.add(state.steady[at : at + n], phi, -gain * room.g[k, c])
+
+
+@inlined(allocates=False)
+def read_level(state, f):  # type: ignore[no-untyped-def]
+    """Set the slot of the level in `f`, shape (functions, columns)."""
+    for c in range(f.shape[1]):
+        f[state.slots[slots.LEVEL], c] = state.level[c, 0]
+
+
+@inlined(allocates=False)
+def learn_level(state, example, follow, room):  # type: ignore[no-untyped-def]
+    """Take a step of the level, c ← c - γℓ' with γ = `follow`."""
+    k, columns = state.slots[slots.LEVEL], room.g.shape[1]
+    clip_derivatives(state, k, room.g)
+    for c in range(columns):
+        state.level[c, 0] -= follow * steps_of(example.weight, follow * room.h[k, c]) * room.g[k, c]

@@ -17,6 +17,7 @@ from numba import types
 from streamkernel import losses
 from streamkernel.features.rows import F64
 from streamkernel.jit import inlined, work_array
+from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION, MEAN
 
 FLATTEST = 1e-3
@@ -130,6 +131,18 @@ def set_derivatives(numbers, room, f, g, h):  # type: ignore[no-untyped-def]
         code, parameter, first, last = numbers[t].loss, numbers[t].loss_parameter, t * width, (t + 1) * width
         losses.derivative(code, parameter, f[first:last], room.y[t], g[first:last])
         losses.curvature(code, parameter, f[first:last], room.y[t], h[first:last])
+
+
+@inlined(allocates=False)
+def clip_derivatives(state, k, g):  # type: ignore[no-untyped-def]
+    """Limit ℓ' at function k, for each target, where the loss itself does not."""
+    if state.numbers[0].loss_bound < LARGEST_GRADIENT:
+        return
+    targets, (count, columns) = len(state.numbers), g.shape
+    width = columns // targets
+    for t in range(targets):
+        at = t * (count + 2) + k
+        state.bounds[at] = clip(g[k, t * width : (t + 1) * width], state.bounds[at], LARGEST_GRADIENT)
 
 
 @inlined(allocates=False)

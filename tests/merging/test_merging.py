@@ -326,11 +326,11 @@ def test_rounds_of_second_order_are_one_ridge_regression(lengths, joint):
 def faded(function, xs, ys, gram, moment, first, kept, l2, lam):
     """Follow the printed steps of one joint group in plain NumPy; return A, Aw, and shares of the first A and of λI."""
     phi, n, left, returned, waiting, seen = embedded(function, xs), len(gram), 1.0, 0.0, 0, first
-    from streamkernel.second_order import newton_step
+    from streamkernel.second_order import newton
 
     for i, y in enumerate(ys):
         seen, waiting = seen + 1, waiting + 1
-        if waiting < newton_step.due(seen, 1, kept, 1, newton_step.LONGEST_BATCH) and i + 1 < len(ys):
+        if waiting < newton.due(seen, 1, kept, 1, newton.LONGEST_BATCH) and i + 1 < len(ys):
             continue
         gone = max(1.0 - kept, 1e-9)
         fading, returning = (max(waiting, min(n, int(part / gone))) for part in (0.1, 1.0))

@@ -11,10 +11,10 @@ from streams import WAYS, content, examples, learn
 from streamkernel import InputError, KernelClassifier
 from streamkernel.merging import second_order
 from streamkernel.merging.forgotten import left_in
-from streamkernel.second_order import metric, mixture, newton_step, restructuring
+from streamkernel.second_order import metric, mixture, newton, restructuring
 from streamkernel.second_order.mixture_state import Group
 
-SINCE = newton_step.LONGEST_OF_MANY // 8 * newton_step.GROWING
+SINCE = newton.LONGEST_OF_MANY // 8 * newton.GROWING
 """The example from which steps of all groups are the longest ones."""
 
 AMID = SINCE + 190
@@ -30,7 +30,7 @@ def with_large_group(model):
     learner._complete()
     now = learner._live
     table = now.table.copy()
-    table[OF_MANY] = newton_step.MANY // learner.outputs, 1, learner.examples
+    table[OF_MANY] = newton.MANY // learner.outputs, 1, learner.examples
     kept = {g: group for g, group in enumerate(now.groups) if g != OF_MANY}
     learner._live = restructuring._rearrange(
         now,
@@ -50,11 +50,11 @@ def with_large_group(model):
 def large():
     """Return a model amid a long step."""
     model = learn(KernelClassifier(), XS[:SINCE], YS[:SINCE])
-    assert model._learner.room == newton_step.LONGEST_BATCH
-    assert model._learner._live.groups.counts.max() < newton_step.MANY
+    assert model._learner.room == newton.LONGEST_BATCH
+    assert model._learner._live.groups.counts.max() < newton.MANY
     with_large_group(model)
     learn(model, XS[SINCE:AMID], YS[SINCE:AMID])
-    assert newton_step.LONGEST_BATCH < model._learner.numbers["buffered"] < newton_step.LONGEST_OF_MANY
+    assert newton.LONGEST_BATCH < model._learner.numbers["buffered"] < newton.LONGEST_OF_MANY
     return model
 
 
@@ -70,9 +70,9 @@ def steps_of(model, first, last):
 
 def test_steps_are_longer_with_a_large_group(large):
     model = copy.deepcopy(large)
-    assert model._learner.room == newton_step.LONGEST_OF_MANY
+    assert model._learner.room == newton.LONGEST_OF_MANY
     found = steps_of(model, AMID, AMID + 600)
-    assert set(np.diff(found).tolist()) == {newton_step.LONGEST_OF_MANY}
+    assert set(np.diff(found).tolist()) == {newton.LONGEST_OF_MANY}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -95,7 +95,7 @@ def test_after_the_large_group_has_ended_the_waiting_examples_are_one_step(large
     monkeypatch.setattr(mixture, "with_new_groups", ended)
     for one in (model, twin):
         one.learn_one(XS[AMID], YS[AMID])
-        assert one._learner._live.groups.counts.max() < newton_step.MANY
+        assert one._learner._live.groups.counts.max() < newton.MANY
         assert one._learner.numbers["buffered"] == 0
     monkeypatch.undo()
     before = content(model)
@@ -103,7 +103,7 @@ def test_after_the_large_group_has_ended_the_waiting_examples_are_one_step(large
         model.learn_one({**XS[0], "x0": 1e300}, YS[0])
     assert content(model) == before
     learn(twin, XS[AMID + 1 : AMID + 400], YS[AMID + 1 : AMID + 400])
-    assert np.diff(steps_of(model, AMID + 1, AMID + 400)).max() <= newton_step.LONGEST_BATCH
+    assert np.diff(steps_of(model, AMID + 1, AMID + 400)).max() <= newton.LONGEST_BATCH
     assert content(twin) == content(model)
 
 

@@ -10,7 +10,7 @@ import pytest
 from streams import WAYS, content, in_calls, learn, nested, predictions
 
 from streamkernel import KernelClassifier, KernelRegressor, learners
-from streamkernel.second_order import growth, mixture, recency, resting, restructuring
+from streamkernel.second_order import growth, mixture, newton, recency, restructuring
 from streamkernel.second_order.metric import GRADIENTS
 from streamkernel.second_order.mixture_state import RESTED
 
@@ -218,7 +218,7 @@ def test_a_group_that_forgets_rests_until_the_stream_changes(seed):
     assert not forgetting(model)[1].any()
     learn(model, xs[2040:2500], ys[2040:2500])
     before = forgetting(model)[1]
-    assert set(steps_between(model, xs[2500:4000], ys[2500:4000])[0]) == {64 * resting.RESTS}
+    assert set(steps_between(model, xs[2500:4000], ys[2500:4000])[0]) == {64 * newton.RESTS}
     assert forgetting(model)[1][0] - before[0] > 1000
     learn(model, xs[4000:4300], ys[4000:4300])
     assert set(steps_between(model, xs[4300:], ys[4300:])[0]) == {64}

@@ -11,7 +11,7 @@ from streams import WAYS, content, examples, frame, nested, predictions, targets
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes
 from streamkernel.estimators import model_file
-from streamkernel.second_order import growth, newton_step, steps
+from streamkernel.second_order import growth, newton
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 N = 700
@@ -22,7 +22,7 @@ PARTS = {"plain": {}, "forgetting": {"forgetting": 0.99}, "l2": {"l2": 1e-3}, "b
 @pytest.fixture(autouse=True)
 def spread(monkeypatch):
     """Steps are spread, and larger groups begin, early."""
-    monkeypatch.setattr(steps, "SPREAD", 0)
+    monkeypatch.setattr(newton, "SPREAD", 0)
     monkeypatch.setattr(growth, "FROM", 256)
     monkeypatch.setattr(growth, "PROBED", 256)
 
@@ -84,9 +84,9 @@ def test_no_event_has_to_complete_a_step():
     for x, y in zip(xs[512:], ys[512:], strict=True):
         numbers = model._learner.numbers
         if numbers["working"]:
-            left.append((int(numbers["buffered"]), int(numbers["unit"]) == steps.DONE))
+            left.append((int(numbers["buffered"]), int(numbers["unit"]) == newton.DONE))
         model.learn_one(x, y)
-    assert max(waiting for waiting, _ in left) == newton_step.applied_after(16) - 1 == 13
+    assert max(waiting for waiting, _ in left) == newton.applied_after(16) - 1 == 13
     assert {is_done for waiting, is_done in left if waiting >= 12} == {True}
     assert {is_done for waiting, is_done in left if waiting < 12} == {False}
 
@@ -101,7 +101,7 @@ def test_calls_of_three_events_compute_units_whatever_number_they_begin_with():
         if numbers["working"]:
             at.setdefault(int(numbers["buffered"]), set()).add(int(numbers["unit"]))
         learned(model, xs[first : first + 3], ys[first : first + 3], [3])
-    assert set(at) == set(range(newton_step.applied_after(16)))
+    assert set(at) == set(range(newton.applied_after(16)))
     assert max(at[0]) < min(at[7]) < min(at[10]) < min(at[13])
     assert max(at[2]) < min(at[8]) < min(at[11])
 

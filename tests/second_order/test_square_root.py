@@ -14,7 +14,7 @@ from numba import njit
 
 from streamkernel import kernels, losses, step_sizes
 from streamkernel.jit import compiled
-from streamkernel.second_order import square_root, steps
+from streamkernel.second_order import newton, square_root
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.tiles import EIGHT
 
@@ -225,8 +225,8 @@ def _forget(state, table, most):
         for i in range(batch):
             rows[i] = table[(first + i) % len(table)]
         numbers.examples, numbers.buffered, numbers.step_k_xx = first + batch, batch, 1.0
-        steps.begin_step(state)
-        steps.advance(state, True)
+        newton.begin_step(state)
+        newton.advance(state, True)
 
 
 @pytest.mark.parametrize(
