@@ -17,7 +17,7 @@ from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, Rows
 from streamkernel.features.running_moments import moments_of
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.second_order.sensitivity_state import WEIGHT, rows_of
+from streamkernel.second_order.sensitivity import WEIGHT, rows_of
 
 METHODS = ("gradient", "sampling")
 

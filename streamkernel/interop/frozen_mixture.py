@@ -13,8 +13,7 @@ from streamkernel.second_order.linear.state import BOUND, PLACES, Linear
 from streamkernel.second_order.linear.steps import LARGEST_SCORE, REACH, SMALLEST_SHARE
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, weights_by_column
-from streamkernel.second_order.neighbours.influence import influence
-from streamkernel.second_order.neighbours.search import in_order
+from streamkernel.second_order.neighbours.search import in_order, influence
 from streamkernel.second_order.span import limits
 
 SAME = 1e-6

@@ -21,7 +21,7 @@ from streamkernel.merging.common_functions import (
 from streamkernel.merging.groups import groups_together, merge_group, rested_together
 from streamkernel.merging.numbers import merge_numbers, merge_spans
 from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary
-from streamkernel.second_order import metric, metric_files, mixture_files, sampling
+from streamkernel.second_order import metric, mixture_files, sampling
 from streamkernel.second_order.factors import factor_of
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import merging as linear
@@ -143,7 +143,7 @@ def merge(
         mixture_files.LEFT_OUT: np.array(rested, np.float64),
         **kept,
         **(_recency(parts, has) if forgetting else {}),
-        **metric_files.tensors(metric.merge_metrics([part.metric for part in parts], has)),
+        **metric.tensors(metric.merge_metrics([part.metric for part in parts], has)),
         **_linear(fresh, parts, base, weights, of_targets["offset"]),
         **Groups(groups, [0] * count).tensors(0),
     }

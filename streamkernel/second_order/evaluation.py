@@ -23,7 +23,7 @@ from streamkernel.second_order.linear.state import ROOM as LINEAR_ROOM
 from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
 from streamkernel.second_order.mixture_state import MIXTURE, MixtureState, with_own_row
 from streamkernel.second_order.neighbours import search as neighbours
-from streamkernel.second_order.neighbours.influence import set_influence
+from streamkernel.second_order.neighbours.search import set_influence
 from streamkernel.second_order.neighbours.state import NEIGHBOURS_ROOM, Neighbours, NeighboursRoom, neighbours_room
 from streamkernel.second_order.span import bound
 from streamkernel.second_order.weights import mix_scores

@@ -1,25 +1,29 @@
-"""The features of all groups for a row, each in its metric, and the gradients of f for the next metric."""
+"""The features of all groups for a row, each in its metric, and the gradients of f: for the next metric, and their mean
+squares along each name.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numba import types
 
 from streamkernel import vectors
-from streamkernel.features.compiled_kernel import KERNEL, MULTI_SCALE, VECTOR, Span
+from streamkernel.features.compiled_kernel import ENTRIES, KERNEL, MULTI_SCALE, VECTOR, Span
 from streamkernel.features.directions import Directions
 from streamkernel.features.evaluate import prepare
 from streamkernel.features.projections import entries_along
 from streamkernel.features.rows import F32, F64, I64, ROWS, Rows
-from streamkernel.features.scale_table import SCALES
+from streamkernel.features.scale_table import SCALES, place_of, unit_and_slope
 from streamkernel.jit import compiled, inlined, unit, work_array
 from streamkernel.learners import schedule
 from streamkernel.learners.clipping import LARGEST_GRADIENT
 from streamkernel.learners.embedding import EMBEDDING_ROOM, embed_blocks, embedding_room
 from streamkernel.learners.scoring import longest_row
 from streamkernel.second_order import slots
+from streamkernel.second_order.linear.steps import compiled_slope
 from streamkernel.second_order.metric import (
     GRADIENTS,
     METRIC_ROOM,
@@ -39,7 +43,9 @@ from streamkernel.second_order.mixture_state import (
     first_weight,
     per_unit,
 )
-from streamkernel.second_order.sensitivity import observe
+from streamkernel.second_order.name_table import row_of
+from streamkernel.second_order.sensitivity import MOST_NAMES as MOST_SENSITIVE
+from streamkernel.second_order.sensitivity import NAMES, WEIGHT
 
 EVERY = 4
 """Number of examples between gradients."""
@@ -169,6 +175,54 @@ def set_gradient(state, kernel, z, c, room, changed, own):  # type: ignore[no-un
                 gradient[j] += vectors.dot(metric.roots[g, number, :known], own.in_metric[:known])
 
 
+@inlined(allocates=False)
+def _linear_slope(state, key, c, divisor, said):  # type: ignore[no-untyped-def]
+    """Return how much the linear functions' part of f_c changes per deviation of a name where they predict `said`."""
+    linear, base, total = state.linear, state.slots[slots.LINEAR], 0.0
+    row = row_of(linear.keys, key)
+    if linear.keys[row] != key:
+        return 0.0
+    place = linear.at[row]
+    if linear.scales[place, 1] <= 0.0:
+        return 0.0
+    base += first_weight(state, c)
+    for k in range(len(linear.w)):
+        total += state.weights[base + k] * compiled_slope(linear, said[k, c]) * linear.w[k, c, place]
+    return per_unit(state, c) * total * divisor / linear.scales[place, 1]
+
+
+@unit(
+    types.void(MIXTURE, KERNEL, SCALES, ENTRIES, types.float64[::1], types.float64[:, ::1], types.int64, types.int64),
+    allocates=False,
+    error_model="numpy",
+)
+def _observe(state, kernel, scales, row, gradient, said, c, since):  # type: ignore[no-untyped-def]
+    """Add ∇f_c at a row for each name that is read; halve the earlier sums if a check is due after `since` examples.
+
+    `gradient` is that of the groups' functions, and `said` are the scores of the linear ones.
+    """
+    table, totals, part = state.metric.sensitivities, state.metric.totals, kernel.parts[0]
+    if schedule.compiled_is_due(since):
+        for i in range(len(table)):
+            table[i].squares *= 0.5
+            table[i].present *= 0.5
+        totals[WEIGHT] *= 0.5
+    totals[WEIGHT] += 1.0
+    for j in range(row.counts[0]):
+        key = max(row.hashes[0, j], np.uint64(1))
+        own = table[place_of(table, key)]
+        if own.key != key:
+            if totals[NAMES] >= MOST_SENSITIVE:
+                continue
+            totals[NAMES] += 1.0
+            own.key = key
+        unit_in_use, bent = unit_and_slope(scales, key, np.float64(row.values[0, j]) / part.scale)
+        slope = 2.0 * math.pi * part.scale * bent * gradient[j] + _linear_slope(state, key, c, unit_in_use, said)
+        if abs(slope) < 1e100:
+            own.squares += slope * slope
+            own.present += 1.0
+
+
 @unit(
     types.void(MIXTURE, SCALES, KERNEL, VECTOR, types.float64[:, ::1], EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM),
     is_late=True,
@@ -190,7 +244,7 @@ def add_gradient(state, scales, kernel, z, said, room, changed, own):  # type: i
     vectors.multiply(own.gradient[:count], per_unit(state, c))
     if not vectors.within(own.gradient[:count], 1.0, LARGEST_GRADIENT):  # slopes beyond single precision
         return
-    observe(state, kernel, scales, row, own.gradient, said, c, since)
+    _observe(state, kernel, scales, row, own.gradient, said, c, since)
     for j in range(count):
         own.numbers[j] = number_for(metric, row.hashes[0, j], row.slots[0, j])
     for j in range(count):

@@ -49,7 +49,7 @@ from streamkernel.second_order.linear import steps as linear
 from streamkernel.second_order.linear.state import ENTRIES
 from streamkernel.second_order.mixture_state import COUNT, MIXTURE, MixtureState
 from streamkernel.second_order.neighbours import search as neighbours
-from streamkernel.second_order.neighbours.influence import set_influence
+from streamkernel.second_order.neighbours.search import set_influence
 from streamkernel.second_order.span import ExampleScores, bound, observe, resist
 from streamkernel.second_order.targets import center, follow, loss_at, measure, set_derivatives
 from streamkernel.second_order.weights import mix_scores, weigh

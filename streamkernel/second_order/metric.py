@@ -13,22 +13,22 @@ Since ω'ᵀx = ωᵀ(M^½x), only the row is transformed: all groups share the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import from_dtype, types
 
-from streamkernel import vectors
+from streamkernel import tensor_file, vectors
 from streamkernel.errors import MergeError
 from streamkernel.features.compiled_kernel import ENTRIES, Entries
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, I64, U64
 from streamkernel.jit import inlined, unit, work_array
 from streamkernel.learners.scoring import entries_room
-from streamkernel.second_order import sensitivity_state
+from streamkernel.second_order import sensitivity
 from streamkernel.second_order.name_table import index, row_of
-from streamkernel.second_order.sensitivity_state import SENSITIVITY, WEIGHT
+from streamkernel.second_order.sensitivity import SENSITIVITY, WEIGHT
 
 MOST_NAMES = 128
 """Names that a metric has; where there are more, all groups are isotropic."""
@@ -40,6 +40,9 @@ NAMES, GRADIENTS = 0, 1
 """Entries of `counts`."""
 
 _ROWS = 2 * MOST_NAMES
+
+_LARGEST = 1e3
+"""No entry of M^½ is larger: its squares are those of names, 128 at most."""
 
 
 class Metric(NamedTuple):
@@ -60,7 +63,7 @@ class Metric(NamedTuple):
     roots
         M^½ of each group, shape (groups, names, names).
     sensitivities, totals
-        How much f changes along each name, as :mod:`streamkernel.second_order.sensitivity_state` describes.
+        How much f changes along each name, as :mod:`streamkernel.second_order.sensitivity` describes.
     """
 
     counts: I64
@@ -147,7 +150,7 @@ def empty(groups: int) -> Metric:
     keys: U64 = np.zeros(_ROWS, np.uint64)
     slots, at = np.zeros(MOST_NAMES, np.int64), np.zeros(_ROWS, np.int64)
     sums, known = np.zeros((MOST_NAMES, MOST_NAMES)), np.zeros(groups, np.int64)
-    roots, (sensitivities, totals) = np.zeros((groups, 0, 0)), sensitivity_state.empty()
+    roots, (sensitivities, totals) = np.zeros((groups, 0, 0)), sensitivity.empty()
     return Metric(
         counts=np.zeros(2, np.int64),
         names=names,
@@ -250,7 +253,7 @@ def merge_metrics(parts: Sequence[Metric], has: Any) -> Metric:
         known[g] = at.max(initial=-1) + 1
         np.fill_diagonal(roots[g], 1.0)
         roots[g][np.ix_(at, at)] = own.roots[g, :k, :k]
-    table, totals = sensitivity_state.merge_tables(
+    table, totals = sensitivity.merge_tables(
         [part.sensitivities for part in parts], [float(part.totals[WEIGHT]) for part in parts]
     )
     return found._replace(roots=roots, sensitivities=table, totals=totals)
@@ -289,3 +292,65 @@ def with_groups(metric: Metric, begun: list[int], ended: list[int], root: F64 | 
     for g, n in enumerate(known.tolist()):
         roots[g, :n, :n] = root if g in begun and root is not None else metric.roots[g, :n, :n]
     return metric._replace(known=known, roots=roots)
+
+
+def tensors(metric: Metric) -> dict[str, Any]:
+    """Return the tensors of a metric; none before the first gradient."""
+    n = int(metric.counts[NAMES])
+    if not n:
+        return {}
+    return {
+        "metric.names": metric.names[:n].view(np.int64).copy(),
+        "metric.gradients": metric.counts[GRADIENTS:].copy(),
+        "metric.sums": metric.sums[:n, :n].copy(),
+        "metric.known": metric.known.copy(),
+        "metric.roots": np.concatenate([metric.roots[g, :k, :k].ravel() for g, k in enumerate(metric.known)]),
+        **sensitivity.tensors(metric.sensitivities, metric.totals),
+    }
+
+
+def restore(given: Mapping[str, Any], table: I64, alone: int, directions: Directions) -> Metric:
+    """Return the metric in a file, or an empty one.
+
+    Parameters
+    ----------
+    given
+        The tensors of the file.
+    table
+        Blocks, bandwidth and first example of each group.
+    alone
+        Groups of single blocks.
+    directions
+        The directions of the function.
+
+    Raises
+    ------
+    ValueError
+        If a tensor is missing or does not fit.
+    """
+    groups, in_metric = len(table), (table[:, 0] > 0) & (table[:, 1] >= alone)
+    if "metric.names" not in given:
+        if in_metric.any():
+            raise ValueError("expected a metric for groups that are in one, got none")
+        return empty(groups)
+    names = tensor_file.require_tensor(given, "metric.names", np.int64, (None,)).view(np.uint64)
+    n = len(names)
+    if n > MOST_NAMES or len(np.unique(names)) < n:
+        raise ValueError(f"expected up to {MOST_NAMES} different hashes as metric.names, got {n} others")
+    metric = of_names(names, groups)
+    known = tensor_file.require_tensor(given, "metric.known", np.int64, (groups,))
+    if ((known < 0) | (known > n)).any() or ((known > 0) != in_metric).any():
+        raise ValueError(f"expected names of groups in a metric as metric.known, got {known.tolist()}")
+    flat = tensor_file.require_tensor(given, "metric.roots", np.float64, (int(np.square(known).sum()),))
+    (gradients,) = tensor_file.require_tensor(given, "metric.gradients", np.int64, (1,)).tolist()
+    sums = tensor_file.require_tensor(given, "metric.sums", np.float64, (n, n))
+    if gradients < 0 or not (np.abs(flat) <= _LARGEST).all() or not (sums.diagonal() >= 0.0).all():
+        raise ValueError("expected sums over gradients and roots of them as metric.*, got other numbers")
+    metric.sums[:n, :n], metric.counts[GRADIENTS] = sums, gradients
+    most, done = int(known.max(initial=0)), 0
+    roots = np.zeros((groups, most, most))
+    for g, k in enumerate(known.tolist()):
+        roots[g, :k, :k] = flat[done : done + k * k].reshape(k, k)
+        done += k * k
+    table, totals = sensitivity.restore(given)
+    return with_places(metric._replace(known=known.copy(), roots=roots, sensitivities=table, totals=totals), directions)

@@ -11,7 +11,7 @@ from streamkernel import tensor_file
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
 from streamkernel.learners import span, state
-from streamkernel.second_order import growth, metric_files, newton, recency
+from streamkernel.second_order import growth, metric, newton, recency
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.linear import state as linear_state
 from streamkernel.second_order.mixture_state import OWNER, RESTED, RESTS_FROM, SIGNS, SKETCHED_AT
@@ -69,7 +69,7 @@ def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[st
         | _recency(mixture)
         | dict(kept)
         | mixture.groups.functions()
-        | metric_files.tensors(function.metric)
+        | metric.tensors(function.metric)
     )
 
 
@@ -144,7 +144,7 @@ def restore(
         raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
     own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _NAMES.items()}
     own_arrays |= {"recent": arrays["recent"].copy(), "sampled": np.zeros((len(table), 4))}
-    own_arrays["metric"] = metric_files.restore(tensors, table, len(arranger.alone), empty.directions)
+    own_arrays["metric"] = metric.restore(tensors, table, len(arranger.alone), empty.directions)
     columns = int(empty.state.numbers["columns"][0])
     classes = None if empty.state.numbers["intercept"][0] == state.MEAN else max(columns // targets, 2)
     own_arrays["linear"] = linear = linear_state.unpack(tensors, columns, targets)

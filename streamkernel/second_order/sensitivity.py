@@ -1,70 +1,93 @@
-"""Mean squared derivatives of f, collected with the gradients of a metric and of the linear functions; compiled.
+"""Mean squared derivatives of f along each name, collected with the gradients of a metric.
 
-The derivative along a name is that of f by its value, in units of the scale in use: how much f changes per deviation of
-the name. Importances are computed from its mean square.
+The derivative along a name is by its value, in units of the scale in use: how much f changes per deviation of the name.
+Importances are computed from its mean square.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from numba import types
 
-from streamkernel.features.compiled_kernel import ENTRIES, KERNEL
-from streamkernel.features.scale_table import SCALES, place_of, unit_and_slope
-from streamkernel.jit import inlined, unit
-from streamkernel.learners import schedule
-from streamkernel.second_order import slots
-from streamkernel.second_order.linear.steps import compiled_slope
-from streamkernel.second_order.mixture_state import MIXTURE, first_weight, per_unit
-from streamkernel.second_order.name_table import row_of
-from streamkernel.second_order.sensitivity_state import MOST_NAMES, NAMES, WEIGHT
+from streamkernel import tensor_file
 
+MOST_NAMES = 1024
+"""Names at most, the first ones; their table takes 48 kB."""
 
-@inlined(allocates=False)
-def _linear_slope(state, key, c, divisor, said):  # type: ignore[no-untyped-def]
-    """Return how much the linear functions' part of f_c changes per deviation of a name where they predict `said`."""
-    linear, base, total = state.linear, state.slots[slots.LINEAR], 0.0
-    row = row_of(linear.keys, key)
-    if linear.keys[row] != key:
-        return 0.0
-    place = linear.at[row]
-    if linear.scales[place, 1] <= 0.0:
-        return 0.0
-    base += first_weight(state, c)
-    for k in range(len(linear.w)):
-        total += state.weights[base + k] * compiled_slope(linear, said[k, c]) * linear.w[k, c, place]
-    return per_unit(state, c) * total * divisor / linear.scales[place, 1]
+SENSITIVITY = np.dtype([("key", "u8"), ("squares", "f8"), ("present", "f8")])
+"""Of a name: its hash, 0 for an empty row; the sum of squared derivatives of f along it, of the gradients at examples
+that have it; and how many these are."""
+
+NAMES, WEIGHT = 0, 1
+"""Entries of `totals`: names in the table, and gradients in the sums; the older ones count less."""
 
 
-@unit(
-    types.void(MIXTURE, KERNEL, SCALES, ENTRIES, types.float64[::1], types.float64[:, ::1], types.int64, types.int64),
-    allocates=False,
-    error_model="numpy",
-)
-def observe(state, kernel, scales, row, gradient, said, c, since):  # type: ignore[no-untyped-def]
-    """Add ∇f_c at a row for each name that is read; halve the earlier sums if a check is due after `since` examples.
+def empty() -> tuple[Any, Any]:
+    """Return the table and the totals before the first gradient."""
+    return np.zeros(2 * MOST_NAMES, SENSITIVITY), np.zeros(2)
 
-    `gradient` is that of the groups' functions, and `said` are the scores of the linear ones.
+
+def of_names(known: Any, weight: float) -> tuple[Any, Any]:
+    """Return a table with these rows, of different names, and its totals."""
+    table, totals = empty()
+    keys = table["key"]
+    for row in known[:MOST_NAMES]:
+        at = int(row["key"]) % len(table)
+        while keys[at]:
+            at = (at + 1) % len(table)
+        table[at] = row
+    totals[:] = min(len(known), MOST_NAMES), weight
+    return table, totals
+
+
+def rows_of(table: Any) -> Any:
+    """Return the rows of the names in a table, in the order of their hashes."""
+    return np.sort(table[table["key"] > 0], order="key")
+
+
+def merge_tables(tables: Sequence[Any], weights: Sequence[float]) -> tuple[Any, Any]:
+    """Return the sum of several tables; beyond the limit of names, those of the most examples stay."""
+    rows = np.concatenate([rows_of(table) for table in tables])
+    keys, at = np.unique(rows["key"], return_inverse=True)
+    known = np.zeros(len(keys), SENSITIVITY)
+    known["key"] = keys
+    for name in ("squares", "present"):
+        known[name] = np.bincount(at, rows[name], len(keys))
+    return of_names(known[np.argsort(-known["present"], kind="stable")], float(sum(weights)))
+
+
+def tensors(table: Any, totals: Any) -> dict[str, Any]:
+    """Return the tensors of a file."""
+    known = rows_of(table)
+    return {
+        "metric.sensitive_names": known["key"].view(np.int64).copy(),
+        "metric.sensitivities": np.stack([known["squares"], known["present"]], axis=1),
+        "metric.weight": totals[WEIGHT:].copy(),
+    }
+
+
+def restore(given: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the table and the totals in a file, or empty ones.
+
+    Raises
+    ------
+    ValueError
+        If a tensor is missing or does not fit.
     """
-    table, totals, part = state.metric.sensitivities, state.metric.totals, kernel.parts[0]
-    if schedule.compiled_is_due(since):
-        for i in range(len(table)):
-            table[i].squares *= 0.5
-            table[i].present *= 0.5
-        totals[WEIGHT] *= 0.5
-    totals[WEIGHT] += 1.0
-    for j in range(row.counts[0]):
-        key = max(row.hashes[0, j], np.uint64(1))
-        own = table[place_of(table, key)]
-        if own.key != key:
-            if totals[NAMES] >= MOST_NAMES:
-                continue
-            totals[NAMES] += 1.0
-            own.key = key
-        unit_in_use, bent = unit_and_slope(scales, key, np.float64(row.values[0, j]) / part.scale)
-        slope = 2.0 * math.pi * part.scale * bent * gradient[j] + _linear_slope(state, key, c, unit_in_use, said)
-        if abs(slope) < 1e100:
-            own.squares += slope * slope
-            own.present += 1.0
+    if "metric.sensitive_names" not in given:
+        return empty()
+    names = tensor_file.require_tensor(given, "metric.sensitive_names", np.int64, (None,)).view(np.uint64)
+    n = len(names)
+    if n > MOST_NAMES or (names == 0).any() or (names[1:] <= names[:-1]).any():
+        raise ValueError(f"expected up to {MOST_NAMES} sorted hashes as metric.sensitive_names, got {n} others")
+    sums = tensor_file.require_tensor(given, "metric.sensitivities", np.float64, (n, 2))
+    (weight,) = tensor_file.require_tensor(given, "metric.weight", np.float64, (1,)).tolist()
+    if not (
+        0.0 <= weight < np.inf and np.isfinite(sums).all() and (sums >= 0.0).all() and (sums[:, 1] <= weight).all()
+    ):
+        raise ValueError("expected sums over squared derivatives as metric.sensitivities, got other numbers")
+    known = np.zeros(n, SENSITIVITY)
+    known["key"], known["squares"], known["present"] = names, sums[:, 0], sums[:, 1]
+    return of_names(known, weight)

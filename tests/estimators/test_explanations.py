@@ -20,7 +20,7 @@ from streamkernel.estimators.comparison import compare
 from streamkernel.estimators.prediction_copy import prediction_copy
 from streamkernel.features import field_names
 from streamkernel.features.rows import Rows
-from streamkernel.second_order import growth, sensitivity_state
+from streamkernel.second_order import growth, sensitivity
 from streamkernel.second_order.linear.steps import slope
 from streamkernel.upkeep.pruning import prune
 
@@ -589,8 +589,8 @@ CRAFTED = {
     ),
     "more names than there may be": lambda t: t.update(
         {
-            "metric.sensitive_names": np.arange(1, sensitivity_state.MOST_NAMES + 2),
-            "metric.sensitivities": np.zeros((sensitivity_state.MOST_NAMES + 1, 2)),
+            "metric.sensitive_names": np.arange(1, sensitivity.MOST_NAMES + 2),
+            "metric.sensitivities": np.zeros((sensitivity.MOST_NAMES + 1, 2)),
         }
     ),
 }
@@ -615,11 +615,11 @@ def test_crafted_names_are_refused(names, grown, tmp_path):
 def test_the_most_frequent_names_are_kept_beyond_the_limit():
     tables = []
     for k in range(2):
-        known = np.zeros(800, sensitivity_state.SENSITIVITY)
+        known = np.zeros(800, sensitivity.SENSITIVITY)
         known["key"] = np.arange(1, 801) + 1000 * k
         known["present"] = np.arange(800) if k else 500
-        tables.append(sensitivity_state.of_names(known, 800.0)[0])
-    table, totals = sensitivity_state.merge_tables(tables, [800.0, 800.0])
-    rows = sensitivity_state.rows_of(table)
-    assert totals.tolist() == [sensitivity_state.MOST_NAMES, 1600.0]
+        tables.append(sensitivity.of_names(known, 800.0)[0])
+    table, totals = sensitivity.merge_tables(tables, [800.0, 800.0])
+    rows = sensitivity.rows_of(table)
+    assert totals.tolist() == [sensitivity.MOST_NAMES, 1600.0]
     assert rows["present"].min() == 500.0

@@ -17,10 +17,9 @@ from streamkernel.second_order.linear import state as linear_state
 from streamkernel.second_order.linear.state import NEAR
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.neighbours import state as neighbours
-from streamkernel.second_order.neighbours.influence import influence
-from streamkernel.second_order.neighbours.search import CAUTION, SEARCHED, UNSEEN
+from streamkernel.second_order.neighbours.search import CAUTION, SEARCHED, UNSEEN, influence
 from streamkernel.second_order.neighbours.state import NEIGHBOURS, STORED, WINDOWS
-from streamkernel.second_order.sensitivity_state import rows_of
+from streamkernel.second_order.sensitivity import rows_of
 
 SMALL = {"max_features": 16}
 FIRST, SECOND, _ = WINDOWS

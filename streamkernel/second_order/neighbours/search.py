@@ -13,8 +13,14 @@ better where data must be dense; fewer if there are many inputs, so that a searc
 is 0 as long as these are fewer than twice those of the one before it.
 
 Distances are between the inputs as the features read them, over the names that have the first places among those of
-the linear functions (:mod:`streamkernel.second_order.linear`), and each input counts by its influence on f
-(:mod:`streamkernel.second_order.neighbours.influence`).
+the linear functions (:mod:`streamkernel.second_order.linear`), and each input counts by its influence on f. An input on
+which f does not depend brings no neighbour nearer, and many such inputs hide those that do. So in
+
+    d² = Σ_j a_j (x_j - z_j)²,   a_j = max(√m_j, 1/10),   m_j = (n_j s_j/s̄ + 4)/(n_j + 4),
+
+s_j is the mean squared derivative of f along input j over the n_j gradients that have it
+(:mod:`streamkernel.second_order.sensitivity`), and s̄ is the mean of s. Before the first gradient all a_j are 1.
+Indicators of values count for nothing.
 """
 
 from __future__ import annotations
@@ -24,10 +30,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numba import types
+from numba import from_dtype, types
 
-from streamkernel.features.rows import I64, ROWS
-from streamkernel.jit import inlined, unit
+from streamkernel.features.rows import F32, I64, ROWS
+from streamkernel.features.scale_table import place_of
+from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.state import MEAN, NUMBERS_TYPE
 from streamkernel.losses.compiled import SOFTMAX
 from streamkernel.second_order import slots
@@ -41,6 +48,7 @@ from streamkernel.second_order.neighbours.state import (
     Neighbours,
     neighbour_functions,
 )
+from streamkernel.second_order.sensitivity import SENSITIVITY
 
 SEARCHED = 1 << 17
 """Number of inputs that a search for the nearest examples reads at most."""
@@ -62,6 +70,48 @@ SIDE_BY_SIDE, FEW, FOUR = 1024, 64, 4
 inputs that are read together."""
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
+
+PRIOR = 4.0
+"""Gradients that count as if each of them had the mean squared derivative along each input."""
+
+LEAST = 0.1
+"""Lower bound on a_j, because the derivatives of f may be those of the past."""
+
+
+@unit(
+    types.void(LINEAR, types.Array(from_dtype(SENSITIVITY), 1, "C"), types.float32[::1]),
+    allocates=False,
+    error_model="numpy",
+)
+def set_influence(linear, table, out):  # type: ignore[no-untyped-def]
+    """Set `out` to a_j of the name at each place, from the table of sensitivities."""
+    places, total, known = min(linear.counts[PLACES], len(out)), 0.0, 0
+    for place in range(1, places):
+        own = table[place_of(table, linear.names[place])]
+        if own.present > 0.0:
+            total += own.squares / own.present
+            known += 1
+    for place in range(1, places):
+        own = table[place_of(table, linear.names[place])]
+        if linear.scales[place, 1] < 0.0:  # a value
+            out[place] = np.float32(0.0)
+            continue
+        share = 1.0
+        if own.present > 0.0 and total > 0.0:
+            share = (own.squares * known / total + PRIOR) / (own.present + PRIOR)
+        out[place] = np.float32(max(math.sqrt(share), LEAST))
+
+
+@compiled
+def _influence(linear, places, table):  # type: ignore[no-untyped-def]
+    out = np.ones(places, np.float32)
+    set_influence(linear, table, out)
+    return out
+
+
+def influence(linear: Linear, places: int, table: Any) -> F32:
+    """Return a_j of the first places, 1 for the constant."""
+    return np.asarray(_influence(linear, places, table), np.float32)
 
 
 @unit(types.void(LINEAR_ROOM, ROWS, types.int64, NEIGHBOURS_ROOM), allocates=False)
