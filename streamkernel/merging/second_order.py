@@ -21,13 +21,12 @@ from streamkernel.merging.common_functions import (
 from streamkernel.merging.groups import groups_together, merge_group, rested_together
 from streamkernel.merging.numbers import merge_numbers, merge_spans
 from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary
-from streamkernel.second_order import metric, mixture_files, sampling
+from streamkernel.second_order import metric, sampling, stored_mixture
 from streamkernel.second_order.factors import factor_of
-from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import merging as linear
 from streamkernel.second_order.linear.state import FORGETTING, NAMES, prior
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.second_order.mixture_state import RESTED
+from streamkernel.second_order.mixture_state import RESTED, Groups
 from streamkernel.second_order.neighbours import state as neighbours
 from streamkernel.second_order.weights import mixed_weights, positive_weights
 
@@ -132,7 +131,7 @@ def merge(
     standing = (share * [part.standing for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
     return {
         **state.pack_learned(numbers),
-        **mixture_files.pack_targets(of_targets),
+        **stored_mixture.pack_targets(of_targets),
         "table": table,
         "priors": priors,
         **_mixture(parts, weights, has),
@@ -140,7 +139,7 @@ def merge(
         "level": level,
         "standing": standing,
         "span": merge_spans(parts, base),
-        mixture_files.LEFT_OUT: np.array(rested, np.float64),
+        stored_mixture.LEFT_OUT: np.array(rested, np.float64),
         **kept,
         **(_recency(parts, has) if forgetting else {}),
         **metric.tensors(metric.merge_metrics([part.metric for part in parts], has)),
@@ -156,7 +155,7 @@ def _recency(parts: Sequence[SecondOrderSummary], has: Any) -> dict[str, Any]:
     found, first = recent.sum(axis=0), recent[:, 0]
     there = np.where(has, first[:, None], 0.0).sum(axis=0)
     found = np.divide(found * first.sum(), there, out=found, where=there > 0.0)
-    return mixture_files.recency_tensors(max(restarted), min(compared), found)
+    return stored_mixture.recency_tensors(max(restarted), min(compared), found)
 
 
 def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> dict[str, F64]:

@@ -12,8 +12,8 @@ from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.merging.numbers import no_numbers
 from streamkernel.second_order.linear.merging import LinearSummary
 from streamkernel.second_order.metric import Metric
-from streamkernel.second_order.mixture_files import OF_TARGETS
 from streamkernel.second_order.neighbours.state import NeighboursSummary
+from streamkernel.second_order.stored_mixture import OF_TARGETS
 
 _BY_TARGET = "level", "weights", "signed", "positive", "lead", "mixer", "bounds", "span"
 _BY_COLUMN = "moments", "newton", "steady"

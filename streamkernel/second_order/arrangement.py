@@ -14,12 +14,11 @@ from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners.span import ENTRIES
-from streamkernel.second_order import growth, metric, newton, priors, slots
+from streamkernel.second_order import growth, metric, newton, slots
 from streamkernel.second_order.evaluation import copy_for_prediction
-from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.last_row import no_row
 from streamkernel.second_order.linear.state import SATURATION, new_linear, with_more_room
-from streamkernel.second_order.mixture_state import BORN, COUNT, FIRST, Group, MixtureState, weights_by_column
+from streamkernel.second_order.mixture_state import BORN, COUNT, FIRST, Group, Groups, MixtureState, weights_by_column
 from streamkernel.second_order.neighbours.state import neighbour_functions, new_neighbours, with_places
 from streamkernel.second_order.tiles import EIGHT
 
@@ -159,7 +158,7 @@ class Arranger:
             "mixer": np.zeros((targets * functions, functions)),
             "bounds": np.zeros(targets * (functions + 2)),
             "losses": np.zeros(functions),
-            "priors": np.full(count, priors.UNKNOWN),
+            "priors": np.full(count, growth.UNKNOWN_PRIOR),
             "metric": metric.empty(count),
             "linear": new_linear(
                 self.linear,

@@ -1,4 +1,4 @@
-"""The prediction of a mixture, compiled: the scores of all functions, and their weighted sum."""
+"""The prediction of a mixture, compiled: scores of all functions, their weighted sum, and the derivatives by inputs."""
 
 from __future__ import annotations
 
@@ -8,20 +8,33 @@ import numpy as np
 from numba import types
 
 from streamkernel.features.compiled_kernel import KERNEL, CompiledKernel
+from streamkernel.features.directions import Directions
 from streamkernel.features.evaluate import prepare
 from streamkernel.features.rows import F64, ROWS, Rows
-from streamkernel.features.scale_table import SCALES, ScalesState, scale_row
+from streamkernel.features.running_moments import moments_of, slopes_of
+from streamkernel.features.scale_table import SCALES, ScalesState, scale_row, scale_rows
 from streamkernel.jit import compiled, inlined, unit
+from streamkernel.learners.derivatives import check, directions_along
+from streamkernel.learners.derivatives import slopes as slopes_along
 from streamkernel.learners.embedding import EMBEDDING_ROOM, EmbeddingRoom, embedding_room
 from streamkernel.learners.scoring import longest_row
 from streamkernel.second_order import newton, slots, steady
-from streamkernel.second_order.gradients import embed_groups
+from streamkernel.second_order.gradients import embed_groups, embed_rows
 from streamkernel.second_order.last_row import forget_row, is_last, note_row
 from streamkernel.second_order.linear import steps as linear
 from streamkernel.second_order.linear.state import ENTRIES, LinearRoom, room_for
 from streamkernel.second_order.linear.state import ROOM as LINEAR_ROOM
 from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
-from streamkernel.second_order.mixture_state import MIXTURE, MixtureState, with_own_row
+from streamkernel.second_order.mixture_state import (
+    BEFORE,
+    COUNT,
+    FIRST,
+    MIXTURE,
+    OWNER,
+    MixtureState,
+    weights_by_column,
+    with_own_row,
+)
 from streamkernel.second_order.neighbours import search as neighbours
 from streamkernel.second_order.neighbours.search import set_influence
 from streamkernel.second_order.neighbours.state import NEIGHBOURS_ROOM, Neighbours, NeighboursRoom, neighbours_room
@@ -176,3 +189,62 @@ def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[Mixtu
     metric = state.metric._replace(sensitivities=sensitivities, totals=totals)
     copied = copied._replace(span=span, neighbours=near, metric=metric)
     return copied, ScalesState(counts, table)
+
+
+def derivatives(mixture: MixtureState, directions: Directions, scales: ScalesState, row: Rows) -> F64:
+    """Return the derivatives of Σ v_k f_k over the functions of groups by the values of one row, shape (columns,
+    entries), zeros among them.
+
+    Parameters
+    ----------
+    mixture, directions
+        The mixture, and the directions of its features.
+    scales
+        The scales that bring the values to its inputs; those of no names if it takes them as they are.
+    row
+        The row.
+
+    Raises
+    ------
+    InputError
+        If they are not known for the kernel.
+    """
+    check(directions.plan)
+    function, scales = copy_for_prediction(mixture, scales)
+    scaled = row._replace(values=np.empty_like(row.values))
+    scale_rows(scales, row, scaled.values)
+    found = _derivatives_of_groups(function, directions, scaled)
+    if len(scales.table):
+        found *= slopes_of(scales, moments_of(scales, row.hashes), row.values)
+    found[:, row.readers == 0] = 0.0
+    return found
+
+
+def _derivatives_of_groups(function: MixtureState, directions: Directions, row: Rows) -> F64:
+    """Return the derivatives of the groups' predictions by the scaled values."""
+    numbers, layout, metric = function.numbers[0], function.layout, function.metric
+    size, groups, columns = int(numbers["block_size"]), len(layout), int(numbers["columns"])
+    z = np.zeros(int((layout[:, FIRST] + layout[:, COUNT]).max()), np.float32)
+    own = embed_rows(function, directions, row, int(numbers["blocks"]))[0]
+    z[: len(own)] = own[: len(z)]
+    coefficients, weights = np.zeros((columns, len(z))), weights_by_column(function)[:, :, None]
+    for g, (first, n, before) in enumerate(layout[:, [FIRST, COUNT, BEFORE]].tolist()):
+        here = slice(columns * before, columns * (before + n))
+        newton, steady = function.newton[here].reshape(columns, n), function.steady[here].reshape(columns, n)
+        v, u = weights[function.slots[slots.NEWTON] + g], weights[function.slots[slots.STEADY] + g]
+        coefficients[:, first : first + n] += v * newton + u * steady
+    kernel = directions.kernel
+    own_slopes = slopes_along(kernel, size, z, coefficients)
+    along = directions_along(kernel, size, row.hashes, len(z) // 2)
+    most = int(metric.known.max(initial=0))
+    along_metric = directions_along(kernel, size, metric.names[:most], len(z) // 2)
+    number = {name: i for i, name in enumerate(metric.names[:most].tolist())}
+    numbers_of = np.array([number.get(max(name, 1), most) for name in row.hashes.tolist()], np.int64)
+    found = np.zeros((columns, len(row.hashes)))
+    for g in np.flatnonzero((layout[:, COUNT] > 0) & (layout[:, OWNER] == np.arange(groups))).tolist():
+        known, first, last = int(metric.known[g]), layout[g, FIRST] // 2, (layout[g, FIRST] + layout[g, COUNT]) // 2
+        of_group, is_known = own_slopes[:, first:last], numbers_of < known
+        by_metric = of_group @ along_metric[:known, first:last].T @ metric.roots[g, :known, :known]
+        found[:, ~is_known] += of_group @ along[~is_known, first:last].T
+        found[:, is_known] += by_metric[:, numbers_of[is_known]]
+    return found

@@ -1,4 +1,4 @@
-"""The growth of second-order learning: the groups of blocks, and the condition for a larger one.
+"""The growth of second-order learning: the groups of blocks, the condition for a larger one, and their λ.
 
 The first four blocks are groups by themselves, each of another bandwidth where the kernel is a `MultiScale`. From 1,024
 examples on there is a larger group beside them, of two blocks. At each check (`learners.schedule`), based on the
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamkernel.features.rows import F64, I64
+from streamkernel.features.rows import F32, F64, I64
 
 ALONE = 4
 """Number of blocks that are groups by themselves."""
@@ -40,6 +40,18 @@ FROM = 1024
 
 GAIN = 0.03
 MATURE = 4
+
+PRIOR = 0.06
+SMALLEST_PRIOR = 1e-3
+"""λ is PRIOR times (1 - κ)², but at least SMALLEST_PRIOR, where κ is the mean of k(x, x') over pairs of examples, in
+units of k(x, x): if features hardly differ between examples, a function needs larger coefficients to separate these."""
+
+UNKNOWN_PRIOR = 0.5 * PRIOR
+"""λ before there are examples."""
+
+LEAST_UNEXPLAINED = 0.01
+"""λ of a larger group is proportional to the loss, in units of that of f = 0, but at least this: λ should equal the
+ratio of noise to signal, which the loss estimates by then."""
 
 
 def stages(blocks: int, outputs: int, most_numbers: int) -> int:
@@ -252,3 +264,54 @@ def bandwidth(standing: F64, multiples: list[float]) -> int:
     """
     good = [k for k in range(len(multiples)) if (1.0 - GAIN) * standing[k] <= standing.min()]
     return min(good, key=lambda k: multiples[k])
+
+
+def priors_of_examples(by_group: F32) -> F64:
+    """Return λ of groups from their features of some examples, shape (examples, groups, features).
+
+    Examples
+    --------
+    >>> priors_of_examples(np.eye(2, dtype=np.float32)[:, None]).round(3).tolist()  # nothing in common
+    [0.06]
+    >>> priors_of_examples(np.ones((2, 1, 2), np.float32)).round(3).tolist()  # all in common
+    [0.001]
+    """
+    n = len(by_group)
+    own = np.square(by_group, dtype=np.float64).sum(axis=2).mean(axis=0)
+    mean = np.square(by_group.mean(axis=0, dtype=np.float64)).sum(axis=1)
+    likeness = (n * mean / np.where(own > 0.0, own, 1.0) - 1.0) / (n - 1)
+    return np.asarray(np.maximum(PRIOR * np.square(1.0 - np.clip(likeness, 0.0, 1.0)), SMALLEST_PRIOR))
+
+
+def unexplained_share(least: float, nothing: float) -> float:
+    """Return the unexplained share of the loss.
+
+    Parameters
+    ----------
+    least, nothing
+        The smallest running loss of a function, and that of f = 0.
+
+    Examples
+    --------
+    >>> unexplained_share(0.1, 0.5)
+    0.2
+    """
+    return float(np.clip(least / nothing, 0.0, 1.0)) if nothing > 0.0 else 1.0
+
+
+def prior_of_new_group(prior: float, unexplained: float) -> float:
+    """Return λ of a group that starts beside others.
+
+    Parameters
+    ----------
+    prior
+        λ of the single block of the same bandwidth.
+    unexplained
+        The unexplained share of the loss.
+
+    Examples
+    --------
+    >>> prior_of_new_group(0.06, 0.2)
+    0.012
+    """
+    return float(prior * max(unexplained, LEAST_UNEXPLAINED))

@@ -22,11 +22,9 @@ from streamkernel.learners.base import Learner
 from streamkernel.locking import undivided
 from streamkernel.second_order import evaluation, growth, learning, newton, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
-from streamkernel.second_order.derivatives import derivatives
 from streamkernel.second_order.gradients import embed_rows
-from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear.state import FORGETTING, prior
-from streamkernel.second_order.mixture_state import RESTED, MixtureState, weights_by_column, with_own_row
+from streamkernel.second_order.mixture_state import RESTED, Groups, MixtureState, weights_by_column, with_own_row
 from streamkernel.second_order.neighbours.search import CAUTION
 from streamkernel.second_order.neighbours.state import STORED
 
@@ -296,7 +294,8 @@ class MixedFunction(Learner):
 
     def derivatives(self, row: Rows, scales: Scales | None = None) -> F64:
         """Return the derivatives by the values of one row, as :meth:`Learner.derivatives` does, of the groups' part."""
-        return derivatives(self._live, NOT_SCALED if scales is None else scales.state, row)
+        live, scaling = self._live, NOT_SCALED if scales is None else scales.state
+        return evaluation.derivatives(live.state, live.directions, scaling, row)
 
     def others(self, rows: Rows, scales: Scales | None = None) -> F64:
         """Return the part of f without derivatives, as :meth:`Learner.others` does: that of linear functions and

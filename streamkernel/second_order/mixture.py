@@ -17,15 +17,13 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
-from streamkernel.second_order import learning, newton, priors, recency
-from streamkernel.second_order.columns import with_column
-from streamkernel.second_order.learning import NOTHING_SAID, LearningRows
-from streamkernel.second_order.learning_room import LearningOptions
+from streamkernel.second_order import growth, learning, newton, recency
+from streamkernel.second_order.learning import NOTHING_SAID, LearningOptions, LearningRows
 from streamkernel.second_order.linear.few_values import with_few_values
 from streamkernel.second_order.mixed_function import NOT_SCALED
 from streamkernel.second_order.mixture_state import OF_MIXTURE, OWNER, with_own_row
 from streamkernel.second_order.neighbours.state import with_places
-from streamkernel.second_order.restructuring import with_new_groups, with_restart
+from streamkernel.second_order.restructuring import with_column, with_new_groups, with_restart
 from streamkernel.second_order.stored_mixture import StoredMixture
 
 FOLLOW = 0.075
@@ -65,7 +63,7 @@ class SecondOrderLearner(StoredMixture):
         live.state.bounds.reshape(targets, -1)[:, -2:] = old.bounds.reshape(targets, -1)[:, -2:]
         alone, n = len(self._arranger.alone), len(rows.start) - 1
         z = embed_rows(self.numbers, live.directions, rows, sum(self._arranger.alone))
-        live.state.priors[:alone] = priors.of_examples(z.reshape(n, alone, -1))
+        live.state.priors[:alone] = growth.priors_of_examples(z.reshape(n, alone, -1))
         owners = live.groups.layout[:, OWNER]
         live.state.priors[:] = live.state.priors[owners]
         return twin

@@ -74,9 +74,6 @@ CLEARLY, MUCH = 0.1, 0.25
 """The minimum by which the loss of a block is smaller than that of a group that forgets, and the loss of a larger group
 than that of another, as a fraction of the loss of the group at rest."""
 
-SPREAD = 1 << 22
-"""Steps are spread over events if the squared numbers of outputs add up to more: such a step takes about 8 ms."""
-
 EVERY = 3
 """Number of events whose units are computed together. A unit displaces what an event needs from the processor's caches,
 so that the next event takes longer."""

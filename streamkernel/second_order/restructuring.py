@@ -1,4 +1,6 @@
-"""Addition of groups to a mixture: learned state is kept, and a new group starts from nothing."""
+"""Other arrangements of a mixture, in which learned state is kept: with groups that start from nothing, after a reset,
+and with a column for a new class.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,49 @@ import numpy as np
 from streamkernel.features.rows import F64, I64
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.learners import state
-from streamkernel.second_order import growth, metric, priors, recency, slots
+from streamkernel.second_order import growth, metric, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
+from streamkernel.second_order.linear.state import BOUND
 from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.mixture_state import OF_MIXTURE, Group
-from streamkernel.second_order.weights import PULL, mixed_weights, positive_weights, without
+from streamkernel.second_order.neighbours.state import copied
+from streamkernel.second_order.weights import PULL, less_certain, mixed_weights, positive_weights, without
+
+
+def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: Any, split: F64 | None) -> Arrangement:
+    """Return a copy of a mixture with columns for one more class.
+
+    Parameters
+    ----------
+    live, arranger, kernel
+        The mixture.
+    numbers
+        The records of the new one.
+    split
+        The factors by which the single column of two classes becomes those of three; ``None`` if each class has
+        a column.
+    """
+
+    def more(old: F64) -> F64:
+        return np.concatenate([old, np.zeros_like(old[:1])]) if split is None else split[:, None] * old
+
+    groups = {
+        g: old._replace(newton=more(old.newton), steady=more(old.steady), sums=more(old.sums), change=more(old.change))
+        for g, old in enumerate(live.groups)
+    }
+    function = live.state
+    names = *OF_MIXTURE, "bounds", "losses", "priors", "span", "recent", "sampled"
+    arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
+    arrays |= {"level": more(function.level), "metric": function.metric}
+    arrays["mixer"] = less_certain(function.mixer, int(function.numbers[0]["examples"]))
+    w = function.linear.w
+    w = np.concatenate([w, np.zeros_like(w[:, :1])], axis=1) if split is None else split[None, :, None] * w
+    counts = function.linear.counts.copy()
+    if split is not None:
+        counts[BOUND] *= split.max()
+    arrays["linear"] = function.linear._replace(w=w, counts=counts)  # a thread that still predicts uses the old ones
+    arrays["neighbours"] = copied(function.neighbours)
+    return arranger.arrange(kernel, live.directions, numbers, live.table, groups, arrays)
 
 
 def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arrangement | None:
@@ -25,7 +65,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     of_groups, (nothing, *_) = np.split(function.losses, function.slots[[slots.LEVEL]])
     losses_of = of_groups.reshape(2, -1)
     least = losses_of[0, table[:, 0] > 0].min()
-    singles, unexplained = losses_of[0, :alone], priors.unexplained_share(least, nothing)
+    singles, unexplained = losses_of[0, :alone], growth.unexplained_share(least, nothing)
     multiples = np.resize(kernel.multiples if isinstance(kernel, MultiScale) else 1.0, alone).tolist()
     probe = growth.probe(table[:alone], singles)
     root = metric.root_of(function.metric, unexplained, probe) if arranger.has_metric else None
@@ -51,7 +91,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
         table[probe] = 1, alone + rung, seen
         begun, ended = [*begun, probe], [*ended, probe]
     for g in begun:
-        lambdas[g] = priors.of_new_group(lambdas[table[g, 1] % alone], unexplained)
+        lambdas[g] = growth.prior_of_new_group(lambdas[table[g, 1] % alone], unexplained)
     in_metric = [g for g in begun if table[g, 1] >= alone]
     for g in range(ordinary, len(table)):
         block = recency.block_for(int(table[g, 1]), singles, since)

@@ -13,7 +13,7 @@ from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, l
 from streamkernel.estimators.together import answers_of, predict_and_learn
 from streamkernel.features import directions
 from streamkernel.features.dictionaries import FAST
-from streamkernel.second_order import growth, newton
+from streamkernel.second_order import growth, mixture_state
 
 UNIT = kernels.Gaussian(1.0)
 LARGEST = 1e100
@@ -109,7 +109,7 @@ def test_a_classifier_has_the_bits_of_one_example_after_the_other(
 
 @pytest.mark.skipif(FAST is None, reason="no dictionary is read by compiled code")
 def test_newton_steps_that_are_spread_over_events_have_these_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newton, "SPREAD", 0)
+    monkeypatch.setattr(mixture_state, "SPREAD", 0)
     data, one, other = examples(700, [True, False]), CLASSIFIERS["newton"](), CLASSIFIERS["newton"]()
     assert together(other, data, with_probabilities=False)[0] == one_by_one(one, data, with_probabilities=False)
     assert content(other) == content(one)
