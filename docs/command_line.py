@@ -15,7 +15,7 @@ PAGE = Path(__file__).parent / "reference" / "command_line.md"
 HEAD = """# Command line
 
 `streamkernel COMMAND --help` shows what is below. `pip install 'streamkernel[engine]'` installs the command.
-Exit codes are those of [a run](configuration.md#start-stop-and-continue), and 2 for a wrong argument.
+The exit codes are as of [a run](configuration.md#start-stop-and-continue), and 2 for a wrong argument.
 `streamkernel --version` prints the version.
 
 """
