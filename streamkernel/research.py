@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from streamkernel.estimators.stochastic_gaussian_process import StochasticGaussianProcessRegressor
 
 if TYPE_CHECKING:
-    from streamkernel.solvers.paper_asy_dsskl import PaperAsyDSSKL
+    from streamkernel.solvers.asy_dsskl import PaperAsyDSSKL
 
 __all__ = ["PaperAsyDSSKL", "StochasticGaussianProcessRegressor"]
 
@@ -16,6 +16,6 @@ def __getattr__(name: str) -> Any:
     """Import the solver when it is used: it needs scikit-learn."""
     if name != "PaperAsyDSSKL":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from streamkernel.solvers.paper_asy_dsskl import PaperAsyDSSKL
+    from streamkernel.solvers.asy_dsskl import PaperAsyDSSKL
 
     return PaperAsyDSSKL

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from streamkernel.solvers.matrix import psd_blocks as psd
+from streamkernel.solvers.matrix import matrix_blocks as psd
 from streamkernel.solvers.matrix.matrix_blocks import F64, Bounds, Ints, MatrixProblem
 from streamkernel.solvers.matrix.matrix_search import Search
 from streamkernel.solvers.saddle_point.step_sizes import StepSizes

@@ -15,8 +15,7 @@ from streamkernel.connectors.dead_letters import record_text
 from streamkernel.connectors.interfaces import Sink
 from streamkernel.connectors.json_text import all_to_json, to_json
 from streamkernel.connectors.kafka.clients import Headers, OutRecord
-from streamkernel.connectors.kafka.topic_limits import TopicLimits, size_of
-from streamkernel.connectors.kafka.writer import Writer
+from streamkernel.connectors.kafka.writer import TopicLimits, Writer, size_of
 from streamkernel.connectors.record_encoding import Refused
 
 LONGEST = {"value": 900_000, "key": 25_000, "headers": 25_000}

@@ -12,8 +12,7 @@ import orjson
 from streamkernel.connectors.base import UnavailableError
 from streamkernel.connectors.kafka.clients import Partition, Producer
 from streamkernel.connectors.kafka.options import Options
-from streamkernel.connectors.redrive.driven import Driven
-from streamkernel.connectors.redrive.letters import Letter
+from streamkernel.connectors.redrive.letters import Driven, Letter
 
 TRANSACTION_SECONDS = 120.0
 

@@ -2,11 +2,267 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from io import BytesIO
+from typing import Any, NamedTuple
 
-from streamkernel.connectors.schema_registry.reading import HEAD, KINDS
+import orjson
+
+from streamkernel.connectors.json_text import RECORD, printable, to_json
+from streamkernel.connectors.schema_registry.reading import HEAD
+from streamkernel.connectors.schema_registry.reading import KINDS as NAMES_OF_FORMATS
 from streamkernel.connectors.schema_registry.registry import Registry
+
+
+def converted(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return a record without its missing values, and with Python's own types.
+
+    Parameters
+    ----------
+    record
+        The record.
+    fields
+        The kinds of the fields, one of `streamkernel.connectors.schema_registry.writing.KINDS` for each name.
+
+    Raises
+    ------
+    ValueError
+        If the schema lacks a field, or has another kind for it.
+
+    Examples
+    --------
+    >>> kinds = {"label": "value", "probabilities": "numbers", "position": "json"}
+    >>> converted({"label": 2**70, "probabilities": {True: 1, None: 0}, "position": [3, "x"]}, kinds)
+    {'label': '1180591620717411303424', 'probabilities': {'true': 1.0, 'null': 0.0}, 'position': '[3,"x"]'}
+    >>> converted({"label": [1]}, kinds)
+    Traceback (most recent call last):
+    ValueError: Expected a label or a number, got list - at field "label"
+    """
+    fitting: dict[str, Any] = {}
+    for name, value in record.items():
+        if name not in fields:
+            raise ValueError(f'Expected fields of the schema, got "{name}"')
+        if value is None:
+            continue
+        expected, convert = _KINDS[fields[name]]
+        try:
+            fitting[name] = convert(value)
+        except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise ValueError(f'Expected {expected}, got {type(value).__name__} - at field "{name}"') from error
+    return fitting
+
+
+def _value(value: Any) -> bool | int | float | str:
+    """Return a label or a number; what has no type of its own in the schema is text."""
+    value = _plain(value)
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, (bool, float)):
+        return value
+    if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+        return int(value)
+    text = to_json(value, RECORD).decode()
+    if text[0] in "[{n":
+        raise TypeError(text)
+    return str(orjson.loads(text)) if text[0] == '"' else text
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return printable(value)
+
+
+def _integer(value: Any) -> int:
+    value = _plain(value)
+    if not isinstance(value, int) or not -(1 << 63) <= value < 1 << 63:
+        raise TypeError(value)
+    return int(value)
+
+
+def _boolean(value: Any) -> bool:
+    value = _plain(value)
+    if not isinstance(value, bool):
+        raise TypeError(value)
+    return value
+
+
+def _numbers(value: Any) -> dict[str, float]:
+    return {_name(label): float(number) for label, number in value.items()}
+
+
+def _name(label: Any) -> str:
+    """Return a label as the key of a JSON object."""
+    return printable(label) if isinstance(label, str) else next(iter(orjson.loads(to_json({label: 0}, RECORD))))
+
+
+def _plain(value: Any) -> Any:
+    """Return Python's own value for one of NumPy's."""
+    return value.item() if hasattr(value, "item") else value
+
+
+_KINDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "text": ("text", _text),
+    "integer": ("an integer of 64 bits", _integer),
+    "number": ("a number", float),
+    "boolean": ("true or false", _boolean),
+    "value": ("a label or a number", _value),
+    "values": ("labels or numbers", lambda values: list(map(_value, values))),
+    "numbers": ("numbers by label", _numbers),
+    "json": ("values that JSON can hold", lambda value: to_json(value, RECORD).decode()),
+}
+
+
+NAME, NAMESPACE = "Prediction", "streamkernel"
+"""Name of the record, and of its namespace or package."""
+
+
+class Kind(NamedTuple):
+    """Types of a kind of field in each format."""
+
+    avro: list[Any]
+    protobuf: str
+    json: dict[str, Any]
+
+
+VALUE = ["boolean", "long", "double", "string"]
+"""The types of Avro that a value can have."""
+
+JSON_VALUE = ["boolean", "number", "string"]
+"""The types of JSON that a value can have."""
+
+KINDS = {
+    "text": Kind(["null", "string"], "optional string", {"type": ["string", "null"]}),
+    "integer": Kind(["null", "long"], "optional int64", {"type": ["integer", "null"]}),
+    "number": Kind(["null", "double"], "optional double", {"type": ["number", "null"]}),
+    "boolean": Kind(["null", "boolean"], "optional bool", {"type": ["boolean", "null"]}),
+    "value": Kind(["null", *VALUE], "Value", {"type": [*JSON_VALUE, "null"]}),
+    "values": Kind(
+        ["null", {"type": "array", "items": VALUE}],
+        "repeated Value",
+        {"type": ["array", "null"], "items": {"type": JSON_VALUE}},
+    ),
+    "numbers": Kind(
+        ["null", {"type": "map", "values": "double"}],
+        "map<string, double>",
+        {"type": ["object", "null"], "additionalProperties": {"type": ["number", "null"]}},
+    ),
+    "json": Kind(["null", "string"], "optional string", {"type": ["string", "null"]}),
+}
+"""Kinds of fields: text, an integer, a number, true or false, a label or number, several of these, numbers by name, and
+JSON as text."""
+
+MEMBERS = ("truth", "bool"), ("integer", "int64"), ("number", "double"), ("text", "string")
+"""Variants of a value in Protobuf: names and types of fields, one of which is set."""
+
+
+def schema_and_write(form: str, fields: Mapping[str, str]) -> tuple[str, Callable[[Mapping[str, Any]], bytes]]:
+    """Return a schema in the language of a format, and a function from a record to bytes of this schema.
+
+    The function raises a `ValueError` for a record that does not fit the schema.
+
+    Parameters
+    ----------
+    form
+        ``"avro"``, ``"protobuf"`` or ``"json-schema"``.
+    fields
+        The kinds of the fields, by name.
+    """
+    make = {"avro": _avro, "protobuf": _protobuf, "json-schema": _json_schema}[form]
+    schema, write = make(fields)
+    return schema, lambda record: write(converted(record, fields))
+
+
+def _avro(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]], bytes]]:
+    import fastavro
+
+    members = [{"name": name, "type": KINDS[kind].avro, "default": None} for name, kind in fields.items()]
+    schema = {"type": "record", "name": NAME, "namespace": NAMESPACE, "fields": members}
+    parsed = fastavro.parse_schema(schema)
+
+    def write(record: dict[str, Any]) -> bytes:
+        stream = BytesIO()
+        fastavro.schemaless_writer(stream, parsed, record)
+        return stream.getvalue()
+
+    return json.dumps(schema), write
+
+
+def _json_schema(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]], bytes]]:
+    members = {name: KINDS[kind].json for name, kind in fields.items()}
+    head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": NAME, "type": "object"}
+    return json.dumps({**head, "properties": members, "additionalProperties": False}), orjson.dumps
+
+
+def _protobuf(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]], bytes]]:
+    """Return the text of the schema, and a function that encodes its first message."""
+    from google.protobuf import descriptor_pb2, descriptor_pool
+    from google.protobuf.message_factory import GetMessageClass
+
+    types = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name=f"{NAMESPACE}/{NAME}.proto", package=NAMESPACE, syntax="proto3")
+    record, value = file.message_type.add(name=NAME), file.message_type.add(name="Value")
+    value.oneof_decl.add(name="kind")
+    for number, (name, kind) in enumerate(MEMBERS, 1):
+        value.field.add(name=name, number=number, type=types.Type.Value(f"TYPE_{kind.upper()}"), oneof_index=0)
+    for number, (name, kind) in enumerate(fields.items(), 1):
+        if kind == "numbers":
+            entry = record.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
+            entry.options.map_entry = True
+            entry.field.add(name="key", number=1, type=types.TYPE_STRING)
+            entry.field.add(name="value", number=2, type=types.TYPE_DOUBLE)
+            of = f".{NAMESPACE}.{NAME}.{entry.name}"
+            record.field.add(
+                name=name, number=number, type=types.TYPE_MESSAGE, label=types.LABEL_REPEATED, type_name=of
+            )
+        elif kind in ("value", "values"):
+            label = types.LABEL_REPEATED if kind == "values" else types.LABEL_OPTIONAL
+            of = f".{NAMESPACE}.Value"
+            record.field.add(name=name, number=number, type=types.TYPE_MESSAGE, label=label, type_name=of)
+        else:
+            number_of = types.Type.Value(f"TYPE_{KINDS[kind].protobuf.removeprefix('optional ').upper()}")
+            at = len(record.oneof_decl)
+            record.oneof_decl.add(name=f"_{name}")
+            record.field.add(name=name, number=number, type=number_of, oneof_index=at, proto3_optional=True)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    message_class: Any = GetMessageClass(pool.FindMessageTypeByName(f"{NAMESPACE}.{NAME}"))
+
+    def write(record: dict[str, Any]) -> bytes:
+        message = message_class()
+        for name, item in record.items():
+            kind = fields[name]
+            if kind == "numbers":
+                getattr(message, name).update(item)
+            elif kind == "value":
+                setattr(getattr(message, name), _member_of(item), item)
+            elif kind == "values":
+                for one in item:
+                    setattr(getattr(message, name).add(), _member_of(one), one)
+            else:
+                setattr(message, name, item)
+        found: bytes = message.SerializeToString()
+        return b"\0" + found  # the first message of the schema
+
+    return _proto_text(fields), write
+
+
+def _member_of(value: Any) -> str:
+    kinds = {bool: "truth", int: "integer", float: "number", str: "text"}
+    return kinds[type(value)]
+
+
+def _proto_text(fields: Mapping[str, str]) -> str:
+    """Return the schema in Protobuf's own language."""
+    members = [f"  {KINDS[kind].protobuf} {name} = {number};" for number, (name, kind) in enumerate(fields.items(), 1)]
+    values = [f"    {kind} {name} = {number};" for number, (name, kind) in enumerate(MEMBERS, 1)]
+    lines = [
+        'syntax = "proto3";', f"package {NAMESPACE};", "", f"message {NAME} {{", *members, "}", "",
+        "message Value {", "  oneof kind {", *values, "  }", "}",
+    ]  # fmt: skip
+    return "\n".join([*lines, ""])
+
 
 Write = Callable[[Mapping[str, Any]], bytes]
 """Encodes fields as the bytes after the id."""
@@ -30,7 +286,7 @@ class ValueWriter:
     """
 
     def __init__(self, registry: Registry, subject: str, form: str, schema: str, write: Write) -> None:
-        self._registry, self._subject, self._kind, self._schema = registry, subject, KINDS[form], schema
+        self._registry, self._subject, self._kind, self._schema = registry, subject, NAMES_OF_FORMATS[form], schema
         self._write = write
         self._head = b""
 
@@ -73,8 +329,6 @@ def record_writer(registry: Registry, topic: str, form: str, fields: Mapping[str
     form : {"avro", "protobuf", "json-schema"}
         The format.
     fields : dict of str to str
-        The kinds of the fields, one of `streamkernel.connectors.schema_registry.record_schemas.KINDS`.
+        The kinds of the fields, one of `streamkernel.connectors.schema_registry.writing.KINDS`.
     """
-    from streamkernel.connectors.schema_registry.record_schemas import schema_and_write
-
     return ValueWriter(registry, f"{topic}-value", form, *schema_and_write(form, fields))

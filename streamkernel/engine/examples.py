@@ -14,8 +14,8 @@ from streamkernel.estimators.weighting import as_weight
 from streamkernel.features.rows import is_missing
 from streamkernel.field_types.by_path import ByPath
 from streamkernel.field_types.conversions import VectorLengthError, as_category
+from streamkernel.field_types.declared import Notations
 from streamkernel.field_types.fields import UNSEEN, Fields
-from streamkernel.field_types.notations import Notations
 
 LONGEST_LABEL = 1_000
 """Largest number of characters of a label."""

@@ -22,10 +22,9 @@ from streamkernel.features.frames import native_series, targets_of
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
 from streamkernel.locking import OwnedLock, locked, on_copy
 from streamkernel.posterior import marginal_likelihood
-from streamkernel.posterior.bayesian_linear import LEAST_RATIO, is_ratio
+from streamkernel.posterior.bayesian_linear import LEAST_RATIO, Recursive, is_ratio
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.posterior.posteriors import Posterior
-from streamkernel.posterior.recursive_posterior import Recursive
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries

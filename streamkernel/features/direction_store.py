@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from streamkernel.features.dictionaries import NameRecord
-from streamkernel.features.projections import draw_block
+from streamkernel.features.feature_maps import draw_block
 from streamkernel.features.rows import F32
 from streamkernel.jit import compiled
 from streamkernel.locking import OwnedLock

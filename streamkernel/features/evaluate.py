@@ -27,8 +27,7 @@ from streamkernel.features.compiled_kernel import (
     SPAN,
     VECTORS,
 )
-from streamkernel.features.feature_maps import form, set_phases
-from streamkernel.features.projections import project
+from streamkernel.features.feature_maps import form, project, set_phases
 from streamkernel.features.rows import ROWS
 from streamkernel.jit import Family, inlined, unit
 

@@ -13,8 +13,7 @@ from streamkernel.errors import InputError
 from streamkernel.features.rows import is_missing
 from streamkernel.field_types.by_path import ByPath
 from streamkernel.field_types.conversions import convert, vector_length
-from streamkernel.field_types.declared import OF_TEXTS, TYPES, DeclaredType, Spec, declared_type, markers
-from streamkernel.field_types.notations import Notations
+from streamkernel.field_types.declared import OF_TEXTS, TYPES, DeclaredType, Notations, Spec, declared_type, markers
 from streamkernel.field_types.vector_lengths import VectorLengths
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from streamkernel.first_order.sgd_step import step
-from streamkernel.first_order.step_work import step_workspace
+from streamkernel.first_order.sgd_step import step, step_workspace
 from streamkernel.jit import compiled
 from streamkernel.learners.scoring import score
 from streamkernel.learners.state import DONE

@@ -11,7 +11,7 @@ from streamkernel.features import example_tensors, kept_features
 from streamkernel.features.dictionaries import FAST
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, I64, Rows
-from streamkernel.first_order import betting, coefficients, several_events, sgd_step, single_event
+from streamkernel.first_order import betting, coefficients, sgd_step, single_event
 from streamkernel.first_order.expanded_function import function_in
 from streamkernel.first_order.stored_expansion import StoredExpansion
 from streamkernel.kernels import Kernel
@@ -96,7 +96,7 @@ class FirstOrderLearner(StoredExpansion):
             steps = np.empty((len(xs), 2))
             steps[:, 0] = y
             steps[:, 1] = self._gammas(len(xs))
-            learn, table = several_events.score_and_learn.call, directions.store.table
+            learn, table = single_event.score_and_learn.call, directions.store.table
             done = learn(memory, table, record.memory, id(xs), largest, steps, values, scores)
         return scores[:done], values[:done]
 

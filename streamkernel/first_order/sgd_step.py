@@ -6,6 +6,7 @@ Nothing in a step allocates memory, so that a step is taken whole or not at all.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import types
@@ -13,15 +14,14 @@ from numba import types
 from streamkernel import losses, vectors
 from streamkernel.features.compiled_kernel import KERNEL, Span
 from streamkernel.features.evaluate import features, power, prepare
-from streamkernel.features.rows import ROWS
+from streamkernel.features.rows import F64, ROWS
 from streamkernel.first_order import automatic_step, block_choice
 from streamkernel.first_order.preconditioning import precondition, pull_of_intercept
-from streamkernel.first_order.step_work import STEP_WORK, step_workspace
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners import averaging
 from streamkernel.learners.averaging import AVERAGE, MIXTURE
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
-from streamkernel.learners.scoring import FIRST_ORDER, WORK, has_range, score, unbounded
+from streamkernel.learners.scoring import FIRST_ORDER, WORK, ScoringRoom, has_range, score, unbounded, workspace
 from streamkernel.learners.span import LARGEST, LEAST, limits, observe, within
 from streamkernel.learners.state import (
     AUTOMATIC,
@@ -37,6 +37,39 @@ from streamkernel.learners.state import (
     PER_ERROR,
     PER_K_XX,
 )
+
+
+class StepWork(NamedTuple):
+    """Work arrays of a step: those of an evaluation, the mean gradient, those of the preconditioner, and the move of
+    all blocks, for steps that move all blocks and have more than one example.
+    """
+
+    evaluation: ScoringRoom
+    mean: F64
+    block: F64
+    gram: F64
+    total: F64
+
+
+STEP_WORK = types.NamedTuple(
+    [WORK, types.float64[::1], types.float64[:, ::1], types.float64[:, ::1], types.float64[:, :, :, ::1]], StepWork
+)
+
+
+@inlined
+def step_workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
+    """Return work arrays to take steps on rows."""
+    numbers, coef = state.numbers[0], state.coef
+    batch = numbers.batch_size if numbers.ridge > 0.0 else 0
+    panels = len(coef) if numbers.step_units & AUTOMATIC and numbers.batch_size > 1 else 0
+    return StepWork(
+        workspace(state, kernel, rows),
+        np.empty(numbers.columns),
+        np.empty((numbers.components * numbers.block_size, batch)),
+        np.empty((batch, batch)),
+        np.empty((panels, numbers.columns, coef.shape[2], coef.shape[3])),
+    )
+
 
 _weight, _preferred = inlined(averaging.weight), inlined(averaging.preferred)
 

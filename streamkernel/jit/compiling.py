@@ -25,7 +25,7 @@ if vars(config)["DISABLE_JIT"]:
 try:
     if RELEASE not in TRIED:
         raise ImportError(f"one of {', '.join(TRIED)}")
-    from streamkernel.jit import by_reference, from_python, shortcuts
+    from streamkernel.jit import from_python, shortcuts
 except (ImportError, AttributeError) as missing:
     if RELEASE in TRIED:
         log.warning(
@@ -50,7 +50,7 @@ except (ImportError, AttributeError) as missing:
         return value
 
 else:
-    by_reference.use()
+    from_python.use()
     DURATION = "some seconds"
     IS_SHORT = True
     own_compiler, linked_compiler = {"pipeline_class": shortcuts.Once}, {"pipeline_class": shortcuts.OnlyLinked}

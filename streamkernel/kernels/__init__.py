@@ -4,10 +4,9 @@ from streamkernel.kernels.additive import ChiSquared, Hellinger, Intersection, J
 from streamkernel.kernels.base import Kernel
 from streamkernel.kernels.composite import OnInputs, Product, Scaled, Sum, Transformed
 from streamkernel.kernels.dot_product import ArcCosine, DotProduct, Polynomial
-from streamkernel.kernels.multi_scale import MultiScale
 from streamkernel.kernels.semigroup import ExponentialSemigroup, ReciprocalSemigroup
 from streamkernel.kernels.skewed import SkewedChiSquared, SkewedIntersection
-from streamkernel.kernels.stationary import Cauchy, Gaussian, Laplacian, Matern
+from streamkernel.kernels.stationary import Cauchy, Gaussian, Laplacian, Matern, MultiScale
 
 __all__ = [
     "ArcCosine",

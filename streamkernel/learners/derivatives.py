@@ -11,7 +11,7 @@ import numpy as np
 
 from streamkernel.errors import InputError
 from streamkernel.features.compiled_kernel import IDENTITY, MULTI_SCALE, RUNG, CompiledKernel
-from streamkernel.features.projections import draw_block
+from streamkernel.features.feature_maps import draw_block
 from streamkernel.features.rows import F32, F64, U64
 from streamkernel.jit import compiled
 from streamkernel.kernels.program import KernelProgram

@@ -11,7 +11,7 @@ from streamkernel.features.compiled_kernel import KERNEL, CompiledKernel
 from streamkernel.features.directions import Directions
 from streamkernel.features.evaluate import prepare
 from streamkernel.features.rows import F64, ROWS, Rows
-from streamkernel.features.running_moments import moments_of, slopes_of
+from streamkernel.features.scale_moments import moments_of, slopes_of
 from streamkernel.features.scale_table import SCALES, ScalesState, scale_row, scale_rows
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.derivatives import check, directions_along

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -22,7 +22,28 @@ from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHing
 from streamkernel.solvers.progress import progress
 from streamkernel.solvers.sparse.chosen_features import ChosenFeatures
 from streamkernel.solvers.sparse.rounds import RoundOptions, Sparse, learn_in_rounds
-from streamkernel.solvers.standardization import Standard
+
+_NORMAL = 1.4826
+"""The ratio of a normal distribution's standard deviation to its median absolute deviation."""
+
+
+class Standard(NamedTuple):
+    """An offset that is subtracted from numbers, and the unit by which they are divided."""
+
+    center: Any = 0.0
+    unit: Any = 1.0
+
+    @classmethod
+    def of(cls, values: F64, *, robust: bool = False) -> Standard:
+        """Return the scale of mean and deviation, or of median and its deviation; the unit is 1 for a constant."""
+        center = np.median(values, axis=0) if robust else values.mean(axis=0)
+        unit = _NORMAL * np.median(np.abs(values - center), axis=0) if robust else values.std(axis=0)
+        return cls(center, np.where(unit > 1e-12 * np.maximum(np.abs(center), 1e-300), unit, 1.0))
+
+    def __call__(self, values: F64) -> F64:
+        """Return the scaled numbers."""
+        return np.asarray((values - self.center) / self.unit)
+
 
 LOSSES: dict[str, Loss] = {
     "logistic": Logistic(),
@@ -301,3 +322,26 @@ class AsyDSSKL(BaseEstimator):
         some = np.random.default_rng(self.seed).permutation(len(inputs))[: bandwidth.FIRST]
         rows = Directions(plan, block_size=1, cache_bytes=0).rows(names, inputs[some])
         return KernelProgram(bandwidth.with_medians(kernel, plan, rows), self.seed)
+
+
+class PaperAsyDSSKL(AsyDSSKL):
+    """:class:`~streamkernel.solvers.AsyDSSKL` whose steps are of one row and one coordinate, as the paper prints them.
+
+    An epoch begins with a snapshot and its full gradient. It is slower by far, and here for comparison. Parameters and
+    attributes are those of :class:`~streamkernel.solvers.AsyDSSKL`.
+
+    References
+    ----------
+    Gu et al., "Asynchronous Doubly Stochastic Sparse Kernel Learning", AAAI 2018, Algorithm 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamkernel.research import PaperAsyDSSKL
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (600, 2))
+    >>> model = PaperAsyDSSKL(rounds=1, features_per_round=64, l1=0.005, tol=0.5).fit(X, X[:, 0] * X[:, 1] > 0)
+    >>> model.score(X, X[:, 0] * X[:, 1] > 0) > 0.9
+    True
+    """
+
+    _form: Literal["minibatch", "paper"] = "paper"

@@ -8,7 +8,7 @@ from waiting import LIMIT
 
 from benchmarks.factorised import CASES, data, methods
 from benchmarks.rivals.factorised_sdca import sdca
-from streamkernel.solvers.saddle_point.duality_gap import SaddlePointProblem
+from streamkernel.solvers.saddle_point.descent import SaddlePointProblem
 from streamkernel.solvers.saddle_point.factors import Factors
 from streamkernel.solvers.saddle_point.saddle_point import LOSSES, Factorised, minimise
 

@@ -18,7 +18,7 @@ import pytest
 from reading import check_every_resume, errors, read_file, records
 
 from streamkernel.connectors import FileSource
-from streamkernel.connectors.files.arrow_values import values_of
+from streamkernel.connectors.files.parquet import values_of
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]], **options: Any) -> Path:

@@ -22,7 +22,7 @@ from streamkernel.connectors import DeadLetters, Event, FileSink, RecordsRefused
 from streamkernel.connectors.files.parquet_sink import ParquetSink
 from streamkernel.connectors.json_text import RECORD, all_to_json, to_json
 from streamkernel.connectors.record_encoding import encode_each
-from streamkernel.connectors.schema_registry.record_schemas import schema_and_write
+from streamkernel.connectors.schema_registry.writing import schema_and_write
 from streamkernel.engine.config.streams import PREDICTION_FIELDS
 
 

@@ -39,7 +39,7 @@ from streamkernel.connectors import (
 )
 from streamkernel.connectors.kafka import Options, Writer
 from streamkernel.connectors.kafka.options import CLIENTS
-from streamkernel.connectors.kafka.topic_limits import OVERHEAD
+from streamkernel.connectors.kafka.writer import OVERHEAD
 from streamkernel.engine import Engine, checkpointer
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 

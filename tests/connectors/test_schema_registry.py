@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from streamkernel.connectors import UnavailableError
 from streamkernel.connectors.schema_registry import Registry, record_writer, registry_reader
 from streamkernel.connectors.schema_registry import protobuf as ours
-from streamkernel.connectors.schema_registry.record_schemas import KINDS
+from streamkernel.connectors.schema_registry.writing import KINDS
 from streamkernel.connectors.values import ValueDecoder
 
 BY_TOPIC = {"subject.name.strategy": topic_subject_name_strategy}

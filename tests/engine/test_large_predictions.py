@@ -7,7 +7,7 @@ import pytest
 from streamkernel.connectors import KafkaSink, RecordsRefusedError
 from streamkernel.connectors.kafka import Options
 from streamkernel.connectors.kafka.options import CLIENTS
-from streamkernel.connectors.kafka.topic_limits import LIMITS, TopicLimits, size_of
+from streamkernel.connectors.kafka.writer import LIMITS, TopicLimits, size_of
 from streamkernel.engine.examples import Examples
 from streamkernel.errors import LabelError
 

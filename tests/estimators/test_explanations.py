@@ -16,7 +16,7 @@ from streams import WAYS, learn, write_parts
 from streamkernel import InputError, KernelClassifier, KernelRegressor, ModelFileError, kernels, learners, load, rules
 from streamkernel.errors import LabelError, NotFittedError
 from streamkernel.estimators import explaining, model_file
-from streamkernel.estimators.comparison import compare
+from streamkernel.estimators.explaining import compare
 from streamkernel.estimators.prediction_copy import prediction_copy
 from streamkernel.features import field_names
 from streamkernel.features.rows import Rows

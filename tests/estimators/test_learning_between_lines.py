@@ -40,9 +40,9 @@ from streamkernel import (
     upkeep,
 )
 from streamkernel.estimators.changed_fields import take_texts
-from streamkernel.estimators.deferred import predict_deferred, read_probabilities
 from streamkernel.estimators.prediction_copy import prediction_copy
 from streamkernel.estimators.tables import class_probabilities, class_scores
+from streamkernel.estimators.together import predict_deferred, read_probabilities
 from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth
 from streamkernel.upkeep import background_job

@@ -12,7 +12,7 @@ from streams import LEARNERS, content
 
 from streamkernel import GaussianProcessRegressor, InputError, KernelClassifier, KernelNoveltyDetector, KernelRegressor
 from streamkernel.features import frames
-from streamkernel.features.sparse_tables import as_csr
+from streamkernel.features.frames import as_csr
 from streamkernel.kernels import ArcCosine, Gaussian, Laplacian, Polynomial, SkewedChiSquared
 
 SMALL: dict[str, Any] = {"max_features": 64}

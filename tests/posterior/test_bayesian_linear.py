@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamkernel.kernels import Gaussian
-from streamkernel.posterior.bayesian_linear import BayesianLinear
+from streamkernel.posterior.bayesian_linear import BayesianLinear, Recursive
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.posterior.marginal_likelihood import USUAL, most_likely
-from streamkernel.posterior.recursive_posterior import Recursive
 
 
 def batch(phi, y, ratio):

@@ -20,8 +20,8 @@ from streams import content, frame, learn
 from streamkernel import InputError, step_sizes
 from streamkernel.kernels import Gaussian
 from streamkernel.posterior import bayesian_linear
+from streamkernel.posterior.bayesian_linear import Recursive
 from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.recursive_posterior import Recursive
 from streamkernel.posterior.stochastic import OperatorVariance, RidgeFunctions
 from streamkernel.posterior.stochastic_posterior import Stochastic
 

@@ -10,13 +10,13 @@ from scipy import sparse
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.solvers.saddle_point.conjugates import dual_step
 from streamkernel.solvers.saddle_point.factors import Factors
-from streamkernel.solvers.saddle_point.plan import block_norm
 from streamkernel.solvers.saddle_point.primal_dual_steps import (
     Blocks,
     CompiledProblem,
     Point,
     advance,
     as_compiled,
+    block_norm,
     bounds,
     draw,
 )

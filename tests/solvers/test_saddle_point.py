@@ -18,7 +18,7 @@ from sklearn.linear_model import ElasticNet, LogisticRegression
 from streamkernel.errors import InputError
 from streamkernel.solvers.saddle_point import saddle_point
 from streamkernel.solvers.saddle_point.factors import Factors
-from streamkernel.solvers.saddle_point.plan import block_norm
+from streamkernel.solvers.saddle_point.primal_dual_steps import block_norm
 from streamkernel.solvers.saddle_point.saddle_point import LOSSES, Factorised, minimise
 from streamkernel.solvers.saddle_point.step_sizes import step_sizes
 

@@ -13,10 +13,9 @@ from reference import sparse as reference
 from sklearn.linear_model import Lasso, LogisticRegression
 
 from streamkernel import losses
-from streamkernel.solvers.sparse import batch_loops, sparse_loops
-from streamkernel.solvers.sparse.refit import refit
+from streamkernel.solvers.sparse import sparse_loops
 from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
-from streamkernel.solvers.sparse.sparse_problem import CoefficientGroups, SparseProblem
+from streamkernel.solvers.sparse.sparse_problem import CoefficientGroups, SparseProblem, refit
 
 TABLE_1 = {
     "logistic": losses.Logistic(),
@@ -78,7 +77,7 @@ def test_second_derivatives_are_those_of_the_slopes(name: str) -> None:
         for y in (-1.0, 1.0):
             slope = loss.derivative(f, y)[0]
             rise = (loss.derivative(f + h, y)[0] - loss.derivative(f - h, y)[0]) / (2 * h)
-            assert batch_loops.second(loss.code, loss.parameter, f, y, slope) == pytest.approx(rise, abs=1e-7)
+            assert sparse_loops.second(loss.code, loss.parameter, f, y, slope) == pytest.approx(rise, abs=1e-7)
 
 
 @pytest.mark.parametrize("form", ["minibatch", "paper"])

@@ -4,15 +4,39 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.admin import ConfigResource, NewTopic
+from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-from streamkernel.connectors.kafka.clients import Consumer, Producer
-from streamkernel.connectors.kafka.kafka_python import admin
+from streamkernel.connectors.kafka.clients import COMMIT_SECONDS, Consumer, Producer
+from streamkernel.connectors.kafka.kafka_python.connecting import Tokens, connect
 from streamkernel.connectors.kafka.kafka_python.consumer import PythonConsumer
 from streamkernel.connectors.kafka.kafka_python.producer import PythonProducer
-from streamkernel.connectors.kafka.kafka_python.tokens import Tokens
+from streamkernel.connectors.kafka.timeouts import describe_error
+
+
+def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
+    with closing(connect(KafkaAdminClient, servers, options)) as admin:
+        for topic, count in partitions.items():
+            try:
+                with suppress(TopicAlreadyExistsError):
+                    new = NewTopic(topic, -1 if count is None else count)
+                    admin.create_topics([new], timeout_ms=int(1000 * COMMIT_SECONDS))
+            except KafkaError as error:
+                raise OSError(f'the brokers refused to create the topic "{topic}": {describe_error(error)}') from error
+
+
+def topic_settings(servers: str, options: Mapping[str, Any], topic: str) -> Mapping[str, str]:
+    with closing(connect(KafkaAdminClient, servers, options)) as admin:
+        try:
+            described = admin.describe_configs([ConfigResource("TOPIC", topic)], config_filter="all")
+        except KafkaError:  # such as for want of a permission
+            return {}
+    return {name: setting["value"] for name, setting in described["topic"].get(topic, {}).items()}
+
 
 SEPARATOR = "_"
 
@@ -38,11 +62,3 @@ def consumer(servers: str, options: Mapping[str, Any], group: str | None, member
 
 def producer(servers: str, options: Mapping[str, Any], name: str | None, seconds: float, batch: int | None) -> Producer:
     return PythonProducer(servers, options, name, seconds, batch)
-
-
-def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
-    admin.create_topics(servers, options, partitions)
-
-
-def topic_settings(servers: str, options: Mapping[str, Any], topic: str) -> Mapping[str, str]:
-    return admin.topic_settings(servers, options, topic)

@@ -3,17 +3,70 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from kafka import errors
+from kafka import TopicPartition, errors
+from kafka.structs import OffsetAndMetadata
 
-from streamkernel.connectors.kafka.clients import CONNECT_SECONDS
-from streamkernel.connectors.kafka.kafka_python.client_mapping import arguments
-from streamkernel.connectors.kafka.kafka_python.tokens import TokenError
+from streamkernel.connectors.kafka.clients import CONNECT_SECONDS, Partition
 from streamkernel.connectors.kafka.kafka_python.tried import private
 from streamkernel.connectors.kafka.timeouts import Failure, describe_error, refuses_certificate, unavailable
+
+
+def to_client(partitions: Iterable[Partition]) -> list[Any]:
+    """Return partitions as kafka-python's objects."""
+    return [TopicPartition(*partition) for partition in partitions]
+
+
+def from_client(partitions: Iterable[Any]) -> list[Partition]:
+    """Return kafka-python's partitions as ours, in order."""
+    return [Partition(*partition) for partition in sorted(partitions)]
+
+
+def with_note(offsets: Mapping[Partition, int], note: str) -> dict[Any, Any]:
+    """Return offsets to commit, with a note for people."""
+    return {TopicPartition(*one): OffsetAndMetadata(offset, note, -1) for one, offset in offsets.items()}
+
+
+def arguments(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> dict[str, Any]:
+    """Return the arguments of a client class: the servers, the options that it has, and our own."""
+    known = {name: value for name, value in options.items() if name in kind.DEFAULT_CONFIG}
+    return {"bootstrap_servers": [server.strip() for server in servers.split(",")]} | known | own
+
+
+class TokenError(OSError):
+    """There is no token; it can be asked for again."""
+
+
+class Tokens:
+    """The provider of tokens that an option names.
+
+    Parameters
+    ----------
+    kind : callable
+        The class, called without arguments; its ``token()`` returns a token.
+    """
+
+    def __init__(self, kind: Callable[[], Any]) -> None:
+        from kafka.net.sasl.oauth import AbstractTokenProvider  # kafka-python refuses other classes
+
+        AbstractTokenProvider.register(Tokens)
+        self._provider = kind()
+
+    def token(self) -> str:
+        """Return a token, or raise a `TokenError`."""
+        try:
+            return str(self._provider.token())
+        except Exception as error:  # of a user's class
+            raise TokenError(f"Expected a token, got {describe_error(error)}") from error
+
+    def extensions(self) -> dict[str, str]:
+        """Return the extensions of the token."""
+        found: dict[str, str] = getattr(self._provider, "extensions", dict)()
+        return found
+
 
 LOGGERS = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "connection", "transport", "selector")]
 """The logger of kafka-python's connections."""

@@ -32,8 +32,7 @@ from streamkernel.connectors.kafka.clients import (
     Record,
 )
 from streamkernel.connectors.kafka.fences import Fences
-from streamkernel.connectors.kafka.kafka_python.client_mapping import arguments, from_client, to_client, with_note
-from streamkernel.connectors.kafka.kafka_python.connecting import connect
+from streamkernel.connectors.kafka.kafka_python.connecting import arguments, connect, from_client, to_client, with_note
 from streamkernel.connectors.kafka.kafka_python.tried import is_tried, private
 from streamkernel.connectors.kafka.timeouts import describe_error, run_within
 

@@ -19,8 +19,7 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch
 
 from streamkernel.connectors.kafka.clients import OutRecord, Record
-from streamkernel.connectors.kafka.kafka_python.decoding import decode
-from streamkernel.connectors.kafka.kafka_python.encoding import encode
+from streamkernel.connectors.kafka.kafka_python.record_batches import decode, encode
 
 NETWORK = {"slow_task_threshold_secs": 0}
 """Without it, kafka-python warns that its own steps took long when another process had the processor."""

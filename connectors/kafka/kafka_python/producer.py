@@ -13,8 +13,7 @@ from kafka.errors import InvalidRecordError, KafkaError, KafkaTimeoutError, Mess
 
 from streamkernel.connectors.base import CommitRefusedError, UnavailableError
 from streamkernel.connectors.kafka.clients import COMMIT_SECONDS, Headers, OutRecord, Partition, Producer, Undelivered
-from streamkernel.connectors.kafka.kafka_python.client_mapping import with_note
-from streamkernel.connectors.kafka.kafka_python.connecting import connect
+from streamkernel.connectors.kafka.kafka_python.connecting import connect, with_note
 from streamkernel.connectors.kafka.kafka_python.tried import is_tried, private
 from streamkernel.connectors.kafka.timeouts import describe_error, run_within
 

@@ -25,7 +25,7 @@ from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.telemetry.dead_letters import DeadLetterGroups, n_and_reason, refusal_of
 from streamkernel.errors import InputError
 from streamkernel.features.rows import is_missing
-from streamkernel.field_types.number_codes import why_codes
+from streamkernel.field_types.number_texts import why_codes
 from streamkernel.warm_up import quiet
 
 MOST_RECORDS, MOST_REASONS = 1000, 5

@@ -16,8 +16,8 @@ import structlog
 from river.drift import ADWIN
 
 from streamkernel.engine.pipelines import Answer
-from streamkernel.estimators.deferred import read_probabilities
 from streamkernel.estimators.drift import KernelDriftDetector
+from streamkernel.estimators.together import read_probabilities
 
 LARGEST = 10.0
 """The largest distance from the mean, in deviations."""

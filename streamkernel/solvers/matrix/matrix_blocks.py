@@ -9,6 +9,7 @@ MatrixProblem".
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -16,10 +17,67 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from streamkernel.jit import compiled
 from streamkernel.losses import Loss
-from streamkernel.solvers.matrix import psd_blocks as psd
-from streamkernel.solvers.saddle_point.conjugates import mean_conjugate, mean_loss
+from streamkernel.solvers.saddle_point.conjugates import dual_step, mean_conjugate, mean_loss
 from streamkernel.solvers.saddle_point.step_sizes import StepSizes
+
+
+@compiled(nogil=True)
+def nearest_psd(M):  # type: ignore[no-untyped-def]
+    """Return the positive semi-definite matrices nearest to the symmetric ones of `M`, shape (blocks, d, d)."""
+    X = np.empty_like(M)
+    for j in range(len(M)):
+        values, vectors = np.linalg.eigh(M[j])
+        first = np.searchsorted(values, 0.0)
+        # The part of fewer eigenvectors is the cheaper one to put together.
+        part = slice(first, None) if 2 * first >= len(values) else slice(0, first)
+        V = np.ascontiguousarray(vectors[:, part])
+        P = (V * values[part]) @ np.ascontiguousarray(V.T)
+        P = P if 2 * first >= len(values) else M[j] - P
+        X[j] = 0.5 * (P + P.T)
+    return X
+
+
+@compiled(nogil=True)
+def dual_steps(code, y, b, c, s):  # type: ignore[no-untyped-def]
+    """Return the dual steps of several examples; see `conjugates.dual_step`."""
+    new = np.empty_like(y)
+    for i in range(len(y)):
+        new[i] = dual_step(code, y[i], b[i], c[i], s)
+    return new
+
+
+@compiled(nogil=True)
+def pack(X):  # type: ignore[no-untyped-def]
+    """Return the symmetric parts of matrices as vectors with the same inner products, shape (blocks, d(d+1)/2)."""
+    blocks, d = X.shape[0], X.shape[1]
+    out = np.empty((blocks, d * (d + 1) // 2))
+    for j in range(blocks):
+        k = 0
+        for a in range(d):
+            for c in range(a):
+                out[j, k] = math.sqrt(0.5) * (X[j, a, c] + X[j, c, a])
+                k += 1
+            out[j, k] = X[j, a, a]
+            k += 1
+    return out
+
+
+@compiled(nogil=True)
+def unpack(v, d):  # type: ignore[no-untyped-def]
+    """Return the symmetric matrices of `packed`, shape (blocks, d, d)."""
+    out = np.empty((len(v), d, d))
+    for j in range(len(v)):
+        k = 0
+        for a in range(d):
+            for c in range(a):
+                out[j, a, c] = out[j, c, a] = math.sqrt(0.5) * v[j, k]
+                k += 1
+            out[j, a, a] = v[j, k]
+            k += 1
+    return out
+
 
 F64 = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
@@ -74,11 +132,11 @@ class MatrixProblem:
     def proximal(self, X: F64, gradient: F64, blocks: Ints, tau: float) -> F64:
         """Return argmin over Q ⪰ 0 of ⟨gradient, Q⟩ + λ_j/2 ‖Q - M_j‖² + ‖Q - X‖²/2τ for each of `blocks`, (29)."""
         l2 = self.l2[blocks, None, None]
-        return np.asarray(psd.nearest_psd((X / tau + l2 * self.centers[blocks] - gradient) / (l2 + 1.0 / tau)))
+        return np.asarray(nearest_psd((X / tau + l2 * self.centers[blocks] - gradient) / (l2 + 1.0 / tau)))
 
     def minimizer(self, G: F64) -> F64:
         """Return argmin over X ⪰ 0 of Σ_j λ_j/2 ‖X_j - M_j‖² + ⟨G_j, X_j⟩/n."""
-        return np.asarray(psd.nearest_psd(self._minimiser(G)))
+        return np.asarray(nearest_psd(self._minimiser(G)))
 
     def primal(self, X: F64, z: F64) -> float:
         """Return P of matrices that the data maps to z."""
@@ -129,7 +187,7 @@ class Iterate:
         problem, data = self.problem, self.problem.data
         n, extra = data.n, data.n / self.m
         c = self._z_bar[rows] if self.keeps_numbers else data.forward(self._X_bar, problem.blocks, rows)
-        y = psd.dual_steps(problem.loss.code, self.y[rows], problem.b[rows], c, sizes.sigma / n)
+        y = dual_steps(problem.loss.code, self.y[rows], problem.b[rows], c, sizes.sigma / n)
         if not np.abs(y).max() < _HUGE:
             return False
         change = y - self.y[rows]

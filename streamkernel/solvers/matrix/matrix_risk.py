@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from streamkernel import losses
 from streamkernel.jit import compiled
-from streamkernel.solvers.matrix import psd_blocks as psd
+from streamkernel.solvers.matrix import matrix_blocks as psd
 from streamkernel.solvers.matrix.matrix_blocks import F64, Ints, MatrixProblem
 from streamkernel.solvers.matrix.matrix_search import MatrixSolution, solve
 from streamkernel.solvers.saddle_point.conjugates import LOSSES

@@ -14,16 +14,15 @@ import numpy.typing as npt
 from streamkernel.features.rows import F64, I64
 from streamkernel.losses import Loss
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.sparse import batch_loops, sparse_loops
-from streamkernel.solvers.sparse.batch_loops import BATCH, Batches
-from streamkernel.solvers.sparse.refit import ridge
-from streamkernel.solvers.sparse.sparse_loops import GroupSteps, Snapshot
+from streamkernel.solvers.sparse import sparse_loops
+from streamkernel.solvers.sparse.sparse_loops import BATCH, Batches, GroupSteps, Snapshot
 from streamkernel.solvers.sparse.sparse_problem import (
     CoefficientGroups,
     SparsePoint,
     SparseProblem,
     check_problem,
     pool_of,
+    ridge,
 )
 
 log = logging.getLogger(__name__)
@@ -252,7 +251,7 @@ def epoch_by_batches(problem: SparseProblem, point: SparsePoint, steps: F64, w: 
     snapshot, drawn = Snapshot(point.gradient, point.slopes), Batches(rows, runs, run)
 
     def work(first: int, last: int) -> None:
-        batch_loops.batch_steps(examples, groups, snapshot, drawn, first, last, w)
+        sparse_loops.batch_steps(examples, groups, snapshot, drawn, first, last, w)
 
     problem.split(batches, 2 * BATCH * w.size, work)
 
