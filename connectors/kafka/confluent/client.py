@@ -6,52 +6,19 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
-from confluent_kafka.cimpl import NewTopic
+try:
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import Producer as AnyProducer
+    from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+    from confluent_kafka.cimpl import NewTopic
+except ImportError as error:
+    raise ImportError("confluent-kafka is needed: pip install 'streamkernel[confluent]'") from error
 
 from streamkernel.connectors.base import UnavailableError
 from streamkernel.connectors.kafka.clients import ANSWER_SECONDS, COMMIT_SECONDS, Consumer, Producer
 from streamkernel.connectors.kafka.confluent.client_mapping import describe_error, reach, settings
 from streamkernel.connectors.kafka.confluent.consumer import ConfluentConsumer
 from streamkernel.connectors.kafka.confluent.producer import ConfluentProducer
-
-
-def _create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
-    admin = _connected(servers, options)
-    new = [NewTopic(topic, -1 if count is None else count) for topic, count in partitions.items()]
-    for topic, made in admin.create_topics(new, request_timeout=COMMIT_SECONDS).items():
-        try:
-            made.result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise OSError(f'the brokers refused to create the topic "{topic}": {describe_error(error)}') from error
-
-
-def _topic_settings(servers: str, options: Mapping[str, Any], topic: str) -> Mapping[str, str]:
-    admin = _connected(servers, options)  # while it lives, there is an answer
-    (answer,) = admin.describe_configs(
-        [ConfigResource(ResourceType.TOPIC, topic)], request_timeout=ANSWER_SECONDS
-    ).values()
-    try:
-        return {name: setting.value for name, setting in answer.result().items()}
-    except KafkaException:  # such as for want of a permission
-        return {}
-
-
-def _connected(servers: str, options: Mapping[str, Any]) -> AdminClient:
-    reasons: deque[KafkaError] = deque(maxlen=10)
-    admin = AdminClient(settings(servers, options) | {"error_cb": reasons.append})
-    reach(admin, servers, options, reasons)
-    return admin
-
-
-try:
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka import Producer as AnyProducer
-except ImportError as error:
-    raise ImportError("confluent-kafka is needed: pip install 'streamkernel[confluent]'") from error
-
 
 SEPARATOR = "."
 
@@ -89,7 +56,7 @@ def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[
     _make(servers, lambda: _create_topics(servers, options, partitions))
 
 
-def topic_topic_settings(servers: str, options: Mapping[str, Any], topic: str) -> Mapping[str, str]:
+def topic_settings(servers: str, options: Mapping[str, Any], topic: str) -> Mapping[str, str]:
     return _make(servers, lambda: _topic_settings(servers, options, topic))
 
 
@@ -100,3 +67,32 @@ def _make(servers: str, make: Callable[[], Made]) -> Made:
         if error.args[0].code() == KafkaError._INVALID_ARG:
             raise ValueError(f"Expected options that can be combined, got {describe_error(error)}") from error
         raise UnavailableError(f"Expected a Kafka broker at {servers}, got {describe_error(error)}") from error
+
+
+def _create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
+    admin = _connected(servers, options)
+    new = [NewTopic(topic, -1 if count is None else count) for topic, count in partitions.items()]
+    for topic, made in admin.create_topics(new, request_timeout=COMMIT_SECONDS).items():
+        try:
+            made.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise OSError(f'the brokers refused to create the topic "{topic}": {describe_error(error)}') from error
+
+
+def _topic_settings(servers: str, options: Mapping[str, Any], topic: str) -> Mapping[str, str]:
+    admin = _connected(servers, options)  # while it lives, there is an answer
+    (answer,) = admin.describe_configs(
+        [ConfigResource(ResourceType.TOPIC, topic)], request_timeout=ANSWER_SECONDS
+    ).values()
+    try:
+        return {name: setting.value for name, setting in answer.result().items()}
+    except KafkaException:  # such as for want of a permission
+        return {}
+
+
+def _connected(servers: str, options: Mapping[str, Any]) -> AdminClient:
+    reasons: deque[KafkaError] = deque(maxlen=10)
+    admin = AdminClient(settings(servers, options) | {"error_cb": reasons.append})
+    reach(admin, servers, options, reasons)
+    return admin
