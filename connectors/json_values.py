@@ -27,7 +27,7 @@ _LARGEST = float(1 << 63)
 """Size from which on a float may have been an integer of JSON."""
 
 _LONG = re.compile(rb"[0-9]{19}")
-"""Digits that may be those of such an integer."""
+"""Digits that may belong to such an integer."""
 
 
 class JsonFields:

@@ -18,7 +18,7 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 def flatten(
     record: Mapping[str, Any], max_list_length: int = 0, zones: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return the fields of a record, those of an object inside under the path to them.
+    """Return the fields of a record, fields of an object inside under the path to them.
 
     Numbers, strings, booleans and ``None`` do not change. A decimal becomes a float; a date or a time stamp becomes
     seconds since 1970 (UTC where nothing says its zone), a time of day seconds since midnight, a duration seconds, and

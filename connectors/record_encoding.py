@@ -1,4 +1,4 @@
-"""Encoding of records for a sink, which refuses those that its format cannot hold."""
+"""Encoding of records for a sink, which refuses records that its format cannot hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def encode_each(
     records: Iterable[Mapping[str, Any]],
     keys: Iterable[bytes | None],
 ) -> tuple[list[Encoded], list[Refused]]:
-    r"""Return the records that can be encoded, and those that cannot.
+    r"""Return the records that can be encoded, and the ones that cannot.
 
     Parameters
     ----------

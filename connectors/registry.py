@@ -1,4 +1,4 @@
-"""The sources and sinks that a configuration can name: those of this package, and of others by entry points."""
+"""The sources and sinks that a configuration can name: in this package, and in others by entry points."""
 
 from __future__ import annotations
 

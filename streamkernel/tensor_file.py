@@ -70,7 +70,7 @@ def put(path: Path, content: bytes, mode: int = 0o666) -> None:
     content
         The content.
     mode
-        Its permissions, less those that the umask takes away.
+        Its permissions, without the ones that the umask takes away.
 
     Raises
     ------

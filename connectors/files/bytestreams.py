@@ -50,7 +50,7 @@ class ByteStream(Protocol):
 
 
 def check_regular(path: Path) -> None:
-    """Raise an `OSError` unless a path is that of a regular file: a pipe blocks, and a device may never end."""
+    """Raise an `OSError` unless a path leads to a regular file: a pipe blocks, and a device may never end."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

@@ -130,8 +130,8 @@ class PatternReader:
         self._follow = follow
         self._reader: Reader | None = None
         self._name = ""  # The file that is being read,
-        self._front = ""  # the last in order of those that were begun,
-        self._over: set[str] = set()  # those that need not be looked at again,
+        self._front = ""  # the last in order of the begun ones,
+        self._over: set[str] = set()  # files that need not be looked at again,
         self._queue: dict[str, int] = {}  # and those to read, with their sizes.
         self._aside = ""  # The last one in order, while late ones are read.
         self._resumed: set[str] = set()  # Late ones that an earlier source had begun.

@@ -116,7 +116,7 @@ def _lists(column: Any) -> Iterator[list[Any] | None]:
 
 
 def _plain(column: Any) -> list[Any]:
-    """Return the values as pyarrow does, and bytes for those of which it raises an error."""
+    """Return the values as pyarrow does, and bytes for values of which it raises an error."""
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
     except (ValueError, OverflowError):

@@ -179,7 +179,7 @@ class PartitionedFiles(PartitionedSource):
             self._reading = None
 
     def _counts_bytes(self, name: str) -> bool:
-        """Return whether positions in a file are those of its bytes."""
+        """Return whether positions in a file count its bytes."""
         return not (is_compressed(Path(name)) or self._layout.is_rewritten(Path(name)))
 
     def _bytes_left(self, name: str, size: int, position: Position) -> int:

@@ -177,5 +177,5 @@ def _format_or_none(path: Path) -> str | None:
 
 
 def is_compressed(path: Path) -> bool:
-    """Return whether a file name is that of a gzip file."""
+    """Return whether a file is a gzip file, by its name."""
     return path.suffix.lower() == ".gz"

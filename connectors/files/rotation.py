@@ -1,7 +1,7 @@
 """Log rotation: the file of a position, its current path, and its successor.
 
-The name of a rotated file begins with that of the current file: ``app.log.1``, or ``app.log-20260131``. The file ``.1``
-may be the newest one, as logrotate numbers them, or the oldest one, as some libraries do.
+The name of a rotated file begins with the name of the current file: ``app.log.1``, or ``app.log-20260131``. The file
+``.1`` may be the newest one, as logrotate numbers them, or the oldest one, as some libraries do.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _ages_fall(files: Sequence[Path]) -> bool:
 
 
 def _beside(path: Path) -> list[Path]:
-    """Return the files whose names begin with that of `path` and are longer."""
+    """Return the files whose names begin with the name of `path` and are longer."""
     try:
         others = list(path.parent.iterdir())
     except OSError:

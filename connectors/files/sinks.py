@@ -52,7 +52,7 @@ class FileSink(Sink):
     Raises
     ------
     OSError
-        If the file cannot be opened. Like those that writing raises, it has the path.
+        If the file cannot be opened. Like errors of writing, it has the path.
 
     Examples
     --------
@@ -177,7 +177,7 @@ class FileSink(Sink):
         return self._size
 
     def seek(self, position: Position) -> None:
-        """Remove the records after a position, also those of this sink; standard output cannot be truncated.
+        """Remove the records after a position, also records of this sink; standard output cannot be truncated.
 
         Raises
         ------

@@ -286,7 +286,7 @@ def first_records(
     Returns
     -------
     list of dict
-        The records, without those that cannot be read.
+        The records, without the ones that cannot be read.
 
     Raises
     ------

@@ -21,7 +21,7 @@ RETAINED_BYTES = 1 << 28
 """Bytes of learned requests that are kept, so that their keys are known after a restart."""
 
 MOST_KEYS = 200_000
-"""Number of remembered keys, those of the last requests."""
+"""Number of remembered keys, of the last requests."""
 
 _READ_BYTES = 1 << 18
 

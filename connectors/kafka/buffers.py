@@ -42,7 +42,7 @@ class Buffers:
         self._in_turn = in_turn
         self._waiting: defaultdict[Partition, deque[Record]] = defaultdict(deque)
         self._rounds: defaultdict[Partition, int] = defaultdict(int)
-        self._full: set[Partition] = set()  # those that are paused because many records wait
+        self._full: set[Partition] = set()  # partitions that are paused because many records wait
 
     def add(self, records: Mapping[Partition, Iterable[Record]]) -> None:
         """Append records to their partitions."""

@@ -216,7 +216,7 @@ class Producer(Protocol):
     """Writes each record once; in a transaction, records become visible at `commit`, together with offsets."""
 
     undelivered: list[Undelivered]
-    """Records that could not be written: all with an origin, and those of others that the client names."""
+    """Records that could not be written: all with an origin, and the ones of others that the client names."""
 
     def send(
         self,

@@ -111,7 +111,7 @@ class Events:
     ----------
     decoder
         Decodes a value to fields, or raises an error with the reason; JSON by default. Of the parameters
-        ``topic``, ``key`` and ``headers``, it is called with those that it has.
+        ``topic``, ``key`` and ``headers``, it is called with the ones that it has.
     key
         A field to put the record's key into.
     key_format

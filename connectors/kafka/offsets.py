@@ -85,7 +85,7 @@ def check_copartitioned(partitions: Iterable[Partition]) -> None:
 
 
 def resolve_offset(client: Consumer, partition: Partition, start: Start) -> int:
-    """Return the offset of a start or an end; one before the oldest record becomes that of the oldest record."""
+    """Return the offset of a start or an end; one before the oldest record becomes the offset of the oldest record."""
     if start == "latest":
         return client.end(partition)
     if isinstance(start, dt.datetime):

@@ -49,8 +49,8 @@ class PartitionReader:
         self._retry = Retry()
         self._buffers = Buffers(in_turn=in_turn)
         self._next: dict[Partition, int] = {}  # of the partitions we have, the offset of the next event
-        self._new: set[Partition] = set()  # those of them whose beginning is not known yet
-        self._left: dict[Partition, Position] = {}  # where we were in those that were taken away in order
+        self._new: set[Partition] = set()  # partitions whose beginning is not known yet
+        self._left: dict[Partition, Position] = {}  # where we were in partitions that were taken away in order
         self._ends: dict[Partition, int] = {}
         self._readable = PartitionEnds()
         self._events: list[Event] = []  # that stand for no record, to be returned next

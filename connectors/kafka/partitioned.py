@@ -249,7 +249,7 @@ class PartitionedTopics(PartitionedSource):
         return sorted({p for topic in self._topics for p in find_partitions(client, topic, self._numbers, servers)})
 
     def _go_on(self, client: Consumer, begin: Mapping[Partition, int]) -> None:
-        """Continue partitions that were read up to here, start others, and release those of an earlier assignment."""
+        """Continue partitions that were read up to here, start others, and release the ones of before."""
         left = [partition for partition in self._next if partition not in begin]
         client.pause(left)
         new = {partition: offset for partition, offset in begin.items() if self._next.get(partition) != offset}

@@ -168,7 +168,7 @@ class KafkaSink(_Topic):
 class KafkaDeadLetters(_Topic):
     """A topic of records that could not be processed: unchanged key, value and headers, and headers with the reason.
 
-    The names of headers are those of Kafka Connect, such as ``__connect.errors.topic``; other names begin with
+    Headers have the names of Kafka Connect, such as ``__connect.errors.topic``; other names begin with
     ``streamkernel.``. A value longer than `LONGEST` is truncated; a longer key, and headers whose sum is longer, are
     left out. Headers name the truncated part and its size.
 
@@ -220,7 +220,7 @@ class KafkaDeadLetters(_Topic):
 
 
 def _headers(event: Event, refusal: Refusal, member: str | None) -> dict[str, str]:
-    """Return the headers that a dead letter has in addition to those of its record."""
+    """Return the headers that a dead letter has in addition to the headers of its record."""
     found = {
         (f"{CONNECT}{name}" if name in ("topic", "partition", "offset") else f"{OWN}{name}"): _text(value)
         for name, value in event.location.items()

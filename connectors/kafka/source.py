@@ -46,7 +46,7 @@ class KafkaSource(Source):
         The permanent name of this member in the group. After a restart within the session timeout, the member gets its
         partitions back.
     partitions : sequence of int or None, default None
-        The numbers of the partitions to read of each topic; by default those that the group assigns, or all.
+        The numbers of the partitions to read of each topic; by default the ones that the group assigns, or all.
     start : str or int or datetime, default "earliest"
         The start in a partition that was never read: ``"earliest"``, ``"latest"``, an offset, or a time with a time
         zone.

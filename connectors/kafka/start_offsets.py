@@ -16,7 +16,7 @@ class TopicReplacedError(ValueError):
 
 
 class TopicIds:
-    """Compares the ids of topics with those that were found first.
+    """Compares the ids of topics with the first ones.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class TopicIds:
     Attributes
     ----------
     known : dict
-        The first id of each topic; those of a checkpoint, if there is one. Brokers before Kafka 2.8 have none.
+        The first id of each topic; from a checkpoint, if there is one. Brokers before Kafka 2.8 have none.
     """
 
     def __init__(self, topics: Sequence[str]) -> None:
@@ -85,7 +85,7 @@ def start_offset(
     committed
         The offset that the group has committed, ``None`` if there is none.
     is_rewound
-        Whether our position counts, and not that of the group.
+        Whether our position counts, and not the position of the group.
     is_replaced
         Whether the topic is another one of the same name.
     log
@@ -175,7 +175,7 @@ class StartOffsets:
         return bool(self._repeated or (self._rewound and not self._rewound <= self._committed.keys()))
 
     def is_committed(self, partition: Partition, offset: int) -> bool:
-        """Return whether the group had committed a record that is read again; `offset` is that of the next record."""
+        """Return whether the group had committed a record that is read again; `offset` belongs to the next record."""
         return offset <= self._repeated.get(partition, -1)
 
     def advance(self, partition: Partition, offset: int) -> None:

@@ -93,7 +93,7 @@ class NatsSink(Sink):
             self._connection.close()
 
     async def _publish(self, context: Any) -> None:
-        """Publish all records; keep those that have to be published again, and raise the first error of these."""
+        """Publish all records; keep the ones that have to be published again, and raise the first error of these."""
         answers = await asyncio.gather(
             *(context.publish(self._subject, content) for *_, content in self._buffer), return_exceptions=True
         )

@@ -268,7 +268,7 @@ def _hindrance(kind: str, value: bytes) -> str:
 
 
 def _for_another_time(headers: Sequence[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:
-    """Return the headers of a record without those of the letter, with the count of redrives increased."""
+    """Return the headers of a record without the headers of the letter, with the count of redrives increased."""
     times = next((content for name, content in reversed(headers) if name == TIMES), b"0")
     kept = [(name, content or b"") for name, content in headers if not name.startswith((CONNECT, STREAMS, OWN))]
     return (*kept, (TIMES, b"%d" % (1 + int(times) if times.isdigit() else 1)))

@@ -108,7 +108,7 @@ def _plain(field: Any, value: Any) -> Any:
 
 
 def _files(registry: Registry, schema: Any, name: str) -> list[Any]:
-    """Return the descriptors of a schema's file, which is the last, and of those that it imports."""
+    """Return the descriptors of a schema's file, which is the last, and of the ones that it imports."""
     texts: dict[str, str] = {}
     found = _described(registry, schema, name, texts)
     return found or compiled(texts, name)

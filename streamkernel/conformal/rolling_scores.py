@@ -65,7 +65,7 @@ class RollingScores:
         vars(self).update(_level=level, _recent=recent, _sorted=ordered)
 
     def after(self, score: float) -> Self:
-        """Return the scores with that of one more target; these do not change."""
+        """Return the scores with the score of one more target; these do not change."""
         twin = copy.copy(self)
         twin.update(score)  # which replaces what the twin shares
         return twin

@@ -123,7 +123,7 @@ Raises
 InputError
     If a value, a target or a weight is invalid; the message names the column and the row. Nothing is learned.
 ValueError
-    If the number of targets or weights differs from that of rows.
+    If the number of targets or weights differs from the number of rows.
 """,
     "predict_one": _PREDICT_ONE,
     "predict_proba_one": _PREDICT_ONE,

@@ -35,7 +35,7 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
     """Gaussian process regression on a stream, with a predictive distribution, in bounded memory.
 
     The method is Bayesian linear regression on seeded random features, updated recursively. After every example it is
-    the exact posterior of the process whose kernel is that of the features, in O(D²) memory and time for
+    the exact posterior of the process whose kernel the features have, in O(D²) memory and time for
     D = 2 `n_features` outputs. Away from the data the variance returns to k(x, x). After many more examples than
     features it is too small there, because the D weights are then known. The mean is limited to the range of the
     targets and of the prior mean, extended by a fifth of it, or by twice as much as targets have recently widened it.
@@ -171,8 +171,8 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
         Parameters
         ----------
         with_dist : bool, default False
-            Return the distribution of the target, a :class:`river.proba.Gaussian` whose variance is that of f(x) plus
-            that of the noise, instead of the mean.
+            Return the distribution of the target, a :class:`river.proba.Gaussian` whose variance is the sum of
+            the variances of f(x) and of the noise, instead of the mean.
 
         Raises
         ------

@@ -81,7 +81,7 @@ class LearningProcess(model_file.Serializable):
 
     @locked()
     def _learn(self, rows: Rows, y: F64) -> None:
-        """Learn `rows` in order, except those of weight 0."""
+        """Learn `rows` in order, except rows of weight 0."""
         self._recover()
         if not rows.weights.all():
             rows, y = rows.where(chosen := rows.weights > 0.0), y[chosen]

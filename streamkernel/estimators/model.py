@@ -198,11 +198,11 @@ class Model:
         directions
             The directions that read the rows.
         numeric
-            The names with numeric values, including those of these examples.
+            The names with numeric values, including names of these examples.
         labels
             The labels of the examples, if some may be new; `y` is set to their numbers.
         before
-            The names that these examples were added to; other names are joined with those of another thread.
+            The names that these examples were added to; other names are joined with names of another thread.
         """
         self.recover()
         self.outputs.check(self.state.labels, labels)

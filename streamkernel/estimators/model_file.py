@@ -77,7 +77,7 @@ class Serializable:
         raise NotImplementedError
 
     def _twin(self, **changed: Any) -> Self:
-        """Return an object with the same attributes, except for those that are given."""
+        """Return an object with the same attributes, except for the ones that are given."""
         twin: Self = object.__new__(type(self))
         vars(twin).update(vars(self), **changed)
         return twin
@@ -98,7 +98,7 @@ class Serializable:
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickle, which is that of a model file."""
+        """Return the state for pickle, as a model file has it."""
         description, tensors = self._describe()
         return {"parameters": parameters_of(self), "description": description, "tensors": tensors}
 

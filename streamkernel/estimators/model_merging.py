@@ -205,7 +205,7 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
 
 
 def _waiting(part: Summary, base: Summary | None) -> list[tuple[Rows, Any]]:
-    """Return the buffered examples of a model, except those that its base had buffered."""
+    """Return the buffered examples of a model, except the ones that its base had buffered."""
     own, old = part.waiting, [] if base is None else base.waiting
     same = [b == d and all(map(np.array_equal, a[2:], c[2:])) for (a, b), (c, d) in zip(own, old, strict=False)]
     return own[len(old) :] if len(same) == len(old) and all(same) else own

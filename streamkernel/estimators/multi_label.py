@@ -29,7 +29,7 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
     for all labels. The Gram matrices count each example with the largest second derivative of all labels' losses, so a
     label is learned a little more slowly than by a model of its own.
 
-    The labels are those of the first example. Every later example must have the same ones, each true or false: a
+    The first example has all labels. Every later example must have the same ones, each true or false: a
     missing label is an error, because it says neither.
 
     Parameters

@@ -29,7 +29,7 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
     coefficients, mixture weights and scale, so targets may be in different units. Groups of features are added and
     removed by the mean of the targets' losses, each over its mean square.
 
-    The targets are those of the first example. Every later example must have the same ones: a missing target is an
+    The first example has all targets. Every later example must have the same ones: a missing target is an
     error, because the Gram matrices count an example for all targets or for none.
 
     Parameters

@@ -31,7 +31,7 @@ def check_size(n_features: Any) -> None:
 
 
 def check_shared(kernel: Any, cache_bytes: int, seed: Any) -> None:
-    """Raise a ValueError that names the first parameter out of range among those that estimators share."""
+    """Raise a ValueError that names the first parameter out of range among the ones that estimators share."""
     if kernel is not None and not isinstance(kernel, Kernel):
         raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}{_hint(kernel)}")
     require_at_least(0, cache_bytes=cache_bytes)

@@ -38,7 +38,7 @@ class Targets(ModelOutputs):
     are_several = True
 
     def check(self, known: Mapping[Any, int], labels: Sequence[Any]) -> None:
-        """Raise an InputError if the targets of an example are not those of the first one, in their order."""
+        """Raise an InputError if an example does not have the targets of the first one, in their order."""
         expected = tuple(known) or (labels[0] if labels else ())
         for names in labels:
             if names != expected:
@@ -76,7 +76,7 @@ class Targets(ModelOutputs):
 
 @documented()
 class SeveralTargetsModel(KernelModel):
-    """A kernel model of several targets, which are those of the first example that it learns.
+    """A kernel model of several targets, which the first example that it learns has.
 
     Each target has its own coefficients, mixture weights, range and scale. All have the features, bandwidths and Gram
     matrices in common, which are most of the cost of an event.
@@ -131,7 +131,7 @@ class SeveralTargetsModel(KernelModel):
         Raises
         ------
         InputError
-            If they are not those of the first example, or one is unusable.
+            If they are not the targets of the first example, or one is unusable.
         """
         if not isinstance(y, Mapping):
             raise TypeError(f"Expected y as a dictionary of targets by name, got {type(y).__name__}")
@@ -201,7 +201,7 @@ def _new_names(targets: Iterable[Hashable]) -> tuple[Hashable, ...]:
 
 
 def _check_names(names: Sequence[Hashable], given: Sequence[Hashable]) -> None:
-    """Raise an error if the targets given are others than those of the model.
+    """Raise an error if the targets given are not the targets of the model.
 
     Examples
     --------

@@ -22,7 +22,7 @@ SHOWN = 256
 def learn_table(
     model: Model, X: Any, y: F64, weights: F64, labels: Sequence[Any] = (), *, verbose: bool = False
 ) -> None:
-    """Learn the rows of a table in order, except those of weight 0."""
+    """Learn the rows of a table in order, except rows of weight 0."""
     found, done = model.state, 0
     directions, before = found.learner.directions, found.numeric
     known = [label for label, w in zip(labels, weights.tolist(), strict=False) if w >= SMALLEST_WEIGHT]

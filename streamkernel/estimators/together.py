@@ -57,7 +57,7 @@ def read_probabilities(probabilities: Mapping[Label, float] | Deferred | None) -
 
 
 def read_several(several: Sequence[Mapping[Label, float] | Deferred | None]) -> list[Mapping[Label, float] | None]:
-    """Return `read_probabilities` of each; faster if those that were deferred are of one model of two labels."""
+    """Return `read_probabilities` of each; faster if the deferred ones are of one model of two labels."""
     deferred = [one for one in several if isinstance(one, tuple)]
     labels = deferred[0][1] if deferred else ()
     if len(labels) != 3 or not all(names is labels and type(score) is float for _, names, score in deferred):
@@ -75,7 +75,7 @@ def predict_and_learn(
 ) -> tuple[F64, F64]:
     """Score and learn the first examples, as far as compiled calls of several are enough for nearly all of them.
 
-    The bits are those of `predict_one` and `learn_one` for one example after the other. An example that needs more, as
+    The bits are as by `predict_one` and `learn_one` for one example after the other. An example that needs more, as
     one with a new label, a new name or a string, ends it before it.
 
     Parameters

@@ -50,7 +50,7 @@ def weights_of(w: Any, rows: int) -> F64:
     InputError
         If a weight is unusable; names the row.
     ValueError
-        If their number differs from that of rows.
+        If their number differs from the number of rows.
     """
     if w is None:
         return np.ones(rows)

@@ -32,7 +32,7 @@ from streamkernel.jit import compiled, inlined, of_one_signature
 from streamkernel.jit.arena import array_at
 
 _TYPE = 8
-"""Bytes from the address of an object to that of its type, in CPython."""
+"""Bytes from the address of an object to the address of its type, in CPython."""
 
 _LOOKS_KNOWN = (
     sys.implementation.name == "cpython"
@@ -60,7 +60,7 @@ _serials = itertools.count(1)
 class NameRecord:
     """The names of an example, with all that compiled code needs to read their values.
 
-    Its memory is an array of int64: a serial number, the number n of names and that of parts, the addresses of the
+    Its memory is an array of int64: a serial number, the numbers of names, n, and of parts, the addresses of the
     types of numbers, and the state of an iteration; a number for each part of the kernel; the columns above; and for
     each part of the kernel three columns for the values that it reads. Names, hashes and slots never change; values are
     written and read within one compiled call.

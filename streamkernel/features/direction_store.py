@@ -32,7 +32,7 @@ def fill(kernel, block_size, hashes, first_panel, first_name):  # type: ignore[n
 class Store:
     """A cache of the entries of directions and of the records of sets of names; threads may share it.
 
-    Entries are only ever added: those of a name are drawn first, and then the name gets its index. A larger table is
+    Entries are only ever added: the ones of a name are drawn first, and then the name gets its index. A larger table is
     filled separately and replaces the old one in one assignment. So a thread that reads the index of a name and then
     the table finds the name's entries there; a thread with an older table finds that the index is beyond its end.
     """

@@ -75,7 +75,7 @@ class Directions:
         self.width = block_size * max(1, LANES // block_size)
         self._budget = cache_bytes // (4 * self.width * len(plan.parts))  # in (panel, name) pairs
         self.store = Store((0, 0, len(plan.parts), self.width))
-        self.last = NameRecord((), {}, (), np.zeros(0, np.int64), len(plan.parts))  # that of the last example
+        self.last = NameRecord((), {}, (), np.zeros(0, np.int64), len(plan.parts))  # of the last example
 
     def with_plan(self, plan: KernelProgram) -> Directions:
         """Return the same directions, with a shared cache, for a kernel with other bandwidths."""
@@ -163,7 +163,7 @@ class Directions:
         return record, {name: in_order[name] for name in record.names}
 
     def with_numeric(self, x: Mapping[Hashable, Any], numeric: NumericNames) -> NumericNames:
-        """Return the known names with those of an example added, or `numeric` itself if nothing is new."""
+        """Return the known names with the names of an example added, or `numeric` itself if nothing is new."""
         record, keeps_fields = self.store.records.get(tuple(x)), numeric.fields is not None
         if record is None or not record.is_counted:
             found = numeric_names.add_names(numeric, x)
@@ -199,7 +199,7 @@ class Directions:
         try:
             values = array("d", record.get(x))
             total = sum(values, 0.0)
-        except (TypeError, ValueError, OverflowError):  # strings, missing values, or those that an error is raised for
+        except (TypeError, ValueError, OverflowError):  # strings, missing values, or values that raise an error
             total = float("nan")
         if numeric is not None and (total != total or self.plan.transforms):
             numeric_names.check(numeric, given)

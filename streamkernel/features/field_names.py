@@ -40,7 +40,7 @@ def read_fields(x: Mapping[Hashable, Any]) -> Fields:
 
 
 def add_fields(known: Fields, read: Fields) -> Fields:
-    """Return the fields with those of an example added up to the limit, or `known` itself if none is new."""
+    """Return the fields with the fields of an example added up to the limit, or `known` itself if none is new."""
     if len(known) >= MOST_NAMES or read.keys() <= known.keys():
         return known
     return add_in_order(known, {one: (0, name) for one, name in read.items()})

@@ -93,7 +93,7 @@ def sparse_rows(directions: Directions, X: Any, numeric: NumericNames) -> tuple[
     Returns
     -------
     rows, numeric
-        The rows, and the names with those of the columns.
+        The rows, and the names with the names of the columns.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def _example(X: Any, i: int) -> dict[Hashable, float]:
 
 
 def _with_columns(known: NumericNames, X: Any, names: list[int], places: I64, row_of: I64) -> NumericNames:
-    """Return the known names with those of columns added; `places` are the entries' columns among `names`.
+    """Return the known names with names of columns added; `places` are the entries' columns among `names`.
 
     An entry that is not stored is a zero, or in a wide matrix an absent name.
     """
@@ -164,7 +164,7 @@ def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_n
     Returns
     -------
     rows, numeric
-        The rows, and the names with those of the columns.
+        The rows, and the names with the names of the columns.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def targets_of(y: Any, rows: int, what: str = "targets") -> list[Any]:
 
 
 def columns_of(Y: Any) -> dict[Hashable, list[Any]]:
-    """Return the columns of a table of targets by name; those of an array are called 0, 1, and so on.
+    """Return the columns of a table of targets by name; columns of an array are called 0, 1, and so on.
 
     Raises
     ------

@@ -124,7 +124,7 @@ def _scale(own, n):  # type: ignore[no-untyped-def]
 
 @unit(types.boolean(SCALES), is_late=True, allocates=False, error_model="numpy")
 def use_moments(scales):  # type: ignore[no-untyped-def]
-    """Use the scales of the moments, all of them or those that differ much; return whether any has changed.
+    """Use the scales of the moments, all of them or the ones that differ much; return whether any has changed.
 
     With k values of mean m and sum of squares M, and zeros, n in all: c = km/n, s² = (M + km²(1 - k/n))/n. For a name
     that is usually present n counts its values; for another, whose centre is 0, all examples. A spread has a lower

@@ -82,7 +82,7 @@ def place_of(table, key):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False, error_model="numpy")
 def _newness(counts):  # type: ignore[no-untyped-def]
-    """Return the divisor of a name without a scale, which is that of a name in a single example.
+    """Return the divisor of a name without a scale, as of a name in a single example.
 
     The number of examples is that when the scales were taken, so models that continue from one divide by the same.
     """

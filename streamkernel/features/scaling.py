@@ -89,9 +89,9 @@ class Scales:
       number, and a rare value less than a frequent one. Zeros among the values of a name that is usually present have
       the same effect, with 0.6 (1 - p) m/p^¼.
 
-    Moments are those of the whole stream, and from 16,384 examples on mostly of the last 8,192 to 16,384. The scales in
+    Moments describe the whole stream, and from 16,384 examples on mostly of the last 8,192 to 16,384. The scales in
     use change only when :meth:`use_moments` is called, on the schedule of `learners.schedule`: during the first 256
-    examples to those of the moments, later only if they scale the values to less than half or more than twice the
+    examples to the scales of the moments, later only if they scale the values to less than half or more than twice the
     deviation that they should, or if the name becomes or ceases to be usually present. So stationary inputs keep their
     scaled values bit for bit. A shift of the mean alone is not followed until it compresses the values to less than
     half: kernels do not depend on the centre, but a change of scale makes what was learned stale.

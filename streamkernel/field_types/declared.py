@@ -36,7 +36,7 @@ class Notations:
     Parameters
     ----------
     declared
-        The declared notations by field; those of other fields are learned.
+        The declared notations by field; other fields learn theirs.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def declared_type(spec: Spec) -> DeclaredType:
 
 
 def markers(values: Iterable[Any]) -> frozenset[Any]:
-    """Return the values that mean that there is none; those that are numbers also as text.
+    """Return the values that mean that there is none; numbers also as text.
 
     Raises
     ------

@@ -233,7 +233,7 @@ class Fields(base.Transformer):
             self.learn_one(row)
 
     def transform_many(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Return the inputs of each row; those that a row lacks are NaN.
+        """Return the inputs of each row; inputs that a row lacks are NaN.
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
 """The coefficients of first order, in the layout of compiled code and as a matrix of features by functions.
 
-The functions are the columns of f and, if there is an average, those of the average. Compiled code keeps α without its
-scale in panels, ``coef[panel, column, component, feature]``, and after the columns of f the running sums for the
-average.
+The functions are the columns of f and, if there is an average, the columns of the average. Compiled code keeps α
+without its scale in panels, ``coef[panel, column, component, feature]``, and after the columns of f the running
+sums for the average.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _fold(state):  # type: ignore[no-untyped-def]
 
 @unit(types.boolean(FIRST_ORDER, KERNEL, ROWS, types.int64, types.int64, WORK), allocates=False)
 def _features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-def]
-    """Set the features of block k to those of row i; return whether they are usable."""
+    """Set the features of block k to the features of row i; return whether they are usable."""
     numbers, phi = state.numbers[0], state.phi
     size = numbers.block_size
     per_panel = phi.shape[2] // size
@@ -110,7 +110,7 @@ def _features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-de
     allocates=False,
 )
 def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no-untyped-def]
-    """Take a step of :func:`learn` on the rows from `first` on; `scores` has those of the first one if it is known.
+    """Take a step of :func:`learn` on the rows from `first` on; `scores` are of the first one, if known.
 
     It is known where ``numbers.last_example`` is not 0.
     """
@@ -207,7 +207,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
             ridge = max(ridge, square / batch)
             pull = pull_of_intercept(room.block, ridge, square, g)
         precondition(0, room.block, ridge, g, room.gram)
-        if is_gathered:  # the features of the other blocks are those of the last row
+        if is_gathered:  # the other blocks have the features of the last row
             for i in range(batch):
                 if not score(state, kernel, rows, first + i, work, scores):
                     return BAD_VALUE, first + i

@@ -1,6 +1,6 @@
 """Feature maps of a frozen function beyond projections: sums over names, products of signs, sketches.
 
-They are formulas like those of :mod:`streamkernel.interop.numpy_predictor`, and the ONNX graph has them too.
+Their formulas resemble the formulas of :mod:`streamkernel.interop.numpy_predictor`, and the ONNX graph has them too.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
         The model, which does not change.
     features
         The names of the inputs in their order, ``"colour=red"`` for a string ``"red"`` in the field ``"colour"``. By
-        default those that were learned.
+        default the names that were learned.
 
     Raises
     ------

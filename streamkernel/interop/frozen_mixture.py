@@ -45,7 +45,7 @@ def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
     _, _, level, first, first_near, _ = state.slots.tolist()
     arrays: dict[str, Any] = {"constant": weights[level] * state.level[:, 0]}
     place = {int(name): i for i, name in enumerate(own.names[:used]) if i > 0}
-    places = np.array([place.get(int(one), 0) for one in hashes])  # 0 is that of the constant
+    places = np.array([place.get(int(one), 0) for one in hashes])  # 0 is the constant's
     if count:
         has_place = places > 0
         arrays["linear.centre"] = np.where(has_place, own.scales[places, 0], 0.0)

@@ -1,6 +1,6 @@
 """A flavour of MLflow: models of this library, and pipelines that end in one, with a signature and as a `pyfunc`.
 
-It has the functions that MLflow requires of a flavour. The stored file is that of `streamkernel.save`, which is read
+It has the functions that MLflow requires of a flavour. `streamkernel.save` writes the stored file, which is read
 without pickle; a loaded model continues learning.
 """
 
@@ -57,7 +57,7 @@ def save_model(
     input_example : DataFrame or None, default None
         A few rows. The signature is inferred from it.
     signature : mlflow.models.ModelSignature or None, default None
-        Types of the inputs and of the prediction; by default that of `input_example`.
+        Types of the inputs and of the prediction; by default the types of `input_example`.
     pyfunc_predict_fn : str, default "predict"
         ``"predict"`` for labels or numbers; ``"predict_proba"`` for a column of probabilities for each label.
     mlflow_model : mlflow.models.Model or None, default None

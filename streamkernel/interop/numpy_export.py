@@ -26,7 +26,7 @@ def to_numpy(model: Any, path: str | Path, features: Sequence[Hashable] | None =
     path : str or Path
         The file, ``.npz``; ``numpy_predictor.py`` is written into the same folder.
     features : list of str or None, default None
-        Names of the inputs, in the order of the columns of arrays; ``None``: those that the model has learned.
+        Names of the inputs, in the order of the columns of arrays; ``None``: the names that the model has learned.
 
     Raises
     ------

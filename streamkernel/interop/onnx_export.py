@@ -42,7 +42,7 @@ def to_onnx(model: Any, features: Sequence[Hashable] | None = None) -> ModelProt
         A model, which does not change. A pipeline may have River's ``StandardScaler``, ``MinMaxScaler`` or
         ``MaxAbsScaler`` in front of it.
     features : list of str or None, default None
-        Names of the inputs, in the order of the columns of ``X``; ``None``: those that the model has learned. The
+        Names of the inputs, in the order of the columns of ``X``; ``None``: the names that the model has learned. The
         string ``"red"`` in the field ``"colour"`` is 1 in a column ``"colour=red"``, and 0 or NaN otherwise; such
         columns have to be listed.
 

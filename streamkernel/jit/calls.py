@@ -1,7 +1,7 @@
 """Calls between compiled functions in few instructions, and code without the instructions whose results are unused.
 
-numba gives each call a place for its error, and copies an error from there into that of the calling function. Here both
-share one place.
+numba gives each call a place for its error, and copies an error from there into the place of the calling function.
+Here both share one place.
 """
 
 from __future__ import annotations

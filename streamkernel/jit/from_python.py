@@ -36,7 +36,7 @@ class _ByReference(_Model):
         return self.get_value_type().as_pointer()
 
     def as_argument(self, builder: Any, value: Any) -> Any:
-        """Return the address of a tuple: the one that was passed to the function, or that of a copy on the stack."""
+        """Return the address of a tuple: the one that was passed to the function, or of a copy on the stack."""
         known = _path(value)
         if known is not None:
             address, fields = known
@@ -130,7 +130,7 @@ def hold(value: Any) -> Any:
 
 
 def _is_of_arrays(kind: Any) -> bool:
-    """Return whether a type is that of a tuple of arrays, and of such tuples, which is passed by reference."""
+    """Return whether a type is a tuple of arrays, and of such tuples, which is passed by reference."""
     return is_by_reference(kind) and all(type(part) is types.Array or _is_of_arrays(part) for part in kind)
 
 
@@ -172,7 +172,7 @@ def _is_held(self: Any, value: Any) -> Any:
 
 
 def _set(self: Any, kind: Any, value: Any, place: Any) -> Any:
-    """Set the value at an address to that of a Python object; return whether that failed."""
+    """Set the value at an address to the value of a Python object; return whether that failed."""
     builder = self.builder
     if type(kind) is types.Array:
         size = self.context.get_constant(types.intp, as_dtype(kind.dtype).itemsize)

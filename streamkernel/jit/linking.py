@@ -238,7 +238,7 @@ class Inlined(_FromPython):
 
 
 def _parts(kind: Any) -> list[Any]:
-    """Return the types in a type: those of a tuple, or itself."""
+    """Return the types in a type: the ones in a tuple, or itself."""
     members: Any = kind
     return [part for one in members for part in _parts(one)] if isinstance(kind, types.BaseTuple) else [kind]
 

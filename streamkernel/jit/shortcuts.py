@@ -57,7 +57,7 @@ def only_what_is_used() -> Iterator[None]:
 
 
 class _Flags(Flags):
-    """numba's options of a function, compared by those that are set. numba compares options for each operation in a
+    """numba's options of a function, compared by the ones that are set. numba compares options for each operation in a
     function, a hundred thousand times in a first start, and each time reads all options with their defaults.
     """
 

@@ -45,7 +45,7 @@ class _Pair(_Composite):
 
 @dataclass(frozen=True)
 class Sum(_Pair):
-    """k(x, x') = k₁(x, x') + k₂(x, x'); written ``k1 + k2``. Its features are those of both kernels.
+    """k(x, x') = k₁(x, x') + k₂(x, x'); written ``k1 + k2``. Its features are the features of both kernels.
 
     Parameters
     ----------

@@ -161,7 +161,7 @@ class KernelProgram:
 
     @property
     def is_sketch(self) -> bool:
-        """Whether features are those of a tensor sketch, which cannot be drawn one by one."""
+        """Whether features come from a tensor sketch, which cannot be drawn one by one."""
         return bool((self.parts_compiled["form"] == SKETCH).any())
 
     def expand(self, x: X) -> Mapping[Hashable, float]:

@@ -283,7 +283,7 @@ class MultiScale(SimpleKernel):
 
     References
     ----------
-    The mixture of random features over bandwidths is that of a sum of kernels, Dai et al. 2014, Theorem 3, drawn in
+    The mixture of random features over bandwidths is the one of a sum of kernels, Dai et al. 2014, Theorem 3, drawn in
     turns instead of at random.
 
     Examples

@@ -18,7 +18,7 @@ from streamkernel.learners.state import NUMBERS_TYPE
 
 
 class EmbeddingRoom(NamedTuple):
-    """Work arrays for the values that the parts read, the features of a panel, and those of the parts."""
+    """Work arrays for the values that the parts read, the features of a panel, and of the parts."""
 
     row: Entries
     panel: F32

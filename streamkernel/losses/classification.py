@@ -34,7 +34,7 @@ class Logistic(Loss):
     is_curved: ClassVar[bool] = True
 
     def load(self, columns: int = 1) -> int:
-        """Load its formulas, or those of the softmax for more than one column."""
+        """Load its formulas, or the formulas of the softmax for more than one column."""
         return super().load() if columns == 1 else Softmax().load()
 
     def bound(self, columns: int) -> float:

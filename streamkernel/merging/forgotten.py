@@ -44,7 +44,7 @@ def left_in(part: SecondOrderSummary, g: int, first: int, batch: int, rested: in
 def _follow(times, batch, forgetting, kept, n, targets):  # type: ignore[no-untyped-def]
     """Return the share that the steps of a time have left of A, and the multiple of λI that they added.
 
-    `times` are the first example, the one after which steps are those of a large group, and the last example.
+    `times` are the first example, the one after which steps are as for a large group, and the last example.
     """
     first, of_many, last = times
     left, returned, waiting = 1.0, 0.0, 0

@@ -66,7 +66,7 @@ def _left_in(part: SecondOrderSummary, base: SecondOrderSummary, g: int, batch: 
 
 
 def rested_together(parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, g: int) -> int:
-    """Return the number of examples that a merged group has left out at rest; those of the base count once."""
+    """Return the number of examples that a merged group has left out at rest; examples of the base count once."""
     times = sum(is_of_base(part, base, g) for part in parts)
     return int(sum(part.rested[g] for part in parts) - max(times - 1, 0) * base.rested[g])
 

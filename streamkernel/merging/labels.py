@@ -22,7 +22,7 @@ def union(lists: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def columns_of(own: Sequence[Any], together: Sequence[Any], is_binary: bool, half: float) -> F64:
-    """Return the matrix that maps the columns of a model with the labels `own` to those of one with all labels.
+    """Return the matrix that maps the columns of a model with the labels `own` to the columns of one with all labels.
 
     Parameters
     ----------

@@ -21,10 +21,10 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
 
     A part has k values of mean m and sum of squares M about the mean. Relative to one c for all parts of a name (Chan,
     Golub and LeVeque 1983), k, s = k(m - c) and q = M + k(m - c)² are sums over the parts, in which the base counts
-    once. The last value is that of the first part.
+    once. The last value comes from the first part.
 
-    The scale in use of a name is the base's, or that of the part that has changed it since. What the other parts have
-    learned is added as it is: a model that changes a scale keeps what it has learned, too.
+    The scale in use of a name is the base's, or the scale of the part that has changed it since. What the other parts
+    have learned is added as it is: a model that changes a scale keeps what it has learned, too.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
 
 
 def _share_left(base: Mapping[str, Any], part: Mapping[str, Any]) -> float:
-    """Return the weight that the moments of a base still have in those of a part, which are halved periodically."""
+    """Return the weight that the moments of a base still have in a part, whose moments are halved periodically."""
     (n,), (last,), weight, left = base["scales.n"], part["scales.n"], base["scales.weights"][0], 1.0
     if part["scales.weights"][0] == weight + last - n:
         return left

@@ -157,7 +157,7 @@ class SecondOrderSummary:
         return int(self.numbers["examples"] - self.rested[g])
 
     def of_target(self, t: int) -> SecondOrderSummary:
-        """Return a summary whose scalar state is that of one target, with the counters of all."""
+        """Return a summary with the scalar state of one target, with the counters of all."""
         numbers = self.of_targets[:1].copy()
         for name in OF_TARGETS:
             numbers[name] = self.of_targets[name][t]

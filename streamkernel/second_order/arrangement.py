@@ -112,7 +112,7 @@ class Arranger:
     linear, linear_prior
         Linear functions, and their λ.
     is_saturated
-        Whether their scores are saturated, which those of classes are.
+        Whether their scores are saturated, as scores of classes are.
     window
         The number of examples stored for the nearest neighbours, 0 without those functions.
     forgetting

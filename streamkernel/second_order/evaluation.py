@@ -200,7 +200,7 @@ def derivatives(mixture: MixtureState, directions: Directions, scales: ScalesSta
     mixture, directions
         The mixture, and the directions of its features.
     scales
-        The scales that bring the values to its inputs; those of no names if it takes them as they are.
+        The scales that bring the values to its inputs; scales of no names if it takes values as they are.
     row
         The row.
 

@@ -199,7 +199,7 @@ def _linear_slope(state, key, c, divisor, said):  # type: ignore[no-untyped-def]
 def _observe(state, kernel, scales, row, gradient, said, c, since):  # type: ignore[no-untyped-def]
     """Add ∇f_c at a row for each name that is read; halve the earlier sums if a check is due after `since` examples.
 
-    `gradient` is that of the groups' functions, and `said` are the scores of the linear ones.
+    `gradient` belongs to the groups' functions, and `said` are the scores of the linear ones.
     """
     table, totals, part = state.metric.sensitivities, state.metric.totals, kernel.parts[0]
     if schedule.compiled_is_due(since):

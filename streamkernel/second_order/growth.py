@@ -4,9 +4,9 @@ The first four blocks are groups by themselves, each of another bandwidth where 
 examples on there is a larger group beside them, of two blocks. At each check (`learners.schedule`), based on the
 examples since the previous check,
 
-* a group of twice as many blocks starts, if the loss of the largest group is lower than that of all smaller groups by
+* a group of twice as many blocks starts, if the loss of the largest group is below the losses of all smaller groups by
 the fraction `GAIN`: where more features have helped, even more are likely to help;
-* the larger groups end and the smallest of them starts again, if the loss of a single block is lower than those of both
+* the larger groups end and the smallest of them starts again, if the loss of a single block is below the losses of both
 larger groups by the same fraction and another bandwidth is preferable; or if the stream has changed: after `MATURE`
 examples per output of the largest group, constant steps on a single block are better than all Newton steps by that
 fraction.
@@ -50,7 +50,7 @@ UNKNOWN_PRIOR = 0.5 * PRIOR
 """λ before there are examples."""
 
 LEAST_UNEXPLAINED = 0.01
-"""λ of a larger group is proportional to the loss, in units of that of f = 0, but at least this: λ should equal the
+"""λ of a larger group is proportional to the loss, in units of the loss of f = 0, but at least this: λ should equal the
 ratio of noise to signal, which the loss estimates by then."""
 
 
@@ -177,7 +177,7 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
 def superseded(seen: int, outputs: I64, table: I64, standing: F64, last: int) -> int | None:
     """Return the group that ends because the largest possible one is mature and better, or ``None``.
 
-    Parameters are those of :func:`due`.
+    The parameters are described at :func:`due`.
 
     Examples
     --------
@@ -289,7 +289,7 @@ def unexplained_share(least: float, nothing: float) -> float:
     Parameters
     ----------
     least, nothing
-        The smallest running loss of a function, and that of f = 0.
+        The smallest running loss of a function, and the loss of f = 0.
 
     Examples
     --------

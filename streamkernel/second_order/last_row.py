@@ -98,7 +98,7 @@ def is_last(last, rows, i, seen, blocks):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def note_row(last, rows, i, seen, blocks):  # type: ignore[no-untyped-def]
-    """Note that the arrays are those of row i, unless it has too many names."""
+    """Note that the arrays belong to row i, unless it has too many names."""
     counts, first, n = last.counts, rows.start[i], rows.start[i + 1] - rows.start[i]
     if n > len(last.values):
         return

@@ -222,7 +222,7 @@ def merge_metrics(parts: Sequence[Metric], has: Any) -> Metric:
     Parameters
     ----------
     parts
-        Metrics of functions; those of one group are the same in all parts that have it.
+        Metrics of functions; a group has the same one in all parts that have the group.
     has
         A mask of the groups that each part has, shape (parts, groups).
 
@@ -267,7 +267,7 @@ def without_gradients(metric: Metric) -> Metric:
 
 
 def is_replaced(metric: Metric, g: int, root: F64, is_best: bool) -> bool:
-    """Return whether M^½ replaces that of a group, from which it has to differ.
+    """Return whether M^½ replaces the one of a group, from which it has to differ.
 
     While the group is the best of its size, only a more decided metric does, whose M^½ has the smaller trace: with few
     examples since an abrupt change, gradients are mostly noise, which has no direction.

@@ -148,7 +148,7 @@ class MixedFunction(Learner):
         return twin
 
     def advance(self, *, is_all: bool) -> None:
-        """Compute all units of the step in progress, or those that are due, without the interpreter's lock."""
+        """Compute all units of the step in progress, or the ones that are due, without the interpreter's lock."""
         advance = newton.advance if is_all else self._advance_directly
         # in one line, as `locked` does
         with self._undivided: advance(self._live.state, is_all)  # noqa: E701  # fmt: skip
@@ -183,7 +183,7 @@ class MixedFunction(Learner):
 
     @property
     def numbers(self) -> Any:
-        """The scalar state; with several targets, that of the first."""
+        """The scalar state; with several targets, the state of the first."""
         return self._live.state.numbers[0]
 
     @property
@@ -298,7 +298,7 @@ class MixedFunction(Learner):
         return evaluation.derivatives(live.state, live.directions, scaling, row)
 
     def others(self, rows: Rows, scales: Scales | None = None) -> F64:
-        """Return the part of f without derivatives, as :meth:`Learner.others` does: that of linear functions and
+        """Return the part of f without derivatives, as :meth:`Learner.others` does: the part of linear functions and
         neighbours.
         """
         function = self._live.state

@@ -70,7 +70,7 @@ class MixtureState(NamedTuple):
     bounds
         Of each target the largest derivatives seen of the functions, and of f, and the largest size of the targets.
     losses
-        The running losses of the functions, since the model was last restructured; that of f = 0 for the level.
+        The running losses of the functions, since the model was last restructured; the loss of f = 0 for the level.
     priors
         λ of each group, in units of k(x, x).
     factor
@@ -171,7 +171,7 @@ class Groups:
     Parameters
     ----------
     groups
-        The groups, those that have not begun with n = 0; they are copied.
+        The groups, with n = 0 where one has not begun; they are copied.
     firsts
         The first output of each among all features.
     owners

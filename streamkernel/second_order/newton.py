@@ -71,8 +71,8 @@ RESTS = 4
 """A group at rest takes a Newton step once in this number of them."""
 
 CLEARLY, MUCH = 0.1, 0.25
-"""The minimum by which the loss of a block is smaller than that of a group that forgets, and the loss of a larger group
-than that of another, as a fraction of the loss of the group at rest."""
+"""The minimum by which the loss of a block is smaller than the loss of a group that forgets, and the loss of a larger
+group than the loss of another, as a fraction of the loss of the group at rest."""
 
 EVERY = 3
 """Number of events whose units are computed together. A unit displaces what an event needs from the processor's caches,
@@ -293,7 +293,7 @@ def _cost(n, phase, first, rows, columns, kept, back, is_sketched):  # type: ign
 
 @compiled(nogil=True)
 def advance(state, is_all):  # type: ignore[no-untyped-def]
-    """Compute the remaining units of a step, or those that are due; no prediction reads the changes."""
+    """Compute the remaining units of a step, or the ones that are due; no prediction reads the changes."""
     numbers, layout = state.numbers[0], state.layout
     if numbers.working == 0 or numbers.unit == DONE:
         return

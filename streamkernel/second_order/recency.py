@@ -28,7 +28,7 @@ YOUNGEST, MATURE = 2048, 4
 better only because Newton steps overfit while examples are about as many as outputs."""
 
 MARGIN = 0.2
-"""The minimum by which the loss of a misled group exceeds that of the forgetting group, as a fraction of its own."""
+"""The minimum by which the loss of a misled group exceeds the forgetting group's, as a fraction of its own."""
 
 
 def block_for(own: int, singles: F64, since: int) -> int:

@@ -31,7 +31,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
     numbers
         The records of the new one.
     split
-        The factors by which the single column of two classes becomes those of three; ``None`` if each class has
+        The factors by which the single column of two classes becomes three columns; ``None`` if each class has
         a column.
     """
 
@@ -128,7 +128,7 @@ def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: S
     for g in sharing:
         kept[g] = kept[g]._replace(steady=np.zeros_like(kept[g].steady))
     for g in past:
-        if table[g, 1] >= alone:  # its λ was that of a block that began later
+        if table[g, 1] >= alone:  # it had the λ of a block that began later
             lambdas[g], own = lambdas[abs(g - 1)], metric.without_gradients(own)
         table[g, 1] = g
     table[larger] = 0

@@ -5,7 +5,7 @@ probability that depends on its ridge leverage (Cohen, Musco and Pachocki, "Onli
 
     p = min(1, max(1/8, 2 xᵀA⁻¹x))
 
-and divided by √p, so that the expected sum Σ ℓ''φφᵀ is that of all rows. A row in a direction without weight in A is
+and divided by √p, so that the expected sum is Σ ℓ''φφᵀ of all rows. A row in a direction without weight in A is
 always added, so that the step does not exceed its target. An added row contributes at most half of what A holds in its
 direction, or eight times its own square. The gradient always includes all examples.
 
@@ -64,7 +64,7 @@ def _draw(g, example):  # type: ignore[no-untyped-def]
 
 @unit(types.void(MIXTURE, GROUP, types.int64, types.int64, types.int64, types.float64[::1]), error_model="numpy")
 def _set_shares(state, group, g, count, last, shares):  # type: ignore[no-untyped-def]
-    """Set 1/p for rows that are added to A, and 0 for others; the rows are those of the examples up to `last`."""
+    """Set 1/p for rows that are added to A, and 0 for others; the rows belong to the examples up to `last`."""
     for i in range(count):
         leverage, shares[i] = 0.0, 1.0
         if state.sampled[g, SKETCHED_AT] == 0.0:

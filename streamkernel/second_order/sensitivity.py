@@ -48,7 +48,7 @@ def rows_of(table: Any) -> Any:
 
 
 def merge_tables(tables: Sequence[Any], weights: Sequence[float]) -> tuple[Any, Any]:
-    """Return the sum of several tables; beyond the limit of names, those of the most examples stay."""
+    """Return the sum of several tables; beyond the limit, the names of the most examples stay."""
     rows = np.concatenate([rows_of(table) for table in tables])
     keys, at = np.unique(rows["key"], return_inverse=True)
     known = np.zeros(len(keys), SENSITIVITY)

@@ -93,7 +93,7 @@ def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def resist(numbers, span, scores, base, y, room):  # type: ignore[no-untyped-def]
-    """Set the values that are learned, in the work arrays; those of outlying targets are near their predictions."""
+    """Set the values that are learned, in the work arrays; of outlying targets, values near their predictions."""
     f, raw, mixed, predictions = scores.f, scores.raw, scores.mixed, scores.predictions
     for t in range(len(numbers)):
         room.learned[t], room.outlying[t], room.earned[t] = y[t], 0.0, 0.0

@@ -88,7 +88,7 @@ def reflect_columns(factor, panels, count, first, last, room):  # type: ignore[n
 
 @unit(types.void(_MATRIX, _MATRIX))
 def rotate(factor, rows):  # type: ignore[no-untyped-def]
-    """Set the upper triangle R to that of RᵀR + XᵀX, with X of a multiple of eight rows."""
+    """Set the upper triangle R to the factor of RᵀR + XᵀX, with X of a multiple of eight rows."""
     n = len(factor)
     panels = np.zeros((compiled_panels_of(n), len(rows), WIDE), np.float32)
     gather(rows, len(rows), panels)
@@ -97,7 +97,7 @@ def rotate(factor, rows):  # type: ignore[no-untyped-def]
 
 @inlined
 def fade(factor, kept):  # type: ignore[no-untyped-def]
-    """Set R to that of ``kept RᵀR``."""
+    """Set R to the factor of ``kept RᵀR``."""
     root = np.float32(math.sqrt(kept))
     for i in range(len(factor)):
         vectors.multiply(factor[i, i:], root)
@@ -105,7 +105,7 @@ def fade(factor, kept):  # type: ignore[no-untyped-def]
 
 @unit(types.void(_MATRIX, types.float64, types.int64, types.int64))
 def add_diagonal(factor, more, first, last):  # type: ignore[no-untyped-def]
-    """Set R to that of ``RᵀR + more I``, with I in the columns from `first`, a multiple of eight, to `last`."""
+    """Set R to the factor of ``RᵀR + more I``, with I in the columns from `first`, a multiple of eight, to `last`."""
     n = len(factor)
     count = whole_eights(last - first)
     panels = np.zeros((compiled_panels_of(n), count, WIDE), np.float32)
@@ -205,7 +205,7 @@ def solve_backward(factor, x, first, last):  # type: ignore[no-untyped-def]
 
 @inlined
 def rotate_small(factor, x):  # type: ignore[no-untyped-def]
-    """Set R, in float64 and small, to that of RᵀR + xxᵀ by rotations, destroying x."""
+    """Set R, in float64 and small, to the factor of RᵀR + xxᵀ by rotations, destroying x."""
     n = len(factor)
     for k in range(n):
         if x[k] != 0.0:

@@ -40,7 +40,7 @@ class TargetsRoom(NamedTuple):
     furthest, sizes
         Bounds on the targets, and the mean square s² of all so far.
     learned
-        The values that are learned, near their predictions for those that do not count in full.
+        The values that are learned, near their predictions where targets do not count in full.
     outlying
         1 for outlying targets, else 0.
     earned

@@ -47,7 +47,7 @@ def reflect(context: Any, tile: Any, rows: Any, u: Any, t: Any) -> Any:
         W = Tᵀ(R + UX),   R ← R - W,   X ← X - UᵀW
 
     U is given as its transpose, shape (k, EIGHT), T is upper triangular, and all are float32. The tile may be a part of
-    a matrix; the others are contiguous, so that each address is that of a row and a constant.
+    a matrix; the others are contiguous, so that each address is the address of a row and a constant.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

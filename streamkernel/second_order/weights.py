@@ -4,7 +4,7 @@
 
 u takes Newton steps on its own loss, and A is their matrix. Functions that resemble each other get large weights of
 both signs in u, of which a part is noise; p has less of it, because many of its weights are 0. But where functions are
-wrong in the same direction, a negative weight corrects that. D is the loss of u less that of p on about as many
+wrong in the same direction, a negative weight corrects that. D is the loss of u less the loss of p on about as many
 examples as v remembers, in units of the targets, so θ follows the better one.
 """
 
@@ -57,7 +57,7 @@ def mix_scores(weights, targets, f, out):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def _add_diagonal(mixer, more, row):  # type: ignore[no-untyped-def]
-    """Set R to that of A + cI."""
+    """Set R to the factor of A + cI."""
     root = math.sqrt(more)
     for i in range(len(mixer)):
         for k in range(len(mixer)):

@@ -91,7 +91,7 @@ METHODS = dict.fromkeys(("predict", "predict_proba", "decision_function", "score
 class OnlineEstimator(BaseEstimator):
     """A scikit-learn estimator whose `fit` is one pass of an online model over the rows.
 
-    Its parameters are those of the online model, `shuffle` and `verbose`.
+    It has the parameters of the online model, `shuffle` and `verbose`.
     """
 
     _online_class: ClassVar[type[KernelModel]]
@@ -166,12 +166,12 @@ class OnlineEstimator(BaseEstimator):
         y
             The targets, which are checked elsewhere: ``None`` where they are missing is an error here.
         reset
-            Whether the columns are those of a new model; otherwise they have to be the same as before.
+            Whether the columns are for a new model; otherwise they have to be the same as before.
 
         Raises
         ------
         ValueError
-            If the table is empty, or its columns are not those that were learned.
+            If the table is empty, or its columns are not the ones that were learned.
         """
         if y is None or not is_frame(X):
             return validate_data(

@@ -74,7 +74,7 @@ class AsyDSSKL(BaseEstimator):
     Parameters
     ----------
     kernel : Kernel or None, default None
-        The kernel; its features are those of online models with the same seed. The default is a Gaussian of the median
+        The kernel, with the features of online models with the same seed. The default is a Gaussian of the median
         distance of 256 rows, on inputs scaled to mean 0 and deviation 1. A given kernel reads unscaled inputs.
     loss : str or Loss, default "logistic"
         ``"logistic"``, ``"smooth_hinge"`` or ``"sigmoid"`` for classes; ``"square"`` or ``"correntropy"`` for numbers,
@@ -328,7 +328,7 @@ class PaperAsyDSSKL(AsyDSSKL):
     """:class:`~streamkernel.solvers.AsyDSSKL` whose steps are of one row and one coordinate, as the paper prints them.
 
     An epoch begins with a snapshot and its full gradient. It is slower by far, and here for comparison. Parameters and
-    attributes are those of :class:`~streamkernel.solvers.AsyDSSKL`.
+    attributes are as in :class:`~streamkernel.solvers.AsyDSSKL`.
 
     References
     ----------

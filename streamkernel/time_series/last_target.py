@@ -20,7 +20,7 @@ class LastTarget(HistoryTransformer):
     n_lags : int, default 1
         Targets that are added.
     key : str or None, default None
-        A field, such as the name of a sensor: the last targets are those of examples with the same value in it.
+        A field, such as the name of a sensor: the last targets come from examples with the same value in it.
     as_category : bool, default False
         Whether numbers are labels too, and become strings.
     max_keys : int, default 10_000

@@ -260,7 +260,7 @@ class ConfluentConsumer(Consumer):
         self._has_part = self._is_incremental and bool(self._assigned)
 
     def _started(self, partitions: Iterable[Partition]) -> list[TopicPartition]:
-        """Return those of the partitions that are read."""
+        """Return the partitions among these that are read."""
         return [TopicPartition(*partition) for partition in partitions if partition in self._positions]
 
     def _heed(self, error: KafkaError, partition: Any = None, offset: int = 0) -> None:

@@ -28,7 +28,7 @@ AT_ONCE = 512
 """Largest number of records that are decoded together."""
 
 Report = Callable[[int, Exception], None]
-"""A function that is called with the place of a record among those that were added, and its error."""
+"""A function that is called with the place of a record among the added ones, and its error."""
 
 
 class _Deliveries:

@@ -48,7 +48,7 @@ def encode(records: Iterable[OutRecord], first: int, after: int, room: int) -> t
     first
         The place of the first one in the batch.
     after
-        The time since the first record of the batch in milliseconds, which is that of all of them.
+        The time since the first record of the batch in milliseconds, which all of them have.
     room
         The largest number of bytes.
 

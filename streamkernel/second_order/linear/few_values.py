@@ -1,4 +1,4 @@
-"""Inputs with few values, whose values get places of their own among those of the linear functions.
+"""Inputs with few values, whose values get places of their own in the linear functions.
 
 Numbers may be codes: 0, 1 and 2 of three kinds of something. A function linear in them has one slope for all. So an
 input whose first values are few also has an indicator of each frequent one between the smallest and the largest of

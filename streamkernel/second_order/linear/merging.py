@@ -20,7 +20,7 @@ class LinearSummary:
     Attributes
     ----------
     names
-        The names by place, that of the constant first.
+        The names by place, the constant's first.
     scales
         Centre and divisor of the values of each place, shape (places, 2).
     w

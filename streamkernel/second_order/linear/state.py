@@ -42,7 +42,7 @@ PLACES, BOUND, VALUES = range(3)
 """
 
 SATURATION = 4
-"""Bound of the score of a class. A column that becomes those of two classes is halved, and so is its bound."""
+"""Bound of the score of a class. A column that becomes the columns of two classes is halved, and so is its bound."""
 
 PRIOR = 10.0
 """λ: the initial diagonal of A, in units of the input's variance and of the loss's curvature."""

@@ -9,11 +9,11 @@ constant and the first names that come; of the names after those only the diagon
 Nothing is subtracted from either, so that A stays positive definite in spite of rounding. One function keeps all
 examples, the other one forgets.
 
-Unlike those of the features, inputs are not compressed far from the mean: a linear relation stays linear there. So α is
+Unlike inputs of the features, these are not compressed far from the mean: a linear relation stays linear there. So α is
 less than 1, in proportion to 1/s², for an input s further out than any of n examples can be: one corrupt value does not
 outweigh everything learned. And f is bounded by `reach`; the score of a class is b tanh(2wᵀs/b) with a bound b, because
 labels that are partly noise leave the odds of a class bounded at any distance, which the mixture would otherwise need
-features for. The steps are those of wᵀs.
+features for. The steps move wᵀs.
 
 A name gets a place with its first value that is not 0, and keeps the scale in use at that time, because w and A are in
 its units. Names that come together get their places in the order of their hashes.
@@ -374,7 +374,7 @@ def _solve(factor, x):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def _rotate(factor, x):  # type: ignore[no-untyped-def]
-    """Set the first entries of R to those of RᵀR + xxᵀ by rotations, destroying x."""
+    """Set the first entries of R to the factor of RᵀR + xxᵀ by rotations, destroying x."""
     n = len(x)
     for k in range(n):
         if x[k] == 0.0:

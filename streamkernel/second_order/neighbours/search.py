@@ -10,11 +10,11 @@ the rest f_y is twice that, so that the scores of two classes keep their order w
 
 Each function uses as many of the last examples as its entry of `WINDOWS`: few follow a stream that moves, and more are
 better where data must be dense; fewer if there are many inputs, so that a search reads at most `SEARCHED`. A function
-is 0 as long as these are fewer than twice those of the one before it.
+is 0 as long as these are fewer than twice as many as the one before it uses.
 
 Distances are between the inputs as the features read them, over the names that have the first places among those of
 the linear functions (:mod:`streamkernel.second_order.linear`), and each input counts by its influence on f. An input on
-which f does not depend brings no neighbour nearer, and many such inputs hide those that do. So in
+which f does not depend brings no neighbour nearer, and many such inputs hide the others. So in
 
     d² = Σ_j a_j (x_j - z_j)²,   a_j = max(√m_j, 1/10),   m_j = (n_j s_j/s̄ + 4)/(n_j + 4),
 
@@ -75,7 +75,7 @@ PRIOR = 4.0
 """Gradients that count as if each of them had the mean squared derivative along each input."""
 
 LEAST = 0.1
-"""Lower bound on a_j, because the derivatives of f may be those of the past."""
+"""Lower bound on a_j, because the derivatives of f may be past ones."""
 
 
 @unit(
@@ -178,7 +178,7 @@ def _find_nearest(near, places, first, last, found, room):  # type: ignore[no-un
 
 @inlined(allocates=False)
 def _insert(squares, first, found, room):  # type: ignore[no-untyped-def]
-    """Insert those of a few examples that are nearer than neighbours found before; return the number of neighbours."""
+    """Insert the examples among a few that are nearer than neighbours found before; return the number of neighbours."""
     nearest, which = room.nearest, room.which
     if found == len(nearest) and _count_below(squares, nearest[found - 1]) == 0:
         return found

@@ -3,7 +3,7 @@
     min_{X_j ⪰ 0} max_y  Σ_j λ_j/2 ‖X_j - M_j‖² + (1/n) Σ_i y_i Σ_j ⟨D_i^j, X_j⟩ - (1/n) Σ_i φ*(y_i)
 
 A step changes m of the n dual numbers and q of the p matrices, which is q eigendecompositions: most of its time.
-Equations are those of Yu, Lin and Yang, "Doubly Stochastic Primal-Dual Coordinate Method for Bilinear Saddle-Point
+Equations are in Yu, Lin and Yang, "Doubly Stochastic Primal-Dual Coordinate Method for Bilinear Saddle-Point
 MatrixProblem".
 """
 

@@ -111,7 +111,7 @@ class MatrixSolution(NamedTuple):
     converged
         Whether the gap is at most the one asked for.
     steps, decompositions
-        Steps of the algorithm, and eigendecompositions of a matrix; those of trials count too, eigenvalues alone,
+        Steps of the algorithm, and eigendecompositions of a matrix; trials count too, eigenvalues alone,
         which an evaluation of the gap takes, do not.
     history
         A mark for each evaluation of the gap.

@@ -38,7 +38,7 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
     ----------
     n_neighbors : int, default 3
         The number of neighbours of the same class in learning, and of neighbours in `predict`. A class with fewer
-        examples in a task uses those that it has.
+        examples in a task uses the ones that it has.
     l2_common : float or None, default None
         The regularisation λ_0 > 0 of X_0 towards the identity; 2/d by default. The loss pulls each of the d directions
         to zero with a gradient of 1/d on average, so with a much smaller λ_0, X_0 vanishes where classes overlap.

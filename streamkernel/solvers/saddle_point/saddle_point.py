@@ -45,7 +45,7 @@ class Solution(NamedTuple):
     gap
         P(x) - D(y), which bounds the distance of P(x) from the minimum.
     n_iterations
-        Number of steps, each on one block of x and one of y, including those of trials.
+        Number of steps, each on one block of x and one of y, including steps of trials.
     method
         A description of the method in use.
     interrupted

@@ -47,7 +47,7 @@ def step_sizes(
     weight
         The primal weight: τ is multiplied and σ divided by it.
     for_gap
-        Whether θ is that of Theorem 2, which bounds the gap, or of Theorem 1, the distance.
+        Whether θ is as in Theorem 2, which bounds the gap, or of Theorem 1, the distance.
 
     References
     ----------

@@ -25,7 +25,7 @@ PER_BLOCK = 64
 def _fill(kernel, hashes, block_size, features_of):  # type: ignore[no-untyped-def]
     """Fill the cache, shape (1, names, parts, features), with the directions of features, rows of block and place.
 
-    Those of a `MultiScale` kernel are multiplied by its factors.
+    Directions of a `MultiScale` kernel are multiplied by its factors.
     """
     for p in range(len(kernel.parts)):
         part = kernel.parts[p]

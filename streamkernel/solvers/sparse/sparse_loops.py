@@ -192,7 +192,7 @@ class Batch(NamedTuple):
     begin
         The first output that it drives.
     residuals, bend
-        The differences of their slopes from those of the snapshot, and ∂²ℓ; shape (columns, rows).
+        The differences of their slopes from the slopes of the snapshot, and ∂²ℓ; shape (columns, rows).
     """
 
     n: int

@@ -17,7 +17,7 @@ from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHing
 from streamkernel.solvers.sparse import sparse_loops
 
 SPARSE: tuple[type[Loss], ...] = (Logistic, Softmax, SmoothHinge, Sigmoid, Square, Correntropy)
-"""The losses that can be learned sparsely: those of the paper's Table 1, and softmax."""
+"""The losses that can be learned sparsely: the ones in Table 1 of the paper, and softmax."""
 
 _LARGEST_CALL = 1 << 27
 """Number of multiplications in one compiled call, a fraction of a second, after which Ctrl-C takes effect."""
@@ -254,7 +254,7 @@ def refit(
 ) -> F64:
     """Return the coefficients, shape (outputs, columns), that minimise (1/n) Σ ℓ(f_i, y_i) + ½ l2 ‖w‖².
 
-    Those of outputs that are not kept are 0.
+    Outputs that are not kept have 0.
 
     Parameters
     ----------
