@@ -65,11 +65,10 @@ def walk(learner: str) -> list[int]:
     return list(json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout))
 
 
-def measured() -> dict[str, int]:
-    """Return each figure of the house by its name."""
+def structure() -> dict[str, int]:
+    """Return the figures of the code by their names."""
     files = sources()
     outside = [path for path in files if ROOT / "connectors" not in path.parents]
-    events = zip(("first", "second", "a later one, at most"), walk("newton"), strict=True)
     return {
         "lines of Python": sum(len(path.read_text().splitlines()) for path in files),
         "files of Python": len(files),
@@ -78,6 +77,14 @@ def measured() -> dict[str, int]:
         "class checks of sources and sinks outside their folder": places(CLASS_CHECK, outside),
         "places that compute an index range of functions": places(INDEX_RANGE, files),
         '"that of", "those of", "those that" in code': places(PRONOUN, files),
+    }
+
+
+def measured() -> dict[str, int]:
+    """Return each figure of the house by its name."""
+    events = zip(("first", "second", "a later one, at most"), walk("newton"), strict=True)
+    return {
+        **structure(),
         '"that of", "those of", "those that" in pages': places(PRONOUN, pages()),
         "words of pages": sum(len(path.read_text().split()) for path in pages()),
         **{f"files that an event enters: {name}": n for name, n in events},
