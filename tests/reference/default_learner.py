@@ -56,7 +56,7 @@ class DefaultLearner(Beginner):
         if self.loss.is_square:  # a line that explains more of the targets may predict further from their mean
             reach = [2 * self.size**1.5 / max(line.error, 1e-9 * self.size) if self.size else 20 for line in self.lines]
         lines = np.clip(raw, np.negative(reach), reach) if self.loss.is_square else 4 * np.tanh(raw / 2)
-        windows = ((500, 1), (2000, 1000), (8192, 4000))  # of the last examples, once there are so many
+        windows = ((500, 1), (2000, 1000), (8192, 4000))  # of the last examples, from a number of them on
         near = [self.near(t, last) if len(self.points) >= least else 0.0 for last, least in windows]
         return *(np.r_[np.transpose(f).ravel(), self.level, part, near] for part in (lines, raw)), phi
 

@@ -64,7 +64,7 @@ NEIGHBOURS_ROOM = types.NamedTuple([_SINGLES, _SINGLES, _SINGLES, _SINGLES, _INT
 
 
 def neighbour_functions(stored: int) -> int:
-    """Return the number of functions of the nearest neighbours where so many examples are stored.
+    """Return the number of functions of the nearest neighbours for a number of stored examples.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def neighbour_functions(stored: int) -> int:
 
 
 def new_neighbours(stored: int, targets: int, places: int = FIRST) -> Neighbours:
-    """Return room for a number of examples, with inputs at so many places of the linear functions."""
+    """Return room for a number of examples, with inputs at a number of places of the linear functions."""
     points = np.zeros((min(places, NEAR), stored), np.float32)
     return Neighbours(np.zeros(1, np.int64), points, np.zeros(targets * stored), np.zeros(stored))
 
