@@ -17,27 +17,6 @@ from streamkernel.connectors.kafka.kafka_python.consumer import PythonConsumer
 from streamkernel.connectors.kafka.kafka_python.producer import PythonProducer
 from streamkernel.connectors.kafka.timeouts import describe_error
 
-
-def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
-    with closing(connect(KafkaAdminClient, servers, options)) as admin:
-        for topic, count in partitions.items():
-            try:
-                with suppress(TopicAlreadyExistsError):
-                    new = NewTopic(topic, -1 if count is None else count)
-                    admin.create_topics([new], timeout_ms=int(1000 * COMMIT_SECONDS))
-            except KafkaError as error:
-                raise OSError(f'the brokers refused to create the topic "{topic}": {describe_error(error)}') from error
-
-
-def topic_settings(servers: str, options: Mapping[str, Any], topic: str) -> Mapping[str, str]:
-    with closing(connect(KafkaAdminClient, servers, options)) as admin:
-        try:
-            described = admin.describe_configs([ConfigResource("TOPIC", topic)], config_filter="all")
-        except KafkaError:  # such as for want of a permission
-            return {}
-    return {name: setting["value"] for name, setting in described["topic"].get(topic, {}).items()}
-
-
 SEPARATOR = "_"
 
 PATHS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
@@ -62,3 +41,23 @@ def consumer(servers: str, options: Mapping[str, Any], group: str | None, member
 
 def producer(servers: str, options: Mapping[str, Any], name: str | None, seconds: float, batch: int | None) -> Producer:
     return PythonProducer(servers, options, name, seconds, batch)
+
+
+def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
+    with closing(connect(KafkaAdminClient, servers, options)) as admin:
+        for topic, count in partitions.items():
+            try:
+                with suppress(TopicAlreadyExistsError):
+                    new = NewTopic(topic, -1 if count is None else count)
+                    admin.create_topics([new], timeout_ms=int(1000 * COMMIT_SECONDS))
+            except KafkaError as error:
+                raise OSError(f'the brokers refused to create the topic "{topic}": {describe_error(error)}') from error
+
+
+def topic_settings(servers: str, options: Mapping[str, Any], topic: str) -> Mapping[str, str]:
+    with closing(connect(KafkaAdminClient, servers, options)) as admin:
+        try:
+            described = admin.describe_configs([ConfigResource("TOPIC", topic)], config_filter="all")
+        except KafkaError:  # such as for want of a permission
+            return {}
+    return {name: setting["value"] for name, setting in described["topic"].get(topic, {}).items()}

@@ -50,6 +50,9 @@ PRIOR = 10.0
 CONSTANT = 0.01
 """Fraction of λ for the constant."""
 
+NAMES, BOUND_OF_SCORES = "linear.names", "linear.bound"
+"""Their names in files."""
+
 
 class Linear(NamedTuple):
     """Linear functions over one list of names, with their factors.
@@ -159,10 +162,6 @@ def room_for(memory, linear, longest):  # type: ignore[no-untyped-def]
         row=work_array(memory, dense, np.float64),
         raw=work_array(memory, linear.w.shape[:2], np.float64),
     )
-
-
-NAMES = "linear.names"
-BOUND_OF_SCORES = "linear.bound"
 
 
 def count(tensors: Mapping[str, Any]) -> int:
