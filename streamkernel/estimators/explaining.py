@@ -13,7 +13,7 @@ from streamkernel.estimators.model import Model
 from streamkernel.estimators.model_state import State
 from streamkernel.features.counter_rng import domain_key, hash64
 from streamkernel.features.directions import Directions
-from streamkernel.features.field_names import read_fields
+from streamkernel.features.numeric_names import read_fields
 from streamkernel.features.rows import F64, I64, U64, Rows
 from streamkernel.features.scale_moments import moments_of
 from streamkernel.second_order.mixture import SecondOrderLearner

@@ -12,7 +12,7 @@ from streamkernel import tensor_file
 from streamkernel.estimators.model import Model
 from streamkernel.estimators.model_file import kernel_in
 from streamkernel.estimators.model_state import State
-from streamkernel.features import example_tensors, field_names, numeric_names, scaling
+from streamkernel.features import example_tensors, numeric_names, scaling
 from streamkernel.kernels import bandwidth
 from streamkernel.locking import locked, on_copy
 
@@ -30,7 +30,7 @@ def describe_model(model: Model) -> tuple[dict[str, Any], tensor_file.Tensors]:
         tensors |= {} if part is None else part.tensors()
     tensors |= numeric_names.pack(found.numeric.counts)
     if fields:
-        description["fields"], tensors["field_names"] = field_names.pack(fields)
+        description["fields"], tensors["field_names"] = numeric_names.pack_fields(fields)
     return description | model.outputs.describe(found.labels), tensors | model.outputs.tensors(found.own)
 
 
@@ -53,7 +53,7 @@ def restore_model(model: Model, description: Mapping[str, Any], tensors: tensor_
     counts, fields = numeric_names.unpack(tensors), before.numeric.fields
     if fields is not None and "fields" in description:
         pairs = tensor_file.require_tensor(tensors, "field_names", np.int64, (None, 2))
-        fields = field_names.unpack(description["fields"], pairs)
+        fields = numeric_names.unpack_fields(description["fields"], pairs)
     numeric = numeric_names.NumericNames(counts, fields)
     upkeep = model.new_upkeep()
     model.state = State(learner, scales, known, labels, upkeep, numeric, outputs.own_in(tensors))

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamkernel import losses, step_sizes, tensor_file
 from streamkernel.errors import DivergedError, InputError
-from streamkernel.features import kept_features
+from streamkernel.features import example_tensors
 from streamkernel.features.compiled_kernel import BLOCK
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, I64, Rows
@@ -246,7 +246,7 @@ class Learner:
 
     def features_at(self, positions: I64) -> I64:
         """Return block, index and scale of the features at these positions, as `features.compiled_kernel` does."""
-        return kept_features.features_at(self.directions.kept, self.block_size, positions)
+        return example_tensors.features_at(self.directions.kept, self.block_size, positions)
 
     @property
     def next_number(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64
-from streamkernel.first_order import coefficients as coefficients_of
+from streamkernel.first_order import expanded_function as coefficients_of
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.learners import averaging, state
 from streamkernel.merging.numbers import merge_numbers, merge_spans
