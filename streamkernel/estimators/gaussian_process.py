@@ -21,10 +21,9 @@ from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_series, targets_of
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
 from streamkernel.locking import OwnedLock, locked, on_copy
-from streamkernel.posterior import marginal_likelihood
+from streamkernel.posterior import posteriors
 from streamkernel.posterior.bayesian_linear import LEAST_RATIO, Recursive, is_ratio
-from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.posteriors import Posterior
+from streamkernel.posterior.posteriors import FeatureMap, Posterior
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -101,7 +100,7 @@ class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
         self.seed = seed
         self._given = kernel or Gaussian("median")
         phis = self._new_features()
-        ratio = marginal_likelihood.USUAL if noise is None else float(noise)
+        ratio = posteriors.USUAL if noise is None else float(noise)
         first = () if noise is None or self._given.is_pending else None
         self._lock = OwnedLock()
         self._seen = ProcessState(phis, self._new_posterior(phis, ratio), 0.0, ratio, first)

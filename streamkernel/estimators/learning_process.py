@@ -14,9 +14,8 @@ from streamkernel.estimators import model_file
 from streamkernel.features.rows import F64, Rows
 from streamkernel.kernels import Kernel, bandwidth
 from streamkernel.locking import OwnedLock, locked, on_copy
-from streamkernel.posterior import marginal_likelihood
-from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.posteriors import Posterior
+from streamkernel.posterior import posteriors
+from streamkernel.posterior.posteriors import FeatureMap, Posterior
 
 log = logging.getLogger(__name__)
 
@@ -193,4 +192,4 @@ def _likelihood(phi: FeatureMap, rows: Rows, y: F64) -> tuple[float, float]:
     """
     root = np.sqrt(rows.weights)
     features = phi(rows) * root[:, None]
-    return marginal_likelihood.most_likely(features @ features.T + np.outer(root, root), y * root)
+    return posteriors.most_likely(features @ features.T + np.outer(root, root), y * root)

@@ -17,9 +17,7 @@ from streamkernel.features import numeric_names
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import bandwidth
 from streamkernel.merging import first_order, second_order
-from streamkernel.merging.labels import columns_of, union
-from streamkernel.merging.moments import merge_scales
-from streamkernel.merging.numbers import add_parts
+from streamkernel.merging.numbers import add_parts, columns_of, merge_scales, union
 from streamkernel.merging.summaries import FirstOrderSummary, SecondOrderSummary
 
 KernelModel = Any

@@ -25,9 +25,8 @@ from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, U64
 from streamkernel.features.scaling import Scales
 from streamkernel.first_order.expansion import FirstOrderLearner
-from streamkernel.interop import affine
-from streamkernel.interop.frozen_features import parts_of, terms_of
-from streamkernel.interop.frozen_mixture import coefficients, others
+from streamkernel.interop import frozen_features
+from streamkernel.interop.frozen_features import coefficients, others, parts_of, terms_of
 from streamkernel.learners.span import limits
 from streamkernel.learners.state import LEARNED, MEAN
 from streamkernel.losses.compiled import SOFTMAX
@@ -74,15 +73,17 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
         raise ValueError(
             f"Expected a KernelClassifier, a KernelRegressor or one of several targets, got a {type(last).__name__}"
         )
-    affine.check(steps)
+    frozen_features.check_scalers(steps)
     copied = prediction_copy.prediction_copy(model)
     *steps, model = steps_of(copied)
     learner, scales, known = learner_of(model), scales_of(model), names_learned_by(model)
     if steps and features is None and known.fields is None:
-        features = in_order(affine.names_of(steps[0]))
+        features = in_order(frozen_features.names_scaled_by(steps[0]))
     names, hashes = _inputs(known, scales, features)
     readers = _readers(learner, names)
-    arrays: dict[str, Any] = {"hashes": hashes} | _scaled(scales, hashes) | affine.together(steps, names)
+    arrays: dict[str, Any] = (
+        {"hashes": hashes} | _scaled(scales, hashes) | frozen_features.scalers_together(steps, names)
+    )
     about: dict[str, Any] = {
         "version": 1,
         "features": [list(name) if isinstance(name, tuple) else name for name in names],

@@ -13,8 +13,7 @@ from streamkernel.features.rows import F64, Rows
 from streamkernel.jit import compiled
 from streamkernel.learners import span
 from streamkernel.learners.span import ENTRIES, bound_all, limits, observe, within
-from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.posteriors import join, pieces, read_count
+from streamkernel.posterior.posteriors import FeatureMap, join, pieces, read_count
 
 LEAST_RATIO = 1e-300
 """λ between this and its inverse has a square root whose square is a normal number."""

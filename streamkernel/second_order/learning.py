@@ -28,7 +28,7 @@ from streamkernel.features.rows import F64, ROWS, Rows
 from streamkernel.features.scale_moments import observe_row, use_moments
 from streamkernel.features.scale_table import SCALES, ScalesState, has_room, scale_row
 from streamkernel.jit import compiled, inlined, unit, work_array, work_memory
-from streamkernel.jit.work_arrays import ALIGNED
+from streamkernel.jit.linking import ALIGNED
 from streamkernel.learners import schedule
 from streamkernel.learners.clipping import LARGEST_GRADIENT
 from streamkernel.learners.scoring import longest_row

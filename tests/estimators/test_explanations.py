@@ -22,7 +22,7 @@ from streamkernel.features import numeric_names
 from streamkernel.features.rows import Rows
 from streamkernel.second_order import growth, sensitivity
 from streamkernel.second_order.linear.steps import slope
-from streamkernel.upkeep.pruning import prune
+from streamkernel.upkeep.work import prune
 
 SMALL = {"learner": learners.Newton(features_per_seed=16), "max_features": 256}
 GAUSSIAN = kernels.Gaussian(2.0)

@@ -36,7 +36,7 @@ from streamkernel import (
     StandardScaler,
     load,
 )
-from streamkernel.conformal.wrapping import ConformalWrapper
+from streamkernel.conformal.rolling_scores import ConformalWrapper
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.prediction_copy import prediction_copy
 

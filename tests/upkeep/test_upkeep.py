@@ -30,7 +30,7 @@ from streamkernel.estimators import model_file
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.upkeep.pruning import distil
+from streamkernel.upkeep.work import distil
 
 KERNELS = [
     kernels.Gaussian(1.0),
