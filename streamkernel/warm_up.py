@@ -36,12 +36,7 @@ def default_models() -> dict[str, Any]:
 def warm_up(model: Any, *, explains: bool = False) -> None:
     """Compile what a model needs, by learning and predicting with it.
 
-    Parameters
-    ----------
-    model
-        A classifier or a regressor, which does not change.
-    explains
-        Whether to compile what explanations need, too.
+    The model, a classifier or a regressor, does not change.
     """
     model = _small(model)
     with quiet():

@@ -21,12 +21,7 @@ Prediction = TypeVar("Prediction")
 class RollingScores:
     """A threshold on scores that the requested share of them does not exceed, from a rolling window.
 
-    Parameters
-    ----------
-    coverage
-        The share of scores within the threshold, between 0 and 1.
-    window
-        The number of recent scores that are kept.
+    `coverage` is the share of scores within the threshold, between 0 and 1.
 
     Examples
     --------

@@ -18,14 +18,8 @@ BOTH = Count(MOST_COUNTED // 2, MOST_COUNTED // 2)
 def take_texts(model: Any, x: Mapping[str, Any]) -> None:
     """Let a model take the texts of an example as categories, also where it has learned numbers.
 
-    Who calls this has found that the field has both. A number there is noticed again.
-
-    Parameters
-    ----------
-    model
-        A model, which may be at the end of a pipeline or in a wrapper; others than ours stay as they are.
-    x
-        The example.
+    Who calls this has found that the field has both. A number there is noticed again. The model may be at the end of a
+    pipeline or in a wrapper; others than ours stay as they are.
 
     Examples
     --------

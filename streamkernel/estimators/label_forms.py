@@ -23,10 +23,7 @@ _BOOLEANS = (("false", "False"), ("true", "True"))
 class LabelForms:
     """The form that each label had when it came first; other forms with its text are converted to it.
 
-    Parameters
-    ----------
-    labels
-        Labels in the order in which they came.
+    `labels` are in the order in which they came.
 
     Examples
     --------
@@ -114,14 +111,8 @@ def _exponents(number: float) -> list[str]:
 class Classes(ModelOutputs):
     """A y that is a label.
 
-    Parameters
-    ----------
-    most
-        The largest number of labels.
-    is_softmax
-        Whether each label has a column of f; otherwise two labels have one column.
-    is_balanced
-        Whether examples are weighted by the counts of their labels, which are the additional state of the model.
+    With `is_softmax` each label has a column of f; otherwise two labels have one column. With `is_balanced` examples
+    are weighted by the counts of their labels, which are the additional state of the model.
     """
 
     def __init__(self, most: int, *, is_softmax: bool, is_balanced: bool) -> None:

@@ -29,20 +29,10 @@ FirstExamples = tuple[tuple[Rows, float], ...]
 class ProcessState(NamedTuple):
     """The state of a Gaussian process; everything that compiled code does not change is replaced in one assignment.
 
-    Attributes
-    ----------
-    phis
-        The features; for the paper's operator a second set, ω', as well.
-    posterior
-        The posterior of f.
-    offset
-        The origin of the targets.
-    ratio
-        The noise in units of the prior variance of f.
-    first
-        Examples that still decide the bandwidth and the noise, with their targets; ``None`` once both are known.
-    journal
-        An example that is being learned, its target, and how many examples the posterior had before.
+    `phis` are the features, for the paper's operator with a second set, ω'. `offset` is the origin of the targets, and
+    `ratio` the noise in units of the prior variance of f. `first` are examples that still decide the bandwidth and the
+    noise, with their targets; ``None`` once both are known. `journal` is an example that is being learned, its target,
+    and how many examples the posterior had before.
     """
 
     phis: tuple[FeatureMap, ...]
@@ -161,18 +151,8 @@ def choose_by_first(
 ) -> tuple[tuple[FeatureMap, ...], float, float]:
     """Return the features, the origin of the targets and the noise ratio chosen from the first examples.
 
-    Parameters
-    ----------
-    seen
-        The state so far.
-    first
-        The examples.
-    given
-        The kernel; a bandwidth that is pending is one of the multiples in `choice` of their median distance.
-    choice
-        The multiples.
-    is_noise_given
-        Whether the noise is known, and with it the origin.
+    A bandwidth of the kernel `given` that is pending is one of the multiples in `choice` of the median distance of the
+    examples. With `is_noise_given` the noise is known, and with it the origin.
     """
     rows, y = Rows.stack([row for row, _ in first]), np.array([y for _, y in first])
     phi, offset, ratio, kernels = seen.phis[0], seen.offset, seen.ratio, [seen.phis[0].kernel]

@@ -118,10 +118,7 @@ def describe(model: Serializable) -> tuple[dict[str, Any], Tensors]:
 def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any:
     """Return the model that :func:`describe` described.
 
-    Raises
-    ------
-    ModelFileError
-        If it is no model of this library, or its parts do not fit together.
+    Raise a ModelFileError if it is no model of this library, or its parts do not fit together.
     """
     classes = _CLASSES
     found = description.get("class") if isinstance(description, dict) else None
@@ -142,10 +139,7 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
 def kernel_in(description: Mapping[str, Any], wanted: kernels.Kernel) -> kernels.Kernel:
     """Return the described kernel, which must be `wanted` with its pending bandwidths as numbers.
 
-    Raises
-    ------
-    ValueError
-        If it is another kernel; the sizes of its parts would not fit when the next bandwidth is taken.
+    Raise a ValueError if it is another kernel; the sizes of its parts would not fit when the next bandwidth is taken.
     """
     found = description["kernel"]
     if not _is_with_bandwidths(found, wanted):

@@ -19,12 +19,8 @@ Learner = FirstOrderLearner | SecondOrderLearner
 class ModelOutputs:
     """A y that is one number, or none; subclasses are of labels and of several targets.
 
-    Parameters
-    ----------
-    intercept
-        The intercept that is added to f, of :mod:`streamkernel.learners.state`.
-    as_number
-        Returns a target as a number; ``None`` for models that are neither classifiers nor regressors.
+    `intercept` is one of :mod:`streamkernel.learners.state`. `as_number` is ``None`` for models that are neither
+    classifiers nor regressors.
     """
 
     are_several = False

@@ -16,11 +16,6 @@ def prediction_copy(model: Any) -> Any:
     The factors of second-order steps, which are nearly all of a large model, are left out: the copy cannot learn. It
     shares nothing with the model that learning changes, and any number of threads may use it.
 
-    Parameters
-    ----------
-    model
-        A River estimator.
-
     Examples
     --------
     >>> from streamkernel import KernelRegressor

@@ -27,13 +27,7 @@ from streamkernel.second_order.mixture import SecondOrderLearner
 
 
 class Targets(ModelOutputs):
-    """A y that is a dictionary of numbers, one for each target.
-
-    Parameters
-    ----------
-    intercept
-        As for :class:`ModelOutputs`.
-    """
+    """A y that is a dictionary of numbers, one for each target."""
 
     are_several = True
 
@@ -128,10 +122,7 @@ class SeveralTargetsModel(KernelModel):
     def _numbers(self, y: Any) -> tuple[tuple[Hashable, ...], F64, bool]:
         """Return the names of the targets of an example, their numbers, and whether they are the first.
 
-        Raises
-        ------
-        InputError
-            If they are not the targets of the first example, or one is unusable.
+        Raise an InputError if they are not the targets of the first example, or one is unusable.
         """
         if not isinstance(y, Mapping):
             raise TypeError(f"Expected y as a dictionary of targets by name, got {type(y).__name__}")
@@ -186,10 +177,7 @@ class SeveralTargetsModel(KernelModel):
 def _new_names(targets: Iterable[Hashable]) -> tuple[Hashable, ...]:
     """Return the names of the targets of a first example.
 
-    Raises
-    ------
-    LabelError
-        If two are one key of a JSON object, such as 1 and "1".
+    Raise a LabelError if two are one key of a JSON object, such as 1 and "1".
     """
     names, forms = tuple(map(as_label, targets)), LabelForms()
     for name in names:

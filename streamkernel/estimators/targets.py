@@ -21,10 +21,7 @@ LARGEST_TARGET = 1e90
 def as_label(y: Any, where: str = "y") -> Any:
     """Return a label as a Python value; an error says `where` it is.
 
-    Raises
-    ------
-    LabelError
-        If it is not a string, number or Boolean, or not finite.
+    Raise a LabelError if it is not a string, number or Boolean, or not finite.
 
     Examples
     --------
@@ -43,12 +40,7 @@ def as_label(y: Any, where: str = "y") -> Any:
 def as_target(y: Any, where: str = "y") -> float:
     """Return a target as a number; an error says `where` it is.
 
-    Raises
-    ------
-    InputError
-        If it is none.
-    LabelError
-        If it is too large.
+    Raise an InputError if it is none, a LabelError if it is too large.
     """
     target = number(y, where)
     if not abs(target) <= LARGEST_TARGET:

@@ -75,24 +75,10 @@ def predict_and_learn(
 ) -> tuple[F64, F64]:
     """Score and learn the first examples, as far as compiled calls of several are enough for nearly all of them.
 
-    The bits are as by `predict_one` and `learn_one` for one example after the other. An example that needs more, as
-    one with a new label, a new name or a string, ends it before it.
-
-    Parameters
-    ----------
-    model
-        The model.
-    xs, ys
-        The examples, which have a name each at least, and their labels or targets: strings, or numbers of Python.
-    largest
-        A larger value ends it, too.
-
-    Returns
-    -------
-    scores : ndarray of shape (learned, columns)
-        The scores of each example before it was learned.
-    values : ndarray of shape (learned, names)
-        The values of its features.
+    The bits are as by `predict_one` and `learn_one` for one example after the other. An example that needs more, as one
+    with a new label, a new name or a string, ends it before it. The examples have a name each at least, and labels or
+    targets that are strings or numbers of Python; a value beyond ±`largest` ends it, too. The scores before each
+    example was learned have the shape (learned, columns), the values of the features (learned, names).
     """
     found, targets = model._state, []
     if found.is_plain and not (isinstance(model, KernelClassifier) and model._has_class_weights):

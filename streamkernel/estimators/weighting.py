@@ -26,10 +26,7 @@ ClassWeight = Mapping[Label, float] | Literal["balanced"] | None
 def as_weight(w: Any, where: str = "w") -> float:
     """Return the weight of an example as a number; one too small for all digits of a number is 0.
 
-    Raises
-    ------
-    InputError
-        If it is not a number, or out of its range.
+    Raise an InputError if it is not a number, or out of its range.
 
     Examples
     --------
@@ -45,12 +42,8 @@ def as_weight(w: Any, where: str = "w") -> float:
 def weights_of(w: Any, rows: int) -> F64:
     """Return the weights of rows from one number, a series of any library, an array or a list; 1 each for ``None``.
 
-    Raises
-    ------
-    InputError
-        If a weight is unusable; names the row.
-    ValueError
-        If their number differs from the number of rows.
+    Raise an InputError that names the row if a weight is unusable, a ValueError if their number differs from the number
+    of rows.
     """
     if w is None:
         return np.ones(rows)
@@ -60,13 +53,7 @@ def weights_of(w: Any, rows: int) -> F64:
 
 
 def check_class_weight(class_weight: Any) -> ClassWeight:
-    """Return `class_weight`, or raise an error if it is invalid.
-
-    Raises
-    ------
-    ValueError
-        If it cannot.
-    """
+    """Return `class_weight`, or raise an error if it is invalid."""
     if class_weight is None or class_weight == "balanced":
         return class_weight  # type: ignore[no-any-return]
     if not isinstance(class_weight, Mapping):
@@ -82,12 +69,7 @@ def check_class_weight(class_weight: Any) -> ClassWeight:
 def balanced_weights(y: F64, counts: F64) -> F64:
     """Return the weights min n/n_y of examples in order, which give all classes the weight of the rarest.
 
-    Parameters
-    ----------
-    y
-        The numbers of their classes.
-    counts
-        Examples of each class before, shape (classes,).
+    `y` are the numbers of their classes, and `counts` the examples of each class before, shape (classes,).
 
     Examples
     --------

@@ -87,17 +87,9 @@ def _later(method: Any, directions: Directions, *arguments: Any) -> int:
 class Directions:
     """The directions of all blocks of a model, with a cache within a byte budget.
 
-    Parameters
-    ----------
-    plan
-        The kernel's parts, with the keys of their directions.
-    block_size
-        Features in one block.
-    cache_bytes
-        Memory for cached directions. 0 regenerates every direction at every use; predictions are the same.
-    kept
-        The origin of the first features, as :mod:`streamkernel.features.compiled_kernel` describes; ``None`` if the
-        model was never pruned.
+    `plan` has the kernel's parts with the keys of their directions. With 0 for `cache_bytes` every direction is
+    generated again at every use; predictions are the same. `kept` is the origin of the first features, as
+    :mod:`streamkernel.features.compiled_kernel` describes; ``None`` if the model was never pruned.
 
     Examples
     --------
@@ -150,10 +142,8 @@ class Directions:
     def row(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None, w: float = 1.0) -> Rows:
         """Return one example of weight w, sorted by the hashes of its names.
 
-        Raises
-        ------
-        InputError
-            If a value is neither a number, a string nor missing, or a string where a number was learned.
+        Raise an InputError if a value is neither a number, a string nor missing, or a string where a number was
+        learned.
         """
         record = self.last
         values = np.empty(len(record.names))
@@ -195,10 +185,8 @@ class Directions:
     ) -> tuple[NameRecord, dict[Hashable, float]]:
         """Return the record of an example's names, and a dictionary of floats that compiled code can read.
 
-        Raises
-        ------
-        InputError
-            If a value is neither a number, a string nor missing, or a string where a number was learned.
+        Raise an InputError if a value is neither a number, a string nor missing, or a string where a number was
+        learned.
         """
         record, values = self._read(x, numeric)
         in_order = dict(zip(record.ordered, values, strict=True))

@@ -31,10 +31,7 @@ def pack_kept(kept: I64) -> dict[str, Any]:
 def unpack_kept(tensors: Mapping[str, Any]) -> I64 | None:
     """Return the kept features in `tensors`, or ``None``.
 
-    Raises
-    ------
-    ValueError
-        If these are not features that a function can keep.
+    Raise a ValueError if these are not features that a function can keep.
     """
     if "kept" not in tensors:
         return None
@@ -63,12 +60,7 @@ def unpack_examples(
 ) -> list[tuple[Rows, Any]] | None:
     """Return the examples that :func:`pack_examples` packed under `name`, or ``None``.
 
-    An example of several `targets` has an array of them.
-
-    Raises
-    ------
-    ValueError
-        If the tensors do not fit together.
+    An example of several `targets` has an array of them. Raise a ValueError if the tensors do not fit together.
     """
     if f"{name}.targets" not in tensors:
         return None
@@ -98,10 +90,7 @@ def pack_weights(name: str, weights: F64) -> Tensors:
 def unpack_weights(name: str, tensors: Mapping[str, Any], n: int) -> F64:
     """Return the weights of n examples that :func:`pack_weights` packed under `name`.
 
-    Raises
-    ------
-    ValueError
-        If the tensor does not fit, or a weight is not positive.
+    Raise a ValueError if the tensor does not fit, or a weight is not positive.
     """
     if name not in tensors:
         return np.ones(n)

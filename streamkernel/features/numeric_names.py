@@ -96,13 +96,7 @@ def pack_fields(known: Fields) -> tuple[list[Any], I64]:
 
 
 def unpack_fields(names: Sequence[Any], pairs: I64) -> Fields:
-    """Return the fields that :func:`pack_fields` packed.
-
-    Raises
-    ------
-    ValueError
-        If these are not packed fields.
-    """
+    """Return the fields that :func:`pack_fields` packed. Raise a ValueError if these are not packed fields."""
     if not isinstance(names, list) or len(names) > MOST_NAMES:
         raise ValueError(f"expected up to {MOST_NAMES} names as fields, got {names!r:.99}")
     fields = [_from_json(name) for name in names]
@@ -191,12 +185,7 @@ class Count(NamedTuple):
 class NumericNames(NamedTuple):
     """The names learned so far.
 
-    Attributes
-    ----------
-    counts
-        The values of names by their hashes.
-    fields
-        The fields of names by their hashes; ``None`` where they are not kept.
+    `counts` are the values of names by their hashes, and `fields` the fields; ``None`` where they are not kept.
     """
 
     counts: Mapping[int, Count] = {}
@@ -295,10 +284,7 @@ def _with(counts: Mapping[int, Count], changed: Mapping[int, Count], rows: Mappi
 def check(known: NumericNames, x: Mapping[Hashable, Any]) -> None:
     """Raise an error for a string under a name that has settled on numbers.
 
-    Raises
-    ------
-    InputError
-        If there is one; names the feature and the value.
+    It is an InputError that names the feature and the value.
     """
     counts = known.counts
     for name, value in x.items():
@@ -339,13 +325,7 @@ def pack(counts: Mapping[int, Count]) -> Tensors:
 
 
 def unpack(tensors: Mapping[str, Any]) -> Mapping[int, Count]:
-    """Return the names that :func:`pack` packed.
-
-    Raises
-    ------
-    ValueError
-        If the tensor does not fit.
-    """
+    """Return the names that :func:`pack` packed. Raise a ValueError if the tensor does not fit."""
     if "names" not in tensors:
         return {}
     found = require_tensor(tensors, "names", np.int64, (None, len(Count._fields) + 1))

@@ -12,12 +12,7 @@ MOST_NAMES, LONGEST_NAME = 100_000, 160
 class ByPath(dict[Any, bool]):
     """Whether each field is meant, by its name or by the nearest object around it; a name that is not meant is false.
 
-    Parameters
-    ----------
-    names
-        Whether each of some fields is meant, with the fields inside.
-    single
-        Fields that are meant without the fields inside.
+    `names` are meant with the fields inside, `single` without them.
 
     Examples
     --------

@@ -79,19 +79,8 @@ def convert(
 ) -> dict[str, Any]:
     """Return the inputs that a value of a declared field stands for.
 
-    Parameters
-    ----------
-    name, value, declared
-        The field.
-    length
-        The length of a vector, if it is known.
-    notation
-        The notation of numbers that are written as text.
-
-    Raises
-    ------
-    InputError
-        If it does not fit.
+    `length` is the length of a vector, if it is known, and `notation` the notation of numbers that are written as text.
+    Raise an InputError if the value does not fit.
 
     Examples
     --------

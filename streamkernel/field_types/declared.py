@@ -33,10 +33,7 @@ SIGNS = {".": POINT, ",": COMMA}
 class Notations:
     """Reads texts of fields that are numbers, in the notation of each field.
 
-    Parameters
-    ----------
-    declared
-        The declared notations by field; other fields learn theirs.
+    `declared` are the declared notations by field; other fields learn theirs.
 
     Examples
     --------
@@ -113,18 +110,8 @@ Spec = str | Mapping[str, Any]
 class DeclaredType:
     """A declared type.
 
-    Attributes
-    ----------
-    type
-        One of `TYPES`.
-    unit
-        The unit of numeric times.
-    zone
-        The time zone of times without one.
-    notation
-        The sign before a fraction in numbers that are written as text.
-    missing
-        Values that mean that there is none.
+    `type` is one of `TYPES`, `unit` of numeric times, `zone` of times without one; `notation` is the sign before a
+    fraction in numbers that are written as text; `missing` are values that mean that there is none.
     """
 
     type: str
@@ -137,10 +124,8 @@ class DeclaredType:
 def declared_type(spec: Spec) -> DeclaredType:
     """Return the type that a user has declared.
 
-    Raises
-    ------
-    ValueError
-        If there is no such type, or a key does not go with it; the message names the key first, if it is one.
+    Raise a ValueError if there is no such type, or a key does not go with it; the message names the key first, if it is
+    one.
 
     Examples
     --------
@@ -179,10 +164,7 @@ def declared_type(spec: Spec) -> DeclaredType:
 def markers(values: Iterable[Any]) -> frozenset[Any]:
     """Return the values that mean that there is none; numbers also as text.
 
-    Raises
-    ------
-    ValueError
-        If one is neither a string nor a number.
+    Raise a ValueError if one is neither a string nor a number.
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ValueError(f"expected a list of strings and numbers as missing, got {values!r}")

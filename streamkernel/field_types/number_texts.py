@@ -30,18 +30,10 @@ _GROUPS = re.compile(r"([+-]?)([1-9][0-9]{0,2}(?:([ ,.])[0-9]{3})(?:\3[0-9]{3})*
 class NumberText(NamedTuple):
     """A text read as a number.
 
-    Attributes
-    ----------
-    value
-        The number; 12 % is 0.12.
-    is_clear
-        Whether it cannot be a code: it has a fraction, an exponent, a sign or a percent sign.
-    notation
-        The sign before a fraction that it shows: `POINT`, `COMMA` or `UNKNOWN`.
-    other_value
-        The number in the other notation, if that is another one: 1,234 is 1234 or 1.234.
-    is_grouped
-        Whether points or commas separate thousands.
+    `value` of 12 % is 0.12. A text is clear if it cannot be a code: it has a fraction, an exponent, a sign or a percent
+    sign. `notation` is the sign before a fraction that it shows: `POINT`, `COMMA` or `UNKNOWN`; `other_value` is the
+    number in the other notation, if that is another one: 1,234 is 1234 or 1.234. With `is_grouped` points or commas
+    separate thousands.
     """
 
     value: float
@@ -55,12 +47,7 @@ class NumberText(NamedTuple):
 def read_number(text: str, notation: int = UNKNOWN) -> NumberText | None:
     """Return the number that a text is, or ``None`` if it is another text or a code.
 
-    Parameters
-    ----------
-    text
-        The text.
-    notation
-        The notation of the field; it decides what 1,234 and 1.234 are. Unless it is `COMMA`, they are 1234 and 1.234.
+    The notation of the field decides what 1,234 and 1.234 are: unless it is `COMMA`, they are 1234 and 1.234.
 
     Examples
     --------
@@ -98,12 +85,7 @@ def read_any_number(text: str, notation: int = UNKNOWN) -> NumberText | None:
 def notation_of(evidence: int, n: int) -> int:
     """Return the notation of a field.
 
-    Parameters
-    ----------
-    evidence
-        The sum of the notations that its values have shown.
-    n
-        The number of texts that were numbers.
+    `evidence` is the sum of the notations that its n texts that were numbers have shown.
 
     Examples
     --------
@@ -161,11 +143,6 @@ _SHORT_EXPONENT = re.compile(r"[0-9]+[eE][0-9]+")
 
 def why_codes(values: Iterable[tuple[str, float]]) -> str | None:
     """Return why the texts of a field look like codes, or ``None`` if they do not.
-
-    Parameters
-    ----------
-    values
-        Texts and the numbers as which they are read.
 
     Examples
     --------

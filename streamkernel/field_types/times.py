@@ -33,12 +33,7 @@ _EARLIEST = -62_135_596_800
 class TimeUnitError(ValueError):
     """A number that is a time in another unit than its own.
 
-    Parameters
-    ----------
-    message
-        The text of the error.
-    unit
-        The unit that the number seems to have, if there is one.
+    `unit` is the unit that the number seems to have, if there is one.
     """
 
     def __init__(self, message: str, unit: TimeUnit | None) -> None:
@@ -49,21 +44,9 @@ class TimeUnitError(ValueError):
 def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UTC) -> float:
     """Return a time in seconds since 1970.
 
-    Parameters
-    ----------
-    value
-        A number, a text in ISO 8601 or with a number, or a date or moment of Python, pandas or NumPy.
-    unit
-        The unit of a number.
-    zone
-        The zone of a time without an offset.
-
-    Raises
-    ------
-    TimeUnitError
-        If it is a number of another unit: too large, or outside 1980 to 2100 and inside in the other unit.
-    ValueError
-        If it is no time, or one before the year 1.
+    The value is a number, a text in ISO 8601 or with a number, or a date or moment of Python, pandas or NumPy; `zone`
+    is for a time without an offset. Raise a TimeUnitError if it is a number of another unit (too large, or outside 1980
+    to 2100 and inside in the other unit), a ValueError if it is no time, or one before the year 1.
 
     Examples
     --------

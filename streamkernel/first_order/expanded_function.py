@@ -85,42 +85,21 @@ def with_column(coef: F64, beta: F64, split: F64 | None) -> tuple[F64, F64]:
 class ExpandedFunction(Learner):
     """A function f(x) = Σ_b φ_b(x)ᵀ α_b on blocks of seeded random features: its arrays, and its predictions.
 
-    Parameters
-    ----------
-    kernel
-        The kernel k. Bandwidths that are pending count as 1.
-    loss, rule, step
-        The loss to minimise, the rule that chooses the block of a step, and the step size.
-    per_k_xx
-        Whether γ is in units of 1/k(x, x): a step then moves f by the same amount with every kernel.
-    epsilon
-        ε of the preconditioner (1/B) Σ φ_k(x_i) φ_k(x_i)ᵀ + εI of the block that a step moves; 0 for none.
-    block_size
-        Features in a block, F.
-    max_features
-        Hard cap on the number of features; with ``None`` the rule may add features without end.
-    batch_size
-        Examples in a step, B.
-    l2
-        Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
-    columns
-        Outputs of f.
-    average
-        The function that :meth:`scores` evaluates: ``averaging.LAST``, f; ``AVERAGE``, f̂_t = (1/t) Σ f_i; or a
-        ``MIXTURE`` of f with an average that forgets the first steps.
-    intercept
-        The constant that is added to f: ``state.NOTHING``; the running ``MEAN`` of the targets; ``LEARNED``, a constant
-        that every step moves as it moves f; or ``MARGIN``, a threshold -τ that is learned with f (Dai et al. 2014,
-        section 4, novelty detection, where ν is `l2`).
-    per_error
-        Whether γ is in units of the running mean of the absolute error, and at most 1/λ.
-    automatic
-        Whether a step moves all blocks, by a size that follows from the gradients so far; γ is then the step size of a
-        learned intercept and of the check of CDSG.
-    cache_bytes
-        Memory for cached directions.
-    seed
-        Seed of the features.
+    Bandwidths of the kernel that are pending count as 1. `rule` chooses the block of a step, which has `block_size` = F
+    features, from `batch_size` = B examples; `l2` is λ of (λ/2)‖f‖² + E[ℓ(f(x), y)]. Without `max_features` the rule
+    may add features without end.
+
+    With `per_k_xx` γ is in units of 1/k(x, x): a step then moves f by the same amount with every kernel. With
+    `per_error` γ is in units of the running mean of the absolute error, and at most 1/λ. With `automatic` a step moves
+    all blocks, by a size that follows from the gradients so far; γ is then the step size of a learned intercept and of
+    the check of CDSG. `epsilon` is ε of the preconditioner (1/B) Σ φ_k(x_i) φ_k(x_i)ᵀ + εI of the block that a step
+    moves; 0 for none.
+
+    `average` is the function that :meth:`scores` evaluates: ``averaging.LAST``, f; ``AVERAGE``, f̂_t = (1/t) Σ f_i; or
+    a ``MIXTURE`` of f with an average that forgets the first steps. `intercept` is the constant that is added to f:
+    ``state.NOTHING``; the running ``MEAN`` of the targets; ``LEARNED``, a constant that every step moves as it moves f;
+    or ``MARGIN``, a threshold -τ that is learned with f (Dai et al. 2014, section 4, novelty detection, where ν is
+    `l2`).
     """
 
     order: ClassVar[str] = "first"
@@ -264,10 +243,7 @@ class ExpandedFunction(Learner):
     def score_event(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None, scales: Any = None) -> Any:
         """Return f at one example, a float, or an array of shape (columns,) if there are several.
 
-        Raises
-        ------
-        InputError
-            If a value is not a number, not finite or too large.
+        Raise an InputError if a value is not a number, not finite or too large.
         """
         directions, memory = self.directions, self._arena.memory
         if self._columns > 1:
@@ -300,10 +276,7 @@ class ExpandedFunction(Learner):
     def scores(self, rows: Rows, scales: Any = None) -> F64:
         """Return f at each of `rows`, shape (rows, columns).
 
-        Raises
-        ------
-        InputError
-            If a value is not finite or too large.
+        Raise an InputError if a value is not finite or too large.
         """
         few = len(rows.start) - 1 <= _FEW
         arena, kernel = (self if few else self.frozen()[0])._arena, self.directions.kernel

@@ -82,10 +82,7 @@ class StoredExpansion(ExpandedFunction):
     def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:
         """Restore what :meth:`tensors` of a function with the same parameters returned; it can always learn.
 
-        Raises
-        ------
-        ValueError
-            If a tensor is missing, does not fit, or has values that no function can learn.
+        Raise a ValueError if a tensor is missing, does not fit, or has values that no function can learn.
         """
         learned = self._read_learned(tensors)
         blocks = int(learned["blocks"])
@@ -148,11 +145,7 @@ class FirstOrderLearner(StoredExpansion):
         """Learn from one example of weight w, if a single compiled call is enough; return whether it was.
 
         Any thread may call it at any time. If it returns false, nothing has changed, and :meth:`learn_one` is needed.
-
-        Raises
-        ------
-        InputError
-            If a value is not a number.
+        Raise an InputError if a value is not a number.
         """
         if not self._learns_events:
             return False
@@ -174,14 +167,9 @@ class FirstOrderLearner(StoredExpansion):
         """Score and learn examples of the weight 1 in order, with the same bits as one after the other, in one compiled
         call.
 
-        It ends before the first one that needs more than this call, or has a value beyond ±`largest`.
-
-        Returns
-        -------
-        scores : ndarray of shape (learned, columns)
-            The scores of each example before it was learned.
-        values : ndarray of shape (learned, names)
-            Its unscaled values.
+        It ends before the first one that needs more than this call, or has a value beyond ±`largest`. It returns the
+        scores of each example before it was learned, shape (learned, columns), and its unscaled values, shape (learned,
+        names).
         """
         directions, memory = self.directions, self._arena.memory
         record, done = directions.last, 0
@@ -216,10 +204,8 @@ class FirstOrderLearner(StoredExpansion):
     def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
         """Learn from `rows` in order; an incomplete batch stays in the buffer.
 
-        Raises
-        ------
-        InputError
-            If a value is not finite or too large, or the steps have diverged. Earlier rows are learned or buffered.
+        Raise an InputError if a value is not finite or too large, or the steps have diverged. Earlier rows are learned
+        or buffered.
         """
         if read is not None:
             read[:] = rows.values
@@ -343,14 +329,7 @@ class FirstOrderLearner(StoredExpansion):
     def divide(self, number: int, replicas: int) -> None:
         """Become one of several replicas: the remaining growth is divided, each block with another seed.
 
-        Buffered examples stay with the first replica.
-
-        Parameters
-        ----------
-        number
-            The index of this replica, from 0.
-        replicas
-            The number of replicas.
+        Buffered examples stay with the first replica. `number` counts the replicas from 0.
         """
         super().divide(number, replicas)
         if number:

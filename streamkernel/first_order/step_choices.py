@@ -102,21 +102,10 @@ def longest_checked_step(beta, scale, g, gamma, noise):  # type: ignore[no-untyp
 
         2‖β_k - ηḡ‖² + 2η²(Mσ/B)² ≤ ‖β_k‖² + γ²‖ḡ‖²,
 
-    the larger root of aη² + bη + c = 0 with a = 2‖ḡ‖² + 2(Mσ/B)², b = -4⟨β_k, ḡ⟩, c = ‖β_k‖² - γ²‖ḡ‖².
-    With several columns (classes) ‖·‖² is the squared norm over them. η is 0 where no block has such a step.
-
-    Parameters
-    ----------
-    beta
-        The β_k without their common scale, shape (blocks, columns).
-    scale
-        The scale.
-    g
-        The mean gradient ḡ, shape (columns,).
-    gamma
-        The step γ of a new block.
-    noise
-        (Mσ/B)².
+    the larger root of aη² + bη + c = 0 with a = 2‖ḡ‖² + 2(Mσ/B)², b = -4⟨β_k, ḡ⟩, c = ‖β_k‖² - γ²‖ḡ‖². With several
+    columns (classes) ‖·‖² is the squared norm over them. η is 0 where no block has such a step. `beta` are the β_k
+    without their common `scale`, shape (blocks, columns); `g` is the mean gradient ḡ, shape (columns,); `gamma` is the
+    step γ of a new block, and `noise` (Mσ/B)².
     """
     g2 = 0.0
     for c in range(len(g)):
@@ -153,18 +142,7 @@ def _uniform(key, t, n):  # type: ignore[no-untyped-def]
 def choose(state, beta, g, gamma, noise):  # type: ignore[no-untyped-def]
     """Return the block to update (the number of blocks for a new one), the step, and whether the cap refused a new one.
 
-    Parameters
-    ----------
-    state
-        The record of :mod:`streamkernel.learners.state`.
-    beta
-        The β_k without their common scale, with or without spare capacity.
-    g
-        The mean gradient ḡ.
-    gamma
-        The step γ of a new block.
-    noise
-        (Mσ/B)².
+    `beta` may have spare capacity. The arguments are those of :func:`longest_checked_step`.
     """
     numbers = state[0]
     blocks, t = numbers.blocks, numbers.steps
@@ -242,16 +220,8 @@ def squared_gradient(state, blocks, g, total, sums):  # type: ignore[no-untyped-
 def step_size(numbers, square, along, error, k_xx):  # type: ignore[no-untyped-def]
     """Return η, and the increase of Σ‖∇‖².
 
-    Parameters
-    ----------
-    numbers
-        The record of the function.
-    square, along
-        ‖∇‖² of the loss, and ⟨∇, f⟩.
-    error
-        e, the error of the batch in units of f.
-    k_xx
-        k(x, x).
+    `square` and `along` are ‖∇‖² of the loss and ⟨∇, f⟩; `error` is e, the error of the batch in units of f, and `k_xx`
+    k(x, x).
     """
     norm2 = numbers.distance2
     added = max(0.0, square + 2.0 * numbers.l2 * along + numbers.l2**2 * norm2)

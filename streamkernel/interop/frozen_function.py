@@ -40,12 +40,8 @@ MOST_NAMES = 1024
 class FrozenFunction:
     """A function of rows of numbers, as `streamkernel.interop.numpy_predictor` evaluates it.
 
-    Attributes
-    ----------
-    about
-        JSON values: the names of the inputs, labels, how scores become probabilities, and the parts of the kernel.
-    arrays
-        All numbers, by the names that the formulas have for them.
+    `about` are JSON values: the names of the inputs, labels, how scores become probabilities, and the parts of the
+    kernel. `arrays` are all numbers, by the names that the formulas have for them.
     """
 
     about: dict[str, Any]
@@ -55,18 +51,9 @@ class FrozenFunction:
 def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunction:
     """Return the function of a classifier or a regressor, or of a pipeline of River's scalers and one.
 
-    Parameters
-    ----------
-    model
-        The model, which does not change.
-    features
-        The names of the inputs in their order, ``"colour=red"`` for a string ``"red"`` in the field ``"colour"``. By
-        default the names that were learned.
-
-    Raises
-    ------
-    ValueError
-        If a step, the learner or the kernel cannot be frozen, or the inputs are not known; the message names it.
+    `features` are the names of the inputs in their order, ``"colour=red"`` for a string ``"red"`` in the field
+    ``"colour"``; by default the names that were learned. Raise a ValueError if a step, the learner or the kernel cannot
+    be frozen, or the inputs are not known; the message names it.
     """
     *steps, last = steps_of(model)
     if not isinstance(last, KernelModel):

@@ -95,15 +95,7 @@ def _is_positive(step: Any) -> bool:
 
 
 class _Loop:
-    """The iterator of a range.
-
-    Parameters
-    ----------
-    kind
-        numba's type of the iterator.
-    of_any
-        numba's class of the iterator, for steps of unknown sign.
-    """
+    """The iterator of a range. `of_any` is numba's class of the iterator, for steps of unknown sign."""
 
     def __init__(self, kind: Any, of_any: Any) -> None:
         self._kind, self._of_any = kind, of_any

@@ -42,17 +42,7 @@ WORD, ALIGNED = 8, 8
 
 
 class _Pointers:
-    """Pointers to compiled functions of one signature, under a name that compiled code can refer to.
-
-    Parameters
-    ----------
-    name
-        Name of the function or the family.
-    signature
-        numba's signature of the functions.
-    count
-        Number of pointers.
-    """
+    """Pointers to compiled functions of one signature, under a name that compiled code can refer to."""
 
     def __init__(self, name: str, signature: Any, count: int) -> None:
         self.signature = signature
@@ -94,15 +84,7 @@ class _Pointers:
 
 
 class _FromPython:
-    """A function that is compiled again at the first call from Python, which cannot call the version for compiled code.
-
-    Parameters
-    ----------
-    function
-        The Python function.
-    options
-        As for :func:`streamkernel.jit.compiled`.
-    """
+    """A function that is compiled again when Python first calls it, which cannot call the version for compiled code."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         self.py_func, self._options = function, options
@@ -118,17 +100,8 @@ class _FromPython:
 class Unit(_FromPython):
     """A compiled function that is called by name, from compiled code and from Python.
 
-    Parameters
-    ----------
-    function
-        The Python function.
-    signature
-        numba's signature of it.
-    is_late
-        Whether it is not loaded together with its callers. The code that calls these must load it before it is first
-        needed.
-    **options
-        As for :func:`streamkernel.jit.compiled`.
+    With `is_late` it is not loaded together with its callers: the code that calls these must load it before it is first
+    needed. `options` are as for :func:`streamkernel.jit.compiled`.
     """
 
     def __init__(self, function: Callable[..., Any], signature: Any, *, is_late: bool = False, **options: Any) -> None:
@@ -158,12 +131,7 @@ class Unit(_FromPython):
 class Family:
     """Compiled functions of one signature, of which compiled code calls the one that its first argument chooses.
 
-    Parameters
-    ----------
-    name
-        A unique name.
-    signature
-        numba's signature of each member, without the number.
+    The name is unique; `signature` is of each member, without the number.
     """
 
     def __init__(self, name: str, signature: Any) -> None:
@@ -213,16 +181,10 @@ class Family:
 class Inlined(_FromPython):
     """A function that is compiled into each compiled function that calls it, and for Python only if that calls it too.
 
-    Parameters
-    ----------
-    function
-        The Python function.
-    allocates
-        Whether it counts references, as for :func:`streamkernel.jit.compiled`. If it returns arrays, its callers have
-        to do the same. ``None``: as its callers do, which give ``None`` as the first argument if they count references,
-        and the memory of :func:`streamkernel.jit.work_array` if they do not.
-    **options
-        As for :func:`numba.njit`.
+    `allocates` says whether it counts references, as for :func:`streamkernel.jit.compiled`. If it returns arrays, its
+    callers have to do the same. ``None``: as its callers do, which give ``None`` as the first argument if they count
+    references, and the memory of :func:`streamkernel.jit.work_array` if they do not. `options` are as for
+    :func:`numba.njit`.
     """
 
     def __init__(self, function: Callable[..., Any], *, allocates: bool | None = True, **options: Any) -> None:

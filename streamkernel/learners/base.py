@@ -33,19 +33,6 @@ class Learner:
     a signal leaves the function as it was before an example or as it is after it. Where several such changes follow
     from one example, :meth:`finish` makes those that are still missing; learning and saving call it first. The
     estimator ensures that learning, saving and copying do not overlap.
-
-    Parameters
-    ----------
-    loss, step
-        The loss to minimise, and the step size.
-    block_size, most_blocks
-        Features in a block, and cap on the blocks.
-    batch_size
-        Examples in a step.
-    l2
-        Regularisation λ.
-    seed
-        Seed of the features.
     """
 
     def __init__(
@@ -169,10 +156,7 @@ class Learner:
     def scores(self, rows: Rows, scales: Any = None) -> F64:
         """Return f at each of `rows`, shape (rows, columns); only a second-order function has `scales`.
 
-        Raises
-        ------
-        InputError
-            If a value is not finite or too large.
+        Raise an InputError if a value is not finite or too large.
         """
         raise NotImplementedError
 
@@ -180,10 +164,7 @@ class Learner:
         """Return the derivatives of f, without the part that :meth:`others` returns, by the values of one row, shape
         (columns, entries); values may be zeros.
 
-        Raises
-        ------
-        InputError
-            If they are not known for the kernel.
+        Raise an InputError if they are not known for the kernel.
         """
         raise NotImplementedError
 
@@ -194,10 +175,8 @@ class Learner:
     def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
         """Learn from `rows` in order; `read` is set to their values as the function reads them.
 
-        Raises
-        ------
-        InputError
-            If a value is not finite or too large, or the steps have diverged. Earlier rows are learned or buffered.
+        Raise an InputError if a value is not finite or too large, or the steps have diverged. Earlier rows are learned
+        or buffered.
         """
         raise NotImplementedError
 
@@ -287,10 +266,7 @@ class Learner:
     def _read_learned(self, tensors: Mapping[str, Any]) -> Any:
         """Return the learned part of the scalar state in `tensors` as a record.
 
-        Raises
-        ------
-        ValueError
-            If no function can have learned it.
+        Raise a ValueError if no function can have learned it.
         """
         ints = tensor_file.require_tensor(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
         reals = tensor_file.require_tensor(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
@@ -304,10 +280,7 @@ class Learner:
     def _evaluate(self, evaluate: Callable[[Rows, F64], int], rows: Rows, out: F64) -> None:
         """Evaluate rows into `out`, in the configured number of threads.
 
-        Raises
-        ------
-        InputError
-            If a row is unusable; `evaluate` returns its number.
+        Raise an InputError if a row is unusable; `evaluate` returns its number.
         """
         bad = threads.first_unusable(
             len(out), lambda first, last: int(evaluate(rows.part(first, last), out[first:last]))

@@ -45,21 +45,8 @@ def directions_along(kernel: CompiledKernel, block_size: int, hashes: U64, featu
 def slopes(kernel: CompiledKernel, block_size: int, z: F32, coefficients: F64) -> F64:
     """Return the derivatives of f with respect to ωᵀr of each feature, for the scaled values r.
 
-    Parameters
-    ----------
-    kernel
-        The kernel, of one part.
-    block_size
-        Features in a block.
-    z
-        The features at an example, in the order of blocks, components and features.
-    coefficients
-        The coefficients of f in the same order, shape (columns, 2 × features).
-
-    Returns
-    -------
-    slopes
-        Shape (columns, features).
+    The kernel has one part. The features `z` are in the order of blocks, components and features, as are the
+    coefficients, shape (columns, 2 × features). The result has the shape (columns, features).
     """
     part, n = kernel.parts[0], len(z) // 2
     cosine, sine = z.reshape(-1, 2, block_size).astype(np.float64).transpose(1, 0, 2)

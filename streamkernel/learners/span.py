@@ -118,16 +118,8 @@ def within(value, low, high):  # type: ignore[no-untyped-def]
 def observe(entries, y, usual, raw, prediction, seen):  # type: ignore[no-untyped-def]
     """Update the entries of a single function with example number `seen`.
 
-    Parameters
-    ----------
-    entries
-        The entries.
-    y, usual
-        The target, and the usual one.
-    raw, prediction
-        The prediction before the example was learned, without limits and within them.
-    seen
-        Number of the example.
+    `usual` is the usual target; `raw` and `prediction` are the prediction before the example was learned, without
+    limits and within them.
     """
     value, outlying = y, is_outlying(entries, y, y - usual, prediction - usual, seen - 1.0)
     if outlying and not counts_in_full(entries, y):
@@ -184,10 +176,7 @@ def counts(span: F64) -> tuple[int, int]:
 def restored(tensors: Mapping[str, Any]) -> F64:
     """Return the entries of the target in a file.
 
-    Raises
-    ------
-    ValueError
-        If they do not fit, or have values that no function can learn.
+    Raise a ValueError if they do not fit, or have values that no function can learn.
     """
     entries: F64 = tensor_file.require_tensor(tensors, "span", np.float64, (ENTRIES,))
     check(entries)

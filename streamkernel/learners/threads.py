@@ -41,12 +41,7 @@ def set_num_threads(n: int) -> None:
 def first_unusable(n: int, evaluate: Callable[[int, int], int]) -> int:
     """Evaluate rows 0 to n in one part per thread; return the first unusable row, or -1.
 
-    Parameters
-    ----------
-    n
-        The number of rows.
-    evaluate
-        Evaluates the rows from one to before another, and returns the first unusable of those, or -1.
+    `evaluate` evaluates the rows from one to before another, and returns the first unusable of those, or -1.
 
     Examples
     --------

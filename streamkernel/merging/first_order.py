@@ -37,19 +37,8 @@ def merge(
 ) -> dict[str, Any]:
     """Return the tensors from which the untrained function `fresh` is restored.
 
-    Parameters
-    ----------
-    fresh
-        A function of as many columns as all parts have.
-    parts, base
-        Summaries of the functions, and of their common base.
-    weights
-        n_i/n of the parts.
-
-    Raises
-    ------
-    MergeError
-        If they have more features together than one may have.
+    `fresh` has as many columns as all parts have; `weights` are n_i/n. Raise a MergeError if the parts have more
+    features together than one may have.
     """
     drawn, places = _together(parts)
     n = len(drawn)

@@ -97,16 +97,7 @@ def left_in(part: SecondOrderSummary, g: int, first: int, batch: int, rested: in
     """Return the fraction that is left in a group of an earlier Gram matrix of it, and the multiple of λI that has been
     added since then.
 
-    Parameters
-    ----------
-    part, g
-        The function, and the group.
-    first
-        The time, by the clock of the group.
-    batch
-        Examples of a Newton step.
-    rested
-        Examples that the group had left out by then.
+    `first` is the time of the earlier matrix by the clock of the group, which had left out `rested` examples by then.
     """
     kept, targets = float(part.forgetting[g]), len(part.of_targets)
     if kept == 1.0:

@@ -50,15 +50,7 @@ class CountingSummary(Protocol):
 
 
 def merge_numbers(parts: Sequence[CountingSummary], base: CountingSummary, weights: F64) -> Any:
-    """Return the merged learned part of the scalar state, as a record of :mod:`streamkernel.learners.state`.
-
-    Parameters
-    ----------
-    parts, base
-        Summaries of the functions, and of their common base.
-    weights
-        The weights of the parts.
-    """
+    """Return the merged learned part of the scalar state, as a record of :mod:`streamkernel.learners.state`."""
     own, root, found = [part.numbers for part in parts], base.numbers, no_numbers()
     for name in LEARNED_INTS:
         found[name] = add_parts([int(part[name]) for part in own], int(root[name]))
@@ -79,13 +71,7 @@ def merge_numbers(parts: Sequence[CountingSummary], base: CountingSummary, weigh
 
 
 def merge_spans(parts: Sequence[CountingSummary], base: CountingSummary) -> F64:
-    """Return the range of each target, and the other entries of its span, over all parts, shape (targets × entries,).
-
-    Parameters
-    ----------
-    parts, base
-        As for :func:`merge_numbers`.
-    """
+    """Return the range of each target and the other entries of its span, over all parts, shape (targets × entries,)."""
     spans = np.array([part.span for part in parts if part.numbers["examples"]] or [np.zeros_like(parts[0].span)])
     root = base.span if base.numbers["examples"] else np.zeros_like(spans[0])
     merged = spans.max(axis=0)
@@ -109,14 +95,8 @@ def union(lists: Sequence[Sequence[Any]]) -> list[Any]:
 def columns_of(own: Sequence[Any], together: Sequence[Any], is_binary: bool, half: float) -> F64:
     """Return the matrix that maps the columns of a model with the labels `own` to the columns of one with all labels.
 
-    Parameters
-    ----------
-    own, together
-        Labels.
-    is_binary
-        Whether two labels are one column, which is the margin of the second one.
-    half
-        The factor of a margin in the columns of its two labels, if there are more than two labels.
+    With `is_binary` two labels are one column, which is the margin of the second one. `half` is the factor of a margin
+    in the columns of its two labels, if there are more than two labels.
 
     Examples
     --------
@@ -151,17 +131,9 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
     once. The last value comes from the first part.
 
     The scale in use of a name is the base's, or the scale of the part that has changed it since. What the other parts
-    have learned is added as it is: a model that changes a scale keeps what it has learned, too.
-
-    Parameters
-    ----------
-    parts, base
-        Results of `Scales.tensors`: for each part, and for the common base, or ``None``.
-
-    Raises
-    ------
-    MergeError
-        If a name is scaled differently: without a base at all, with a base by two parts that have changed it.
+    have learned is added as it is: a model that changes a scale keeps what it has learned, too. `parts` and `base` are
+    results of `Scales.tensors`. Raise a MergeError if a name is scaled differently: without a base at all, with a base
+    by two parts that have changed it.
     """
     everything = [*parts, *([] if base is None else [base])]
     names: I64 = np.unique(np.concatenate([part["scales.names"] for part in everything]).view(np.uint64)).view(np.int64)

@@ -148,22 +148,9 @@ def merge(
     A = ρA_0 + σλI + Σ (A_i - ρ_iA_0 - σ_iλI),   ρ = γⁿ,   σ = (1 - ρ) Σ σ_i / Σ (1 - ρ_i)
         w = A⁻¹(ρA_0w_0 + Σ (A_iw_i - ρ_iA_0w_0))
 
-    A group that the base did not have has ρ = ρ_i = 0, and σ_iλI is all that A_i has without examples. The weights u
-    of the mixture, which forgets quickly, solve M u = Σ (n_i/n) M_i u_i with M = Σ (n_i/n) M_i, and v follows from u.
-
-    Parameters
-    ----------
-    fresh
-        A function of as many columns as all parts have.
-    parts, base
-        Summaries of the functions, and of their common base.
-    weights
-        n_i/n of the parts.
-
-    Raises
-    ------
-    MergeError
-        If their features differ.
+    A group that the base did not have has ρ = ρ_i = 0, and σ_iλI is all that A_i has without examples. The weights u of
+    the mixture, which forgets quickly, solve M u = Σ (n_i/n) M_i u_i with M = Σ (n_i/n) M_i, and v follows from u.
+    `fresh` has as many columns as all parts have; `weights` are n_i/n. Raise a MergeError if their features differ.
     """
     check([*parts, *([base] if base.grams else [])])
     functions, forgetting = min(len(part.linear.w) for part in parts), min(map(forgetting_groups, parts))

@@ -31,24 +31,11 @@ class PrunableSummary(Protocol):
 class FirstOrderSummary:
     """The summary of a function of blocks for merging: copies of its arrays.
 
-    Attributes
-    ----------
-    numbers
-        The scalar state, a record of :mod:`streamkernel.learners.state`.
-    is_mean
-        Whether the offset is a mean over all examples.
-    functions
-        Coefficients of f, and of its average where there is one: shape (blocks, outputs of a block, functions).
-    beta
-        β of each block, shape (blocks, columns).
-    drawn
-        Block, position and bandwidth that each feature was drawn with, shape (blocks, features in a block, 3).
-    next, most
-        The number of the next block, and the cap on blocks.
-    pending
-        Buffered examples with their targets.
-    span
-        The range of the target and what belongs to it, shape (1, entries).
+    `numbers` is a record of :mod:`streamkernel.learners.state`; with `is_mean` the offset is a mean over all examples.
+    `functions` are the coefficients of f, and of its average where there is one: shape (blocks, outputs of a block,
+    functions); `beta` are β of each block, shape (blocks, columns). `drawn` has block, position and bandwidth that each
+    feature was drawn with, shape (blocks, features in a block, 3). `next` is the number of the next block, and `most`
+    the cap. `span` is the range of the target and what belongs to it, shape (1, entries).
     """
 
     numbers: Any
@@ -83,37 +70,17 @@ class FirstOrderSummary:
 class SecondOrderSummary:
     """The summary of a mixture of groups for merging: copies of its arrays.
 
-    Attributes
-    ----------
-    of_targets
-        The scalar state of each target, records of :mod:`streamkernel.learners.state`; the first one has the counters.
-    is_mean
-        Whether the offset is a mean over all examples.
-    table
-        Blocks, bandwidth and first example of each group, shape (groups, 3).
-    kept
-        Features that are kept since the function was pruned.
-    priors, units
-        λ of each group, as a share and in the units of its factor.
-    rested
-        The number of examples that each group left out at rest.
-    grams, moments, newton, steady
-        Of each group: A = RᵀR, shape (n, n); Aw, w, and the coefficients of the constant steps, shape (columns, n).
-    level
-        Of f, shape (columns, 1).
-    weights, signed, positive, lead, mixer, bounds, standing
-        The mixture: of each target its weights, those of any sign and those that are not negative, D, the Gram matrix
-        and bounds on gradients; running losses.
-    metric
-        The metric of its groups.
-    linear, neighbours
-        The linear functions, and the recent examples.
-    span
-        The range of each target and what belongs to it, shape (targets, entries).
-    forgetting
-        The forgetting factor of each group per example; groups that forget while others do not are at the end.
-    recent
-        Sums of the recent losses of the groups.
+    `of_targets` is the scalar state of each target, records of :mod:`streamkernel.learners.state`; the first one has
+    the counters. `span` is their range and what belongs to it, shape (targets, entries). `table` has blocks, bandwidth
+    and first example of each group, shape (groups, 3). `kept` are features that are kept since the function was pruned.
+
+    Of each group, `priors` and `units` are λ as a share and in the units of its factor, `rested` the examples that it
+    left out at rest, `forgetting` its factor per example (groups that forget while others do not are at the end),
+    `recent` sums of its recent losses; `grams` are A = RᵀR, shape (n, n), and `moments`, `newton` and `steady` are Aw,
+    w, and the coefficients of the constant steps, shape (columns, n). `level` is the level of f, shape (columns, 1).
+
+    The mixture has of each target its `weights`, `signed` of any sign and `positive` ones, `lead` D, the Gram matrix
+    `mixer` and `bounds` on gradients; `standing` are running losses.
     """
 
     of_targets: Any

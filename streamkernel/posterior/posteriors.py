@@ -78,16 +78,7 @@ def read_count(tensors: Mapping[str, Any]) -> int:
 class FeatureMap:
     """Rows to features φ(x), shape (rows, outputs), whose dot products estimate k(x, x').
 
-    Parameters
-    ----------
-    kernel
-        The kernel k. Bandwidths that are pending count as 1.
-    n_features
-        Random features.
-    seed
-        Seed of the features.
-    cache_bytes
-        Memory for cached directions.
+    Bandwidths of the kernel that are pending count as 1.
 
     Examples
     --------
@@ -115,10 +106,7 @@ class FeatureMap:
     def with_kernel(self, kernel: Kernel) -> FeatureMap:
         """Return the same map, with the same directions, for a kernel with other bandwidths.
 
-        Raises
-        ------
-        ValueError
-            If it is another kernel.
+        Raise a ValueError if it is another kernel.
         """
         plan = KernelProgram(kernel, self._seed, in_blocks=False)
         if not plan.has_directions_of(self.directions.plan):
@@ -133,13 +121,7 @@ class FeatureMap:
         return self.n_features * self.directions.plan.outputs
 
     def __call__(self, rows: Rows) -> F64:
-        """Return the features of `rows`, shape (rows, outputs).
-
-        Raises
-        ------
-        InputError
-            If a row has no usable features.
-        """
+        """Return the features of `rows`, shape (rows, outputs). Raise an InputError if a row has no usable features."""
         out = np.empty((len(rows.start) - 1, self.n_outputs))
         plan, kernel = self.directions.plan, self.directions.kernel
         bad = scoring.transform(self.n_features, plan.outputs, kernel, rows, out)
@@ -150,23 +132,15 @@ class FeatureMap:
     def row(self, x: Mapping[Hashable, Any]) -> Rows:
         """Return an example as a row.
 
-        Raises
-        ------
-        InputError
-            If `x` is empty, or a value is neither a finite number nor a string, or is outside of the kernel's domain.
+        Raise an InputError if `x` is empty, or a value is neither a finite number nor a string, or is outside of the
+        kernel's domain.
         """
         row = self.directions.row(x)
         self.directions.plan.check(x)
         return row
 
     def table(self, X: Any) -> Rows:
-        """Return the rows of a data frame.
-
-        Raises
-        ------
-        InputError
-            If a value is unusable; names the column and the row.
-        """
+        """Return the rows of a data frame. Raise an InputError if a value is unusable; names the column and the row."""
         return table_rows(self.directions, X)[0]
 
     def exact(self, rows: Rows, others: Rows) -> F64:
@@ -200,14 +174,8 @@ def most_likely(gram: F64, y: F64) -> tuple[float, float]:
 
     With the eigenvalues g of G = U diag(g) Uᵀ and ỹ = Uᵀy, the best s² is s²(λ) = (1/n) Σ ỹ²/(g + λ), and the log
     likelihood is -½(n log s²(λ) + Σ log(g + λ)). A prior of one decade around ``USUAL`` keeps two examples from
-    deciding everything; with a hundred examples its influence is gone.
-
-    Parameters
-    ----------
-    gram
-        G, the kernel between the examples, shape (examples, examples).
-    y
-        Their targets, of mean 0.
+    deciding everything; with a hundred examples its influence is gone. `gram` is G, the kernel between the examples,
+    shape (examples, examples); their targets y have mean 0.
 
     Examples
     --------

@@ -1,4 +1,9 @@
-"""The paper's posterior of f: by doubly stochastic gradients, with a variance for every x or for given points."""
+"""The paper's posterior of f: by doubly stochastic gradients, with a variance for every x or for given points.
+
+The process is y = f(x) + e with e ~ N(0, σ²) and f of mean 0 and covariance k; ν = σ²/n for n examples. The mean and
+both estimates of its variance are learned from matrices of features φ(x), whose columns are blocks of the same width. A
+step takes a batch of B examples, and moves one block: the first that is new, or an old one.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +28,8 @@ class RidgeFunctions:
     """Functions f(x) = Σ_b φ_b(x)ᵀ α_b that minimise (1/2n) Σ_i ‖f(x_i) - y_i‖² + (ν/2)‖f‖², a column a function.
 
     With the targets themselves f is the posterior mean. With the targets k(x*_i, x) for given points x*_i, the
-    posterior variance at x*_i is k(x*_i, x*_i) - f_i(x*_i). For m points it takes O(t m) memory after t blocks.
-
-    Parameters
-    ----------
-    width
-        Columns of φ that are one block.
-    columns
-        Functions.
+    posterior variance at x*_i is k(x*_i, x*_i) - f_i(x*_i). For m points it takes O(t m) memory after t blocks. A block
+    is `width` columns of φ.
 
     References
     ----------
@@ -64,10 +63,7 @@ class RidgeFunctions:
             α_j ← (1 - γν) α_j   for all j
             α_t ← α_t - γ (1/B) Σ_b φ_t(x_b) (f(x_b) - y_b)ᵀ
 
-        Raises
-        ------
-        InputError
-            If the steps have diverged.
+        Raise an InputError if the steps have diverged.
         """
         error = check_size(self(phi) - y)
         found = RidgeFunctions(self.width, self.alpha.shape[1])
@@ -86,10 +82,7 @@ class RidgeFunctions:
     def restore(self, tensors: Mapping[str, Any], blocks: int) -> None:
         """Take over what :meth:`tensors` of functions with this many blocks returned.
 
-        Raises
-        ------
-        ValueError
-            If a tensor is missing or does not fit.
+        Raise a ValueError if a tensor is missing or does not fit.
         """
         shape = blocks * self.width, self.alpha.shape[1]
         self.alpha = tensor_file.require_tensor(tensors, "alpha", np.float64, shape).copy()
@@ -100,12 +93,7 @@ class OperatorVariance:
 
     φ and φ' are two independent sets of features. A minimises (1/2n) Σ_i ‖k(x_i, ·) - A k(x_i, ·)‖² + (ν/2)‖A‖²; the
     solution is C (C + νI)⁻¹ with C = (1/n) Σ k(x_i, ·) ⊗ k(x_i, ·). Column t of θ is kept down to block t, until it is
-    moved as an old block: O(t²) memory after t blocks.
-
-    Parameters
-    ----------
-    width
-        Columns of φ, and of φ', that are one block.
+    moved as an old block: O(t²) memory after t blocks. A block is `width` columns of φ, and of φ'.
 
     References
     ----------
@@ -146,10 +134,7 @@ class OperatorVariance:
 
             θ_it ← (1 - γν) θ_it - γ (1/B) Σ_b (a_i(x_b) - φ_i(x_b)/N) φ'_t(x_b)ᵀ    for all i ≤ N
 
-        Raises
-        ------
-        InputError
-            If the steps have diverged.
+        Raise an InputError if the steps have diverged.
         """
         a = check_size(self._apply(phi2))
         part = slice(block * self.width, (block + 1) * self.width)
@@ -183,10 +168,7 @@ class OperatorVariance:
     def restore(self, tensors: Mapping[str, Any], blocks: int) -> None:
         """Take over what :meth:`tensors` of an operator with this many blocks returned.
 
-        Raises
-        ------
-        ValueError
-            If a tensor is missing or does not fit.
+        Raise a ValueError if a tensor is missing or does not fit.
         """
         rows = tensor_file.require_tensor(tensors, "theta.rows", np.int64, (blocks,))
         least = self.width * np.arange(1, blocks + 1)
@@ -197,13 +179,7 @@ class OperatorVariance:
 
 
 def check_size(values: F64) -> F64:
-    """Return `values`, if they are of usable size.
-
-    Raises
-    ------
-    InputError
-        If they are not: the steps have diverged.
-    """
+    """Return `values`, if they are of usable size. Raise an InputError if they are not: the steps have diverged."""
     if not (np.abs(values) <= LARGEST_GRADIENT).all():
         raise DivergedError("The steps have diverged: refused the example; use a smaller step")
     return values
@@ -213,24 +189,9 @@ class Stochastic:
     """The paper's posterior: a mean, and a variance by the operator or for points given in advance.
 
     Each step takes the next B examples and a block of features: a new one, or at the cap a random old one. ν is σ²/n
-    for the n examples seen so far.
-
-    Parameters
-    ----------
-    phis
-        The features; for the operator two independent sets of them.
-    blocks
-        Blocks they are divided into.
-    batch
-        B.
-    noise
-        σ².
-    step
-        γ_t.
-    points
-        The rows whose variance is learned; ``None`` for the operator.
-    seed
-        Seed of the choice of old blocks.
+    for the n examples seen so far. `phis` are the features, which are divided into `blocks`; for the operator two
+    independent sets of them. `noise` is σ², `batch` B and `step` γ_t. `points` are the rows whose variance is learned;
+    ``None`` for the operator. The seed is of the choice of old blocks.
     """
 
     def __init__(
@@ -265,10 +226,7 @@ class Stochastic:
     def learn(self, rows: Rows, y: F64) -> None:
         """Learn from `rows` in order; what does not fill a batch waits for the next call.
 
-        Raises
-        ------
-        InputError
-            If the steps have diverged. The batches before are learned.
+        Raise an InputError if the steps have diverged. The batches before are learned.
         """
         for i, target in enumerate(y.tolist()):
             row = rows.part(i, i + 1)
@@ -311,10 +269,7 @@ class Stochastic:
     def variance(self, rows: Rows) -> F64:
         """Return the variance of f(x) for each row; while A is learned it may be too small, never below 0.
 
-        Raises
-        ------
-        InputError
-            If a row is none of the points that were given in advance.
+        Raise an InputError if a row is none of the points that were given in advance.
         """
         A = self._learned.A
         return join(self._variance(A, piece) for _, piece in pieces(rows))
@@ -362,16 +317,8 @@ class Stochastic:
 class _Learned(NamedTuple):
     """The learned state of a stochastic posterior, which is replaced in one assignment.
 
-    Attributes
-    ----------
-    f, A
-        The mean, and the part of the variance that the examples explain.
-    steps
-        Steps taken.
-    pending
-        Buffered examples.
-    span
-        The range of the targets, entries of :mod:`streamkernel.learners.span`.
+    `f` is the mean, and `A` the part of the variance that the examples explain; `span` are entries of
+    :mod:`streamkernel.learners.span`.
     """
 
     f: RidgeFunctions
@@ -384,10 +331,7 @@ class _Learned(NamedTuple):
 def point_rows(phi: FeatureMap, points: Sequence[Mapping[str, float]]) -> Rows:
     """Return points that are given in advance as rows; their names must be strings, as a file keeps them.
 
-    Raises
-    ------
-    ValueError
-        If there is none, a name is not a string, or a value is no finite number.
+    Raise a ValueError if there is none, a name is not a string, or a value is no finite number.
     """
     for x in points:
         if not all(isinstance(name, str) for name in x):

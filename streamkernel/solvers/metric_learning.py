@@ -58,12 +58,8 @@ def neighbours(X: F64, y: Ints, k: int) -> tuple[Ints, Ints, Ints]:
 class Triplets:
     """Data of rank 2: Z_i = f fᵀ - g gᵀ for the block 0 of all tasks, and the same for the block of its own task.
 
-    Parameters
-    ----------
-    far, near
-        f = z_u - z_w and g = z_u - z_v, shape (n, d), the tasks one after the other.
-    ends
-        Where each task ends.
+    `far` and `near` are f = z_u - z_w and g = z_u - z_v, shape (n, d), the tasks one after the other; `ends` says where
+    each task ends.
     """
 
     far: F64

@@ -182,28 +182,13 @@ def join_examples(examples: Sequence[Examples], function: Function) -> Examples:
 class BackgroundTasks:
     """Tasks that replace a learning function at fixed positions of its stream.
 
-    After every `every` examples of a task, a job starts from a small copy of the function and a window of examples.
-    It builds the new function in a thread of its own and then learns the examples that have arrived meanwhile,
-    while the old function continues. The new function replaces the old one at a fixed example; the stream waits if it
-    is not ready. So the learned state depends on the examples alone. The scheduler is immutable: :meth:`saw` returns
-    the next state.
-
-    Attributes
-    ----------
-    tasks
-        The tasks.
-    build
-        Constructs an untrained function.
-    recent
-        The last examples.
-    held
-        The number of recent examples.
-    job
-        The running job, ``None`` if there is none.
-    fed
-        The number of batches of examples passed to the job.
-    seen, n_prunings, gap
-        The numbers of examples and prunings so far, and the gap of the last refit.
+    After every `every` examples of a task, a job starts from a small copy of the function and a window of examples. It
+    builds the new function in a thread of its own and then learns the examples that have arrived meanwhile, while the
+    old function continues. The new function replaces the old one at a fixed example; the stream waits if it is not
+    ready. So the learned state depends on the examples alone. The scheduler is immutable: :meth:`saw` returns the next
+    state. `build` constructs an untrained function; `recent` are the last examples, at most `held`. `job` is the
+    running one, ``None`` if there is none, to which `fed` batches of examples have been passed. `seen`, `n_prunings`
+    and `gap` are the numbers of examples and prunings so far, and the gap of the last refit.
     """
 
     tasks: tuple[Task, ...]
@@ -322,10 +307,7 @@ class BackgroundTasks:
     def restore(self, function: Function, tensors: Mapping[str, Any]) -> BackgroundTasks:
         """Return the state that :meth:`tensors` returned; a job that was running starts again at the next example.
 
-        Raises
-        ------
-        ValueError
-            If a tensor is missing or does not fit.
+        Raise a ValueError if a tensor is missing or does not fit.
         """
         seen, prunings = tensor_file.require_tensor(tensors, "upkeep.numbers", np.int64, (2,)).tolist()
         gap, is_known = tensor_file.require_tensor(tensors, "upkeep.gap", np.float64, (2,)).tolist()

@@ -46,20 +46,8 @@ def refit(
     An example of weight w counts w times, n in all.
 
     If f has several columns, each is solved separately against the rest, and the gap is the largest one. The softmax of
-    several classes is not a sum over columns: the function is then unchanged, and there is no gap.
-
-    Parameters
-    ----------
-    old
-        The function.
-    rows, y
-        Examples and their targets, as it has learned them.
-    task
-        λ and the gap to reach.
-    build
-        Makes the new function.
-    tell
-        Called with the progress.
+    several classes is not a sum over columns: the function is then unchanged, and there is no gap. `task` has λ and the
+    gap to reach.
     """
     if isinstance(old.loss, losses.Logistic) and old.columns > 1:
         log.warning("Expected two classes to refit the logistic loss, got %d; not refitting", old.columns)
@@ -134,18 +122,8 @@ def distil(Z, weights, targets, prior, factor, w):  # type: ignore[no-untyped-de
 def prune(old: Function, rows: Rows, y: F64, keep: float, build: Build, tell: Tell | None = None) -> Function:
     """Return a function of some of the features of `old` that approximates it on `rows` and can continue learning.
 
-    Parameters
-    ----------
-    old
-        The function; it need not be able to learn.
-    rows, y
-        Examples and their targets, as it has learned them.
-    keep
-        The share of the maximum number of features that the new function may have.
-    build
-        Makes the new function.
-    tell
-        Called with the progress.
+    `old` need not be able to learn. `keep` is the share of the maximum number of features that the new function may
+    have.
     """
     new = build(old.columns)
     tell = tell or (lambda done, text: None)
@@ -265,10 +243,7 @@ def do_task(
 ) -> tuple[Function, float | None]:
     """Return the result of a task for a function on some rows, and its gap if it has one.
 
-    Raises
-    ------
-    ValueError
-        If the task cannot be applied to this function.
+    Raise a ValueError if the task cannot be applied to this function.
     """
     if isinstance(task, Pruning):
         if isinstance(function, SecondOrderLearner) and function.is_packed:

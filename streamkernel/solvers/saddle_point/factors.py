@@ -134,20 +134,10 @@ def step_sizes(
         τ = (p/qλ) / ((n/m - p/q) + √((n/m - p/q)² + 4S²))
         σ = (n²/mγ) / ((p/q - n/m) + √((n/m - p/q)² + 4S²))
 
-    Parameters
-    ----------
-    n, p, m, q
-        Numbers of dual and primal coordinates, and of those in a step.
-    scale
-        Λ, at least the largest squared spectral norm of a block of m rows and q columns for the theorems to hold.
-    convexity
-        λ, the strong convexity of g.
-    gamma
-        γ, the strong convexity of φ*.
-    weight
-        The primal weight: τ is multiplied and σ divided by it.
-    for_gap
-        Whether θ is as in Theorem 2, which bounds the gap, or of Theorem 1, the distance.
+    n, p, m and q are the numbers of dual and primal coordinates, and of those in a step. `scale` is Λ, at least the
+    largest squared spectral norm of a block of m rows and q columns for the theorems to hold; `convexity` is λ, the
+    strong convexity of g, and `gamma` γ of φ*. τ is multiplied and σ divided by the primal `weight`. With `for_gap` θ
+    is as in Theorem 2, which bounds the gap; otherwise as in Theorem 1, which bounds the distance.
 
     References
     ----------

@@ -77,19 +77,8 @@ def _evaluate(components, kernel, rows, out):  # type: ignore[no-untyped-def]
 class ChosenFeatures:
     """The features z_f(x) of chosen blocks and places, for tables with the same columns.
 
-    Parameters
-    ----------
-    plan
-        The kernel's parts, with the keys of their directions.
-    names
-        Names of the columns.
-    places
-        Block and place of each feature, shape (features, 2).
-
-    Raises
-    ------
-    ValueError
-        If features of the kernel do not have directions of their own, such as those of `Polynomial` and of sketches.
+    `places` are block and place of each feature, shape (features, 2). Raise a ValueError if features of the kernel do
+    not have directions of their own, such as those of `Polynomial` and of sketches.
 
     Examples
     --------
@@ -125,10 +114,7 @@ class ChosenFeatures:
     def __call__(self, X: F64) -> F32:
         """Return the features of rows of numbers, shape (rows, features × outputs).
 
-        Raises
-        ------
-        InputError
-            If a row is outside of the kernel's domain.
+        Raise an InputError if a row is outside of the kernel's domain.
         """
         n, d = X.shape
         out = np.empty((n, len(self._places) * self._plan.outputs), np.float32)
@@ -147,18 +133,9 @@ def eliminate(H: F64, coef: F64, group: int, most: int) -> F64:
     """Return coefficients with at most a given number of non-zero groups.
 
     At the minimum of a function with the curvature H, setting w(h) = 0 increases it by ½ w(h)ᵀ [(H⁻¹)_hh]⁻¹ w(h), if
-    all other coefficients are adjusted: w ← w - (H⁻¹)_·h [(H⁻¹)_hh]⁻¹ w(h).
-
-    Parameters
-    ----------
-    H
-        The curvature, positive definite, shape (outputs, outputs), the same for each column.
-    coef
-        Coefficients, shape (outputs, columns). The last output belongs to no group and always stays.
-    group
-        Number of consecutive outputs in a group.
-    most
-        Number of groups to keep.
+    all other coefficients are adjusted: w ← w - (H⁻¹)_·h [(H⁻¹)_hh]⁻¹ w(h). H, shape (outputs, outputs), is positive
+    definite and the same for each column of `coef`, shape (outputs, columns), whose last output belongs to no group and
+    always stays. A group is so many consecutive outputs, and at most `most` of them are kept.
 
     References
     ----------
@@ -248,16 +225,8 @@ def learn_in_rounds(
 ) -> Iterator[Sparse]:
     """Yield the model after each round, and then with the remaining features fitted without the penalty.
 
-    Parameters
-    ----------
-    features
-        Evaluates features for all rows, by blocks and places, shape (features, 2).
-    y, loss, columns
-        As for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`.
-    outputs
-        Outputs of a feature.
-    options, tell
-        The estimator's options, and the callback for progress.
+    `features` evaluates features for all rows, by blocks and places, shape (features, 2), each of so many outputs. `y`,
+    `loss` and `columns` are as for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`.
     """
     per_round, l1, epochs = options.features_per_round, options.l1, 0
     some = np.random.default_rng(options.seed).permutation(len(y))[:_MOST]

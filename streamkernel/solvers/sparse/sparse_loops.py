@@ -183,16 +183,9 @@ class Batches(NamedTuple):
 class Batch(NamedTuple):
     """One mini-batch, in float32, which suffices because residuals shrink with the distance from the snapshot.
 
-    Attributes
-    ----------
-    n
-        Number of rows.
-    Z
-        Their features, shape (outputs from `begin` on, rows).
-    begin
-        The first output that it drives.
-    residuals, bend
-        The differences of their slopes from the slopes of the snapshot, and ∂²ℓ; shape (columns, rows).
+    It has n rows, whose features Z have the shape (outputs from `begin` on, rows): `begin` is the first output that it
+    drives. `residuals` are the differences of their slopes from the slopes of the snapshot, and `bend` is ∂²ℓ; shape
+    (columns, rows).
     """
 
     n: int
