@@ -13,7 +13,7 @@ import numpy as np
 from river import base
 
 from streamkernel.conformal.adaptive_level import AdaptiveLevel
-from streamkernel.estimators.weighting import as_weight
+from streamkernel.estimators.targets import as_weight
 
 Prediction = TypeVar("Prediction")
 

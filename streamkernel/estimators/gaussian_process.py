@@ -15,8 +15,7 @@ from streamkernel.estimators import model_file
 from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.learning_process import LearningProcess, ProcessState
 from streamkernel.estimators.parameters import check_shared, check_size
-from streamkernel.estimators.targets import as_target
-from streamkernel.estimators.weighting import as_weight, weights_of
+from streamkernel.estimators.targets import as_target, as_weight, weights_of
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_series, targets_of
 from streamkernel.kernels import Gaussian, Kernel, bandwidth

@@ -1,18 +1,25 @@
-"""Internal parts of a kernel model that the engine and the cluster use."""
+"""Internal parts of a kernel model, and a copy that only predicts, for the engine, the cluster and exports."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
+
+from river import compose
 
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.model import Model
-from streamkernel.features.numeric_names import NumericNames
+from streamkernel.features.counter_rng import hash64
+from streamkernel.features.numeric_names import MOST_COUNTED, SETTLES, Count, NumericNames
 from streamkernel.features.scaling import Scales
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.losses import Loss
 from streamkernel.second_order.mixture import SecondOrderLearner
+
+BOTH = Count(MOST_COUNTED // 2, MOST_COUNTED // 2)
+"""The counts of a name that accepts numbers and strings from now on."""
 
 
 def model_of(estimator: KernelModel) -> Model:
@@ -75,3 +82,61 @@ def restructure(model: KernelModel, before: int) -> None:
 def become_replica(model: KernelModel, number: int, replicas: int) -> None:
     """Make a model one of several replicas, which learn separately and restructure themselves only when merged."""
     model._model.divide(number, replicas)
+
+
+def prediction_copy(model: Any) -> Any:
+    """Return a copy of a model, or of a pipeline that ends in one, that predicts with the same bits.
+
+    The factors of second-order steps, which are nearly all of a large model, are left out: the copy cannot learn. It
+    shares nothing with the model that learning changes, and any number of threads may use it.
+
+    Examples
+    --------
+    >>> from streamkernel import KernelRegressor
+    >>> model = KernelRegressor()
+    >>> for i in range(500):
+    ...     model.learn_one({"x": i % 10}, float(i % 10))
+    >>> twin = prediction_copy(model)
+    >>> before = twin.predict_one({"x": 3})
+    >>> model.learn_one({"x": 3}, 30.0)
+    >>> before == twin.predict_one({"x": 3}) != model.predict_one({"x": 3})
+    True
+    """
+    if isinstance(model, compose.Pipeline):
+        return compose.Pipeline(*((name, prediction_copy(step)) for name, step in model.steps.items()))
+    if not isinstance(model, KernelModel):
+        return copy.deepcopy(model)
+    return model._twin(_model=model._model.to_predict())
+
+
+def take_texts(model: Any, x: Mapping[str, Any]) -> None:
+    """Let a model take the texts of an example as categories, also where it has learned numbers.
+
+    Who calls this has found that the field has both. A number there is noticed again. The model may be at the end of a
+    pipeline or in a wrapper; others than ours stay as they are.
+
+    Examples
+    --------
+    >>> from streamkernel import KernelClassifier
+    >>> model = KernelClassifier()
+    >>> model.learn_one({"plan": 3}, True)
+    >>> take_texts(model, {"plan": "basic"})
+    >>> model.learn_one({"plan": "basic"}, False)
+    """
+    while model is not None:
+        if isinstance(model, compose.Pipeline):
+            model = list(model.steps.values())[-1]
+        if hasattr(getattr(model, "_state", None), "numeric"):
+            _take(model, x)
+        model = getattr(model, "model", None) or getattr(model, "classifier", None)
+
+
+def _take(model: KernelModel, x: Mapping[str, Any]) -> None:
+    counts, mixed = model._state.numeric.counts, {}
+    for name, value in x.items():
+        if isinstance(value, str):
+            count = counts.get(one := hash64(name))
+            if count is not None and count.numbers >= SETTLES and count.is_number:
+                mixed[one] = BOTH
+    if mixed:
+        model._model.count_names(mixed)

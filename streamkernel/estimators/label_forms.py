@@ -11,8 +11,7 @@ import numpy as np
 from streamkernel.errors import LabelError, TooManyClassesError, shorten
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.outputs import ModelOutputs
-from streamkernel.estimators.targets import Label, as_label
-from streamkernel.estimators.weighting import balanced_weights, class_counts
+from streamkernel.estimators.targets import Label, as_label, balanced_weights, class_counts
 from streamkernel.features.rows import F64, Rows
 from streamkernel.tensor_file import require_tensor
 

@@ -4,31 +4,65 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from streamkernel.errors import InputError, shorten
 from streamkernel.features.rows import is_missing
 from streamkernel.field_types.declared import DeclaredType
-from streamkernel.field_types.number_texts import UNKNOWN, read_any_number
-from streamkernel.field_types.times import TimeUnitError, seconds_since_1970
+from streamkernel.field_types.number_texts import UNKNOWN, TimeUnitError, read_any_number, seconds_since_1970
 
+MOST_NAMES, LONGEST_NAME = 100_000, 160
+"""Largest number of looked up names that are kept, and of characters in one."""
 LONGEST_VECTOR = 4096
 """Largest number of components of a vector, and of different words of a text."""
-
 LONGEST_INTEGER = 4096
 """Largest number of bits of an integer that is a category; Python refuses to write the longest."""
-
 _TRUTH = {text: str(text).lower() for text in ("True", "False", "TRUE", "FALSE")}
-
 _DIGITS, _LARGEST_FLOAT = 19, 1e300
-
 _DATE = re.compile("(19[89]|20[0-9])[0-9](0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
 _WORD = re.compile(r"\w+")
+
+
+class ByPath(dict[Any, bool]):
+    """Whether each field is meant, by its name or by the nearest object around it; a name that is not meant is false.
+
+    `names` are meant with the fields inside, `single` without them.
+
+    Examples
+    --------
+    >>> ignored = ByPath({"user": True, "user.age": False})
+    >>> [ignored[name] for name in ("user", "user.town.zip", "user.age", "user.age.unit", "users", "size")]
+    [True, True, False, False, False, False]
+    """
+
+    def __init__(self, names: Mapping[Any, bool], single: Iterable[Any] = ()) -> None:
+        super().__init__(dict.fromkeys(single, True) | dict(names))
+        self._names, self._single = dict(names), tuple(single)
+        self._around = sorted(
+            ((f"{name}.", is_meant) for name, is_meant in names.items()), key=lambda around: -len(around[0])
+        )
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return this table, whose answers stay as they are."""
+        return self
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
+        """Return the table without looked up names, for another process or a file."""
+        return type(self), (self._names, self._single)
+
+    def __missing__(self, name: Any) -> bool:
+        """Return the value of the nearest object around a field, and keep it."""
+        if not isinstance(name, str):
+            return False
+        is_meant = next((value for path, value in self._around if name.startswith(path)), False)
+        if len(self) < MOST_NAMES and len(name) <= LONGEST_NAME:
+            self[name] = is_meant
+        return is_meant
 
 
 class VectorLengthError(InputError):

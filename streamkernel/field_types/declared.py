@@ -15,10 +15,10 @@ from streamkernel.field_types.number_texts import (
     UNKNOWN,
     WHOLE,
     NumberText,
+    TimeUnit,
     notation_of,
     read_any_number,
 )
-from streamkernel.field_types.times import TimeUnit
 
 WINDOW = 2048
 """Counts of a field are halved when it has more texts than this, so that newer ones weigh more."""

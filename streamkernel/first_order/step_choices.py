@@ -1,4 +1,4 @@
-"""What a step is made of: its block, its automatic size, and its preconditioner; compiled.
+"""The parts of a step: its block, its automatic size, and its preconditioner; compiled.
 
 A preconditioned step uses the covariance of the features of a block over the batch.
 With Φ of shape (B, P), the features of block k at the batch, and g the gradients, the step goes along

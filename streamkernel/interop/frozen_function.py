@@ -14,7 +14,7 @@ import numpy as np
 from river import compose
 
 from streamkernel import losses
-from streamkernel.estimators import prediction_copy
+from streamkernel.estimators import internals
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import learner_of, loss_of, names_learned_by, scales_of
 from streamkernel.estimators.multi_label import KernelMultiLabelClassifier
@@ -61,7 +61,7 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
             f"Expected a KernelClassifier, a KernelRegressor or one of several targets, got a {type(last).__name__}"
         )
     frozen_features.check_scalers(steps)
-    copied = prediction_copy.prediction_copy(model)
+    copied = internals.prediction_copy(model)
     *steps, model = steps_of(copied)
     learner, scales, known = learner_of(model), scales_of(model), names_learned_by(model)
     if steps and features is None and known.fields is None:

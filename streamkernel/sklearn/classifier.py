@@ -15,7 +15,7 @@ from streamkernel.estimators import classifier, regressor
 from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.internals import model_of
 from streamkernel.estimators.tables import class_probabilities, class_scores
-from streamkernel.estimators.weighting import ClassWeight
+from streamkernel.estimators.targets import ClassWeight
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
 from streamkernel.sklearn.online import ESTIMATOR, METHODS, OnlineEstimator

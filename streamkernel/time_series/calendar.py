@@ -11,7 +11,7 @@ from river import base
 
 from streamkernel.errors import InputError, shorten
 from streamkernel.features.rows import is_missing
-from streamkernel.field_types.times import (
+from streamkernel.field_types.number_texts import (
     TimeUnit,
     TimeUnitError,
     moment_or_number,

@@ -17,7 +17,7 @@ from streamkernel import InputError, KernelClassifier, KernelRegressor, ModelFil
 from streamkernel.errors import LabelError, NotFittedError
 from streamkernel.estimators import explaining, model_file
 from streamkernel.estimators.explaining import compare
-from streamkernel.estimators.prediction_copy import prediction_copy
+from streamkernel.estimators.internals import prediction_copy
 from streamkernel.features import numeric_names
 from streamkernel.features.rows import Rows
 from streamkernel.second_order import growth, sensitivity

@@ -30,7 +30,7 @@ from streamkernel import (
     kernels,
     upkeep,
 )
-from streamkernel.estimators.prediction_copy import prediction_copy
+from streamkernel.estimators.internals import prediction_copy
 from streamkernel.estimators.together import predict_and_learn
 from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth

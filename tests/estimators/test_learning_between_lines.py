@@ -39,8 +39,7 @@ from streamkernel import (
     kernels,
     upkeep,
 )
-from streamkernel.estimators.changed_fields import take_texts
-from streamkernel.estimators.prediction_copy import prediction_copy
+from streamkernel.estimators.internals import prediction_copy, take_texts
 from streamkernel.estimators.tables import class_probabilities, class_scores
 from streamkernel.estimators.together import predict_deferred, read_probabilities
 from streamkernel.research import StochasticGaussianProcessRegressor

@@ -40,7 +40,7 @@ from streamkernel import (
     upkeep,
 )
 from streamkernel.errors import InputError
-from streamkernel.estimators.weighting import LARGEST_WEIGHT
+from streamkernel.estimators.targets import LARGEST_WEIGHT
 from streamkernel.features.rows import Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian

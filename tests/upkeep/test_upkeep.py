@@ -302,7 +302,7 @@ def test_invalid_examples_are_rejected_immediately_too(options, task, told):
 
 
 def test_a_prediction_copy_has_no_tasks():
-    from streamkernel.estimators.prediction_copy import prediction_copy
+    from streamkernel.estimators.internals import prediction_copy
 
     stream = [*events(800)]
     model = learnt(KernelRegressor(learner="dsg", max_features=128, pruning=SOON), stream)

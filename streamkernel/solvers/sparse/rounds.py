@@ -135,7 +135,7 @@ def eliminate(H: F64, coef: F64, group: int, most: int) -> F64:
     At the minimum of a function with the curvature H, setting w(h) = 0 increases it by ½ w(h)ᵀ [(H⁻¹)_hh]⁻¹ w(h), if
     all other coefficients are adjusted: w ← w - (H⁻¹)_·h [(H⁻¹)_hh]⁻¹ w(h). H, shape (outputs, outputs), is positive
     definite and the same for each column of `coef`, shape (outputs, columns), whose last output belongs to no group and
-    always stays. A group is so many consecutive outputs, and at most `most` of them are kept.
+    always stays. A group is `group` consecutive outputs, and at most `most` groups are kept.
 
     References
     ----------
@@ -225,7 +225,7 @@ def learn_in_rounds(
 ) -> Iterator[Sparse]:
     """Yield the model after each round, and then with the remaining features fitted without the penalty.
 
-    `features` evaluates features for all rows, by blocks and places, shape (features, 2), each of so many outputs. `y`,
+    `features` evaluates features for all rows, by blocks and places, shape (features, 2). `y`,
     `loss` and `columns` are as for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`.
     """
     per_round, l1, epochs = options.features_per_round, options.l1, 0
