@@ -22,7 +22,7 @@ from streamkernel.estimators.regressor import KernelRegressor
 from streamkernel.estimators.several_targets import KernelMultiTargetRegressor
 from streamkernel.estimators.standard_scaler import StandardScaler
 from streamkernel.field_types import Fields
-from streamkernel.learners.threads import set_num_threads
+from streamkernel.learners.base import set_num_threads
 from streamkernel.persistence import load, save
 from streamkernel.time_series import Calendar, Lags, LastTarget
 from streamkernel.versions import package_version

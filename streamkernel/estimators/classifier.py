@@ -14,8 +14,8 @@ from streamkernel.estimators import explaining
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.explaining import Score
-from streamkernel.estimators.label_forms import Classes
 from streamkernel.estimators.model_state import State
+from streamkernel.estimators.outputs import Classes
 from streamkernel.estimators.parameters import require_at_least
 from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import (

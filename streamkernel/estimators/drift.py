@@ -15,7 +15,7 @@ from streamkernel.errors import InputError, is_real
 from streamkernel.estimators import model_file
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.model import Model
-from streamkernel.estimators.storing import describe_model, restore_model
+from streamkernel.estimators.model_file import describe_model, restore_model
 from streamkernel.features import example_tensors, numeric_names
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, Rows

@@ -15,7 +15,7 @@ from streamkernel.features.counter_rng import domain_key, hash64
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import read_fields
 from streamkernel.features.rows import F64, I64, U64, Rows
-from streamkernel.features.scale_moments import moments_of
+from streamkernel.features.scale_table import moments_of
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.sensitivity import WEIGHT, rows_of
 

@@ -11,14 +11,20 @@ import numpy as np
 from streamkernel import losses
 from streamkernel.errors import MergeError
 from streamkernel.estimators import model_file
-from streamkernel.estimators.label_forms import LabelForms
+from streamkernel.estimators.outputs import LabelForms
 from streamkernel.estimators.parameters import parameters_of
 from streamkernel.features import numeric_names
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import bandwidth
 from streamkernel.merging import first_order, second_order
-from streamkernel.merging.numbers import add_parts, columns_of, merge_scales, union
-from streamkernel.merging.summaries import FirstOrderSummary, SecondOrderSummary
+from streamkernel.merging.summaries import (
+    FirstOrderSummary,
+    SecondOrderSummary,
+    add_parts,
+    columns_of,
+    merge_scales,
+    union,
+)
 
 KernelModel = Any
 """A classifier or a regressor. Their base class merges by this module, which so cannot import it."""

@@ -14,9 +14,8 @@ from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators import explaining
 from streamkernel.estimators.base import Choice, KernelModel
 from streamkernel.estimators.documentation import documented
-from streamkernel.estimators.label_forms import LabelForms
 from streamkernel.estimators.model_state import State
-from streamkernel.estimators.outputs import Learner, ModelOutputs
+from streamkernel.estimators.outputs import LabelForms, Learner, ModelOutputs
 from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import as_label, as_target, as_weight, weights_of
 from streamkernel.features.frames import columns_of, n_rows, native_frame

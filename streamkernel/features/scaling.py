@@ -10,17 +10,20 @@ import numpy as np
 from streamkernel import tensor_file
 from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.rows import F64, I64, U64, Rows
-from streamkernel.features.scale_moments import HORIZON, RARE, observe_rows, use_moments
 from streamkernel.features.scale_table import (
     COUNTS,
+    HORIZON,
     LEAST_SPREAD,
     LIGHT,
     MOST_NAMES,
+    RARE,
     SCALE,
     ScalesState,
+    observe_rows,
     rehash,
     rescale,
     scale_rows,
+    use_moments,
 )
 
 ABSURD = 1000.0

@@ -24,7 +24,7 @@ from streamkernel.first_order.step_choices import precondition
 from streamkernel.jit.arena import Arena
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import averaging, derivatives, scoring, span, state
+from streamkernel.learners import averaging, embedding, scoring, span, state
 from streamkernel.learners.base import Learner
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.learners.scoring import FirstOrder
@@ -295,11 +295,11 @@ class ExpandedFunction(Learner):
     def derivatives(self, row: Rows, scales: Any = None) -> F64:
         """Return the derivatives of f by the values of one row, as :meth:`Learner.derivatives` does."""
         directions, size = self.directions, self.block_size
-        derivatives.check(directions.plan)
+        embedding.check_derivatives(directions.plan)
         functions = self.predicting().T
         z = self.embed_rows(row)[0]
-        along = derivatives.directions_along(directions.kernel, size, row.hashes, len(z) // 2)
-        found = derivatives.slopes(directions.kernel, size, z, functions) @ along.T
+        along = embedding.directions_along(directions.kernel, size, row.hashes, len(z) // 2)
+        found = embedding.slopes(directions.kernel, size, z, functions) @ along.T
         found[:, row.readers == 0] = 0.0
         return np.asarray(found)
 

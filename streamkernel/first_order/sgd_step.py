@@ -13,7 +13,7 @@ from numba import types
 
 from streamkernel import losses, vectors
 from streamkernel.features.compiled_kernel import KERNEL, Span
-from streamkernel.features.evaluate import features, power, prepare
+from streamkernel.features.feature_maps import features, power, prepare
 from streamkernel.features.rows import F64, ROWS
 from streamkernel.first_order import step_choices
 from streamkernel.first_order.step_choices import precondition, pull_of_intercept

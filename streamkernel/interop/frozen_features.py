@@ -16,7 +16,7 @@ from streamkernel.features.distributions import shared_stream
 from streamkernel.features.rows import F32, F64, U64
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.jit import compiled
-from streamkernel.learners.derivatives import directions_along, rungs
+from streamkernel.learners.embedding import directions_along, rungs
 from streamkernel.learners.state import MEAN
 from streamkernel.second_order.linear.few_values import columns_of_values
 from streamkernel.second_order.linear.state import BOUND, PLACES, Linear

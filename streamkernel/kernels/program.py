@@ -20,8 +20,7 @@ from streamkernel.features.compiled_kernel import (
     TABLE_SIZE,
 )
 from streamkernel.features.counter_rng import domain_key
-from streamkernel.features.evaluate import combine
-from streamkernel.features.feature_maps import form
+from streamkernel.features.feature_maps import combine, form
 from streamkernel.features.rows import F64, I64, DerivedName, Rows, numbers
 
 if TYPE_CHECKING:

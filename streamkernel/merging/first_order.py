@@ -12,8 +12,7 @@ from streamkernel.features.rows import F64, I64
 from streamkernel.first_order import expanded_function as coefficients_of
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.learners import averaging, state
-from streamkernel.merging.numbers import merge_numbers, merge_spans
-from streamkernel.merging.summaries import FirstOrderSummary
+from streamkernel.merging.summaries import FirstOrderSummary, merge_numbers, merge_spans
 
 
 def summarize(f: FirstOrderLearner) -> FirstOrderSummary:

@@ -13,8 +13,7 @@ from streamkernel.features.rows import F64, I64
 from streamkernel.learners import state
 from streamkernel.learners.span import ENTRIES
 from streamkernel.merging.groups import groups_together, merge_group, rested_together
-from streamkernel.merging.numbers import merge_numbers, merge_spans
-from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary
+from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary, merge_numbers, merge_spans
 from streamkernel.second_order import metric, sampling, stored_mixture
 from streamkernel.second_order.factors import factor_of
 from streamkernel.second_order.linear import merging as linear

@@ -13,8 +13,7 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.features.compiled_kernel import ENTRIES, KERNEL, MULTI_SCALE, VECTOR, Span
 from streamkernel.features.directions import Directions
-from streamkernel.features.evaluate import prepare
-from streamkernel.features.feature_maps import entries_along
+from streamkernel.features.feature_maps import entries_along, prepare
 from streamkernel.features.rows import F32, F64, I64, ROWS, Rows
 from streamkernel.features.scale_table import SCALES, place_of, unit_and_slope
 from streamkernel.jit import compiled, inlined, unit, work_array

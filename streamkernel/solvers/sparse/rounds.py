@@ -11,8 +11,7 @@ import numpy as np
 from streamkernel.features.compiled_kernel import MULTI_SCALE, PHASE, SIGN_PRODUCTS, SKETCH, CompiledKernel, Span
 from streamkernel.features.directions import Directions
 from streamkernel.features.distributions import draw_some
-from streamkernel.features.evaluate import features, power, prepare
-from streamkernel.features.feature_maps import form
+from streamkernel.features.feature_maps import features, form, power, prepare
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.jit import compiled
 from streamkernel.kernels.program import KernelProgram
