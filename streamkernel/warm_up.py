@@ -14,8 +14,8 @@ from river import base
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.drift import KernelDriftDetector
+from streamkernel.estimators.internals import predict_and_learn
 from streamkernel.estimators.regressor import KernelRegressor
-from streamkernel.estimators.together import predict_and_learn
 from streamkernel.kernels import Gaussian
 from streamkernel.learners.options import resolve_learner
 from streamkernel.second_order import growth

@@ -12,8 +12,7 @@ from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRan
 from streamkernel.errors import InputError, LabelError, shorten
 from streamkernel.estimators.targets import as_weight
 from streamkernel.features.rows import is_missing
-from streamkernel.field_types.conversions import ByPath, VectorLengthError, as_category
-from streamkernel.field_types.declared import Notations
+from streamkernel.field_types.declared import ByPath, Notations, VectorLengthError, as_category
 from streamkernel.field_types.fields import UNSEEN, Fields
 
 LONGEST_LABEL = 1_000

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel.engine.config.messages import to_key
-from streamkernel.field_types.conversions import LONGEST_VECTOR
+from streamkernel.field_types.declared import LONGEST_VECTOR
 from streamkernel.field_types.number_texts import LONGEST, moment_or_number
 
 SLOTS = 4

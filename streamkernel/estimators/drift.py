@@ -21,8 +21,8 @@ from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian, Kernel
-from streamkernel.learners.append_log import Log
 from streamkernel.locking import OwnedLock, locked, on_copy
+from streamkernel.upkeep.tasks import Log
 
 OLD_AND_NEW = np.array([0.0, 1.0])
 

@@ -11,8 +11,18 @@ from river import base
 
 from streamkernel.errors import InputError
 from streamkernel.features.rows import is_missing
-from streamkernel.field_types.conversions import ByPath, convert, vector_length
-from streamkernel.field_types.declared import OF_TEXTS, TYPES, DeclaredType, Notations, Spec, declared_type, markers
+from streamkernel.field_types.declared import (
+    OF_TEXTS,
+    TYPES,
+    ByPath,
+    DeclaredType,
+    Notations,
+    Spec,
+    convert,
+    declared_type,
+    markers,
+    vector_length,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

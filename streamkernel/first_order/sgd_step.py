@@ -20,9 +20,8 @@ from streamkernel.first_order.step_choices import precondition, pull_of_intercep
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners import averaging
 from streamkernel.learners.averaging import AVERAGE, MIXTURE
-from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.scoring import FIRST_ORDER, WORK, ScoringRoom, has_range, score, unbounded, workspace
-from streamkernel.learners.span import LARGEST, LEAST, limits, observe, within
+from streamkernel.learners.span import LARGEST, LARGEST_GRADIENT, LEAST, clip, limits, observe, within
 from streamkernel.learners.state import (
     AUTOMATIC,
     BAD_VALUE,

@@ -19,8 +19,7 @@ from streamkernel.features import example_tensors
 from streamkernel.features.counter_rng import counter_bits, domain_key
 from streamkernel.features.rows import F64, Rows
 from streamkernel.learners import span
-from streamkernel.learners.clipping import LARGEST_GRADIENT
-from streamkernel.learners.span import ENTRIES, bound_all, observe_all
+from streamkernel.learners.span import ENTRIES, LARGEST_GRADIENT, bound_all, observe_all
 from streamkernel.posterior.posteriors import FeatureMap, join, pieces, read_count
 
 

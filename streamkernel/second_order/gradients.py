@@ -18,9 +18,9 @@ from streamkernel.features.rows import F32, F64, I64, ROWS, Rows
 from streamkernel.features.scale_table import SCALES, place_of, unit_and_slope
 from streamkernel.jit import compiled, inlined, unit, work_array
 from streamkernel.learners import schedule
-from streamkernel.learners.clipping import LARGEST_GRADIENT
 from streamkernel.learners.embedding import EMBEDDING_ROOM, embed_blocks, embedding_room
 from streamkernel.learners.scoring import longest_row
+from streamkernel.learners.span import LARGEST_GRADIENT
 from streamkernel.second_order import slots
 from streamkernel.second_order.linear.steps import compiled_slope
 from streamkernel.second_order.metric import (

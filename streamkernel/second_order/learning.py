@@ -29,8 +29,8 @@ from streamkernel.features.scale_table import SCALES, ScalesState, has_room, obs
 from streamkernel.jit import compiled, inlined, unit, work_array, work_memory
 from streamkernel.jit.linking import ALIGNED
 from streamkernel.learners import schedule
-from streamkernel.learners.clipping import LARGEST_GRADIENT
 from streamkernel.learners.scoring import longest_row
+from streamkernel.learners.span import LARGEST_GRADIENT
 from streamkernel.learners.state import (
     BAD_VALUE,
     DIVERGED,

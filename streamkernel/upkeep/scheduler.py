@@ -21,9 +21,8 @@ from streamkernel import tensor_file
 from streamkernel.errors import InputError
 from streamkernel.features import example_tensors
 from streamkernel.features.rows import F64, Rows
-from streamkernel.learners.append_log import Log
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.upkeep.tasks import Build, Function, Pruning, Task, kept_blocks
+from streamkernel.upkeep.tasks import Build, Function, Log, Pruning, Task, kept_blocks
 
 log = logging.getLogger(__name__)
 LONG = 0.05

@@ -30,8 +30,7 @@ from streamkernel import (
     kernels,
     upkeep,
 )
-from streamkernel.estimators.internals import prediction_copy
-from streamkernel.estimators.together import predict_and_learn
+from streamkernel.estimators.internals import predict_and_learn, prediction_copy
 from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth
 from streamkernel.upkeep import scheduler
