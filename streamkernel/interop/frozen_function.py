@@ -32,7 +32,7 @@ from streamkernel.interop import frozen_features, numpy_predictor
 from streamkernel.interop.frozen_features import coefficients, others, parts_of, terms_of
 from streamkernel.learners.span import limits
 from streamkernel.learners.state import LEARNED, MEAN
-from streamkernel.losses.compiled import SOFTMAX
+from streamkernel.losses.loss import SOFTMAX
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 MOST_NAMES = 1024

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from streamkernel import losses
 from streamkernel.jit import compiled, inlined
-from streamkernel.losses.compiled import LOGISTIC, SQUARE, value
+from streamkernel.losses.loss import LOGISTIC, SQUARE, value
 
 F64 = npt.NDArray[np.float64]
 Order = npt.NDArray[np.int64] | slice

@@ -13,7 +13,7 @@ import numpy as np
 
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.jit import compiled, inlined
-from streamkernel.losses.compiled import LOGISTIC, SIGMOID, SMOOTH_HINGE, SOFTMAX, SQUARE, derivative, value
+from streamkernel.losses.loss import LOGISTIC, SIGMOID, SMOOTH_HINGE, SOFTMAX, SQUARE, derivative, value
 
 SUMS = {"reassoc", "contract", "nsz"}
 """Sums may be vectorised; the same machine adds in the same order every time."""
