@@ -116,12 +116,7 @@ Score = Callable[[Any], F64]
 
 
 def explain(
-    model: Model,
-    x: Mapping[Hashable, Any],
-    scores_in: Callable[[State], Score],
-    method: str,
-    n_orders: int,
-    seed: int,
+    model: Model, x: Mapping[Hashable, Any], scores_in: Callable[[State], Score], method: str, n_orders: int, seed: int
 ) -> tuple[dict[Hashable, list[float]], State]:
     """Return the contributions of each field of an example to some scores of one state, and the state.
 

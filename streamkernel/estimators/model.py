@@ -129,13 +129,7 @@ class Model:
         return self.state
 
     def learn_event(
-        self,
-        x: Mapping[Hashable, Any],
-        y: Any,
-        w: float = 1.0,
-        labels: Sequence[Any] = (),
-        *,
-        is_new: bool = False,
+        self, x: Mapping[Hashable, Any], y: Any, w: float = 1.0, labels: Sequence[Any] = (), *, is_new: bool = False
     ) -> None:
         """Learn from one example of weight w with a target, or an array of several; its label or targets may be new."""
         found = self.state

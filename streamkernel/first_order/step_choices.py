@@ -189,10 +189,7 @@ def _add_squares(to, values):  # type: ignore[no-untyped-def]
         to[j] += float(values[j]) * float(values[j])
 
 
-@unit(
-    types.float64(FIRST_ORDER, types.int64, types.float64[:, ::1], _TOTAL, types.float64[:, ::1]),
-    allocates=False,
-)
+@unit(types.float64(FIRST_ORDER, types.int64, types.float64[:, ::1], _TOTAL, types.float64[:, ::1]), allocates=False)
 def squared_gradient(state, blocks, g, total, sums):  # type: ignore[no-untyped-def]
     """Return ‖∇‖² of a step; of one example it is ‖g‖² k̂(x, x)."""
     numbers, phi = state.numbers[0], state.phi
@@ -235,10 +232,7 @@ def step_size(numbers, square, along, error, k_xx):  # type: ignore[no-untyped-d
     return eta, added
 
 
-@unit(
-    types.void(FIRST_ORDER, types.int64, types.float64, types.float64[:, ::1], _TOTAL),
-    allocates=False,
-)
+@unit(types.void(FIRST_ORDER, types.int64, types.float64, types.float64[:, ::1], _TOTAL), allocates=False)
 def move(state, blocks, gain, g, total):  # type: ignore[no-untyped-def]
     """Add `gain` times the direction of a step to the coefficients without their scale, and to their running sums."""
     numbers, coef, phi = state.numbers[0], state.coef, state.phi

@@ -10,15 +10,7 @@ import numpy as np
 
 from streamkernel.errors import InputError
 from streamkernel.features import distributions
-from streamkernel.features.compiled_kernel import (
-    ADDITIVE,
-    LARGEST_VALUE,
-    MULTI_SCALE,
-    PART,
-    PHASE,
-    SKETCH,
-    TABLE_SIZE,
-)
+from streamkernel.features.compiled_kernel import ADDITIVE, LARGEST_VALUE, MULTI_SCALE, PART, PHASE, SKETCH, TABLE_SIZE
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.features.feature_maps import combine, form
 from streamkernel.features.rows import F64, I64, DerivedName, Rows, numbers

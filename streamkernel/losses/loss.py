@@ -190,11 +190,7 @@ of_margins(
 )
 
 
-of_margins(
-    SIGMOID,
-    _miss,
-    inlined(lambda m: -math.exp(-abs(m)) / (1.0 + math.exp(-abs(m))) ** 2),
-)
+of_margins(SIGMOID, _miss, inlined(lambda m: -math.exp(-abs(m)) / (1.0 + math.exp(-abs(m))) ** 2))
 
 
 of_scores(

@@ -284,11 +284,7 @@ def _diagonal(f: SecondOrderLearner, g: int) -> F64:
 
 
 def _linear(
-    fresh: SecondOrderLearner,
-    parts: Sequence[SecondOrderSummary],
-    base: SecondOrderSummary,
-    weights: F64,
-    offsets: F64,
+    fresh: SecondOrderLearner, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64, offsets: F64
 ) -> dict[str, Any]:
     """Return the tensors of the merged linear functions and neighbours; `offsets` are the new offsets of f."""
     root = [] if base.grams is None or len(base.linear.w) < len(parts[0].linear.w) else [base]

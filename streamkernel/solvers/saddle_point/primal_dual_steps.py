@@ -278,14 +278,7 @@ def norms(A: Factors) -> Norms:
 
 
 def choose(
-    A: Factors,
-    seen: Norms,
-    condition: float,
-    *,
-    m: int | None,
-    q: int | None,
-    may_form: bool,
-    may_factor: bool,
+    A: Factors, seen: Norms, condition: float, *, m: int | None, q: int | None, may_form: bool, may_factor: bool
 ) -> BlockPlan:
     """Return the plan with the least K times the cost of a step, where K = max(n/m, p/q) + S.
 

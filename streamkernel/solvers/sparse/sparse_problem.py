@@ -136,13 +136,7 @@ class SparseProblem(NamedTuple):
 
 
 def check_problem(
-    Z: npt.ArrayLike,
-    y: npt.ArrayLike,
-    loss: Loss,
-    l1: float,
-    columns: int,
-    group: int,
-    penalised: npt.ArrayLike | None,
+    Z: npt.ArrayLike, y: npt.ArrayLike, loss: Loss, l1: float, columns: int, group: int, penalised: npt.ArrayLike | None
 ) -> SparseProblem:
     """Return the problem of these arguments, or raise an error that names the invalid one."""
     if not isinstance(loss, SPARSE):
