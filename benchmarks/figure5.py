@@ -29,8 +29,8 @@ from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian
 from streamkernel.learners import averaging
 from streamkernel.posterior.bayesian_linear import BayesianLinear
-from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.stochastic import OperatorVariance, RidgeFunctions
+from streamkernel.posterior.posteriors import FeatureMap
+from streamkernel.posterior.stochastic_posterior import OperatorVariance, RidgeFunctions
 
 N, M, NOISE, NAMES = 2048, 1024, 0.1, ["x1", "x2"]
 OPERATOR, POINTS, RECURSION, NORMA, UNTUNED = "operator", "given points", "recursion", "NORMA", "no step given"

@@ -26,8 +26,7 @@ from streamkernel.kernels import Gaussian
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.losses import Logistic
 from streamkernel.solvers import AsyDSSKL
-from streamkernel.solvers.sparse.chosen_features import PER_BLOCK, ChosenFeatures
-from streamkernel.solvers.sparse.rounds import RIDGES
+from streamkernel.solvers.sparse.rounds import PER_BLOCK, RIDGES, ChosenFeatures
 from streamkernel.solvers.sparse.sparse import epoch_by_batches, largest_l1, minimise_sparse
 from streamkernel.solvers.sparse.sparse_problem import SparseProblem, check_problem, pool_of, refit
 

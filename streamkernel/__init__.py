@@ -16,13 +16,13 @@ from streamkernel.estimators.density_ratio import KernelDensityRatio
 from streamkernel.estimators.drift import KernelDriftDetector
 from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
 from streamkernel.estimators.multi_label import KernelMultiLabelClassifier
-from streamkernel.estimators.multi_target import KernelMultiTargetRegressor
 from streamkernel.estimators.novelty import KernelNoveltyDetector
 from streamkernel.estimators.random_features import RandomFeatures
 from streamkernel.estimators.regressor import KernelRegressor
+from streamkernel.estimators.several_targets import KernelMultiTargetRegressor
 from streamkernel.estimators.standard_scaler import StandardScaler
 from streamkernel.field_types import Fields
-from streamkernel.learners.threads import set_num_threads
+from streamkernel.learners.base import set_num_threads
 from streamkernel.persistence import load, save
 from streamkernel.time_series import Calendar, Lags, LastTarget
 from streamkernel.versions import package_version

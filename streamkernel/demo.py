@@ -50,12 +50,7 @@ class PlottedRun:
 def run(directory: Path, events: int, port: int, console: Console) -> None:
     """Run both streams through the engine, and write a plot, a model and predictions to `directory`.
 
-    Without matplotlib there is no plot.
-
-    Raises
-    ------
-    OSError
-        If the port is in use.
+    Without matplotlib there is no plot. Raise an OSError if the port is in use.
     """
     drift: dict[str, Any] = {"seed_model": 7, "seed_sample": 42, "n_classes": 2, "n_features": 4}
     drift |= {"n_centroids": 20, "n_drift_centroids": 20, "change_speed": 0.001}

@@ -9,13 +9,7 @@ from importlib import import_module
 
 
 def check_interpreter() -> None:
-    """Raise an error in a free-threaded Python or a subinterpreter: learning relies on the global interpreter lock.
-
-    Raises
-    ------
-    ImportError
-        If the interpreter was built without the lock, or runs without it, or is not the main one of its process.
-    """
+    """Raise an error in a free-threaded Python or a subinterpreter: learning relies on the global interpreter lock."""
     if sysconfig.get_config_var("Py_GIL_DISABLED") or not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise ImportError(
             "streamkernel relies on Python's global interpreter lock and cannot run in a free-threaded build; "

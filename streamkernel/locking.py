@@ -31,12 +31,7 @@ COMPILING = RLock()
 class OwnedLock:
     """A lock that knows whether the thread that asks for it holds it already.
 
-    Attributes
-    ----------
-    turn
-        Other threads wait for it; the thread that holds it does not.
-    busy
-        Held while a method runs.
+    Other threads wait for `turn`; the thread that holds it does not. `busy` is held while a method runs.
     """
 
     __slots__ = ("__weakref__", "busy", "turn")
@@ -51,13 +46,7 @@ class OwnedLock:
 
 
 def refuse(method: Callable[..., Any], owner: Any, *arguments: Any, **options: Any) -> Any:
-    """Raise an error for a change inside another call of the same thread.
-
-    Raises
-    ------
-    RuntimeError
-        Always.
-    """
+    """Raise an error for a change inside another call of the same thread."""
     frames = [frame for frame, _ in traceback.walk_stack(None) if isinstance(_locked_by(frame), type(owner))]
     own = [i for i, frame in enumerate(frames) if _locked_by(frame) is owner]
     outermost = max(i for i in own if frames[i].f_code.co_filename == __file__)  # the call that holds the lock
@@ -92,10 +81,7 @@ def on_copy(method: Callable[..., Any], owner: Any, *arguments: Any, **options: 
 def locked(inside: Callable[..., Any] = refuse) -> Callable[[Method], Method]:
     """Run a method in one thread at a time, by the ``_lock`` of its object.
 
-    Parameters
-    ----------
-    inside
-        Called with the method and its arguments if the thread runs another such method of the object already.
+    `inside` is called with the method and its arguments if the thread runs another such method of the object already.
 
     Examples
     --------

@@ -32,21 +32,9 @@ def write(
 ) -> None:
     """Write a file durably; a reader finds either the old or the new file.
 
-    Parameters
-    ----------
-    path, kind, description, tensors
-        The file and its content.
-    mode
-        As for `put`.
-    rebuild
-        The reader of a description, tensors and the name of their file; it is tried before the file is written.
-
-    Raises
-    ------
-    ModelFileError
-        If a reader would refuse the content; what was there is still there.
-    OSError
-        If the file cannot be written.
+    `mode` is as for :func:`put`. `rebuild` is the reader of a description, tensors and the name of their file; it is
+    tried before the file is written. Raise a ModelFileError if a reader would refuse the content (what was there is
+    still there), an OSError if the file cannot be written.
     """
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}  # safetensors does not
     text = json.dumps(description, default=lambda number: number.item())  # numpy's scalars
@@ -63,19 +51,8 @@ def write(
 def put(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write a file beside `path`, make it durable, and rename it to `path`.
 
-    Parameters
-    ----------
-    path
-        The file. A symbolic link in its place is replaced, and none is followed.
-    content
-        The content.
-    mode
-        Its permissions, without the ones that the umask takes away.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written, with the path; what was there is still there.
+    A symbolic link in its place is replaced, and none is followed. `mode` are its permissions, without the ones that
+    the umask takes away. Raise an OSError with the path if it cannot be written; what was there is still there.
     """
     draft = path.with_name(f".{path.name}.draft")
     try:
@@ -104,13 +81,7 @@ def move(old: Path, new: Path) -> None:
 
 @contextmanager
 def enough_memory(where: str) -> Iterator[None]:
-    """Raise an error that names the file if it needs more memory than there is.
-
-    Raises
-    ------
-    ModelFileError
-        From a `MemoryError`.
-    """
+    """Raise an error that names the file if it needs more memory than there is."""
     try:
         yield
     except MemoryError as error:
@@ -122,10 +93,7 @@ def enough_memory(where: str) -> Iterator[None]:
 def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
     """Return the description and the tensors of a file that :func:`write` wrote as one of these kinds.
 
-    Raises
-    ------
-    ModelFileError
-        If the file is truncated, corrupt, of another version or of another kind.
+    Raise a ModelFileError if the file is truncated, corrupt, of another version or of another kind.
     """
     if not path.is_file():
         raise FileNotFoundError(f"Expected a {kinds[0]} file, found none - at {path}")
@@ -170,10 +138,7 @@ def version_of(path: Path) -> str:
 def require_tensor(tensors: Mapping[str, Any], name: str, kind: Any, shape: tuple[int | None, ...]) -> Any:
     """Return a named tensor, if it has the type and shape (``None`` for any length) and is finite.
 
-    Raises
-    ------
-    ValueError
-        If it is not, or is missing.
+    Raise a ValueError if it is not, or is missing.
     """
     tensor = tensors.get(name)
     fits = (

@@ -14,8 +14,8 @@ from river import base
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.drift import KernelDriftDetector
+from streamkernel.estimators.internals import predict_and_learn
 from streamkernel.estimators.regressor import KernelRegressor
-from streamkernel.estimators.together import predict_and_learn
 from streamkernel.kernels import Gaussian
 from streamkernel.learners.options import resolve_learner
 from streamkernel.second_order import growth
@@ -36,12 +36,7 @@ def default_models() -> dict[str, Any]:
 def warm_up(model: Any, *, explains: bool = False) -> None:
     """Compile what a model needs, by learning and predicting with it.
 
-    Parameters
-    ----------
-    model
-        A classifier or a regressor, which does not change.
-    explains
-        Whether to compile what explanations need, too.
+    The model, a classifier or a regressor, does not change.
     """
     model = _small(model)
     with quiet():

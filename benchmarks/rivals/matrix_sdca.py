@@ -12,8 +12,8 @@ import math
 
 from streamkernel.solvers.matrix import matrix_blocks as psd
 from streamkernel.solvers.matrix.matrix_blocks import F64, Bounds, Ints, MatrixProblem
-from streamkernel.solvers.matrix.matrix_search import Search
-from streamkernel.solvers.saddle_point.step_sizes import StepSizes
+from streamkernel.solvers.matrix.matrix_risk import Search
+from streamkernel.solvers.saddle_point.factors import StepSizes
 
 
 class DualAscent:

@@ -21,21 +21,9 @@ class AdaptiveLevel:
     larger and a hit makes them smaller. The level is their mean, weighted by recent calibration. The papers guarantee
     the long-run share for each candidate and for a random choice between them. An offset is added to the mean, so that
     the share is guaranteed for the mean, too: it takes the same steps for the sets that are actually made. The share of
-    T sets that miss differs from α by less than 227/T on any stream, and usually by much less.
-
-    Parameters
-    ----------
-    alpha
-        The share of targets that may be missed, between 0 and 1.
-
-    Attributes
-    ----------
-    levels : list of float
-        α_i of the candidates; outside [0, 1] temporarily, if all recent sets were too small or too large.
-    weights : list of float
-        The weights of the candidates; they add up to 1.
-    offset : float
-        The offset added to their mean.
+    T sets that miss differs from α by less than 227/T on any stream, and usually by much less. The `levels` α_i of the
+    candidates are outside [0, 1] temporarily, if all recent sets were too small or too large; their `weights` add up to
+    1, and `offset` is added to their mean.
 
     References
     ----------
@@ -66,10 +54,7 @@ class AdaptiveLevel:
     def update(self, beta: float) -> None:
         """Take one step for the result of one target.
 
-        Parameters
-        ----------
-        beta
-            The smallest level at which a set misses the target, β_t of the paper.
+        `beta` is the smallest level at which a set misses the target, β_t of the paper.
         """
         alpha, k = self.alpha, len(STEP_SIZES)
         self.offset += OFFSET_STEP * (alpha - (self.get() >= beta))

@@ -7,7 +7,7 @@ from typing import Any
 
 from river import base
 
-from streamkernel.conformal.wrapping import ConformalWrapper
+from streamkernel.conformal.rolling_scores import ConformalWrapper
 
 
 class ConformalClassifier(ConformalWrapper, base.Classifier):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from river import base
 
-from streamkernel.conformal.wrapping import ConformalWrapper
+from streamkernel.conformal.rolling_scores import ConformalWrapper
 from streamkernel.estimators.targets import as_target
 
 

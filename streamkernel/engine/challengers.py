@@ -19,7 +19,7 @@ from streamkernel.engine.roles import MODEL, PENDING, Candidate, roles_in
 from streamkernel.engine.telemetry.input_ranges import LARGEST
 from streamkernel.engine.telemetry.quality import Quality, Scores
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.together import answers_of, predict_and_learn
+from streamkernel.estimators.internals import answers_of, predict_and_learn
 from streamkernel.time_series.history import add_history, history_names, observe
 
 ERROR, LIMIT = 10, 100

@@ -14,7 +14,7 @@ from streamkernel.engine.checkpoint.packing import pack, unpack
 from streamkernel.engine.label_clock import LabelClock
 from streamkernel.engine.pipelines import Answer
 from streamkernel.errors import JoinError, shorten
-from streamkernel.field_types.times import TimeUnit, TimeUnitError, expected, seconds_since_1970
+from streamkernel.field_types.number_texts import TimeUnit, TimeUnitError, expected, seconds_since_1970
 
 LONGEST_KEY = 1000
 """Largest number of characters of a key."""

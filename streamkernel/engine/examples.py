@@ -10,11 +10,9 @@ from streamkernel.connectors.formats import AllZeros
 from streamkernel.engine.learned_types import LearnedTypes, has_numbers, two_meanings, two_notations
 from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError, shorten
-from streamkernel.estimators.weighting import as_weight
+from streamkernel.estimators.targets import as_weight
 from streamkernel.features.rows import is_missing
-from streamkernel.field_types.by_path import ByPath
-from streamkernel.field_types.conversions import VectorLengthError, as_category
-from streamkernel.field_types.declared import Notations
+from streamkernel.field_types.declared import ByPath, Notations, VectorLengthError, as_category
 from streamkernel.field_types.fields import UNSEEN, Fields
 
 LONGEST_LABEL = 1_000

@@ -25,9 +25,8 @@ from streamkernel.engine.telemetry.dead_letters import KINDS
 from streamkernel.engine.telemetry.quality import Quality
 from streamkernel.errors import InputError
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.changed_fields import take_texts
 from streamkernel.estimators.classifier import KernelClassifier
-from streamkernel.estimators.together import predict_deferred
+from streamkernel.estimators.internals import predict_deferred, take_texts
 from streamkernel.field_types.fields import Fields
 from streamkernel.time_series.history import add_history, history_names, observe
 

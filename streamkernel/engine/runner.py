@@ -16,7 +16,7 @@ from streamkernel.engine.record_processor import RecordProcessor, Step
 from streamkernel.engine.telemetry.dead_letters import refusal_of
 from streamkernel.engine.telemetry.input_ranges import LARGEST
 from streamkernel.estimators.classifier import KernelClassifier
-from streamkernel.estimators.together import answers_of, deferred_answers, predict_and_learn
+from streamkernel.estimators.internals import answers_of, deferred_answers, predict_and_learn
 
 CREATED = 10_000
 """Number of new containers after which Python looks for garbage among them; Python's own is 700, or 2,000."""

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from streamkernel.engine.config.messages import to_key
-from streamkernel.field_types.conversions import LONGEST_VECTOR
-from streamkernel.field_types.number_texts import LONGEST
-from streamkernel.field_types.times import moment_or_number
+from streamkernel.field_types.declared import LONGEST_VECTOR
+from streamkernel.field_types.number_texts import LONGEST, moment_or_number
 
 SLOTS = 4
 """Texts of a field that are counted; a further one replaces the rarest and continues its count (Space-Saving)."""

@@ -11,8 +11,7 @@ from streamkernel.engine.coverage import Threshold, region
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.explanations import explain
 from streamkernel.engine.pipelines import CLASSIFIERS, most_likely
-from streamkernel.estimators.changed_fields import take_texts
-from streamkernel.estimators.prediction_copy import prediction_copy
+from streamkernel.estimators.internals import prediction_copy, take_texts
 
 SECONDS = 1.0
 """Smallest age in seconds at which a copy is replaced."""

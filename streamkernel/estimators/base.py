@@ -11,11 +11,10 @@ from streamkernel import losses, step_sizes
 from streamkernel.errors import is_real
 from streamkernel.estimators import learner_choice, model_merging
 from streamkernel.estimators.model import Model, while_still
-from streamkernel.estimators.model_file import Serializable
+from streamkernel.estimators.model_file import Serializable, describe_model, restore_model
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.outputs import Learner, ModelOutputs
 from streamkernel.estimators.parameters import check_shared, require_at_least
-from streamkernel.estimators.storing import describe_model, restore_model
 from streamkernel.kernels import Gaussian, Kernel, MultiScale
 from streamkernel.learners.options import DSG, LARGEST_L2, LEAST_L2, Newton
 from streamkernel.tensor_file import Tensors

@@ -14,21 +14,25 @@ from streamkernel.estimators import explaining
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.explaining import Score
-from streamkernel.estimators.label_forms import Classes
 from streamkernel.estimators.model_state import State
+from streamkernel.estimators.outputs import Classes
 from streamkernel.estimators.parameters import require_at_least
 from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import (
+    SMALLEST_WEIGHT,
+    ClassWeight,
     Label,
     as_label,
+    as_weight,
+    check_class_weight,
     label_array,
     label_of,
     label_scores,
     larger,
     probabilities,
     probabilities_of,
+    weights_of,
 )
-from streamkernel.estimators.weighting import SMALLEST_WEIGHT, ClassWeight, as_weight, check_class_weight, weights_of
 from streamkernel.features.frames import n_rows, native_frame, native_series, targets_of
 from streamkernel.kernels import Kernel
 from streamkernel.upkeep import Pruning, Refit

@@ -21,14 +21,14 @@ from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Kernel
 from streamkernel.learners import state
 from streamkernel.locking import locked
-from streamkernel.losses import compiled
+from streamkernel.losses.loss import RATIO, TRUNCATED_RATIO
 
 
 @dataclass(frozen=True)
 class Ratio(losses.Loss):
     """w r*(-exp f) = -w(1 + f) for an event of q, w exp(f) for one of p; the target is +w for q and -w for p."""
 
-    code: ClassVar[int] = compiled.RATIO
+    code: ClassVar[int] = RATIO
     for_classes: ClassVar[bool | None] = None
 
     def bound(self, columns: int) -> float:
@@ -41,7 +41,7 @@ class TruncatedRatio(Ratio):
     """The same with r* of r(t) = max(0, ρ - log t): -exp(f + ρ) where f ≤ -ρ, and -(1 + ρ + f) above."""
 
     rho: float = 0.0
-    code: ClassVar[int] = compiled.TRUNCATED_RATIO
+    code: ClassVar[int] = TRUNCATED_RATIO
 
     @property
     def parameter(self) -> float:

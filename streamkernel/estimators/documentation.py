@@ -199,13 +199,6 @@ def documented(shared: str = ESTIMATOR, methods: Mapping[str, str] = METHODS) ->
     A docstring gets the shared paragraphs after its own, the shared entries of parameters that it does not describe,
     the shared texts of attributes that it only names, and the shared sections that it does not have.
 
-    Parameters
-    ----------
-    shared
-        The shared docstring of classes.
-    methods
-        The shared docstrings of methods, by name.
-
     Examples
     --------
     >>> @documented()

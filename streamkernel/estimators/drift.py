@@ -15,14 +15,14 @@ from streamkernel.errors import InputError, is_real
 from streamkernel.estimators import model_file
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.model import Model
-from streamkernel.estimators.storing import describe_model, restore_model
+from streamkernel.estimators.model_file import describe_model, restore_model
 from streamkernel.features import example_tensors, numeric_names
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian, Kernel
-from streamkernel.learners.append_log import Log
 from streamkernel.locking import OwnedLock, locked, on_copy
+from streamkernel.upkeep.tasks import Log
 
 OLD_AND_NEW = np.array([0.0, 1.0])
 
@@ -33,16 +33,9 @@ AT_ONCE = 64
 class PairsJournal(NamedTuple):
     """Pairs that are being learned: after an interruption it decides what to complete.
 
-    Attributes
-    ----------
-    pairs
-        An old and a new event of each.
-    joining
-        The event after each pair, which joins the window; some may be missing.
-    statistics
-        The evidence before the first pair and after each.
-    offered
-        The number of examples that the model had been offered before.
+    `pairs` are an old and a new event each, and `joining` the event after each pair, which joins the window; some may
+    be missing. `statistics` are the evidence before the first pair and after each. The model had been offered `offered`
+    examples before.
     """
 
     pairs: Rows
@@ -54,20 +47,9 @@ class PairsJournal(NamedTuple):
 class SeenEvents(NamedTuple):
     """The state of a detector, which is replaced in one assignment.
 
-    Attributes
-    ----------
-    model
-        The model of a classifier of old against new events.
-    waiting
-        The events in the window.
-    waits
-        Whether the next event joins them.
-    statistic
-        The evidence M_n.
-    drift_detected
-        Whether the last event raised an alarm.
-    journal
-        The pairs that are being learned.
+    `model` is a classifier of old against new events, and `waiting` are the events in the window, which the next one
+    joins if `waits` is true. `statistic` is the evidence M_n; `drift_detected` says whether the last event raised an
+    alarm.
     """
 
     model: Model
@@ -298,10 +280,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
     def _recover(self) -> int:
         """Complete the changes that follow from the learned examples; requires the lock. Return the number of pairs.
 
-        Raises
-        ------
-        InputError
-            If the new event of the last pair cannot be learned; it and the old one are dropped.
+        Raise an InputError if the new event of the last pair cannot be learned; it and the old one are dropped.
         """
         seen = self._seen
         if seen.journal is None:

@@ -13,9 +13,9 @@ from streamkernel.estimators.model import Model
 from streamkernel.estimators.model_state import State
 from streamkernel.features.counter_rng import domain_key, hash64
 from streamkernel.features.directions import Directions
-from streamkernel.features.field_names import read_fields
+from streamkernel.features.numeric_names import read_fields
 from streamkernel.features.rows import F64, I64, U64, Rows
-from streamkernel.features.scale_moments import moments_of
+from streamkernel.features.scale_table import moments_of
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.sensitivity import WEIGHT, rows_of
 
@@ -25,20 +25,8 @@ class Comparison(NamedTuple):
 
     A string is an indicator of its value. Its field also has the indicators of all other values, which are 0 in the
     example; the mean of each is the frequency of its value. Fields and names are in the order of their hashes, so the
-    order of the example does not matter.
-
-    Attributes
-    ----------
-    x
-        The example.
-    fields
-        Its fields.
-    field_of
-        The number of each name's field.
-    hashes, readers
-        The names by their hashes, and which parts of the kernel read them.
-    values, means
-        The values in the example, and those it is compared with.
+    order of the example does not matter. `field_of` is the number of each name's field; `readers` say which parts of
+    the kernel read the names. `values` are those of the example `x`, and `means` what they are compared with.
     """
 
     x: Mapping[Hashable, Any]
@@ -57,12 +45,7 @@ class Comparison(NamedTuple):
     def rows(self, directions: Directions, chosen: Any) -> Rows:
         """Return examples with some fields from the example and the others at their means.
 
-        Parameters
-        ----------
-        directions
-            The directions that read the rows.
-        chosen
-            A mask of the fields, shape (examples, fields).
+        `chosen` is a mask of the fields, shape (examples, fields).
         """
         n, width = len(chosen), len(self.hashes)
         if directions.plan.transforms:  # these know names, not hashes; there are no means
@@ -81,12 +64,8 @@ class Comparison(NamedTuple):
 def compare(found: State, x: Mapping[Hashable, Any]) -> Comparison:
     """Return the comparison of an example with the running means, which are 0 if inputs are not scaled.
 
-    A missing field of `x` that is usually present is compared with its own mean, and so does not differ.
-
-    Raises
-    ------
-    InputError
-        If a value is neither a number, a string nor missing, or a string where a number was learned.
+    A missing field of `x` that is usually present is compared with its own mean, and so does not differ. Raise an
+    InputError if a value is neither a number, a string nor missing, or a string where a number was learned.
     """
     directions = found.learner.directions
     fields = tuple(sorted(x, key=hash64))
@@ -137,23 +116,11 @@ Score = Callable[[Any], F64]
 
 
 def explain(
-    model: Model,
-    x: Mapping[Hashable, Any],
-    scores_in: Callable[[State], Score],
-    method: str,
-    n_orders: int,
-    seed: int,
+    model: Model, x: Mapping[Hashable, Any], scores_in: Callable[[State], Score], method: str, n_orders: int, seed: int
 ) -> tuple[dict[Hashable, list[float]], State]:
     """Return the contributions of each field of an example to some scores of one state, and the state.
 
-    Parameters
-    ----------
-    model
-        The model.
-    scores_in
-        Returns the scores to explain for a state.
-    x, method, n_orders, seed
-        As for :func:`contributions`.
+    `scores_in` returns the scores to explain for a state. The other arguments are as for :func:`contributions`.
     """
     found = model.frozen()
     try:
@@ -168,27 +135,9 @@ def contributions(
 ) -> dict[Hashable, list[float]]:
     """Return the contributions of each field of an example to one or more scores, in the order of the example.
 
-    Parameters
-    ----------
-    found
-        The model.
-    x
-        The example.
-    score
-        The scores; they must be linear in the columns.
-    method
-        ``"gradient"`` or ``"sampling"``.
-    n_orders
-        Random orders of the fields, for ``"sampling"``.
-    seed
-        Of the model.
-
-    Raises
-    ------
-    InputError
-        If a value cannot be used, or the gradient of this kernel is not known.
-    ValueError
-        If another argument is out of its range.
+    The scores must be linear in the columns. `method` is ``"gradient"`` or ``"sampling"``, which takes `n_orders`
+    random orders of the fields. Raise an InputError if a value cannot be used or the gradient of this kernel is not
+    known, a ValueError if another argument is out of its range.
     """
     if method not in METHODS:
         raise ValueError(f'Expected method="gradient" or "sampling", got {method!r}')
@@ -268,12 +217,7 @@ def _over_orders(value: Score, k: int, n_orders: int, seed: int) -> F64:
 def importances(found: State) -> dict[Hashable, float]:
     """Return the share of each field in the mean squared change of f with each deviation of its inputs, largest first.
 
-    Raises
-    ------
-    AttributeError
-        If the model keeps no gradients.
-    NotFittedError
-        If it has not yet learned enough examples.
+    Raise an AttributeError if the model keeps no gradients, a NotFittedError if it has not yet learned enough examples.
     """
     learner, fields = found.learner, found.numeric.fields
     if found.scales is None or fields is None or not isinstance(learner, SecondOrderLearner):

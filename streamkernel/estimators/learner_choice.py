@@ -22,19 +22,8 @@ DELTA_PER_ERROR = 2.0
 def check(learner: Any, is_curved: bool, **given: Any) -> Newton | DSG:
     """Return the learner for a value of the parameter `learner`.
 
-    Parameters
-    ----------
-    learner
-        The value.
-    is_curved
-        Whether the loss has a second derivative.
-    **given
-        The estimator's `loss`, `max_features` and `refit`.
-
-    Raises
-    ------
-    ValueError
-        If it is no learner, or another parameter does not go with it; names the parameter.
+    `given` are the estimator's `loss`, `max_features` and `refit`. Raise a ValueError if it is no learner, or another
+    parameter does not go with it; names the parameter.
 
     Examples
     --------
@@ -60,10 +49,7 @@ def resolve(
 ) -> tuple[int | None, Newton | DSG]:
     """Return the cap on the features, or ``None``, and the learner with ``"auto"`` replaced by numbers.
 
-    Raises
-    ------
-    ValueError
-        If the cap is smaller than a block.
+    Raise a ValueError if the cap is smaller than a block.
 
     Examples
     --------
@@ -101,22 +87,10 @@ def new_function(
 ) -> FirstOrderLearner | SecondOrderLearner:
     """Return an untrained function of a resolved learner.
 
-    Parameters
-    ----------
-    learner
-        The result of :func:`resolve`.
-    kernel, loss
-        The kernel and the loss of the estimator.
-    default_step
-        The step that ``step_size="auto"`` stands for; ``None`` for steps of automatic size.
-    cap
-        On the features.
-    is_scaled
-        Whether inputs are scaled.
-    loss_per_error
-        As for :class:`~streamkernel.second_order.mixed_function.MixedFunction`; first-order functions have none.
-    **others
-        Parameters of both kinds of functions: `l2`, `columns`, `intercept`, `cache_bytes`, `seed`.
+    `default_step` is what ``step_size="auto"`` stands for, ``None`` for steps of automatic size; `cap` is on the
+    features. `loss_per_error` is as for :class:`~streamkernel.second_order.mixed_function.MixedFunction`; first-order
+    functions have none. `others` are parameters of both kinds of functions: `l2`, `columns`, `intercept`,
+    `cache_bytes`, `seed`.
     """
     step, block_size = as_step(learner.step_size), learner.features_per_seed
     gamma = step or default_step or step_sizes.Constant(default_gamma(loss))

@@ -29,26 +29,10 @@ class Model:
     """A function, and everything else that it has learned from a stream.
 
     State that other threads see changes in one compiled call or in one assignment of `state`. A journal in the state
-    records the step in progress: the next call completes it, or undoes it if the example was not learned.
-
-    Parameters
-    ----------
-    name
-        The name of the estimator, for messages.
-    outputs
-        The kind of y.
-    kernel
-        The kernel, whose bandwidths may be pending.
-    new_function
-        Returns an untrained function for a kernel and a number of columns.
-    tasks
-        Periodic tasks on the function.
-    max_features
-        The cap on the features, as the estimator has it.
-    is_scaled
-        Whether inputs are scaled.
-    has_first
-        Whether the first examples decide more than bandwidths.
+    records the step in progress: the next call completes it, or undoes it if the example was not learned. The
+    bandwidths of `kernel` may be pending; `new_function` returns an untrained function for a kernel and a number of
+    columns. `max_features` is the cap as the estimator has it; `has_first` says whether the first examples decide more
+    than bandwidths.
     """
 
     def __init__(
@@ -145,13 +129,7 @@ class Model:
         return self.state
 
     def learn_event(
-        self,
-        x: Mapping[Hashable, Any],
-        y: Any,
-        w: float = 1.0,
-        labels: Sequence[Any] = (),
-        *,
-        is_new: bool = False,
+        self, x: Mapping[Hashable, Any], y: Any, w: float = 1.0, labels: Sequence[Any] = (), *, is_new: bool = False
     ) -> None:
         """Learn from one example of weight w with a target, or an array of several; its label or targets may be new."""
         found = self.state
@@ -191,18 +169,9 @@ class Model:
     ) -> None:
         """Learn `rows` in order.
 
-        Parameters
-        ----------
-        rows, y
-            The examples, and their targets as numbers.
-        directions
-            The directions that read the rows.
-        numeric
-            The names with numeric values, including names of these examples.
-        labels
-            The labels of the examples, if some may be new; `y` is set to their numbers.
-        before
-            The names that these examples were added to; other names are joined with names of another thread.
+        `numeric` are the names with numeric values, including names of these examples, and `before` the names that
+        these were added to; other names are joined with names of another thread. `labels` are the examples', if some
+        may be new; `y` is set to their numbers.
         """
         self.recover()
         self.outputs.check(self.state.labels, labels)

@@ -4,17 +4,48 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from html import escape
+from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
-from streamkernel import kernels, learners, losses, rules, step_sizes, upkeep
+import numpy as np
+
+from streamkernel import kernels, learners, losses, rules, step_sizes, tensor_file, upkeep
 from streamkernel.errors import ModelFileError
-from streamkernel.estimators.notebook import html_table
+from streamkernel.estimators.model import Model
+from streamkernel.estimators.model_state import State
 from streamkernel.estimators.parameters import Parameter, parameters_of
+from streamkernel.features import example_tensors, numeric_names, scaling
+from streamkernel.kernels import bandwidth
 from streamkernel.kernels.stationary import Stationary
+from streamkernel.locking import locked, on_copy
 from streamkernel.tensor_file import Tensors, enough_memory, write
 
+_SHOWN = {
+    "learner_": "learner",
+    "kernel_": "kernel",
+    "_events": "events learned",
+    "n_features": "random features",
+    "n_seeds": "blocks",
+    "labels": "labels",
+    "mixture_weights": "weights in the mixture",
+    "objective": "regularised loss, recent",
+    "gap": "gap of the last refit",
+    "threshold": "threshold τ",
+    "divergence": "divergence",
+    "noise_variance": "variance of the noise",
+    "statistic": "evidence of drift",
+    "drift_detected": "drift detected",
+}
+"""Attributes of models that a notebook shows, with their descriptions."""
+_MOST = 20
+"""Largest number of labels that are shown."""
+_TABLE = "border-collapse:collapse;margin:2px 0;font-size:inherit;color:inherit"
+_CELL = "text-align:left;vertical-align:top;padding:1px 10px 1px 0;border:0;background:none;color:inherit"
 _PARTS: dict[str, dict[str, Any]] = {
     parameter: {name: found for name in module.__all__ if dataclasses.is_dataclass(found := vars(module).get(name))}
     for parameter, module in (
@@ -28,12 +59,115 @@ _PARTS: dict[str, dict[str, Any]] = {
     )
 }
 """The classes that may stand for a parameter in a description."""
+CLASS_WEIGHT = "class_weight"
+"""A parameter whose names are labels."""
+
+
+@locked(inside=on_copy)
+def describe_model(model: Model) -> tuple[dict[str, Any], tensor_file.Tensors]:
+    """Return the description of a model, JSON values and kernels, and its learned state as arrays of their own."""
+    model.recover()
+    found, fields = model.state, model.state.numeric.fields
+    description = {"kernel": found.learner.kernel, "columns": found.learner.columns}
+    tensors = found.learner.tensors()
+    if found.first is not None:
+        tensors |= example_tensors.pack_examples("first", found.first)
+    for part in (found.scales, found.upkeep):
+        tensors |= {} if part is None else part.tensors()
+    tensors |= numeric_names.pack(found.numeric.counts)
+    if fields:
+        description["fields"], tensors["field_names"] = numeric_names.pack_fields(fields)
+    return description | model.outputs.describe(found.labels), tensors | model.outputs.tensors(found.own)
+
+
+def restore_model(model: Model, description: Mapping[str, Any], tensors: tensor_file.Tensors) -> None:
+    """Restore the state of a model with the same parameters from its description and tensors."""
+    outputs, before = model.outputs, model.state
+    labels = outputs.labels_in(description)
+    learner = model.new_learner(kernel_in(description, model.kernel), outputs.columns(len(labels)))
+    if description["columns"] != learner.columns:
+        raise ValueError(f"expected {learner.columns} columns, got {description['columns']!r}")
+    learner.restore(tensors)
+    scales = None if before.scales is None else scaling.Scales()
+    if scales is not None:
+        scales.restore(tensors)
+    first = example_tensors.unpack_examples("first", tensors, learner.directions, learner.n_targets)
+    learner.check_targets([y for _, y in first or []])
+    if len(first or []) >= bandwidth.FIRST:
+        raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
+    known = None if first is None else tuple(first)
+    counts, fields = numeric_names.unpack(tensors), before.numeric.fields
+    if fields is not None and "fields" in description:
+        pairs = tensor_file.require_tensor(tensors, "field_names", np.int64, (None, 2))
+        fields = numeric_names.unpack_fields(description["fields"], pairs)
+    numeric = numeric_names.NumericNames(counts, fields)
+    upkeep = model.new_upkeep()
+    model.state = State(learner, scales, known, labels, upkeep, numeric, outputs.own_in(tensors))
+    if upkeep is not None and "upkeep.numbers" in tensors:  # a copy that only predicts has none
+        model.state = replace(model.state, upkeep=upkeep.restore(learner, tensors))  # its job reads the kernel
+
+
+def html_table(model: Any) -> str:
+    """Return the view of an estimator, without scripts and colours, so that it is readable on any page."""
+    title, facts = escape(type(model).__name__), "".join(_row(word, text) for word, text in _facts_at_once(model))
+    parameters = "".join(_row(name, value, is_given) for name, value, is_given in _parameters(model))
+    return (
+        f'<div style="font-size:90%;line-height:1.4"><b>{title}</b><table style="{_TABLE}">{facts}</table>'
+        f'<details><summary>parameters</summary><table style="{_TABLE}">{parameters}</table></details></div>'
+    )
+
+
+def _facts_at_once(model: Any) -> list[tuple[str, str]]:
+    """Return the facts of one moment, which another thread that learns may end: they are read until they stay."""
+    facts, again = None, [*_facts(model)]
+    while facts != again:
+        facts, again = again, [*_facts(model)]
+    return again
+
+
+def _facts(model: Any) -> Iterator[tuple[str, str]]:
+    """Yield a description and a value for each attribute that the model has."""
+    has_learned = bool(getattr(model, "_events", 1))
+    for name, word in _SHOWN.items():
+        value = getattr(model, name, None)
+        if isinstance(value, float) and not has_learned:
+            continue
+        text = "" if value is None else _text(name, value)
+        if name == "kernel_" and getattr(model, "_is_provisional", False):
+            text += " (provisional)"
+        if text:
+            yield word, text
+    if "seed" in signature(type(model)).parameters:
+        yield "seed", str(model.seed)
+
+
+def _text(name: str, value: Any) -> str:
+    if name == "labels":
+        rest = len(value) - _MOST
+        return ", ".join(map(repr, list(value)[:_MOST])) + (f" and {rest} more" if rest > 0 else "")
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {share:.2f}" for key, share in value.items())
+    if isinstance(value, float):
+        return f"{value:.4g}" if math.isfinite(value) else ""
+    return f"{value:,}" if type(value) is int else repr(value)
+
+
+def _parameters(model: Any) -> Iterator[tuple[str, str, bool]]:
+    """Yield the parameters of a model, and whether they differ from the defaults."""
+    given = parameters_of(model)
+    for name, parameter in signature(type(model)).parameters.items():
+        value = repr(given[name])
+        yield name, value, value != repr(parameter.default)
+
+
+def _row(word: str, text: str, bold: bool = False) -> str:
+    shown = f"<b>{escape(text)}</b>" if bold else escape(text)
+    cells = f'<td style="{_CELL};white-space:nowrap;opacity:.7">{escape(word)}</td><td style="{_CELL}">{shown}</td>'
+    return f'<tr style="background:none">{cells}</tr>'
+
 
 _CLASSES: dict[str, type[Serializable]] = {}
 """The estimators of this library by name: what a file may hold."""
-
-CLASS_WEIGHT = "class_weight"
-"""A parameter whose names are labels."""
 
 
 class Serializable:
@@ -118,10 +252,7 @@ def describe(model: Serializable) -> tuple[dict[str, Any], Tensors]:
 def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any:
     """Return the model that :func:`describe` described.
 
-    Raises
-    ------
-    ModelFileError
-        If it is no model of this library, or its parts do not fit together.
+    Raise a ModelFileError if it is no model of this library, or its parts do not fit together.
     """
     classes = _CLASSES
     found = description.get("class") if isinstance(description, dict) else None
@@ -142,10 +273,7 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
 def kernel_in(description: Mapping[str, Any], wanted: kernels.Kernel) -> kernels.Kernel:
     """Return the described kernel, which must be `wanted` with its pending bandwidths as numbers.
 
-    Raises
-    ------
-    ValueError
-        If it is another kernel; the sizes of its parts would not fit when the next bandwidth is taken.
+    Raise a ValueError if it is another kernel; the sizes of its parts would not fit when the next bandwidth is taken.
     """
     found = description["kernel"]
     if not _is_with_bandwidths(found, wanted):

@@ -11,16 +11,20 @@ import numpy as np
 from streamkernel import losses
 from streamkernel.errors import MergeError
 from streamkernel.estimators import model_file
-from streamkernel.estimators.label_forms import LabelForms
+from streamkernel.estimators.outputs import LabelForms
 from streamkernel.estimators.parameters import parameters_of
 from streamkernel.features import numeric_names
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import bandwidth
 from streamkernel.merging import first_order, second_order
-from streamkernel.merging.labels import columns_of, union
-from streamkernel.merging.moments import merge_scales
-from streamkernel.merging.numbers import add_parts
-from streamkernel.merging.summaries import FirstOrderSummary, SecondOrderSummary
+from streamkernel.merging.summaries import (
+    FirstOrderSummary,
+    SecondOrderSummary,
+    add_parts,
+    columns_of,
+    merge_scales,
+    union,
+)
 
 KernelModel = Any
 """A classifier or a regressor. Their base class merges by this module, which so cannot import it."""
@@ -38,14 +42,7 @@ _MAY_DIFFER = ("cache_bytes", "pruning", "refit")
 class Outline:
     """The summary of a function without its large arrays.
 
-    Attributes
-    ----------
-    numbers
-        The scalar state, a record of :mod:`streamkernel.learners.state`.
-    pending
-        Buffered examples with their targets.
-    kept
-        Features that are kept since the function was pruned.
+    `kept` are features that are kept since the function was pruned.
     """
 
     numbers: Any
@@ -56,20 +53,9 @@ class Outline:
 class Summary(NamedTuple):
     """The summary of a model for merging: plain values and arrays.
 
-    Parameters
-    ----------
-    same
-        The properties that must be equal in all models.
-    labels
-        The labels that a classifier knows, in its order, or the targets, if there are several; nothing of a regressor.
-    learned
-        Of the function behind it.
-    scales
-        Of its inputs, if it has scales.
-    numeric
-        The names with numeric values.
-    counts
-        Examples of each class, where the model counts them.
+    `same` are the properties that must be equal in all models. `labels` are the labels that a classifier knows, in its
+    order, or the targets, if there are several; nothing of a regressor. `counts` are the examples of each class, where
+    the model counts them.
     """
 
     same: dict[str, Any]
@@ -99,10 +85,7 @@ class Summary(NamedTuple):
 def summarize(model: KernelModel) -> Summary:
     """Return the summary of a model, after it has taken the step for its buffered examples.
 
-    Raises
-    ------
-    MergeError
-        If it has not seen the examples that decide its bandwidths.
+    Raise a MergeError if it has not seen the examples that decide its bandwidths.
     """
     known, learner = _outline(model), model._learner
     return known._replace(learned=_ORDERS[learner.order].summarize(learner))
@@ -116,11 +99,8 @@ def n_examples(model: KernelModel) -> int:
 def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> None:
     """Raise an error for models that cannot be merged, as far as that is known before they take a step.
 
-    Raises
-    ------
-    MergeError
-        If they have not the same parameters, kernel, scales and features, one of them is of another kind or comes
-        twice, or a base cannot be the one from which they continued.
+    Raise a MergeError if they have not the same parameters, kernel, scales and features, one of them is of another kind
+    or comes twice, or a base cannot be the one from which they continued.
     """
     root = None if base is None else _outline(base)
     parts = [_outline(model) for model in models]
@@ -147,19 +127,8 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
 def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | None = None) -> None:
     """Turn a model into the merged one of several.
 
-    Parameters
-    ----------
-    model
-        Summaries of models of the same class and parameters.
-    parts
-        Summaries of the other models.
-    base
-        The summary of the common base, if there is one.
-
-    Raises
-    ------
-    MergeError
-        If their parameters, kernels or scales differ. The model does not change then.
+    `parts` are summaries of the other models, of the same class and parameters. Raise a MergeError if their parameters,
+    kernels or scales differ; the model does not change then.
     """
     _check(parts, base)
     base, *parts = _in_first_forms(base, *parts)
@@ -214,10 +183,7 @@ def _waiting(part: Summary, base: Summary | None) -> list[tuple[Rows, Any]]:
 def _outline(model: KernelModel) -> Summary:
     """Return the summary of a model without the large arrays.
 
-    Raises
-    ------
-    MergeError
-        If it is of a kind that is not merged, or still gathers the examples that decide its bandwidths.
+    Raise a MergeError if it is of a kind that is not merged, or still gathers the examples that decide its bandwidths.
     """
     if getattr(model, "_for_classes", None) is None:
         raise MergeError(f"Expected classifiers or regressors to merge, got a {type(model).__name__}")

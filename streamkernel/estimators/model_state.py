@@ -27,30 +27,12 @@ log = logging.getLogger(__name__)
 class State:
     """The learned state of a model. Everything that compiled code does not change is replaced in one assignment.
 
-    Attributes
-    ----------
-    learner
-        The function.
-    scales
-        The scales of inputs, ``None`` if they are taken as they are.
-    first
-        Examples that still decide the bandwidths, with their targets; ``None`` once these are known.
-    labels
-        The numbers of labels, in order of their first appearance.
-    upkeep
-        The periodic tasks on the function, ``None`` without any.
-    numeric
-        The names with numeric values.
-    own
-        The additional state of a subclass.
-    journal
-        The step in progress, ``None`` if there is none.
-    is_direct
-        Whether learning an example is a single call of the function.
-    is_plain
-        Whether only the function and the scales change with an example.
-    names
-        The labels by their numbers, and ``None`` after them.
+    `scales` is ``None`` if inputs are taken as they are; `first` are examples that still decide the bandwidths, with
+    their targets, ``None`` once these are known. `labels` are their numbers, in order of their first appearance, and
+    `names` the labels by their numbers, with ``None`` after them. `numeric` are the names with numeric values, and
+    `own` is the additional state of a subclass. `journal` is the step in progress, ``None`` if there is none. With
+    `is_direct` learning an example is a single call of the function; with `is_plain` only the function and the scales
+    change with an example.
     """
 
     learner: FirstOrderLearner | SecondOrderLearner
@@ -83,18 +65,9 @@ class State:
 class Journal(NamedTuple):
     """The examples of a step in progress: after an interruption it decides what to complete or to undo.
 
-    Attributes
-    ----------
-    before
-        The state to restore if none of the examples is learned.
-    rows, y
-        The examples.
-    read
-        The scaled values of the examples that are learned.
-    offered
-        Number of examples that were passed to the function before.
-    own
-        The additional state of a subclass after the step.
+    `before` is the state to restore if none of the examples is learned; `read` are the scaled values of the ones that
+    are. The function had been passed `offered` examples before. `own` is the additional state of a subclass after the
+    step.
     """
 
     before: State
@@ -108,16 +81,7 @@ class Journal(NamedTuple):
 def restart(found: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel, name: str) -> State:
     """Return the state with scales and bandwidths from the first examples, which are learned again.
 
-    Parameters
-    ----------
-    found
-        The state that they are learned in so far.
-    first
-        The examples and their targets.
-    wanted
-        The kernel, with bandwidths that are pending.
-    name
-        The name of the model in log lines.
+    `found` is the state that they are learned in so far, and `wanted` the kernel, with bandwidths that are pending.
     """
     rows = given = Rows.stack([row for row, _ in first])
     scales = found.scales

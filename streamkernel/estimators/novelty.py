@@ -18,7 +18,7 @@ from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.features.frames import n_rows, native_series
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
-from streamkernel.losses import compiled
+from streamkernel.losses.loss import NOVELTY
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -31,7 +31,7 @@ MEMORY = 500
 class Novelty(losses.Loss):
     """max(0, τ - f), where the threshold τ is the target."""
 
-    code: ClassVar[int] = compiled.NOVELTY
+    code: ClassVar[int] = NOVELTY
     for_classes: ClassVar[bool | None] = None
 
 

@@ -16,7 +16,7 @@ from streamkernel.features.frames import native_frame
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
 from streamkernel.locking import OwnedLock, locked
-from streamkernel.posterior.feature_matrix import FeatureMap
+from streamkernel.posterior.posteriors import FeatureMap
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame

@@ -14,8 +14,7 @@ from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.outputs import ModelOutputs
 from streamkernel.estimators.tables import learn_table, row_scores
-from streamkernel.estimators.targets import as_target
-from streamkernel.estimators.weighting import as_weight, weights_of
+from streamkernel.estimators.targets import as_target, as_weight, weights_of
 from streamkernel.features.frames import n_rows, native_series, targets_of
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state

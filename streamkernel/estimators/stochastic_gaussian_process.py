@@ -12,8 +12,7 @@ from streamkernel.estimators.parameters import require_at_least
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.kernels import Kernel
 from streamkernel.learners.options import as_step, check_step_size
-from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.posteriors import Posterior
+from streamkernel.posterior.posteriors import FeatureMap, Posterior
 from streamkernel.posterior.stochastic_posterior import Stochastic, point_rows
 
 

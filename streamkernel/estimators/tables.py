@@ -9,8 +9,7 @@ import numpy as np
 
 from streamkernel.estimators.model import Model
 from streamkernel.estimators.model_state import State
-from streamkernel.estimators.targets import label_scores, probabilities
-from streamkernel.estimators.weighting import SMALLEST_WEIGHT
+from streamkernel.estimators.targets import SMALLEST_WEIGHT, label_scores, probabilities
 from streamkernel.features.frames import table_blocks
 from streamkernel.features.rows import F64
 from streamkernel.solvers.progress import progress_line

@@ -60,18 +60,9 @@ ROOM = 3
 class CompiledKernel(NamedTuple):
     """A kernel in compiled form, k = Σ_t w_t ∏ parts of the term t.
 
-    Attributes
-    ----------
-    parts
-        The parts, an array of `PART`.
-    weights
-        √w_t of each term.
-    terms
-        A mask of the parts that are factors of each term, shape (terms, parts).
-    cache
-        Cached entries of directions, shape (panels, names, parts, features).
-    kept
-        The features that a pruned model kept.
+    `parts` is an array of `PART`, `weights` are √w_t of each term, and `terms` is a mask of the parts that are factors
+    of each term, shape (terms, parts). `cache` has entries of directions, shape (panels, names, parts, features), and
+    `kept` the features that a pruned model kept.
     """
 
     parts: Any

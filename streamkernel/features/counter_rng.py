@@ -28,16 +28,8 @@ LARGEST_CACHED = 512
 def hash64(name: Hashable) -> int:
     """Return the stable 64-bit hash of a feature's name; it is the same in every process and on every machine.
 
-    Parameters
-    ----------
-    name
-        A string, a number, or a tuple of these, as River uses them for names. Names that are equal as
-        dictionary keys (``1``, ``1.0`` and ``True``) have one hash.
-
-    Raises
-    ------
-    InputError
-        If the name is of another type.
+    A name is a string, a number, or a tuple of these, as River uses them; raise an InputError if it is of another type.
+    Names that are equal as dictionary keys (``1``, ``1.0`` and ``True``) have one hash.
 
     Examples
     --------

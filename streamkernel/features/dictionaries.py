@@ -60,23 +60,12 @@ _serials = itertools.count(1)
 class NameRecord:
     """The names of an example, with all that compiled code needs to read their values.
 
-    Its memory is an array of int64: a serial number, the numbers of names, n, and of parts, the addresses of the
-    types of numbers, and the state of an iteration; a number for each part of the kernel; the columns above; and for
-    each part of the kernel three columns for the values that it reads. Names, hashes and slots never change; values are
-    written and read within one compiled call.
-
-    Parameters
-    ----------
-    names
-        The names, in the order of the example. They are kept alive, so that no other object has their addresses.
-    hashes
-        The hashes of the names, in the order of hashes.
-    slots
-        Indices of the names in the cache of directions.
-    readers
-        The parts of the kernel that read each name, a bit per part.
-    parts
-        Parts of the kernel.
+    Its memory is an array of int64: a serial number, the numbers of names, n, and of parts, the addresses of the types
+    of numbers, and the state of an iteration; a number for each part of the kernel; the columns above; and for each
+    part of the kernel three columns for the values that it reads. Names, hashes and slots never change; values are
+    written and read within one compiled call. The `names`, in the order of the example, are kept alive, so that no
+    other object has their addresses; the `hashes` are in the order of hashes. `slots` are indices of the names in the
+    cache of directions, and `readers` the parts of the kernel that read each name, a bit per part.
     """
 
     __slots__ = (

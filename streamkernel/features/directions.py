@@ -18,23 +18,65 @@ from streamkernel.features import numeric_names
 from streamkernel.features.compiled_kernel import CompiledKernel
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.dictionaries import FAST, NameRecord, read_list, read_values
-from streamkernel.features.direction_store import Store, fill
+from streamkernel.features.feature_maps import draw_block
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, I64, Rows, check_dictionary, is_missing
+from streamkernel.jit import compiled
 from streamkernel.jit.arena import aligned_zeros
 from streamkernel.locking import OwnedLock, locked
 
 if TYPE_CHECKING:
     from streamkernel.kernels.program import KernelProgram
 
+RECORD_BYTES = 1 << 24
+"""Bytes for cached sets of names; sets that do not fit are computed again at every use."""
 LANES = 1024
 """Features handled at once; a panel is the whole number of blocks next to it."""
-
 MOST_VALUES = 1 << 16
 """Values of examples that are read at once, at most: each takes some 50 bytes."""
-
 _ONE = np.ones(1)
 """The weight of a single example, which nothing writes to."""
+
+
+@compiled
+def fill(kernel, block_size, hashes, first_panel, first_name):  # type: ignore[no-untyped-def]
+    """Fill the cache, shape (panels, names, parts, features), from a given panel and name on."""
+    cache = kernel.cache
+    for p in range(first_panel, cache.shape[0]):
+        for s in range(first_name, len(hashes)):
+            for part in range(len(kernel.parts)):
+                for b in range(cache.shape[3] // block_size):
+                    row = cache[p, s, part, b * block_size : (b + 1) * block_size]
+                    block = p * (cache.shape[3] // block_size) + b
+                    draw_block(kernel, part, block_size, block, hashes[s], row)
+
+
+class Store:
+    """A cache of the entries of directions and of the records of sets of names; threads may share it.
+
+    Entries are only ever added: the ones of a name are drawn first, and then the name gets its index. A larger table is
+    filled separately and replaces the old one in one assignment. So a thread that reads the index of a name and then
+    the table finds the name's entries there; a thread with an older table finds that the index is beyond its end.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.table: F32 = np.zeros(shape, np.float32)
+        self.places: dict[int, int] = {}
+        self.hashes = np.zeros(0, np.uint64)
+        self.wanted = 0  # panels to cache
+        self.records: dict[tuple[Hashable, ...], NameRecord] = {}
+        self.record_bytes = 0
+        self.lock = OwnedLock()
+
+    def keep(self, names: tuple[Hashable, ...], record: NameRecord) -> NameRecord:
+        """Keep the record of names, within the budget."""
+        if self.record_bytes + record.nbytes > RECORD_BYTES:
+            self.records.clear()
+            self.record_bytes = 0
+        if record.nbytes <= RECORD_BYTES:
+            self.records[names] = record
+            self.record_bytes += record.nbytes
+        return record
 
 
 def _later(method: Any, directions: Directions, *arguments: Any) -> int:
@@ -45,17 +87,9 @@ def _later(method: Any, directions: Directions, *arguments: Any) -> int:
 class Directions:
     """The directions of all blocks of a model, with a cache within a byte budget.
 
-    Parameters
-    ----------
-    plan
-        The kernel's parts, with the keys of their directions.
-    block_size
-        Features in one block.
-    cache_bytes
-        Memory for cached directions. 0 regenerates every direction at every use; predictions are the same.
-    kept
-        The origin of the first features, as :mod:`streamkernel.features.compiled_kernel` describes; ``None`` if the
-        model was never pruned.
+    `plan` has the kernel's parts with the keys of their directions. With 0 for `cache_bytes` every direction is
+    generated again at every use; predictions are the same. `kept` is the origin of the first features, as
+    :mod:`streamkernel.features.compiled_kernel` describes; ``None`` if the model was never pruned.
 
     Examples
     --------
@@ -108,10 +142,8 @@ class Directions:
     def row(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None, w: float = 1.0) -> Rows:
         """Return one example of weight w, sorted by the hashes of its names.
 
-        Raises
-        ------
-        InputError
-            If a value is neither a number, a string nor missing, or a string where a number was learned.
+        Raise an InputError if a value is neither a number, a string nor missing, or a string where a number was
+        learned.
         """
         record = self.last
         values = np.empty(len(record.names))
@@ -153,10 +185,8 @@ class Directions:
     ) -> tuple[NameRecord, dict[Hashable, float]]:
         """Return the record of an example's names, and a dictionary of floats that compiled code can read.
 
-        Raises
-        ------
-        InputError
-            If a value is neither a number, a string nor missing, or a string where a number was learned.
+        Raise an InputError if a value is neither a number, a string nor missing, or a string where a number was
+        learned.
         """
         record, values = self._read(x, numeric)
         in_order = dict(zip(record.ordered, values, strict=True))

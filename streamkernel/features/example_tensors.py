@@ -1,4 +1,4 @@
-"""Examples as tensors, and back."""
+"""Examples, weights and the kept features of pruned functions as tensors, and back."""
 
 from __future__ import annotations
 
@@ -7,9 +7,38 @@ from typing import Any
 
 import numpy as np
 
+from streamkernel import tensor_file
+from streamkernel.features.compiled_kernel import BLOCK
 from streamkernel.features.directions import Directions
-from streamkernel.features.rows import F64, Rows
+from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.tensor_file import Tensors, require_tensor
+
+
+def features_at(kept: I64, block_size: int, positions: I64) -> I64:
+    """Return block, index and scale of the features at these positions, as `features.compiled_kernel` does."""
+    block = positions // block_size
+    features: I64 = np.stack([block + kept[-1, BLOCK], positions % block_size, block], axis=1)
+    packed = positions < len(kept) - 1
+    features[packed] = kept[positions[packed]]
+    return features
+
+
+def pack_kept(kept: I64) -> dict[str, Any]:
+    """Return the kept features as a tensor, if there are any."""
+    return {"kept": kept.copy()} if len(kept) > 1 else {}
+
+
+def unpack_kept(tensors: Mapping[str, Any]) -> I64 | None:
+    """Return the kept features in `tensors`, or ``None``.
+
+    Raise a ValueError if these are not features that a function can keep.
+    """
+    if "kept" not in tensors:
+        return None
+    kept: I64 = tensor_file.require_tensor(tensors, "kept", np.int64, (None, 3))
+    if len(kept) < 2 or (kept < 0).any() or (kept >= 1 << 62).any() or kept[-1, 2]:
+        raise ValueError("expected features of whole blocks as kept")
+    return kept
 
 
 def pack_examples(name: str, examples: Sequence[tuple[Rows, float | F64]]) -> Tensors:
@@ -31,12 +60,7 @@ def unpack_examples(
 ) -> list[tuple[Rows, Any]] | None:
     """Return the examples that :func:`pack_examples` packed under `name`, or ``None``.
 
-    An example of several `targets` has an array of them.
-
-    Raises
-    ------
-    ValueError
-        If the tensors do not fit together.
+    An example of several `targets` has an array of them. Raise a ValueError if the tensors do not fit together.
     """
     if f"{name}.targets" not in tensors:
         return None
@@ -66,10 +90,7 @@ def pack_weights(name: str, weights: F64) -> Tensors:
 def unpack_weights(name: str, tensors: Mapping[str, Any], n: int) -> F64:
     """Return the weights of n examples that :func:`pack_weights` packed under `name`.
 
-    Raises
-    ------
-    ValueError
-        If the tensor does not fit, or a weight is not positive.
+    Raise a ValueError if the tensor does not fit, or a weight is not positive.
     """
     if name not in tensors:
         return np.ones(n)

@@ -32,10 +32,7 @@ def reads_zeros(directions: Directions, X: Any, numeric: NumericNames) -> bool:
 def as_csr(X: Any) -> Any:
     """Return a sparse matrix as compressed rows of numbers without duplicates or stored zeros.
 
-    Raises
-    ------
-    InputError
-        If it has no columns, not two dimensions, no numbers, or an entry outside.
+    Raise an InputError if it has no columns, not two dimensions, no numbers, or an entry outside.
     """
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise InputError(f"Expected a sparse matrix of numbers of two dimensions, got one of {X.dtype}, {X.shape}")
@@ -53,12 +50,8 @@ def as_csr(X: Any) -> Any:
 def check_positions(X: Any) -> None:
     """Raise an error if an entry of a sparse matrix has a position outside of it.
 
-    SciPy trusts positions, and would read and write other memory.
-
-    Raises
-    ------
-    InputError
-        If there is one, or if the arrays of the matrix do not have the right lengths.
+    SciPy trusts positions, and would read and write other memory. The error, an InputError, is also raised if the
+    arrays of the matrix do not have the right lengths.
     """
     if X.format not in ("coo", "csc", "bsr"):
         X = X.tocsr()
@@ -79,26 +72,9 @@ def check_positions(X: Any) -> None:
 def sparse_rows(directions: Directions, X: Any, numeric: NumericNames) -> tuple[Rows, NumericNames]:
     """Return the stored entries of a sparse matrix, whose columns are called 0, 1, 2, ..., as rows.
 
-    NaN is a missing value.
-
-    Parameters
-    ----------
-    directions
-        The directions that read the rows.
-    X
-        The matrix, shape (examples, features).
-    numeric
-        The names that have been learned.
-
-    Returns
-    -------
-    rows, numeric
-        The rows, and the names with the names of the columns.
-
-    Raises
-    ------
-    InputError
-        If a value is not finite or outside of the kernel's domain; names the column and the row.
+    NaN is a missing value. `numeric` are the names that have been learned; they come back with the names of the
+    columns. Raise an InputError if a value is not finite or outside of the kernel's domain; names the column and the
+    row.
     """
     X = as_csr(X)
     n = X.shape[0]
@@ -150,27 +126,10 @@ def _with_columns(known: NumericNames, X: Any, names: list[int], places: I64, ro
 def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_names.NONE) -> tuple[Rows, NumericNames]:
     """Return the rows of a data frame, or of an array or sparse matrix of numbers, whose columns are called 0, 1, ...
 
-    Strings are indicators, and values are missing, as in an example.
-
-    Parameters
-    ----------
-    directions
-        The directions that read the rows.
-    X
-        The data frame, array or sparse matrix.
-    numeric
-        The names that have been learned.
-
-    Returns
-    -------
-    rows, numeric
-        The rows, and the names with the names of the columns.
-
-    Raises
-    ------
-    InputError
-        If there is no column, a column holds neither numbers nor strings, or a value is not finite, outside of the
-        kernel's domain or a string where a number was learned; names the column and the row.
+    Strings are indicators, and values are missing, as in an example. `numeric` are the names that have been learned;
+    they come back with the names of the columns. Raise an InputError if there is no column, a column holds neither
+    numbers nor strings, or a value is not finite, outside of the kernel's domain or a string where a number was
+    learned; names the column and the row.
     """
     if is_sparse(X):
         if not reads_zeros(directions, X, numeric):
@@ -219,10 +178,7 @@ def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_n
 def table_blocks(directions: Directions, X: Any, numeric: NumericNames) -> Iterator[tuple[Rows, NumericNames]]:
     """Yield the rows of a table, in several blocks if a sparse matrix is read with its zeros.
 
-    Raises
-    ------
-    InputError
-        As :func:`table_rows`; before the first block.
+    It raises the errors of :func:`table_rows` before the first block.
     """
     if not (is_sparse(X) and reads_zeros(directions, X, numeric)) or directions.plan.transforms:
         yield table_rows(directions, X, numeric)
@@ -242,10 +198,7 @@ def n_rows(X: Any) -> int:
 def targets_of(y: Any, rows: int, what: str = "targets") -> list[Any]:
     """Return targets or weights as a list, from a series of any library, an array or a list.
 
-    Raises
-    ------
-    ValueError
-        If there are not as many as rows.
+    Raise a ValueError if there are not as many as rows.
     """
     if isinstance(y, (list, tuple)):
         found = list(y)
@@ -266,10 +219,7 @@ def targets_of(y: Any, rows: int, what: str = "targets") -> list[Any]:
 def columns_of(Y: Any) -> dict[Hashable, list[Any]]:
     """Return the columns of a table of targets by name; columns of an array are called 0, 1, and so on.
 
-    Raises
-    ------
-    ValueError
-        If it is an array of another shape.
+    Raise a ValueError if it is an array of another shape.
 
     Examples
     --------

@@ -4,6 +4,9 @@ Among the values of a name, numbers are numbers and strings are indicators, so a
 a name that has settled on numbers refuses strings: after 16 numbers, if strings are less than 1 in 20. One that has
 settled on strings accepts numbers.
 
+Functions store only hashes of names. Results by name, such as importances, need the names of fields, but not the values
+of strings, which are not stored: ``colour=red`` belongs to the field ``colour``.
+
 Examples
 --------
 >>> known = add_names(NONE, {"age": 31, "colour": "red", "weight": None})
@@ -19,30 +22,117 @@ got str 'NA' - at x['age']
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamkernel.errors import DataWarning, InputError, shorten
-from streamkernel.features.counter_rng import hash64
-from streamkernel.features.field_names import Fields, add_fields, add_in_order, join_fields, read_fields, read_hash
-from streamkernel.features.rows import is_missing
+from streamkernel.features.counter_rng import LARGEST_CACHED, hash64, size_of
+from streamkernel.features.rows import I64, is_missing
 from streamkernel.tensor_file import Tensors, require_tensor
 
 MOST_NAMES = 1024
-"""Names that are kept, the first ones; under others anything is accepted."""
-
+"""Names that are kept, and names whose fields are known, the first ones; under others anything is accepted."""
+Fields = Mapping[int, Hashable]
 SETTLES, RARE = 16, 20
 """A name settles after 16 values of one kind, if less than 1 in 20 of its values are of the other."""
-
 LOOKED_AT, MOST_COUNTED = 64, 1024
 """Strings of a name that are compared with numbers, and values that are counted: a name that is mixed after these
 remains so.
 """
-
 _LONGEST_NUMBER = 32
+
+
+def read_hash(name: Hashable, value: Any) -> int:
+    """Return the hash of the name under which a field's value is read."""
+    return hash64(f"{name}={value}" if isinstance(value, str) else name)
+
+
+def read_fields(x: Mapping[Hashable, Any]) -> Fields:
+    """Return the fields of an example, by the hashes of their names."""
+    return {read_hash(name, value): name for name, value in x.items() if not is_missing(value)}
+
+
+def add_fields(known: Fields, read: Fields) -> Fields:
+    """Return the fields with the fields of an example added up to the limit, or `known` itself if none is new."""
+    if len(known) >= MOST_NAMES or read.keys() <= known.keys():
+        return known
+    return add_in_order(known, {one: (0, name) for one, name in read.items()})
+
+
+def add_in_order(known: Fields, read: Mapping[int, tuple[int, Hashable]]) -> Fields:
+    """Return the fields with others added up to the limit, in the order of the rows that are beside them."""
+    if len(known) >= MOST_NAMES or read.keys() <= known.keys():
+        return known
+    new = sorted((row, one) for one, (row, name) in read.items() if one not in known and _is_kept(name))
+    added = {one: _plain(read[one][1]) for _, one in new[: MOST_NAMES - len(known)]}
+    return {**known, **added} if added else known
+
+
+def join_fields(known: Fields, more: Fields) -> Fields:
+    """Return the fields of both, up to the limit."""
+    new = sorted(one for one in more if one not in known)[: MOST_NAMES - len(known)]
+    return {**known, **{one: more[one] for one in new}}
+
+
+def pack_fields(known: Fields) -> tuple[list[Any], I64]:
+    """Return fields as JSON values, and each name's hash with the number of its field, shape (names, 2).
+
+    Examples
+    --------
+    >>> known = add_fields({}, read_fields({"age": 31, "colour": "red", "weight": None}))
+    >>> sorted(known.values()), unpack_fields(*pack_fields(known)) == known
+    (['age', 'colour'], True)
+    """
+    by_hash = dict(sorted(known.items()))
+    numbers: dict[Hashable, int] = {}
+    for name in by_hash.values():
+        numbers.setdefault(name, len(numbers))
+    pairs = np.array([(one, numbers[name]) for one, name in by_hash.items()], np.uint64).reshape(-1, 2)
+    return [_to_json(name) for name in numbers], pairs.view(np.int64)
+
+
+def unpack_fields(names: Sequence[Any], pairs: I64) -> Fields:
+    """Return the fields that :func:`pack_fields` packed. Raise a ValueError if these are not packed fields."""
+    if not isinstance(names, list) or len(names) > MOST_NAMES:
+        raise ValueError(f"expected up to {MOST_NAMES} names as fields, got {names!r:.99}")
+    fields = [_from_json(name) for name in names]
+    known: dict[int, int] = dict(pairs.view(np.uint64).tolist())
+    if len(known) < len(pairs) or len(known) > MOST_NAMES or {*known.values()} != {*range(len(fields))}:
+        raise ValueError(f"expected different hashes of names, each with one of {len(fields)} fields")
+    return {one: fields[number] for one, number in known.items()}
+
+
+def _is_kept(name: Hashable) -> bool:
+    """Return whether a name is serializable and short enough to keep."""
+    if isinstance(name, tuple):
+        return size_of(name) <= LARGEST_CACHED and all(map(_is_kept, name))
+    if isinstance(name, (float, np.floating)):
+        return math.isfinite(name)
+    if isinstance(name, str):
+        return len(name) <= LARGEST_CACHED
+    return isinstance(name, (int, np.integer, np.bool_))
+
+
+def _plain(name: Any) -> Hashable:
+    """Return a name as Python values."""
+    if isinstance(name, tuple):
+        return tuple(map(_plain, name))
+    return name.item() if isinstance(name, np.generic) else name  # type: ignore[no-any-return]
+
+
+def _to_json(name: Any) -> Any:
+    return [_to_json(part) for part in name] if isinstance(name, tuple) else name
+
+
+def _from_json(name: Any) -> Hashable:
+    found = tuple(map(_from_json, name)) if isinstance(name, list) else name
+    if not _is_kept(found):
+        raise ValueError(f"expected a string, a number or a list of these as the name of a field, got {name!r:.99}")
+    return found
 
 
 class Count(NamedTuple):
@@ -95,12 +185,7 @@ class Count(NamedTuple):
 class NumericNames(NamedTuple):
     """The names learned so far.
 
-    Attributes
-    ----------
-    counts
-        The values of names by their hashes.
-    fields
-        The fields of names by their hashes; ``None`` where they are not kept.
+    `counts` are the values of names by their hashes, and `fields` the fields; ``None`` where they are not kept.
     """
 
     counts: Mapping[int, Count] = {}
@@ -120,6 +205,8 @@ class Column(NamedTuple):
 
 
 NONE = NumericNames()
+
+
 _NEW = Count()
 
 
@@ -197,10 +284,7 @@ def _with(counts: Mapping[int, Count], changed: Mapping[int, Count], rows: Mappi
 def check(known: NumericNames, x: Mapping[Hashable, Any]) -> None:
     """Raise an error for a string under a name that has settled on numbers.
 
-    Raises
-    ------
-    InputError
-        If there is one; names the feature and the value.
+    It is an InputError that names the feature and the value.
     """
     counts = known.counts
     for name, value in x.items():
@@ -241,13 +325,7 @@ def pack(counts: Mapping[int, Count]) -> Tensors:
 
 
 def unpack(tensors: Mapping[str, Any]) -> Mapping[int, Count]:
-    """Return the names that :func:`pack` packed.
-
-    Raises
-    ------
-    ValueError
-        If the tensor does not fit.
-    """
+    """Return the names that :func:`pack` packed. Raise a ValueError if the tensor does not fit."""
     if "names" not in tensors:
         return {}
     found = require_tensor(tensors, "names", np.int64, (None, len(Count._fields) + 1))

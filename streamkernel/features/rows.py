@@ -90,14 +90,11 @@ ROWS = types.NamedTuple(
 def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
     """Return `x` with its strings as indicators, without the values that are missing.
 
-    ``{"colour": "red"}`` is ``{"colour=red": 1.0}``. Every kernel can read an indicator: 1 is in the domain of all
-    of them, and an absent category counts as 0, like any missing name. So a string has the effect of a one-hot encoder
+    ``{"colour": "red"}`` is ``{"colour=red": 1.0}``. Every kernel can read an indicator: 1 is in the domain of all of
+    them, and an absent category counts as 0, like any missing name. So a string has the effect of a one-hot encoder
     that knows all categories. A missing value is one for which :func:`is_missing` is true: the name counts as absent.
-
-    Raises
-    ------
-    InputError
-        If a value is neither a number, a string nor missing, or an indicator has the name of another feature.
+    Raise an InputError if a value is neither a number, a string nor missing, or an indicator has the name of another
+    feature.
 
     Examples
     --------
@@ -156,13 +153,7 @@ _MAY_BE_NAN = (float, np.floating, dt.date, np.datetime64, np.timedelta64)
 
 
 def number(value: Any, where: str, expected: str = "a number") -> float:
-    """Return `value` as a float.
-
-    Raises
-    ------
-    InputError
-        If it is not a number; names the place.
-    """
+    """Return `value` as a float. Raise an InputError if it is not a number; names the place."""
     try:
         return float(array("d", (value,))[0])
     except (TypeError, ValueError):  # a signalling NaN of a decimal is the second

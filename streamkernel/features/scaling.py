@@ -10,17 +10,20 @@ import numpy as np
 from streamkernel import tensor_file
 from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.rows import F64, I64, U64, Rows
-from streamkernel.features.scale_moments import HORIZON, RARE, observe_rows, use_moments
 from streamkernel.features.scale_table import (
     COUNTS,
+    HORIZON,
     LEAST_SPREAD,
     LIGHT,
     MOST_NAMES,
+    RARE,
     SCALE,
     ScalesState,
+    observe_rows,
     rehash,
     rescale,
     scale_rows,
+    use_moments,
 )
 
 ABSURD = 1000.0
@@ -105,11 +108,6 @@ class Scales:
     65,536 others have one, has t(v) = q(v)/max(1, 0.6 n^¼), where n is the number of examples when the scales were
     taken: the scale of a name in a single example.
 
-    Attributes
-    ----------
-    n : int
-        Examples observed.
-
     References
     ----------
     Welford, "Note on a Method for Calculating Corrected Sums of Squares and Products", Technometrics 1962.
@@ -174,13 +172,7 @@ class Scales:
         self.state = self.state._replace(table=table)
 
     def observe(self, rows: Rows) -> None:
-        """Add examples to the moments, except values that are not finite or of usable size.
-
-        Parameters
-        ----------
-        rows
-            The examples.
-        """
+        """Add examples to the moments, except values that are not finite or of usable size."""
         done, n = 0, len(rows.start) - 1
         while done < n:
             done = int(observe_rows(self.state, rows, done))
@@ -226,13 +218,7 @@ class Scales:
         }
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Restore the state that :meth:`tensors` returned.
-
-        Raises
-        ------
-        ValueError
-            If the tensors do not fit together.
-        """
+        """Restore the state that :meth:`tensors` returned. Raise a ValueError if the tensors do not fit together."""
         (n,) = tensor_file.require_tensor(tensors, "scales.n", np.int64, (1,)).tolist()
         weights = tensor_file.require_tensor(tensors, "scales.weights", np.float64, (2,))
         names = tensor_file.require_tensor(tensors, "scales.names", np.int64, (None,))

@@ -1,47 +1,62 @@
-"""Numbers that are written as text: fractions, signs, percent, decimal commas and thousands."""
+"""Numbers that are written as text, and times as seconds since 1970.
+
+Numbers may have fractions, signs, percent, decimal commas and thousands. Times are numbers of a unit, texts in ISO
+8601, and moments.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 from math import isfinite
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from streamkernel.errors import shorten
+from streamkernel.features.rows import is_missing
 
 LONGEST = 40
 """Largest number of characters of a text that is read as a number."""
-
 POINT, UNKNOWN, COMMA, WHOLE = -1, 0, 1, 2
 """Notations by the sign before a fraction; each value of a field that shows one adds it to the field's evidence. In a
 field of whole numbers either sign separates thousands.
 """
-
 FEW, RARE = 20, 0.01
 """Numbers that are few texts, of which one may decide; and the share of many that does not."""
-
 _STARTS = frozenset("0123456789+-.")
 _SPACES = str.maketrans("\u00a0\u202f", "  ")
 _PLAIN = re.compile(r"([+-]?)([0-9]*)(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 _COMMA = re.compile(r"([+-]?)([0-9]+),([0-9]+)")
 _ZEROS = re.compile(r"(\s*[+-]?)0+(?=[0-9])")
 _GROUPS = re.compile(r"([+-]?)([1-9][0-9]{0,2}(?:([ ,.])[0-9]{3})(?:\3[0-9]{3})*)(?:([.,])([0-9]+))?")
+MOST_DIGITS = 15
+"""Digits of an integer that a float always keeps."""
+_SHORT_EXPONENT = re.compile(r"[0-9]+[eE][0-9]+")
+"""A form in which no program writes numbers by itself: these have a point or a sign."""
+TimeUnit = Literal["s", "ms", "us", "ns"]
+"""Units of numbers that are times."""
+_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_MONTH_OR_YEAR = re.compile("[12][0-9]{3}(-(0[1-9]|1[0-2]))?")
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_FARTHEST = 10**11
+"""Seconds, which are the year 5138; a larger number is of a smaller unit."""
+_USUAL = 315_532_800, 4_102_444_800
+"""Seconds, which are the years 1980 and 2100; a number outside is of another unit, if it is inside in that."""
+_EARLIEST = -62_135_596_800
+"""Seconds, which are the year 1."""
 
 
 class NumberText(NamedTuple):
     """A text read as a number.
 
-    Attributes
-    ----------
-    value
-        The number; 12 % is 0.12.
-    is_clear
-        Whether it cannot be a code: it has a fraction, an exponent, a sign or a percent sign.
-    notation
-        The sign before a fraction that it shows: `POINT`, `COMMA` or `UNKNOWN`.
-    other_value
-        The number in the other notation, if that is another one: 1,234 is 1234 or 1.234.
-    is_grouped
-        Whether points or commas separate thousands.
+    `value` of 12 % is 0.12. A text is clear if it cannot be a code: it has a fraction, an exponent, a sign or a percent
+    sign. `notation` is the sign before a fraction that it shows: `POINT`, `COMMA` or `UNKNOWN`; `other_value` is the
+    number in the other notation, if that is another one: 1,234 is 1234 or 1.234. With `is_grouped` points or commas
+    separate thousands.
     """
 
     value: float
@@ -55,12 +70,7 @@ class NumberText(NamedTuple):
 def read_number(text: str, notation: int = UNKNOWN) -> NumberText | None:
     """Return the number that a text is, or ``None`` if it is another text or a code.
 
-    Parameters
-    ----------
-    text
-        The text.
-    notation
-        The notation of the field; it decides what 1,234 and 1.234 are. Unless it is `COMMA`, they are 1234 and 1.234.
+    The notation of the field decides what 1,234 and 1.234 are: unless it is `COMMA`, they are 1234 and 1.234.
 
     Examples
     --------
@@ -98,12 +108,7 @@ def read_any_number(text: str, notation: int = UNKNOWN) -> NumberText | None:
 def notation_of(evidence: int, n: int) -> int:
     """Return the notation of a field.
 
-    Parameters
-    ----------
-    evidence
-        The sum of the notations that its values have shown.
-    n
-        The number of texts that were numbers.
+    `evidence` is the sum of the notations that its n texts that were numbers have shown.
 
     Examples
     --------
@@ -152,20 +157,8 @@ def _is_code(digits: str) -> bool:
     return len(digits) > 1 and digits[0] == "0"
 
 
-MOST_DIGITS = 15
-"""Digits of an integer that a float always keeps."""
-
-_SHORT_EXPONENT = re.compile(r"[0-9]+[eE][0-9]+")
-"""A form in which no program writes numbers by itself: these have a point or a sign."""
-
-
 def why_codes(values: Iterable[tuple[str, float]]) -> str | None:
     """Return why the texts of a field look like codes, or ``None`` if they do not.
-
-    Parameters
-    ----------
-    values
-        Texts and the numbers as which they are read.
 
     Examples
     --------
@@ -184,3 +177,100 @@ def why_codes(values: Iterable[tuple[str, float]]) -> str | None:
         if digits.lstrip("+-").isdecimal() and len(digits.lstrip("+-")) > MOST_DIGITS:
             return f"{digits} has more than {MOST_DIGITS} digits"
     return None
+
+
+class TimeUnitError(ValueError):
+    """A number that is a time in another unit than its own.
+
+    `unit` is the unit that the number seems to have, if there is one.
+    """
+
+    def __init__(self, message: str, unit: TimeUnit | None) -> None:
+        super().__init__(message)
+        self.unit = unit
+
+
+def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UTC) -> float:
+    """Return a time in seconds since 1970.
+
+    The value is a number, a text in ISO 8601 or with a number, or a date or moment of Python, pandas or NumPy; `zone`
+    is for a time without an offset. Raise a TimeUnitError if it is a number of another unit (too large, or outside 1980
+    to 2100 and inside in the other unit), a ValueError if it is no time, or one before the year 1.
+
+    Examples
+    --------
+    >>> seconds_since_1970("1970-01-01T01:00+01:00"), seconds_since_1970(1_700_000_000_000, "ms")
+    (0.0, 1700000000.0)
+    >>> seconds_since_1970(1_700_000_000_000)
+    Traceback (most recent call last):
+        ...
+    streamkernel.field_types.number_texts.TimeUnitError: Expected a time in seconds or ISO 8601, got 1700000000000,
+    which looks like milliseconds
+    """
+    moment = moment_or_number(value)
+    if isinstance(moment, dt.datetime):
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+    wanted = f"{expected(unit)}, got {shorten(value)}"
+    if moment is None:
+        raise ValueError(wanted)
+    if abs(moment) > _FARTHEST * _PER_SECOND[unit]:
+        for other, per_second in _PER_SECOND.items():
+            if abs(moment) <= _FARTHEST * per_second:
+                raise TimeUnitError(f"{wanted}, which looks like {_NAMES[other]}", other)  # type: ignore[arg-type]
+        raise TimeUnitError(wanted, None)
+    if not _is_usual(moment / _PER_SECOND[unit]):
+        for other, per_second in _PER_SECOND.items():
+            if _is_usual(moment / per_second):
+                raise TimeUnitError(f"{wanted}, which looks like {_NAMES[other]}", other)  # type: ignore[arg-type]
+    if (seconds := moment / _PER_SECOND[unit]) < _EARLIEST:
+        raise ValueError(f"Expected a time in the years 1 to 9999, got {shorten(value)}")
+    return seconds
+
+
+def expected(unit: TimeUnit) -> str:
+    """Return the beginning of an error about a value that is no time.
+
+    Examples
+    --------
+    >>> expected("ms")
+    'Expected a time in milliseconds or ISO 8601'
+    """
+    return f"Expected a time in {_NAMES[unit]} or ISO 8601"
+
+
+def moment_or_number(value: Any) -> dt.datetime | float | None:
+    """Return the moment or the number that a value is or has as text, or ``None``; a month or a year is its first day.
+
+    Examples
+    --------
+    >>> moment_or_number("2026-11-24 06:00"), moment_or_number("1700000000"), moment_or_number("noon")
+    (datetime.datetime(2026, 11, 24, 6, 0), 1700000000.0, None)
+    """
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]")
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, dt.datetime):
+        return None if is_missing(value) else value
+    if isinstance(value, dt.date):
+        return dt.datetime.combine(value, dt.time())
+    if isinstance(value, str):
+        return _read_moment(value.strip())
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if not isinstance(value, float) or math.isfinite(value) else None
+
+
+def _is_usual(seconds: float) -> bool:
+    return _USUAL[0] <= seconds < _USUAL[1]
+
+
+def _read_moment(text: str) -> dt.datetime | float | None:
+    if _MONTH_OR_YEAR.fullmatch(text):
+        return dt.datetime(int(text[:4]), int(text[5:] or 1), 1)
+    if len(text) == len("20261124") or not text.isdecimal():  # ISO 8601 has years of four digits
+        try:
+            return dt.datetime.fromisoformat(text)
+        except ValueError:
+            pass
+    number = None if "%" in text or "," in text else read_number(text)
+    return None if number is None else number.value

@@ -1,4 +1,9 @@
-"""The function f(x) = Σ_b φ_b(x)ᵀ α_b that first-order steps learn: its coefficients and its evaluation."""
+"""The function f(x) = Σ_b φ_b(x)ᵀ α_b that first-order steps learn: its coefficients and its evaluation.
+
+The functions are the columns of f and, if there is an average, the columns of the average. Compiled code keeps α
+without its scale in panels, ``coef[panel, column, component, feature]``, and after the columns of f the running
+sums for the average.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +19,12 @@ from streamkernel.features.dictionaries import FAST
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, Rows
-from streamkernel.first_order import coefficients, single_event
-from streamkernel.first_order.preconditioning import precondition
+from streamkernel.first_order import single_event
+from streamkernel.first_order.step_choices import precondition
 from streamkernel.jit.arena import Arena
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import averaging, derivatives, scoring, span, state
+from streamkernel.learners import averaging, embedding, scoring, span, state
 from streamkernel.learners.base import Learner
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.learners.scoring import FirstOrder
@@ -28,45 +33,73 @@ _FEW = 16
 """Rows that are evaluated in place; for more, a copy of the function is evaluated without the interpreter's lock."""
 
 
+def _total_weight(numbers: Any) -> float:
+    return averaging.total_weight(int(numbers["averaging"]), max(1, int(numbers["steps"])))
+
+
+def predicting(numbers: Any, functions: F64) -> F64:
+    """Return the functions that predict, from the current functions beside their averages."""
+    if numbers["averaging"] == averaging.LAST:
+        return functions
+    now, average = np.split(functions, 2, axis=-1)
+    return np.asarray(now + averaging.share(int(numbers["averaging"]), float(numbers["log_odds"])) * (average - now))
+
+
+def to_matrix(numbers: Any, coef: F64) -> F64:
+    """Return the functions, shape (blocks × components × features, functions), from the record and its panels."""
+    columns, block_size, functions = int(numbers["columns"]), int(numbers["block_size"]), coef.shape[1]
+    flat = coef.reshape(len(coef), functions, coef.shape[2], -1, block_size)
+    flat = flat.transpose(0, 3, 2, 4, 1).reshape(-1, functions)
+    flat = flat[: int(numbers["blocks"]) * block_size * coef.shape[2]]
+    now, sums = flat[:, :columns], flat[:, columns:]
+    if functions == columns:
+        return np.asarray(float(numbers["scale"]) * now)
+    average = (numbers["scale_sum"] * now - sums) / _total_weight(numbers)
+    return np.concatenate([numbers["scale"] * now, average], axis=1)
+
+
+def to_panels(numbers: Any, matrix: F64, width: int) -> F64:
+    """Return panels of `width` features with the functions of a matrix, whose scale is 1 and whose sum of scales 0."""
+    columns, size, components = int(numbers["columns"]), int(numbers["block_size"]), int(numbers["components"])
+    functions, per_panel = matrix.shape[1], width // size
+    blocks = len(matrix) // (components * size)
+    flat = matrix.copy()
+    flat[:, columns:] *= -_total_weight(numbers)
+    coef = np.zeros((-(-blocks // per_panel) * per_panel, components, size, functions))
+    coef[:blocks] = flat.reshape(blocks, components, size, functions)
+    coef = coef.reshape(-1, per_panel, *coef.shape[1:]).transpose(0, 4, 2, 1, 3)
+    return np.ascontiguousarray(coef.reshape(len(coef), functions, components, width))
+
+
+def with_column(coef: F64, beta: F64, split: F64 | None) -> tuple[F64, F64]:
+    """Return panels and β with one more column of zeros, or with one column split into as many as `split` has."""
+    parts = np.split(coef, coef.shape[1] // beta.shape[1], axis=1)
+    if split is not None:
+        coef = np.concatenate([split[None, :, None, None] * part for part in parts], axis=1)
+        return coef, beta * split
+    zeros = np.zeros_like(coef[:, :1])
+    coef = np.concatenate([column for part in parts for column in (part, zeros)], axis=1)
+    return coef, np.concatenate([beta, np.zeros((len(beta), 1))], axis=1)
+
+
 class ExpandedFunction(Learner):
     """A function f(x) = Σ_b φ_b(x)ᵀ α_b on blocks of seeded random features: its arrays, and its predictions.
 
-    Parameters
-    ----------
-    kernel
-        The kernel k. Bandwidths that are pending count as 1.
-    loss, rule, step
-        The loss to minimise, the rule that chooses the block of a step, and the step size.
-    per_k_xx
-        Whether γ is in units of 1/k(x, x): a step then moves f by the same amount with every kernel.
-    epsilon
-        ε of the preconditioner (1/B) Σ φ_k(x_i) φ_k(x_i)ᵀ + εI of the block that a step moves; 0 for none.
-    block_size
-        Features in a block, F.
-    max_features
-        Hard cap on the number of features; with ``None`` the rule may add features without end.
-    batch_size
-        Examples in a step, B.
-    l2
-        Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
-    columns
-        Outputs of f.
-    average
-        The function that :meth:`scores` evaluates: ``averaging.LAST``, f; ``AVERAGE``, f̂_t = (1/t) Σ f_i; or a
-        ``MIXTURE`` of f with an average that forgets the first steps.
-    intercept
-        The constant that is added to f: ``state.NOTHING``; the running ``MEAN`` of the targets; ``LEARNED``, a constant
-        that every step moves as it moves f; or ``MARGIN``, a threshold -τ that is learned with f (Dai et al. 2014,
-        section 4, novelty detection, where ν is `l2`).
-    per_error
-        Whether γ is in units of the running mean of the absolute error, and at most 1/λ.
-    automatic
-        Whether a step moves all blocks, by a size that follows from the gradients so far; γ is then the step size of a
-        learned intercept and of the check of CDSG.
-    cache_bytes
-        Memory for cached directions.
-    seed
-        Seed of the features.
+    Bandwidths of the kernel that are pending count as 1. `rule` chooses the block of a step, which has `block_size` = F
+    features, from `batch_size` = B examples; `l2` is λ of (λ/2)‖f‖² + E[ℓ(f(x), y)]. Without `max_features` the rule
+    may add features without end.
+
+    With `per_k_xx` γ is in units of 1/k(x, x): a step then moves f by the same amount with every kernel. With
+    `per_error` γ is in units of the running mean of the absolute error, and at most 1/λ. With `automatic` a step moves
+    all blocks, by a size that follows from the gradients so far; γ is then the step size of a learned intercept and of
+    the check of CDSG. `epsilon` is ε of the preconditioner (1/B) Σ φ_k(x_i) φ_k(x_i)ᵀ + εI of the block that a step
+    moves; 0 for none.
+
+    `average` is the function that :meth:`scores` evaluates: ``averaging.LAST``, f; ``AVERAGE``, f̂_t = (1/t) Σ f_i; or
+    a ``MIXTURE`` of f with an average that forgets the first steps. `intercept` is the constant that is added to f:
+    ``state.NOTHING``; the running ``MEAN`` of the targets; ``LEARNED``, a constant that every step moves as it moves f;
+    or ``MARGIN``, a threshold -τ that is learned with f (Dai et al. 2014, section 4, novelty detection, where ν is
+    `l2`).
     """
 
     order: ClassVar[str] = "first"
@@ -210,10 +243,7 @@ class ExpandedFunction(Learner):
     def score_event(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None, scales: Any = None) -> Any:
         """Return f at one example, a float, or an array of shape (columns,) if there are several.
 
-        Raises
-        ------
-        InputError
-            If a value is not a number, not finite or too large.
+        Raise an InputError if a value is not a number, not finite or too large.
         """
         directions, memory = self.directions, self._arena.memory
         if self._columns > 1:
@@ -246,10 +276,7 @@ class ExpandedFunction(Learner):
     def scores(self, rows: Rows, scales: Any = None) -> F64:
         """Return f at each of `rows`, shape (rows, columns).
 
-        Raises
-        ------
-        InputError
-            If a value is not finite or too large.
+        Raise an InputError if a value is not finite or too large.
         """
         few = len(rows.start) - 1 <= _FEW
         arena, kernel = (self if few else self.frozen()[0])._arena, self.directions.kernel
@@ -268,11 +295,11 @@ class ExpandedFunction(Learner):
     def derivatives(self, row: Rows, scales: Any = None) -> F64:
         """Return the derivatives of f by the values of one row, as :meth:`Learner.derivatives` does."""
         directions, size = self.directions, self.block_size
-        derivatives.check(directions.plan)
+        embedding.check_derivatives(directions.plan)
         functions = self.predicting().T
         z = self.embed_rows(row)[0]
-        along = derivatives.directions_along(directions.kernel, size, row.hashes, len(z) // 2)
-        found = derivatives.slopes(directions.kernel, size, z, functions) @ along.T
+        along = embedding.directions_along(directions.kernel, size, row.hashes, len(z) // 2)
+        found = embedding.slopes(directions.kernel, size, z, functions) @ along.T
         found[:, row.readers == 0] = 0.0
         return np.asarray(found)
 
@@ -292,13 +319,13 @@ class ExpandedFunction(Learner):
         :meth:`embed_rows`.
         """
         arena = self._arena.copy()
-        return coefficients.to_matrix(arena["numbers"][0], arena["coef"])
+        return to_matrix(arena["numbers"][0], arena["coef"])
 
     def predicting(self) -> F64:
         """Return the coefficients of the predicting function, shape (components × features, columns)."""
         arena = self._arena.copy()
         numbers = arena["numbers"][0]
-        return coefficients.predicting(numbers, coefficients.to_matrix(numbers, arena["coef"]))
+        return predicting(numbers, to_matrix(numbers, arena["coef"]))
 
 
 def function_in(arena: Arena) -> FirstOrder:

@@ -3,27 +3,118 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from streamkernel.features import example_tensors, kept_features
+from streamkernel import tensor_file
+from streamkernel.features import example_tensors
 from streamkernel.features.dictionaries import FAST
+from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, I64, Rows
-from streamkernel.first_order import betting, coefficients, sgd_step, single_event
-from streamkernel.first_order.expanded_function import function_in
-from streamkernel.first_order.stored_expansion import StoredExpansion
+from streamkernel.first_order import expanded_function, sgd_step, single_event
+from streamkernel.first_order.expanded_function import ExpandedFunction, function_in
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import state
+from streamkernel.learners import averaging, span, state
 from streamkernel.learners.base import RefusedError
 
 UNLIMITED = 1 << 32
 """Seeds for each replica where the number of features has no cap."""
-
 _WORK = 1 << 20
 """Features times examples in one compiled call, about: other threads wait for it, a few milliseconds."""
+
+
+class StoredExpansion(ExpandedFunction):
+    """A function with its buffered examples, as files store it.
+
+    Parameters are those of :class:`~streamkernel.first_order.expanded_function.ExpandedFunction`.
+    """
+
+    def _start(self, columns: int, intercept: int) -> None:
+        super()._start(columns, intercept)
+        self._pending: tuple[int, list[tuple[Rows, float]]] = (0, [])
+
+    def to_predict_apart(self) -> Self:
+        """Return a copy that shares no changing state."""
+        twin = super().to_predict_apart()
+        twin._pending = (0, [])
+        return twin
+
+    def copy(self) -> Self:
+        """Return a copy, also in the middle of a step, that shares nothing that learning changes."""
+        twin, (since, waiting) = self._twin(self.directions), self._pending
+        twin._arena, twin._pending = self._arena.copy(), (since, [*waiting])
+        return twin
+
+    @property
+    def pending(self) -> list[tuple[Rows, float]]:
+        """The buffered examples."""
+        since, waiting = self._pending
+        return waiting if since == self.examples else []  # or a step has taken them
+
+    @property
+    def n_offered(self) -> int:
+        """Learned and buffered examples."""
+        return self.examples + len(self.pending)
+
+    def tensors(self) -> dict[str, Any]:
+        """Return the learned state as arrays that share nothing with this function."""
+        arena, pending = self._arena.copy(), self._pending
+        numbers = arena["numbers"][0]
+        blocks = int(numbers["blocks"])
+        used = -(-blocks * self.block_size // self.directions.width)
+        learned = {"coef": arena["coef"][:used].copy(), "beta": arena["beta"][:blocks].copy()}
+        learned["span"] = arena["span"].copy()
+        waiting = pending[1] if pending[0] == numbers["examples"] else []
+        return (
+            learned
+            | example_tensors.pack_kept(self.directions.kept)
+            | state.pack_learned(numbers)
+            | example_tensors.pack_examples("pending", waiting)
+        )
+
+    def to_predict(self) -> dict[str, Any]:
+        """Return the part of :meth:`tensors` needed for predictions: all of it, because it is small."""
+        return self.tensors()
+
+    def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:
+        """Restore what :meth:`tensors` of a function with the same parameters returned; it can always learn.
+
+        Raise a ValueError if a tensor is missing, does not fit, or has values that no function can learn.
+        """
+        learned = self._read_learned(tensors)
+        blocks = int(learned["blocks"])
+        kept = example_tensors.unpack_kept(tensors)
+        columns, numbers = self.columns, self.numbers.copy()
+        if kept is not None:
+            most, features = int(kept[-1, 1]), len(kept) - 1
+            if (
+                features % self.block_size
+                or features > blocks * self.block_size
+                or not blocks <= most <= self.most_blocks
+            ):
+                raise ValueError(f"expected whole blocks as kept, {blocks} or less, got {features} features")
+            self.directions = Directions(self.directions.plan, self.block_size, self.directions.cache_bytes, kept)
+            self.most_blocks = numbers["most_blocks"] = most
+        width = self.directions.width
+        panels = -(-blocks * self.block_size // width)
+        coef = tensor_file.require_tensor(tensors, "coef", np.float64, (panels, *self.coef.shape[1:]))
+        beta = tensor_file.require_tensor(tensors, "beta", np.float64, (blocks, columns))
+        pending = example_tensors.unpack_examples("pending", tensors, self.directions) or []
+        if len(pending) >= self.batch_size:
+            raise ValueError(f"expected less than a batch of {self.batch_size} examples, got {len(pending)}")
+        self.check_targets([y for _, y in pending])
+        if min(learned["gradient_sum"], learned["distance2"]) < 0.0:
+            raise ValueError("expected squares of norms, got numbers below 0")
+        if not abs(learned["log_odds"]) <= averaging.SURE:
+            raise ValueError(f"expected log odds from {-averaging.SURE} to {averaging.SURE}, got {learned['log_odds']}")
+        entries = span.restored(tensors)
+        state.set_learned(numbers, learned)
+        self._set_arena(numbers, coef, beta, entries)
+        self._pending = (self.examples, pending)
+        self.directions.reserve(max(1, blocks))
 
 
 class FirstOrderLearner(StoredExpansion):
@@ -54,11 +145,7 @@ class FirstOrderLearner(StoredExpansion):
         """Learn from one example of weight w, if a single compiled call is enough; return whether it was.
 
         Any thread may call it at any time. If it returns false, nothing has changed, and :meth:`learn_one` is needed.
-
-        Raises
-        ------
-        InputError
-            If a value is not a number.
+        Raise an InputError if a value is not a number.
         """
         if not self._learns_events:
             return False
@@ -80,14 +167,9 @@ class FirstOrderLearner(StoredExpansion):
         """Score and learn examples of the weight 1 in order, with the same bits as one after the other, in one compiled
         call.
 
-        It ends before the first one that needs more than this call, or has a value beyond ±`largest`.
-
-        Returns
-        -------
-        scores : ndarray of shape (learned, columns)
-            The scores of each example before it was learned.
-        values : ndarray of shape (learned, names)
-            Its unscaled values.
+        It ends before the first one that needs more than this call, or has a value beyond ±`largest`. It returns the
+        scores of each example before it was learned, shape (learned, columns), and its unscaled values, shape (learned,
+        names).
         """
         directions, memory = self.directions, self._arena.memory
         record, done = directions.last, 0
@@ -101,12 +183,12 @@ class FirstOrderLearner(StoredExpansion):
         return scores[:done], values[:done]
 
     def bet_on_pairs(self, rows: Rows, most: float, wealth: F64) -> int:
-        """Learn pairs of rows with the targets 0 and 1, after a bet on each, as `betting.bet_and_learn` does; return
+        """Learn pairs of rows with the targets 0 and 1, after a bet on each, as `sgd_step.bet_and_learn` does; return
         how many.
         """
         n = 2 * (len(wealth) - 1)
         self._reserve(min(self.n_blocks + n, self.most_blocks))
-        call = betting.bet_and_learn
+        call = sgd_step.bet_and_learn
         return int(call(function_in(self._arena), self.directions.kernel, rows, self._gammas(n), most, wealth))
 
     def learn_one(self, row: Rows, y: float) -> None:
@@ -122,10 +204,8 @@ class FirstOrderLearner(StoredExpansion):
     def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
         """Learn from `rows` in order; an incomplete batch stays in the buffer.
 
-        Raises
-        ------
-        InputError
-            If a value is not finite or too large, or the steps have diverged. Earlier rows are learned or buffered.
+        Raise an InputError if a value is not finite or too large, or the steps have diverged. Earlier rows are learned
+        or buffered.
         """
         if read is not None:
             read[:] = rows.values
@@ -218,7 +298,7 @@ class FirstOrderLearner(StoredExpansion):
         """
         old = self._arena.copy(single_event.close)
         numbers = self._with_column(old["numbers"][0])
-        coef, beta = coefficients.with_column(old["coef"], old["beta"], self._split() if self._is_binary else None)
+        coef, beta = expanded_function.with_column(old["coef"], old["beta"], self._split() if self._is_binary else None)
         numbers["squared_norm"] = np.square(coef[:, : numbers["columns"]]).sum()
         if self._is_binary:  # two scores replace one
             numbers["distance2"] *= np.square(self._split()).sum()
@@ -240,23 +320,16 @@ class FirstOrderLearner(StoredExpansion):
         numbers["squared_norm"] = np.square(functions[:, : self.columns]).sum()
         numbers["distance2"] = blocks * numbers["squared_norm"] if distance2 is None else distance2
         learned = {
-            "coef": coefficients.to_panels(numbers, functions, self.directions.width),
+            "coef": expanded_function.to_panels(numbers, functions, self.directions.width),
             "beta": beta if kept is None else np.tile(beta.sum(axis=0) / blocks, (blocks, 1)),
             "span": self.span.copy(),
-        } | (kept_features.pack(self.directions.kept) if kept is None else {"kept": kept})
+        } | (example_tensors.pack_kept(self.directions.kept) if kept is None else {"kept": kept})
         return learned | state.pack_learned(numbers) | example_tensors.pack_examples("pending", self.pending)
 
     def divide(self, number: int, replicas: int) -> None:
         """Become one of several replicas: the remaining growth is divided, each block with another seed.
 
-        Buffered examples stay with the first replica.
-
-        Parameters
-        ----------
-        number
-            The index of this replica, from 0.
-        replicas
-            The number of replicas.
+        Buffered examples stay with the first replica. `number` counts the replicas from 0.
         """
         super().divide(number, replicas)
         if number:

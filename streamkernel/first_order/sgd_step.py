@@ -13,16 +13,15 @@ from numba import types
 
 from streamkernel import losses, vectors
 from streamkernel.features.compiled_kernel import KERNEL, Span
-from streamkernel.features.evaluate import features, power, prepare
+from streamkernel.features.feature_maps import features, power, prepare
 from streamkernel.features.rows import F64, ROWS
-from streamkernel.first_order import automatic_step, block_choice
-from streamkernel.first_order.preconditioning import precondition, pull_of_intercept
+from streamkernel.first_order import step_choices
+from streamkernel.first_order.step_choices import precondition, pull_of_intercept
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners import averaging
 from streamkernel.learners.averaging import AVERAGE, MIXTURE
-from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.scoring import FIRST_ORDER, WORK, ScoringRoom, has_range, score, unbounded, workspace
-from streamkernel.learners.span import LARGEST, LEAST, limits, observe, within
+from streamkernel.learners.span import LARGEST, LARGEST_GRADIENT, LEAST, clip, limits, observe, within
 from streamkernel.learners.state import (
     AUTOMATIC,
     BAD_VALUE,
@@ -37,6 +36,8 @@ from streamkernel.learners.state import (
     PER_ERROR,
     PER_K_XX,
 )
+
+_weight, _preferred = inlined(averaging.weight), inlined(averaging.preferred)
 
 
 class StepWork(NamedTuple):
@@ -69,9 +70,6 @@ def step_workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
         np.empty((batch, batch)),
         np.empty((panels, numbers.columns, coef.shape[2], coef.shape[3])),
     )
-
-
-_weight, _preferred = inlined(averaging.weight), inlined(averaging.preferred)
 
 
 @inlined
@@ -125,7 +123,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     is_automatic = numbers.step_units & AUTOMATIC != 0
     is_gathered = is_automatic and batch > 1
     if is_gathered:
-        automatic_step.clear(min(numbers.blocks + 1, numbers.most_blocks), size, room.total)
+        step_choices.clear(min(numbers.blocks + 1, numbers.most_blocks), size, room.total)
     # 1. the scores and the gradients; an unusable example is refused before anything changes
     bound = numbers.loss_bound if bounded else numbers.gradient_bound
     loss, largest, squares, total, most_weight, log_odds = 0.0, 0.0, 0.0, 0.0, 0.0, numbers.log_odds
@@ -165,7 +163,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
             squares += g[i, c] * g[i, c] / batch
             g[i, c] *= w
         if is_gathered and numbers.ridge == 0.0:
-            automatic_step.gather(state, numbers.blocks, g[i], normaliser / batch, room.total)
+            step_choices.gather(state, numbers.blocks, g[i], normaliser / batch, room.total)
     gradient = room.mean
     for c in range(columns):
         gradient[c] = 0.0
@@ -191,7 +189,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     variance = fourth / (size * (2.0 if numbers.components > numbers.terms else 1.0)) / (square * square or 1.0)
     blocks = numbers.blocks
     of_gradient = variance * (most_weight * bound / batch) ** 2
-    k, eta, is_forced = block_choice.choose(state.numbers, state.beta, gradient, gamma, of_gradient)
+    k, eta, is_forced = step_choices.choose(state.numbers, state.beta, gradient, gamma, of_gradient)
     # 3. (1/B) Σ φ_k(x_i) g_iᵀ
     panel, offset = k // per_panel, (k % per_panel) * size
     pull = gradient[0]
@@ -211,7 +209,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
             for i in range(batch):
                 if not score(state, kernel, rows, first + i, work, scores):
                     return BAD_VALUE, first + i
-                automatic_step.gather(state, blocks, g[i], normaliser / batch, room.total)
+                step_choices.gather(state, blocks, g[i], normaliser / batch, room.total)
     u[:] = 0.0
     for i in range(batch):
         if is_automatic and k < blocks:
@@ -232,9 +230,9 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
         for i in range(batch):
             for c in range(columns):
                 along += f[i, c] * g[i, c] / batch
-        gradient2 = automatic_step.squared_gradient(state, now, g, room.total, work.sums)
+        gradient2 = step_choices.squared_gradient(state, now, g, room.total, work.sums)
         error = error_scale if numbers.step_units & PER_ERROR else math.sqrt(squares) / numbers.curvature
-        eta, added2 = automatic_step.step_size(numbers, gradient2, along, error, max(square, largest))
+        eta, added2 = step_choices.step_size(numbers, gradient2, along, error, max(square, largest))
         if not eta * math.sqrt(gradient2) <= LARGEST_GRADIENT:
             return DIVERGED, first + batch - 1
     # 4. shrink all, move one, or all; τ ← τ + γ(ν + mean derivative) with ν = λ
@@ -253,7 +251,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     move = -checked / numbers.scale
     if is_automatic:
         gain = -eta / (now * numbers.scale)
-        automatic_step.move(state, now, gain, g, room.total)
+        step_choices.move(state, now, gain, g, room.total)
         numbers.squared_norm += gain * (2.0 * shrink * along / numbers.scale + gain * now * gradient2)
         numbers.gradient_sum += added2
         distance2 = shrink * shrink * numbers.distance2 + eta * (eta * gradient2 - 2.0 * shrink * along)
@@ -322,5 +320,33 @@ def _learn(state, kernel, rows, y, gammas):  # type: ignore[no-untyped-def]
 learn = compiled(_learn)
 """For a function that other threads may read: it holds the interpreter's lock."""
 
+
 learn_apart = compiled(nogil=True)(_learn)
 """For a function that nothing else uses."""
+
+
+@compiled
+def bet_and_learn(state, kernel, rows, gammas, most, wealth):  # type: ignore[no-untyped-def]
+    """Score rows 2n and 2n + 1, set ``wealth[n + 1]``, and learn the rows with the targets 0 and 1, for n = 0, 1, ...
+
+        M_{n+1} = (M_n + 1) · 2 / (1 + exp(f(x_2n) - f(x_2n+1)))
+
+    It ends after the first pair that brings M to `most`, and before one that cannot be learned; return the number of
+    learned pairs.
+    """
+    room, numbers = step_workspace(state, kernel, rows), state.numbers[0]
+    scores, own, targets = np.empty((3, numbers.columns)), np.empty(2), np.empty(len(gammas))
+    for n in range(len(wealth) - 1):
+        numbers.last_example = 0
+        for i in range(2):
+            targets[2 * n + i] = i
+            if not score(state, kernel, rows, 2 * n + i, room.evaluation, scores):
+                return n
+            own[i] = scores[1, 0]
+        wealth[n + 1] = (wealth[n] + 1.0) * (1.0 + math.tanh(0.5 * (own[1] - own[0])))
+        for i in range(2 * n, 2 * n + 2):
+            if step(state, kernel, rows, i, targets, scores, gammas[i], room)[0] != DONE:
+                return n
+        if wealth[n + 1] >= most:
+            return n + 1
+    return len(wealth) - 1

@@ -35,18 +35,7 @@ _ARRAYS = (
 def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: int, average: bool) -> Arena:
     """Return an arena for a first-order function.
 
-    Parameters
-    ----------
-    numbers
-        The record of the function.
-    plan
-        Its kernel.
-    kept
-        The features that it has kept.
-    width, panels
-        Features in a panel, and the capacity in panels.
-    average
-        Whether the sums for the average are kept.
+    `width` is the features in a panel, and `panels` the capacity. With `average` the sums for the average are kept.
     """
     parts, terms, kept_rows = len(plan.parts), len(plan.terms), len(kept)
     columns, components, size, batch = (

@@ -6,15 +6,18 @@ of the random features with the weights of the mixture multiplied in, linear fun
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from river import compose
 
-from streamkernel import losses
-from streamkernel.estimators import prediction_copy
+from streamkernel import losses, tensor_file
+from streamkernel.estimators import internals
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import learner_of, loss_of, names_learned_by, scales_of
 from streamkernel.estimators.multi_label import KernelMultiLabelClassifier
@@ -25,12 +28,11 @@ from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, U64
 from streamkernel.features.scaling import Scales
 from streamkernel.first_order.expansion import FirstOrderLearner
-from streamkernel.interop import affine
-from streamkernel.interop.frozen_features import parts_of, terms_of
-from streamkernel.interop.frozen_mixture import coefficients, others
+from streamkernel.interop import frozen_features, numpy_predictor
+from streamkernel.interop.frozen_features import coefficients, others, parts_of, terms_of
 from streamkernel.learners.span import limits
 from streamkernel.learners.state import LEARNED, MEAN
-from streamkernel.losses.compiled import SOFTMAX
+from streamkernel.losses.loss import SOFTMAX
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 MOST_NAMES = 1024
@@ -41,12 +43,8 @@ MOST_NAMES = 1024
 class FrozenFunction:
     """A function of rows of numbers, as `streamkernel.interop.numpy_predictor` evaluates it.
 
-    Attributes
-    ----------
-    about
-        JSON values: the names of the inputs, labels, how scores become probabilities, and the parts of the kernel.
-    arrays
-        All numbers, by the names that the formulas have for them.
+    `about` are JSON values: the names of the inputs, labels, how scores become probabilities, and the parts of the
+    kernel. `arrays` are all numbers, by the names that the formulas have for them.
     """
 
     about: dict[str, Any]
@@ -56,33 +54,26 @@ class FrozenFunction:
 def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunction:
     """Return the function of a classifier or a regressor, or of a pipeline of River's scalers and one.
 
-    Parameters
-    ----------
-    model
-        The model, which does not change.
-    features
-        The names of the inputs in their order, ``"colour=red"`` for a string ``"red"`` in the field ``"colour"``. By
-        default the names that were learned.
-
-    Raises
-    ------
-    ValueError
-        If a step, the learner or the kernel cannot be frozen, or the inputs are not known; the message names it.
+    `features` are the names of the inputs in their order, ``"colour=red"`` for a string ``"red"`` in the field
+    ``"colour"``; by default the names that were learned. Raise a ValueError if a step, the learner or the kernel cannot
+    be frozen, or the inputs are not known; the message names it.
     """
     *steps, last = steps_of(model)
     if not isinstance(last, KernelModel):
         raise ValueError(
             f"Expected a KernelClassifier, a KernelRegressor or one of several targets, got a {type(last).__name__}"
         )
-    affine.check(steps)
-    copied = prediction_copy.prediction_copy(model)
+    frozen_features.check_scalers(steps)
+    copied = internals.prediction_copy(model)
     *steps, model = steps_of(copied)
     learner, scales, known = learner_of(model), scales_of(model), names_learned_by(model)
     if steps and features is None and known.fields is None:
-        features = in_order(affine.names_of(steps[0]))
+        features = in_order(frozen_features.names_scaled_by(steps[0]))
     names, hashes = _inputs(known, scales, features)
     readers = _readers(learner, names)
-    arrays: dict[str, Any] = {"hashes": hashes} | _scaled(scales, hashes) | affine.together(steps, names)
+    arrays: dict[str, Any] = (
+        {"hashes": hashes} | _scaled(scales, hashes) | frozen_features.scalers_together(steps, names)
+    )
     about: dict[str, Any] = {
         "version": 1,
         "features": [list(name) if isinstance(name, tuple) else name for name in names],
@@ -205,3 +196,47 @@ def _output(model: Any) -> dict[str, Any]:
     else:
         link = "softmax" if isinstance(loss_of(model), (losses.Logistic, losses.Softmax)) else "rest"
     return {"labels": list(labels), "link": link, "is_softmax": bool(learner_of(model).numbers["loss"] == SOFTMAX)}
+
+
+def to_numpy(model: Any, path: str | Path, features: Sequence[Hashable] | None = None) -> None:
+    """Write a model for :class:`numpy_predictor.Predictor`, with that predictor, which needs only NumPy, beside it.
+
+    Parameters
+    ----------
+    model : KernelClassifier, KernelRegressor, one of several targets, or Pipeline
+        A model, which does not change. A pipeline may have River's ``StandardScaler``, ``MinMaxScaler`` or
+        ``MaxAbsScaler`` in front of it.
+    path : str or Path
+        The file, ``.npz``; ``numpy_predictor.py`` is written into the same folder.
+    features : list of str or None, default None
+        Names of the inputs, in the order of the columns of arrays; ``None``: the names that the model has learned.
+
+    Raises
+    ------
+    ValueError
+        If a step, the learner or the kernel cannot be exported, or the names of the inputs are unknown; names it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from streamkernel import KernelRegressor
+    >>> from streamkernel.interop import to_numpy
+    >>> from streamkernel.interop.numpy_predictor import Predictor
+    >>> model = KernelRegressor(max_features=256)
+    >>> for i in range(500):
+    ...     model.learn_one({"x": i % 10}, float(i % 10))
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     to_numpy(model, f"{directory}/model.npz")
+    ...     copy = Predictor(f"{directory}/model.npz")
+    >>> round(abs(copy.predict_one({"x": 3}) - model.predict_one({"x": 3})), 5)
+    0.0
+    """
+    function, path = freeze(model, features), Path(path)
+    for part in function.about["parts"]:
+        if part["form"] not in numpy_predictor.FORMS:
+            kernel = steps_of(model)[-1].kernel_
+            raise ValueError(f"Expected a kernel that the predictor with NumPy has, got {kernel!r}; use ONNX")
+    content = io.BytesIO()
+    np.savez(content, about=np.array(json.dumps(function.about)), **function.arrays)
+    tensor_file.put(path, content.getvalue())
+    tensor_file.put(path.with_name("numpy_predictor.py"), Path(numpy_predictor.__file__).read_bytes())

@@ -147,15 +147,7 @@ def _load_pyfunc(path: str) -> PyfuncModel:
 
 
 class PyfuncModel:
-    """A model that predicts the rows of data frames, as MLflow calls it.
-
-    Parameters
-    ----------
-    model : River estimator
-        The model.
-    function : str
-        One of `FUNCTIONS`.
-    """
+    """A model that predicts the rows of data frames, as MLflow calls it. `function` is one of `FUNCTIONS`."""
 
     def __init__(self, model: Any, function: str) -> None:
         last = [*model.steps.values()][-1] if isinstance(model, compose.Pipeline) else model

@@ -2,7 +2,6 @@
 
 from streamkernel.jit.cache import compiled
 from streamkernel.jit.direct import direct, of_one_signature
-from streamkernel.jit.linking import Family, inlined, unit
-from streamkernel.jit.work_arrays import work_array, work_memory
+from streamkernel.jit.linking import Family, inlined, unit, work_array, work_memory
 
 __all__ = ["Family", "compiled", "direct", "inlined", "of_one_signature", "unit", "work_array", "work_memory"]

@@ -38,19 +38,8 @@ def aligned_zeros(shape: Sequence[int], dtype: Any) -> Any:
 class Arena:
     """An arena and the arrays in it.
 
-    Parameters
-    ----------
-    arrays
-        The shape and the type of each array, in the order of the offsets; all are 0 at first.
-    memory
-        Memory of an arena with the same arrays, which is reused.
-
-    Attributes
-    ----------
-    memory : ndarray of uint8
-        The arena, as compiled calls take it.
-    arrays : dict
-        The arrays by name, which share its memory.
+    The arrays, of which each has a shape and a type, are in the order of the offsets, and 0 at first. `memory` of an
+    arena with the same arrays is reused.
 
     Examples
     --------
@@ -82,10 +71,7 @@ class Arena:
     def copy(self, copied: Callable[[U8], U8] | None = None) -> Arena:
         """Return a consistent copy of the arena, even if other threads change it.
 
-        Parameters
-        ----------
-        copied
-            A compiled function that returns a copy of the memory and may have other effects; ``None`` only copies.
+        `copied` is a compiled function that returns a copy of the memory and may have other effects.
         """
         return Arena(self._shapes, (copied or _copy_memory)(self.memory))
 

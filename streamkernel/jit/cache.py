@@ -64,15 +64,8 @@ larger piece, and the rest of it holds the frames of all calls inside."""
 def compiled(function: F | None = None, *, allocates: bool = True, **options: Any) -> Any:
     """Compile a function with numba when it is first called, and store the result on disk.
 
-    Parameters
-    ----------
-    function
-        The function.
-    allocates
-        Whether the function allocates arrays. If not, it need not count references to its arguments, which for a
-        single event takes as long as the mathematics.
-    **options
-        As for :func:`numba.njit`.
+    A function that does not allocate arrays need not count references to its arguments, which for a single event takes
+    as long as the mathematics. `options` are as for :func:`numba.njit`.
     """
     if function is None:
         return lambda function: compiled(function, allocates=allocates, **options)
@@ -88,12 +81,7 @@ def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -
 
     An exception inside numba or LLVM can leave them in a state that crashes the process, and so can the end of the
     process meanwhile. The new thread has no calls yet, so that the limit of calls is not reached either. No process is
-    forked during the call.
-
-    Raises
-    ------
-    RecursionError
-        If the limit of calls is too low for numba.
+    forked during the call. Raise a RecursionError if the limit of calls is too low for numba.
     """
     if threading.get_ident() in _uninterrupted:
         return _run_alone(do, arguments, options)
@@ -146,15 +134,7 @@ _free_lock = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(("PyThread_free_lock", _PYT
 
 
 class FileCache(NullCache):
-    """The cache in which numba looks compiled code up, and stores it after compilation.
-
-    Parameters
-    ----------
-    function
-        The Python function.
-    options
-        The options that it is compiled with.
-    """
+    """The cache in which numba looks compiled code up, and stores it after compilation."""
 
     def __init__(self, function: Callable[..., Any], options: str = "") -> None:
         self._function, self._options = function, options

@@ -22,11 +22,6 @@ def direct(function: Callable[..., Any]) -> Callable[..., Any]:
     The result is a plain function: River measures the memory of a model by the objects it refers to, but does not
     look into functions, and so not into numba.
 
-    Parameters
-    ----------
-    function
-        The compiled function.
-
     Examples
     --------
     >>> import numpy as np
@@ -57,11 +52,6 @@ class of_one_signature:  # noqa: N801
     """A compiled function whose arguments always have the same types; the caller is responsible for that.
 
     numba checks the types of arguments only at the first call. `call` is the machine code from then on.
-
-    Parameters
-    ----------
-    function
-        The compiled function.
 
     Examples
     --------

@@ -4,6 +4,10 @@ numba copies each compiled function into all that call it and optimises the copy
 functions of this package that was most of the time of a first start. A unit is compiled once. Its callers find it
 through a named pointer, so they can be stored on disk as well. A family is several units of one signature; a number
 chooses at run time which one is called. Members that a model does not need are not compiled.
+
+Work arrays are several in one piece of memory, because numba compiles each allocation into some hundred instructions,
+with checks of the size and counts of references. For the arrays that learning an example needs that was a tenth of a
+first start.
 """
 
 from __future__ import annotations
@@ -17,32 +21,28 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.targetconfig import ConfigStack
+from numba.core.typing.npydecl import parse_dtype
 from numba.core.typing.templates import AbstractTemplate
-from numba.extending import lower_builtin
+from numba.extending import intrinsic, lower_builtin
+from numba.np.arrayobj import make_array, populate_array
+from numba.np.numpy_support import as_dtype
 
 from streamkernel.jit.cache import compiled, run_uninterrupted
 from streamkernel.jit.compiling import linked_compiler, quick_to_compare
 
 MOST = 64
 """Largest number of members in a family."""
+WORD, ALIGNED = 8, 8
+"""Bytes of an element of the memory, and the number of elements of which each array begins at a multiple."""
 
 
 class _Pointers:
-    """Pointers to compiled functions of one signature, under a name that compiled code can refer to.
-
-    Parameters
-    ----------
-    name
-        Name of the function or the family.
-    signature
-        numba's signature of the functions.
-    count
-        Number of pointers.
-    """
+    """Pointers to compiled functions of one signature, under a name that compiled code can refer to."""
 
     def __init__(self, name: str, signature: Any, count: int) -> None:
         self.signature = signature
@@ -84,15 +84,7 @@ class _Pointers:
 
 
 class _FromPython:
-    """A function that is compiled again at the first call from Python, which cannot call the version for compiled code.
-
-    Parameters
-    ----------
-    function
-        The Python function.
-    options
-        As for :func:`streamkernel.jit.compiled`.
-    """
+    """A function that is compiled again when Python first calls it, which cannot call the version for compiled code."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         self.py_func, self._options = function, options
@@ -108,17 +100,8 @@ class _FromPython:
 class Unit(_FromPython):
     """A compiled function that is called by name, from compiled code and from Python.
 
-    Parameters
-    ----------
-    function
-        The Python function.
-    signature
-        numba's signature of it.
-    is_late
-        Whether it is not loaded together with its callers. The code that calls these must load it before it is first
-        needed.
-    **options
-        As for :func:`streamkernel.jit.compiled`.
+    With `is_late` it is not loaded together with its callers: the code that calls these must load it before it is first
+    needed. `options` are as for :func:`streamkernel.jit.compiled`.
     """
 
     def __init__(self, function: Callable[..., Any], signature: Any, *, is_late: bool = False, **options: Any) -> None:
@@ -148,12 +131,7 @@ class Unit(_FromPython):
 class Family:
     """Compiled functions of one signature, of which compiled code calls the one that its first argument chooses.
 
-    Parameters
-    ----------
-    name
-        A unique name.
-    signature
-        numba's signature of each member, without the number.
+    The name is unique; `signature` is of each member, without the number.
     """
 
     def __init__(self, name: str, signature: Any) -> None:
@@ -203,16 +181,10 @@ class Family:
 class Inlined(_FromPython):
     """A function that is compiled into each compiled function that calls it, and for Python only if that calls it too.
 
-    Parameters
-    ----------
-    function
-        The Python function.
-    allocates
-        Whether it counts references, as for :func:`streamkernel.jit.compiled`. If it returns arrays, its callers have
-        to do the same. ``None``: as its callers do, which give ``None`` as the first argument if they count references,
-        and the memory of :func:`streamkernel.jit.work_array` if they do not.
-    **options
-        As for :func:`numba.njit`.
+    `allocates` says whether it counts references, as for :func:`streamkernel.jit.compiled`. If it returns arrays, its
+    callers have to do the same. ``None``: as its callers do, which give ``None`` as the first argument if they count
+    references, and the memory of :func:`streamkernel.jit.work_array` if they do not. `options` are as for
+    :func:`numba.njit`.
     """
 
     def __init__(self, function: Callable[..., Any], *, allocates: bool | None = True, **options: Any) -> None:
@@ -270,3 +242,53 @@ def _callable_type(own: Any, signature: Any, load: Callable[[], None]) -> Any:
         return signature if len(arguments) == len(signature.args) and not keywords else None
 
     return types.Function(type("Linked", (AbstractTemplate,), {"key": own, "generic": generic}))
+
+
+def _work_array(typing_context: Any, memory: Any, shape: Any, dtype: Any) -> Any:
+    """Return an array with arbitrary values.
+
+    If `memory` is ``None``, it is a new one. Otherwise `memory` is an array of int64, whose first value is the number
+    of elements in use, at least `ALIGNED`: the array is the next part of it, and may be used while `memory` exists.
+    The part may lie beyond the end of `memory`; then the array must not be used, and the number in use shows how large
+    `memory` has to be.
+    """
+    kind = parse_dtype(dtype)
+    n_axes = len(shape) if isinstance(shape, types.BaseTuple) else 1
+    found = types.Array(kind, n_axes, "C")
+
+    def allocate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        own = as_dtype(kind)
+
+        def new(shape: Any) -> Any:
+            return np.empty(shape, own)
+
+        return context.compile_internal(builder, new, found(shape), [arguments[1]])
+
+    def cut(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        intp, size = context.get_value_type(types.intp), as_dtype(kind).itemsize
+        lengths = cgutils.unpack_tuple(builder, arguments[1]) if isinstance(shape, types.BaseTuple) else [arguments[1]]
+        steps = [intp(size)]
+        for length in reversed(lengths):
+            steps.insert(0, builder.mul(steps[0], length))
+        used = make_array(memory)(context, builder, arguments[0]).data
+        first = builder.load(used)
+        whole = WORD * ALIGNED
+        more = builder.and_(builder.add(steps[0], intp(whole - 1)), intp(-whole))
+        builder.store(builder.add(first, builder.sdiv(more, intp(WORD))), used)
+        array = make_array(found)(context, builder)
+        data = builder.bitcast(builder.gep(used, [first]), array.data.type)
+        populate_array(array, data=data, shape=lengths, strides=steps[1:], itemsize=size, meminfo=None)
+        return array._getvalue()
+
+    return found(memory, shape, dtype), allocate if memory == types.none else cut
+
+
+work_array: Any = intrinsic(_work_array)
+
+
+@inlined
+def work_memory(words):  # type: ignore[no-untyped-def]
+    """Return memory of a size for work arrays; the smallest one, `ALIGNED`, only measures what they need."""
+    memory = np.empty(words, np.int64)
+    memory[0] = ALIGNED
+    return memory

@@ -1,8 +1,14 @@
-"""Steps of numba's compilation that are skipped: their results are not used, and they take a third of a first start."""
+"""Steps of numba's compilation that are skipped: their results are not used, and they take a third of a first start.
+
+Calls between compiled functions take few instructions: numba gives each call a place for its error, and copies an error
+from there into the place of the calling function; here both share one place. Instructions whose results are unused are
+left out. Variables get few memory slots, and arguments no reference counts.
+"""
 
 from __future__ import annotations
 
 import gc
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -10,19 +16,33 @@ from typing import Any, Self
 from weakref import WeakSet
 
 import llvmlite.binding as llvm
-from numba.core import errors, ir
+from numba.core import cgutils, errors, ir
+from numba.core.analysis import compute_cfg_from_blocks, compute_use_defs, must_use_alloca
+from numba.core.callconv import CPUCallConv
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
+from numba.core.lowering import Lower
 from numba.core.postproc import PostProcessor, VariableLifetime
 from numba.core.targetconfig import ConfigStack
 from numba.core.transforms import canonicalize_cfg
 from numba.core.types.functions import BaseFunction
 from numba.core.typing.templates import _OverloadFunctionTemplate
 
-from streamkernel.jit import calls, from_python, indexing, lowering, structures
+from streamkernel.jit import from_python, structures
 
+_Convention: Any = CPUCallConv
+_TRIES = "_CPUCallConv__eh_try_state"
+"""The attribute of the builder of a function that catches errors."""
+_PURE = frozenset(
+    {"extractvalue", "insertvalue", "getelementptr", "load", "select", "icmp", "fcmp"}
+    | {"add", "sub", "mul", "xor", "or", "and", "bitcast", "zext", "sext", "trunc"}
+)
+"""Instructions without an effect."""
+_call_any, _propagate_any = _Convention.call_function, _Convention.return_status_propagate
+_Lower: Any = Lower
+_assign_counted, _delete_counted = _Lower.lower_assign, _Lower.delvar
 _Library: Any = JITCodeLibrary
 _Compiler: Any = Compiler
 _Template: Any = _OverloadFunctionTemplate
@@ -30,6 +50,99 @@ _Processor: Any = PostProcessor
 _Instruction: Any = ir.Inst
 _Context: Any = CPUContext
 _Function: Any = BaseFunction
+_decorator_of, _run, _variables_of = _Template._get_jit_decorator, _Processor.run, _Instruction._rec_list_vars
+_load_all, _signature_of = _Context.load_additional_registries, _Function.get_call_type
+_signatures: dict[Any, tuple[Any, Any]] = {}
+_loaded: WeakSet[Any] = WeakSet()
+_NO_VARIABLES = frozenset({ir.Loc, str, int, bool, type(None)})
+
+
+def _call(self: Any, builder: Any, callee: Any, resty: Any, argtys: Any, args: Any, attrs: Any = None) -> Any:
+    """Emit a call, as numba does, and return its status and its result."""
+    own = builder.function.args
+    if attrs is not None or hasattr(builder, _TRIES) or len(own) < 2 or own[1].name != "excinfo":
+        return _call_any(self, builder, callee, resty, argtys, args, attrs)
+    result = cgutils.alloca_once_value(builder, cgutils.get_null_value(self.get_return_type(resty).pointee))
+    given = self._get_arg_packer(argtys).as_arguments(builder, args)
+    code = builder.call(callee, [result, own[1], *given])
+    status = self._get_return_status(builder, code, builder.load(own[1]))
+    return status, self.context.get_returned_value(builder, resty, builder.load(result))
+
+
+def _propagate(self: Any, builder: Any, status: Any) -> None:
+    """Return the error of a call."""
+    error = status.excinfoptr
+    of_callee = error.operands[1] if getattr(error, "opname", "") == "select" else error
+    if hasattr(builder, _TRIES) or of_callee.operands[0] is not builder.function.args[1]:
+        _propagate_any(self, builder, status)
+    else:
+        self._return_errcode_raw(builder, status.code)
+
+
+def drop_unused(module: Any) -> None:
+    """Remove the instructions of a module whose results are not used."""
+    for function in module.functions:
+        uses: dict[int, int] = {}
+        for block in function.blocks:
+            for instruction in block.instructions:
+                operands = instruction.operands
+                if instruction.opname == "phi":
+                    operands = [value for value, _ in instruction.incomings]
+                for operand in operands:
+                    uses[id(operand)] = uses.get(id(operand), 0) + 1
+        for block in reversed(function.blocks):
+            kept = []
+            for instruction in reversed(block.instructions):
+                if uses.get(id(instruction)) or instruction.opname not in _PURE:
+                    kept.append(instruction)
+                else:
+                    for operand in instruction.operands:
+                        uses[id(operand)] -= 1
+            block.instructions[:] = reversed(kept)
+
+
+def _find_values(self: Any) -> None:
+    """Find the variables that need no memory slot. In numba these are the variables used in a single block; others are
+    read and written at each use. Here they are also arguments and, if references are not counted, all variables with a
+    single reaching assignment. The caller owns the references of arguments.
+    """
+    self._singly_assigned_vars, self._blk_local_varmap, self._borrowed = set(), {}, set()
+    blocks = self.func_ir.blocks
+    if self.func_ir.func_id.is_generator:
+        return
+    kept, assigned, used = must_use_alloca(blocks), Counter[str](), defaultdict[str, set[int]](set)
+    places: dict[str, tuple[int, Any]] = {}
+    for number, block in blocks.items():
+        for statement in block.find_insts(ir.Assign):
+            assigned[statement.target.name] += 1
+            places[statement.target.name] = number, statement.value
+    for number, names in compute_use_defs(blocks).usemap.items():
+        for name in names:
+            used[name].add(number)
+    before = compute_cfg_from_blocks(blocks).dominators()
+    for name, (number, value) in places.items():
+        if assigned[name] > 1 or name in kept:
+            continue
+        if isinstance(value, ir.Arg) and self.typeof("arg." + value.name) == self.typeof(name):
+            self._borrowed.add(name)
+        elif self.context.enable_nrt and used[name]:
+            continue
+        if all(number in before[user] and number < user for user in used[name]):
+            self._singly_assigned_vars.add(name)
+    self._borrowed &= self._singly_assigned_vars
+
+
+def _assign(self: Any, kind: Any, statement: Any) -> Any:
+    """Return the value of an assignment, as numba does, but do not count a reference to an argument."""
+    if statement.target.name in self._borrowed:
+        return self.fnargs[statement.value.index]
+    return _assign_counted(self, kind, statement)
+
+
+def _delete(self: Any, name: str) -> None:
+    """Delete a variable, as numba does, unless it is an argument."""
+    if name not in self._borrowed:
+        _delete_counted(self, name)
 
 
 @contextmanager
@@ -81,7 +194,7 @@ class _OptimisedOnce(_Library):
 
     def add_ir_module(self, module: Any) -> None:
         """Add code, without what is not used."""
-        calls.drop_unused(module)
+        drop_unused(module)
         super().add_ir_module(module)
 
     def _optimize_functions(self, module: Any) -> None:
@@ -190,11 +303,6 @@ def _plain(self: Any, message: str, *colour: Any, **style: Any) -> str:
     return message
 
 
-_decorator_of, _run, _variables_of = _Template._get_jit_decorator, _Processor.run, _Instruction._rec_list_vars
-_load_all, _signature_of = _Context.load_additional_registries, _Function.get_call_type
-_signatures: dict[Any, tuple[Any, Any]] = {}
-_loaded: WeakSet[Any] = WeakSet()
-_NO_VARIABLES = frozenset({ir.Loc, str, int, bool, type(None)})
 LEFT_OUT: list[tuple[Any, str, Any]] = [
     (_Instruction, "_rec_list_vars", _variables),
     (_Template, "_get_jit_decorator", _link_overloads),
@@ -203,13 +311,19 @@ LEFT_OUT: list[tuple[Any, str, Any]] = [
     (_Function, "get_call_type", _signature),
     (llvm.ffi.lib._lock, "_cblist", []),  # numba's measurements at each call of LLVM
     *from_python.LEFT_OUT,
-    *lowering.LEFT_OUT,
+    (_Lower, "_find_singly_assigned_variable", _find_values),
+    (_Lower, "lower_assign", _assign),
+    (_Lower, "delvar", _delete),
+    (_Convention, "call_function", _call),
+    (_Convention, "return_status_propagate", _propagate),
     *structures.LEFT_OUT,
-    *indexing.LEFT_OUT,
-    *calls.LEFT_OUT,
 ]
 """Replaced attributes of numba: the object, the name of the attribute, and its value."""
+
+
 if hasattr(errors.termcolor(), "_markup"):
     LEFT_OUT.append((type(errors.termcolor()), "_markup", _plain))
+
+
 for _place, _name, _ in LEFT_OUT:
     getattr(_place, _name)  # an unsupported numba fails here, and not during compilation

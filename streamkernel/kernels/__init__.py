@@ -1,11 +1,18 @@
 """Kernels: the exact k(x, x'), and the form of their random features."""
 
-from streamkernel.kernels.additive import ChiSquared, Hellinger, Intersection, JensenShannon
 from streamkernel.kernels.base import Kernel
 from streamkernel.kernels.composite import OnInputs, Product, Scaled, Sum, Transformed
 from streamkernel.kernels.dot_product import ArcCosine, DotProduct, Polynomial
-from streamkernel.kernels.semigroup import ExponentialSemigroup, ReciprocalSemigroup
-from streamkernel.kernels.skewed import SkewedChiSquared, SkewedIntersection
+from streamkernel.kernels.histograms import (
+    ChiSquared,
+    ExponentialSemigroup,
+    Hellinger,
+    Intersection,
+    JensenShannon,
+    ReciprocalSemigroup,
+    SkewedChiSquared,
+    SkewedIntersection,
+)
 from streamkernel.kernels.stationary import Cauchy, Gaussian, Laplacian, Matern, MultiScale
 
 __all__ = [

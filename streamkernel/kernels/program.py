@@ -10,18 +10,9 @@ import numpy as np
 
 from streamkernel.errors import InputError
 from streamkernel.features import distributions
-from streamkernel.features.compiled_kernel import (
-    ADDITIVE,
-    LARGEST_VALUE,
-    MULTI_SCALE,
-    PART,
-    PHASE,
-    SKETCH,
-    TABLE_SIZE,
-)
+from streamkernel.features.compiled_kernel import ADDITIVE, LARGEST_VALUE, MULTI_SCALE, PART, PHASE, SKETCH, TABLE_SIZE
 from streamkernel.features.counter_rng import domain_key
-from streamkernel.features.evaluate import combine
-from streamkernel.features.feature_maps import form
+from streamkernel.features.feature_maps import combine, form
 from streamkernel.features.rows import F64, I64, DerivedName, Rows, numbers
 
 if TYPE_CHECKING:
@@ -64,19 +55,10 @@ class Term(NamedTuple):
 class KernelProgram:
     """The parts of a kernel, in their order.
 
-    Parameters
-    ----------
-    kernel
-        The kernel. Bandwidths that are pending count as 1.
-    seed
-        Of the model: each part has a key of its own, so that its directions are independent of the others'.
-    in_blocks
-        Whether there are many blocks of features, each with one bandwidth of a `MultiScale`, or one with all of them.
-
-    Raises
-    ------
-    ValueError
-        If it is no kernel, has too many parts or terms, or multiplies two `MultiScale` kernels.
+    Bandwidths that are pending count as 1. Each part has a key of its own, so that its directions are independent of
+    the others'. With `in_blocks` there are many blocks of features, each with one bandwidth of a `MultiScale`;
+    otherwise one with all of them. Raise a ValueError if it is no kernel, has too many parts or terms, or multiplies
+    two `MultiScale` kernels.
     """
 
     def __init__(self, kernel: Kernel, seed: int, in_blocks: bool = True) -> None:
@@ -167,10 +149,7 @@ class KernelProgram:
     def expand(self, x: X) -> Mapping[Hashable, float]:
         """Return `x` as numbers, with the outputs of all transforms.
 
-        Raises
-        ------
-        InputError
-            If a value is neither a number nor a string, or a transform fails.
+        Raise an InputError if a value is neither a number nor a string, or a transform fails.
         """
         names: dict[Hashable, Any] = dict(x)
         for space, (kernel, view) in enumerate(self._spaces, 1):
@@ -187,13 +166,7 @@ class KernelProgram:
         )
 
     def check(self, x: X) -> None:
-        """Raise the error that names the first feature of `x` that the kernel cannot read.
-
-        Raises
-        ------
-        InputError
-            If there is such a feature.
-        """
+        """Raise the error that names the first feature of `x` that the kernel cannot read. It is an InputError."""
         for name, value in self.expand(x).items():
             for part, view in self.parts:
                 if view.reads(name):

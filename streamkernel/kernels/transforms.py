@@ -30,10 +30,7 @@ def unit(x: X) -> X:
 def simplex(x: X) -> X:
     """Return x/Σᵢ xᵢ: counts become shares. Zero stays zero.
 
-    Raises
-    ------
-    InputError
-        If a value is negative.
+    Raise an InputError if a value is negative.
 
     Examples
     --------
@@ -49,10 +46,7 @@ def simplex(x: X) -> X:
 def log1p(x: X) -> X:
     """Return log(1 + xᵢ) of each feature.
 
-    Raises
-    ------
-    InputError
-        If a value is negative.
+    Raise an InputError if a value is negative.
 
     Examples
     --------

@@ -3,19 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from streamkernel import losses, step_sizes, tensor_file
 from streamkernel.errors import DivergedError, InputError
-from streamkernel.features import kept_features
+from streamkernel.features import example_tensors
 from streamkernel.features.compiled_kernel import BLOCK
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import state, threads
+from streamkernel.learners import state
+
+LEAST_ROWS = 64
+"""Smallest number of rows per thread: starting one costs about as much as predicting for a few."""
+_num_threads = 1
+
+
+def set_num_threads(n: int) -> None:
+    """Let `predict_many`, `predict_proba_many` and the like use up to `n` threads, in this process.
+
+    One is the default. The predictions have the same bits with any number. Learning is sequential, in one thread.
+
+    Parameters
+    ----------
+    n : int
+        Threads, 1 or more.
+
+    Raises
+    ------
+    ValueError
+        If `n` is not 1 or more.
+
+    Examples
+    --------
+    >>> import streamkernel
+    >>> streamkernel.set_num_threads(2)
+    >>> streamkernel.set_num_threads(1)
+    """
+    global _num_threads
+    if not isinstance(n, int) or n < 1:
+        raise ValueError(f"Expected 1 thread or more, got {n!r}")
+    _num_threads = n
+
+
+def first_unusable(n: int, evaluate: Callable[[int, int], int]) -> int:
+    """Evaluate rows 0 to n in one part per thread; return the first unusable row, or -1.
+
+    `evaluate` evaluates the rows from one to before another, and returns the first unusable of those, or -1.
+
+    Examples
+    --------
+    >>> first_unusable(3, lambda first, last: -1), first_unusable(3, lambda first, last: 1)
+    (-1, 1)
+    """
+    parts = max(1, min(_num_threads, n // LEAST_ROWS))
+    if parts == 1:
+        return evaluate(0, n)
+    bounds = [n * part // parts for part in range(parts + 1)]
+    with ThreadPoolExecutor(parts) as pool:
+        found = list(pool.map(evaluate, bounds[:-1], bounds[1:]))
+    return next((first + row for first, row in zip(bounds[:-1], found, strict=True) if row >= 0), -1)
 
 
 class RefusedError(Exception):
@@ -33,19 +84,6 @@ class Learner:
     a signal leaves the function as it was before an example or as it is after it. Where several such changes follow
     from one example, :meth:`finish` makes those that are still missing; learning and saving call it first. The
     estimator ensures that learning, saving and copying do not overlap.
-
-    Parameters
-    ----------
-    loss, step
-        The loss to minimise, and the step size.
-    block_size, most_blocks
-        Features in a block, and cap on the blocks.
-    batch_size
-        Examples in a step.
-    l2
-        Regularisation λ.
-    seed
-        Seed of the features.
     """
 
     def __init__(
@@ -169,10 +207,7 @@ class Learner:
     def scores(self, rows: Rows, scales: Any = None) -> F64:
         """Return f at each of `rows`, shape (rows, columns); only a second-order function has `scales`.
 
-        Raises
-        ------
-        InputError
-            If a value is not finite or too large.
+        Raise an InputError if a value is not finite or too large.
         """
         raise NotImplementedError
 
@@ -180,10 +215,7 @@ class Learner:
         """Return the derivatives of f, without the part that :meth:`others` returns, by the values of one row, shape
         (columns, entries); values may be zeros.
 
-        Raises
-        ------
-        InputError
-            If they are not known for the kernel.
+        Raise an InputError if they are not known for the kernel.
         """
         raise NotImplementedError
 
@@ -194,10 +226,8 @@ class Learner:
     def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
         """Learn from `rows` in order; `read` is set to their values as the function reads them.
 
-        Raises
-        ------
-        InputError
-            If a value is not finite or too large, or the steps have diverged. Earlier rows are learned or buffered.
+        Raise an InputError if a value is not finite or too large, or the steps have diverged. Earlier rows are learned
+        or buffered.
         """
         raise NotImplementedError
 
@@ -246,7 +276,7 @@ class Learner:
 
     def features_at(self, positions: I64) -> I64:
         """Return block, index and scale of the features at these positions, as `features.compiled_kernel` does."""
-        return kept_features.features_at(self.directions.kept, self.block_size, positions)
+        return example_tensors.features_at(self.directions.kept, self.block_size, positions)
 
     @property
     def next_number(self) -> int:
@@ -287,10 +317,7 @@ class Learner:
     def _read_learned(self, tensors: Mapping[str, Any]) -> Any:
         """Return the learned part of the scalar state in `tensors` as a record.
 
-        Raises
-        ------
-        ValueError
-            If no function can have learned it.
+        Raise a ValueError if no function can have learned it.
         """
         ints = tensor_file.require_tensor(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
         reals = tensor_file.require_tensor(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
@@ -304,14 +331,9 @@ class Learner:
     def _evaluate(self, evaluate: Callable[[Rows, F64], int], rows: Rows, out: F64) -> None:
         """Evaluate rows into `out`, in the configured number of threads.
 
-        Raises
-        ------
-        InputError
-            If a row is unusable; `evaluate` returns its number.
+        Raise an InputError if a row is unusable; `evaluate` returns its number.
         """
-        bad = threads.first_unusable(
-            len(out), lambda first, last: int(evaluate(rows.part(first, last), out[first:last]))
-        )
+        bad = first_unusable(len(out), lambda first, last: int(evaluate(rows.part(first, last), out[first:last])))
         if bad >= 0:
             raise self._unusable(rows.part(bad, bad + 1))
 

@@ -162,13 +162,7 @@ BY_NAME: dict[str, type[Newton | DSG]] = {"newton": Newton, "dsg": DSG}
 
 
 def resolve_learner(learner: Any) -> Newton | DSG:
-    """Return the learner for a value of the parameter `learner`.
-
-    Raises
-    ------
-    ValueError
-        If the value is not a learner.
-    """
+    """Return the learner for a value of the parameter `learner`. Raise a ValueError if the value is not a learner."""
     found = BY_NAME[learner]() if isinstance(learner, str) and learner in BY_NAME else learner
     if not isinstance(found, (Newton, DSG)):
         raise ValueError(

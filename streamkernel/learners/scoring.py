@@ -22,7 +22,7 @@ from numba import types
 
 from streamkernel import vectors
 from streamkernel.features.compiled_kernel import ENTRIES, KERNEL, ROOM, Entries, Span
-from streamkernel.features.evaluate import features, power, prepare
+from streamkernel.features.feature_maps import features, power, prepare
 from streamkernel.features.rows import F32, F64, ROWS
 from streamkernel.jit import compiled, inlined, unit, work_array
 from streamkernel.learners import averaging

@@ -11,6 +11,8 @@ outlying too, or several were recently, the targets have changed, and it counts 
 as while a sensor fails, is no change until there are several.
 
 The mixture of second-order learners has bounds of its own (`streamkernel.second_order.span`), with the same entries.
+
+The bound on derivatives in a step is here, too.
 """
 
 from __future__ import annotations
@@ -32,33 +34,26 @@ and above all before, in total; the mean distance from the usual target; the mea
 outlying values, and whether the last one was outlying; by how much predictions beyond the limit of linear functions
 reduced the squared error recently; and, of the examples learned, how many predictions were bounded and how many values
 did not count in full."""
-
 ENTRIES = 12
-
 NO_SPAN = 1e300
 """The range of targets in files that do not have it: predictions are then not bounded."""
-
 FURTHER = 0.2
 """Fraction of the range of targets by which the prediction of a single function may exceed it without a trend."""
-
 AS_RECENTLY = 2.0
 """By how much a function may widen the range, in units of how much targets widened it recently."""
-
 FIRST = 64
 """Examples before the first one that can be outlying."""
-
 FAR, LEARNED_AS = 8.0, 2.0
 """Distances from the prediction in mean errors: of an outlying target at least, and that it counts as."""
-
 OUTSIDE = 0.5
 """Distance of an outlying target from the range of those before at least, as a fraction of that range."""
-
 EXPECTED, UNUSUAL = 0.1, 3.0
 """Share of a target's distance from the usual ones which, if the model predicts it, makes the target no outlier; and
 how many mean distances of targets from the usual ones the prediction must be away from them."""
-
 PATIENCE, RECENT = 8.0, 512.0
 """Number of recent outlying targets from which all count in full, and over how many examples they are recent."""
+LARGEST_GRADIENT = 1e100
+"""A score, derivative or move beyond this means that the steps have diverged; it never reaches a coefficient."""
 
 
 @inlined(allocates=False)
@@ -118,16 +113,8 @@ def within(value, low, high):  # type: ignore[no-untyped-def]
 def observe(entries, y, usual, raw, prediction, seen):  # type: ignore[no-untyped-def]
     """Update the entries of a single function with example number `seen`.
 
-    Parameters
-    ----------
-    entries
-        The entries.
-    y, usual
-        The target, and the usual one.
-    raw, prediction
-        The prediction before the example was learned, without limits and within them.
-    seen
-        Number of the example.
+    `usual` is the usual target; `raw` and `prediction` are the prediction before the example was learned, without
+    limits and within them.
     """
     value, outlying = y, is_outlying(entries, y, y - usual, prediction - usual, seen - 1.0)
     if outlying and not counts_in_full(entries, y):
@@ -184,10 +171,7 @@ def counts(span: F64) -> tuple[int, int]:
 def restored(tensors: Mapping[str, Any]) -> F64:
     """Return the entries of the target in a file.
 
-    Raises
-    ------
-    ValueError
-        If they do not fit, or have values that no function can learn.
+    Raise a ValueError if they do not fit, or have values that no function can learn.
     """
     entries: F64 = tensor_file.require_tensor(tensors, "span", np.float64, (ENTRIES,))
     check(entries)
@@ -199,3 +183,23 @@ def check(span: F64) -> None:
     entries = span.reshape(-1, ENTRIES).T
     if (entries[LEAST] > entries[LARGEST]).any() or not np.abs(span).max() <= NO_SPAN or entries[BELOW:].min() < 0.0:
         raise ValueError(f"expected the least and the largest target, and widths as span, got {span.tolist()}")
+
+
+@inlined(allocates=False)
+def clip(g, bound, most):  # type: ignore[no-untyped-def]
+    """Scale `g` down to the bound M on its norm, and return the new M.
+
+    Where the loss has no bound, M is the largest norm seen, and at most doubles a step: an outlier moves f no
+    further than the examples before it did.
+    """
+    square = 0.0
+    for c in range(len(g)):
+        square += g[c] * g[c]
+    norm = math.sqrt(square)
+    if bound == 0.0:
+        return norm
+    if norm > bound:
+        for c in range(len(g)):
+            g[c] *= bound / norm
+        return min(2.0 * bound, norm, most)
+    return bound

@@ -70,7 +70,7 @@ kernel; or -τ, a threshold learned with f."""
 
 PER_K_XX, PER_ERROR, AUTOMATIC = 1, 2, 4
 """Units of γ, as flags: 1/k(x, x), so that a step moves f equally far with every kernel; the mean absolute error; and
-automatic sizes of steps that move all blocks (:mod:`streamkernel.first_order.automatic_step`)."""
+automatic sizes of steps that move all blocks (:mod:`streamkernel.first_order.step_choices`)."""
 
 HORIZON = 1000.0
 """Examples over which the running loss is averaged."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from streamkernel.losses.classification import Hinge, Logistic, Sigmoid, SmoothHinge, Softmax, SquaredHinge
-from streamkernel.losses.compiled import curvature, derivative, value
-from streamkernel.losses.loss import Loss
+from streamkernel.losses.loss import Loss, curvature, derivative, value
 from streamkernel.losses.regression import Absolute, Correntropy, EpsilonInsensitive, Huber, Quantile, Square
 
 __all__ = [

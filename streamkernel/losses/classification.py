@@ -11,8 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from streamkernel.losses import compiled
-from streamkernel.losses.loss import Loss
+from streamkernel.losses.loss import HINGE, LOGISTIC, SIGMOID, SMOOTH_HINGE, SOFTMAX, SQUARED_HINGE, Loss
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Logistic(Loss):
     (0.693..., array([-0.5]))
     """
 
-    code: ClassVar[int] = compiled.LOGISTIC
+    code: ClassVar[int] = LOGISTIC
     curvature: ClassVar[float] = 0.25
     is_curved: ClassVar[bool] = True
 
@@ -56,7 +55,7 @@ class Softmax(Loss):
     (0.693..., array([ 0.5, -0.5]))
     """
 
-    code: ClassVar[int] = compiled.SOFTMAX
+    code: ClassVar[int] = SOFTMAX
     curvature: ClassVar[float] = 0.5
     is_curved: ClassVar[bool] = True
 
@@ -79,7 +78,7 @@ class Hinge(Loss):
     (0.75, 1.25)
     """
 
-    code: ClassVar[int] = compiled.HINGE
+    code: ClassVar[int] = HINGE
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class SquaredHinge(Loss):
     (0.25, array([-1.]))
     """
 
-    code: ClassVar[int] = compiled.SQUARED_HINGE
+    code: ClassVar[int] = SQUARED_HINGE
     curvature: ClassVar[float] = 2.0
     is_curved: ClassVar[bool] = True
 
@@ -120,7 +119,7 @@ class SmoothHinge(Loss):
     (1.5, 0.125)
     """
 
-    code: ClassVar[int] = compiled.SMOOTH_HINGE
+    code: ClassVar[int] = SMOOTH_HINGE
     is_curved: ClassVar[bool] = True
 
 
@@ -138,7 +137,7 @@ class Sigmoid(Loss):
     (0.5, array([-0.25]))
     """
 
-    code: ClassVar[int] = compiled.SIGMOID
+    code: ClassVar[int] = SIGMOID
     curvature: ClassVar[float] = 1.0 / math.sqrt(108.0)
 
     def bound(self, columns: int) -> float:

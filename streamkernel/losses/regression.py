@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from streamkernel.errors import is_real
-from streamkernel.losses import compiled
-from streamkernel.losses.loss import Loss
+from streamkernel.losses.loss import CORRENTROPY, EPSILON_INSENSITIVE, HUBER, QUANTILE, SQUARE, Loss
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Square(Loss):
     (2.0, array([2.]))
     """
 
-    code: ClassVar[int] = compiled.SQUARE
+    code: ClassVar[int] = SQUARE
     for_classes: ClassVar[bool | None] = False
     is_curved: ClassVar[bool] = True
 
@@ -59,7 +58,7 @@ class Huber(Loss):
     """
 
     delta: float = 1.0
-    code: ClassVar[int] = compiled.HUBER
+    code: ClassVar[int] = HUBER
     for_classes: ClassVar[bool | None] = False
     is_curved: ClassVar[bool] = True
 
@@ -103,7 +102,7 @@ class EpsilonInsensitive(Loss):
     """
 
     epsilon: float = 0.1
-    code: ClassVar[int] = compiled.EPSILON_INSENSITIVE
+    code: ClassVar[int] = EPSILON_INSENSITIVE
     for_classes: ClassVar[bool | None] = False
     directional: ClassVar[bool] = True
 
@@ -132,7 +131,7 @@ class Absolute(Loss):
     (2.0, array([1.]))
     """
 
-    code: ClassVar[int] = compiled.EPSILON_INSENSITIVE
+    code: ClassVar[int] = EPSILON_INSENSITIVE
     for_classes: ClassVar[bool | None] = False
     directional: ClassVar[bool] = True
 
@@ -162,7 +161,7 @@ class Quantile(Loss):
     """
 
     tau: float = 0.5
-    code: ClassVar[int] = compiled.QUANTILE
+    code: ClassVar[int] = QUANTILE
     for_classes: ClassVar[bool | None] = False
     directional: ClassVar[bool] = True
 
@@ -207,7 +206,7 @@ class Correntropy(Loss):
     """
 
     sigma: float = 1.0
-    code: ClassVar[int] = compiled.CORRENTROPY
+    code: ClassVar[int] = CORRENTROPY
     for_classes: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:

@@ -9,11 +9,10 @@ import numpy as np
 
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64
-from streamkernel.first_order import coefficients as coefficients_of
+from streamkernel.first_order import expanded_function as coefficients_of
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.learners import averaging, state
-from streamkernel.merging.numbers import merge_numbers, merge_spans
-from streamkernel.merging.summaries import FirstOrderSummary
+from streamkernel.merging.summaries import FirstOrderSummary, merge_numbers, merge_spans
 
 
 def summarize(f: FirstOrderLearner) -> FirstOrderSummary:
@@ -37,19 +36,8 @@ def merge(
 ) -> dict[str, Any]:
     """Return the tensors from which the untrained function `fresh` is restored.
 
-    Parameters
-    ----------
-    fresh
-        A function of as many columns as all parts have.
-    parts, base
-        Summaries of the functions, and of their common base.
-    weights
-        n_i/n of the parts.
-
-    Raises
-    ------
-    MergeError
-        If they have more features together than one may have.
+    `fresh` has as many columns as all parts have; `weights` are n_i/n. Raise a MergeError if the parts have more
+    features together than one may have.
     """
     drawn, places = _together(parts)
     n = len(drawn)

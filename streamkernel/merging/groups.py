@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from streamkernel.features.rows import F64, I64
-from streamkernel.merging.forgotten import left_in
+from streamkernel.jit import compiled
 from streamkernel.merging.summaries import SecondOrderSummary
-from streamkernel.second_order import metric
+from streamkernel.second_order import metric, newton
 from streamkernel.second_order.factors import factor_of, solve
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import Group
+
+NOTHING_LEFT = -750.0
+"""The logarithm of a share that is 0 as a number: steps before do not matter."""
 
 
 def grams_of(part: SecondOrderSummary) -> list[F64]:
@@ -87,3 +91,41 @@ def groups_together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[
         for i, part in enumerate(parts):
             has[i, g] &= metric.is_same(part.metric, first.metric, g)
     return found, has
+
+
+def left_in(part: SecondOrderSummary, g: int, first: int, batch: int, rested: int) -> tuple[float, float]:
+    """Return the fraction that is left in a group of an earlier Gram matrix of it, and the multiple of λI that has been
+    added since then.
+
+    `first` is the time of the earlier matrix by the clock of the group, which had left out `rested` examples by then.
+    """
+    kept, targets = float(part.forgetting[g]), len(part.of_targets)
+    if kept == 1.0:
+        return 1.0, 0.0
+    forgetting, n, last = float(part.numbers["forgetting"]), part.newton[g].shape[1], part.clock(g)
+    outputs = np.array([w.shape[1] for w in part.newton])
+    of_many = int(part.table[outputs >= newton.MANY, 2].min(initial=1 << 62)) - rested
+    first = max(first, last - math.ceil(NOTHING_LEFT / math.log(kept)))
+    left, returned = _follow((first, of_many, last), batch, forgetting, kept, n, targets)
+    return float(left), float(returned)
+
+
+@compiled
+def _follow(times, batch, forgetting, kept, n, targets):  # type: ignore[no-untyped-def]
+    """Return the share that the steps of a time have left of A, and the multiple of λI that they added.
+
+    `times` are the first example, the one after which steps are as for a large group, and the last example.
+    """
+    first, of_many, last = times
+    left, returned, waiting = 1.0, 0.0, 0
+    for seen in range(first + 1, last + 1):
+        waiting += 1
+        most = newton.LONGEST_OF_MANY if seen > of_many else newton.LONGEST_BATCH
+        if waiting >= newton.compiled_due(seen, batch, forgetting, targets, most) or seen == last:
+            fading, returning = newton.turns(n, waiting, kept)
+            if newton.is_turn(seen, waiting, fading):
+                left, returned = left * kept**fading, returned * kept**fading
+            if newton.is_turn(seen, waiting, returning):
+                returned += 1.0 - kept**returning
+            waiting = 0
+    return left, returned

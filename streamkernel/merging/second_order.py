@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from streamkernel.errors import MergeError
-from streamkernel.features.rows import F64
+from streamkernel.features.rows import F64, I64
 from streamkernel.learners import state
 from streamkernel.learners.span import ENTRIES
-from streamkernel.merging.common_functions import (
-    forgetting_groups,
-    with_capacity,
-    without_forgetting,
-    without_groups,
-    without_linear,
-)
 from streamkernel.merging.groups import groups_together, merge_group, rested_together
-from streamkernel.merging.numbers import merge_numbers, merge_spans
-from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary
+from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary, merge_numbers, merge_spans
 from streamkernel.second_order import metric, sampling, stored_mixture
 from streamkernel.second_order.factors import factor_of
 from streamkernel.second_order.linear import merging as linear
@@ -28,10 +21,80 @@ from streamkernel.second_order.linear.state import FORGETTING, NAMES, prior
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import RESTED, Groups
 from streamkernel.second_order.neighbours import state as neighbours
-from streamkernel.second_order.weights import mixed_weights, positive_weights
+from streamkernel.second_order.neighbours.state import neighbour_functions
+from streamkernel.second_order.slots import LINEAR, NEIGHBOURS, slots_of
+from streamkernel.second_order.weights import mixed_weights, positive_weights, without
 
 _ROUNDING = 1e-3
 """Tolerance for rounding in a sum of squares, relative to the sum."""
+
+
+def forgetting_groups(part: SecondOrderSummary) -> int:
+    """Return the number of groups that forget while others do not."""
+    return int((part.forgetting != part.forgetting[0]).sum())
+
+
+def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
+    """Return the summary of a function without its forgetting groups, which another model lacks."""
+    groups = len(part.table)
+    left = groups - forgetting_groups(part)
+    names: tuple[str, ...] = "table", "priors", "units", "rested"
+    names += "moments", "newton", "steady", "forgetting", "recent"
+    first: dict[str, Any] = {name: getattr(part, name)[:left] for name in names}
+    return replace(
+        _without(part, [g for g in range(2 * groups) if g % groups >= left]),
+        grams=part.grams and part.grams[:left],
+        metric=part.metric._replace(known=part.metric.known[:left], roots=part.metric.roots[:left]),
+        **first,
+    )
+
+
+def without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
+    """Return the summary of a function without its linear functions, which another model lacks."""
+    none = {name: getattr(part.linear, name)[:0] for name in ("w", "grams", "diagonal", "errors")}
+    first = slots_of(len(part.table), len(part.linear.w), neighbour_functions(part.neighbours.capacity))
+    return _without(replace(part, linear=replace(part.linear, **none)), range(first[LINEAR], first[NEIGHBOURS]))
+
+
+def with_capacity(part: SecondOrderSummary, stored: int) -> SecondOrderSummary:
+    """Return the summary of a function that stores so many examples, without functions of the nearest neighbours that
+    another model lacks.
+    """
+    more = neighbour_functions(part.neighbours.capacity) - neighbour_functions(stored)
+    if not more:
+        return part
+    count, fewer = part.weights.shape[1], replace(part.neighbours, capacity=stored)
+    return _without(replace(part, neighbours=fewer), range(count - more, count))
+
+
+def _without(part: SecondOrderSummary, gone: Sequence[int]) -> SecondOrderSummary:
+    """Return the summary of a function without some of the mixture's functions."""
+    stays = np.setdiff1d(np.arange(part.weights.shape[1]), gone)
+    mixer, signed = _mixture_without(part, np.array(gone))
+    return replace(
+        part,
+        weights=part.weights[:, stays],
+        signed=signed[:, stays],
+        positive=part.positive[:, stays],
+        mixer=mixer[:, stays[:, None], stays],
+        bounds=np.concatenate([part.bounds[:, stays], part.bounds[:, -2:]], axis=1),
+        standing=part.standing[stays],
+    )
+
+
+def without_groups(part: SecondOrderSummary, groups: I64) -> tuple[F64, F64]:
+    """Return the Gram matrix of each target's mixture, and u, without the functions of some groups."""
+    return _mixture_without(part, np.concatenate([groups, groups + len(part.table)]))
+
+
+def _mixture_without(part: SecondOrderSummary, gone: I64) -> tuple[F64, F64]:
+    """Return the Gram matrix of each target's mixture, and u, without some of the functions."""
+    mixer, signed = part.mixer.copy(), part.signed.copy()
+    for t, gram in enumerate(part.mixer if len(gone) else ()):
+        if gram.any():
+            factor, signed[t] = without(factor_of(gram), signed[t], gone, gram.diagonal().min())
+            mixer[t] = factor.T @ factor
+    return mixer, signed
 
 
 def summarize(f: SecondOrderLearner) -> SecondOrderSummary:
@@ -84,22 +147,9 @@ def merge(
     A = ρA_0 + σλI + Σ (A_i - ρ_iA_0 - σ_iλI),   ρ = γⁿ,   σ = (1 - ρ) Σ σ_i / Σ (1 - ρ_i)
         w = A⁻¹(ρA_0w_0 + Σ (A_iw_i - ρ_iA_0w_0))
 
-    A group that the base did not have has ρ = ρ_i = 0, and σ_iλI is all that A_i has without examples. The weights u
-    of the mixture, which forgets quickly, solve M u = Σ (n_i/n) M_i u_i with M = Σ (n_i/n) M_i, and v follows from u.
-
-    Parameters
-    ----------
-    fresh
-        A function of as many columns as all parts have.
-    parts, base
-        Summaries of the functions, and of their common base.
-    weights
-        n_i/n of the parts.
-
-    Raises
-    ------
-    MergeError
-        If their features differ.
+    A group that the base did not have has ρ = ρ_i = 0, and σ_iλI is all that A_i has without examples. The weights u of
+    the mixture, which forgets quickly, solve M u = Σ (n_i/n) M_i u_i with M = Σ (n_i/n) M_i, and v follows from u.
+    `fresh` has as many columns as all parts have; `weights` are n_i/n. Raise a MergeError if their features differ.
     """
     check([*parts, *([base] if base.grams else [])])
     functions, forgetting = min(len(part.linear.w) for part in parts), min(map(forgetting_groups, parts))
@@ -234,11 +284,7 @@ def _diagonal(f: SecondOrderLearner, g: int) -> F64:
 
 
 def _linear(
-    fresh: SecondOrderLearner,
-    parts: Sequence[SecondOrderSummary],
-    base: SecondOrderSummary,
-    weights: F64,
-    offsets: F64,
+    fresh: SecondOrderLearner, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64, offsets: F64
 ) -> dict[str, Any]:
     """Return the tensors of the merged linear functions and neighbours; `offsets` are the new offsets of f."""
     root = [] if base.grams is None or len(base.linear.w) < len(parts[0].linear.w) else [base]

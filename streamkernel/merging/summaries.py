@@ -1,22 +1,198 @@
-"""Summaries of functions for merging: immutable copies of their state."""
+"""Summaries of functions for merging, and the merging of their counters, running means, scales and columns.
+
+The scales in use may have changed in one part; the moments are of all events.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64, Rows
-from streamkernel.merging.numbers import no_numbers
+from streamkernel.features.scale_table import HORIZON, MOST_NAMES
+from streamkernel.features.scaling import MOMENTS
+from streamkernel.learners import schedule
+from streamkernel.learners.span import BOUNDED, LEAST, SPREAD, USUAL
+from streamkernel.learners.state import LEARNED_INTS, LEARNED_REALS, NUMBERS
 from streamkernel.second_order.linear.merging import LinearSummary
 from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.neighbours.state import NeighboursSummary
 from streamkernel.second_order.stored_mixture import OF_TARGETS
 
+_MEANS = ("mean_square", "mean_fourth")
+"""Means over all examples, whatever their weights."""
 _BY_TARGET = "level", "weights", "signed", "positive", "lead", "mixer", "bounds", "span"
 _BY_COLUMN = "moments", "newton", "steady"
+
+
+def add_parts(parts: Sequence[Any], base: Any) -> Any:
+    """Return the base plus each part's increase."""
+    return sum(parts[1:], parts[0]) - (len(parts) - 1) * base
+
+
+def no_numbers() -> Any:
+    """Return the scalar state before the first example."""
+    return np.zeros(1, NUMBERS)[0]
+
+
+class CountingSummary(Protocol):
+    """A summary with the scalar state of a function."""
+
+    @property
+    def numbers(self) -> Any:
+        """The record of :mod:`streamkernel.learners.state`."""
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether the offset is a mean over all examples."""
+
+    @property
+    def span(self) -> F64:
+        """The range of each target and what belongs to it, shape (targets, entries)."""
+
+
+def merge_numbers(parts: Sequence[CountingSummary], base: CountingSummary, weights: F64) -> Any:
+    """Return the merged learned part of the scalar state, as a record of :mod:`streamkernel.learners.state`."""
+    own, root, found = [part.numbers for part in parts], base.numbers, no_numbers()
+    for name in LEARNED_INTS:
+        found[name] = add_parts([int(part[name]) for part in own], int(root[name]))
+    found["blocks"], found["buffered"] = max(part["blocks"] for part in own), 0
+    for name in LEARNED_REALS:
+        found[name] = np.array([part[name] for part in own]) @ weights
+    found["scale"], found["scale_sum"] = 1.0, 0.0
+    found["gradient_sum"] = add_parts([float(part["gradient_sum"]) for part in own], float(root["gradient_sum"]))
+    found["weight"] = add_parts([float(part["weight"]) for part in own], float(root["weight"]))
+    found["gradient_bound"] = max(part["gradient_bound"] for part in own)
+    found["last_step"] = own[-1]["last_step"]
+    means = {"examples": _MEANS, "weight": ("offset", "predicted_offset") if parts[0].is_mean else ()}
+    for count, names in means.items():
+        for name in names:
+            sums = [float(part[count]) * float(part[name]) for part in own]
+            found[name] = add_parts(sums, float(root[count]) * float(root[name])) / (float(found[count]) or 1.0)
+    return found
+
+
+def merge_spans(parts: Sequence[CountingSummary], base: CountingSummary) -> F64:
+    """Return the range of each target and the other entries of its span, over all parts, shape (targets × entries,)."""
+    spans = np.array([part.span for part in parts if part.numbers["examples"]] or [np.zeros_like(parts[0].span)])
+    root = base.span if base.numbers["examples"] else np.zeros_like(spans[0])
+    merged = spans.max(axis=0)
+    merged[:, LEAST] = spans[:, :, LEAST].min(axis=0)
+    merged[:, [SPREAD, USUAL]] = spans[:, :, [SPREAD, USUAL]].mean(axis=0)
+    merged[:, BOUNDED:] = root[:, BOUNDED:] + (spans - root)[:, :, BOUNDED:].sum(axis=0)
+    return np.asarray(merged.ravel())
+
+
+def union(lists: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return all labels in order of appearance.
+
+    Examples
+    --------
+    >>> union([["a", "b"], ["c", "b"]])
+    ['a', 'b', 'c']
+    """
+    return list(dict.fromkeys(label for labels in lists for label in labels))
+
+
+def columns_of(own: Sequence[Any], together: Sequence[Any], is_binary: bool, half: float) -> F64:
+    """Return the matrix that maps the columns of a model with the labels `own` to the columns of one with all labels.
+
+    With `is_binary` two labels are one column, which is the margin of the second one. `half` is the factor of a margin
+    in the columns of its two labels, if there are more than two labels.
+
+    Examples
+    --------
+    >>> columns_of(["a", "b"], ["b", "a"], True, 0.5)
+    array([[-1.]])
+    >>> columns_of(["a", "c"], ["a", "b", "c"], True, 0.5)
+    array([[-0.5],
+           [ 0. ],
+           [ 0.5]])
+    >>> columns_of(["b", "a"], ["a", "b", "c"], False, 0.5)
+    array([[0., 1.],
+           [1., 0.],
+           [0., 0.]])
+    """
+    if is_binary and len(together) <= 2:
+        return np.array([[1.0 if list(own) == list(together)[: len(own)] else -1.0]])
+    places = [list(together).index(label) for label in own]
+    if is_binary and len(own) <= 2:
+        found = np.zeros((len(together), 1))
+        found[places, 0] = (-half, half)[: len(own)]
+        return found
+    found = np.zeros((max(1, len(together)), max(1, len(own))))
+    found[places, range(len(own))] = 1.0
+    return found
+
+
+def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the tensors of the merged :class:`~streamkernel.features.scaling.Scales`.
+
+    A part has k values of mean m and sum of squares M about the mean. Relative to one c for all parts of a name (Chan,
+    Golub and LeVeque 1983), k, s = k(m - c) and q = M + k(m - c)² are sums over the parts, in which the base counts
+    once. The last value comes from the first part.
+
+    The scale in use of a name is the base's, or the scale of the part that has changed it since. What the other parts
+    have learned is added as it is: a model that changes a scale keeps what it has learned, too. `parts` and `base` are
+    results of `Scales.tensors`. Raise a MergeError if a name is scaled differently: without a base at all, with a base
+    by two parts that have changed it.
+    """
+    everything = [*parts, *([] if base is None else [base])]
+    names: I64 = np.unique(np.concatenate([part["scales.names"] for part in everything]).view(np.uint64)).view(np.int64)
+    known = np.zeros((len(everything), len(names)), bool)
+    moments = np.zeros((len(everything), len(names), len(MOMENTS)))
+    in_use = np.zeros((len(everything), len(names), 2))
+    for i, part in enumerate(everything):
+        at = np.searchsorted(names.view(np.uint64), part["scales.names"].view(np.uint64))
+        known[i, at], moments[i, at], in_use[i, at] = True, part["scales.moments"], part["scales.in_use"]
+    first = known.argmax(axis=0)
+    every = np.arange(len(names))
+    before = in_use[first, every] if base is None else in_use[-1]  # of a name that is new it is 0
+    has_changed = known & (in_use != before).any(axis=2)
+    now = np.where(has_changed.any(axis=0)[:, None], in_use[has_changed.argmax(axis=0), every], before)
+    differ = has_changed.any(axis=0) if base is None else (has_changed & (in_use != now).any(axis=2)).any(axis=0)
+    if differ.any():
+        raise MergeError(
+            f"Expected models with equal scales of their inputs, got {differ.sum()} of {len(names)} inputs on other "
+            "scales; give both a kernel, or let both continue from one model and merge them before both change scales"
+        )
+    centre = moments[first, every, 1]
+    off = np.where(known, moments[:, :, 1] - centre, 0.0)
+    weights, n = (np.stack([part[f"scales.{name}"] for part in everything]) for name in ("weights", "n"))
+    share = np.ones(len(everything))
+    if base is not None:
+        left = [_share_left(base, part) for part in parts]
+        share[-1] = np.prod(left) - sum(left)
+    sums = (moments[:, :, 0], moments[:, :, 0] * off, moments[:, :, 2] + moments[:, :, 0] * off**2, weights[:, :1])
+    count, s, q, (weight,) = (share @ values for values in sums)
+    mean = np.divide(s, count, out=np.zeros_like(s), where=count > 0.0)
+    found = [np.minimum(count, weight), centre + mean, np.maximum(q - s * mean, 0.0)]
+    found += [np.clip(share @ moments[:, :, i], 0.0, weight) for i in range(3, len(MOMENTS) - 1)]
+    found.append(moments[first, every, -1])
+    kept = slice(MOST_NAMES)
+    return {
+        "scales.n": add_parts([*n[: len(parts)]], n[-1] if base is not None else 0),
+        "scales.weights": np.array([weight, weights[:, 1].max()]),
+        "scales.names": names[kept],
+        "scales.moments": np.stack(found, axis=1)[kept],
+        "scales.in_use": now[kept],
+    }
+
+
+def _share_left(base: Mapping[str, Any], part: Mapping[str, Any]) -> float:
+    """Return the weight that the moments of a base still have in a part, whose moments are halved periodically."""
+    (n,), (last,), weight, left = base["scales.n"], part["scales.n"], base["scales.weights"][0], 1.0
+    if part["scales.weights"][0] == weight + last - n:
+        return left
+    while (due := n + schedule.until_due(int(n))) <= last:
+        n, weight = due, weight + due - n
+        if weight >= HORIZON:
+            weight, left = 0.5 * weight, 0.5 * left
+    return left
 
 
 class PrunableSummary(Protocol):
@@ -31,24 +207,11 @@ class PrunableSummary(Protocol):
 class FirstOrderSummary:
     """The summary of a function of blocks for merging: copies of its arrays.
 
-    Attributes
-    ----------
-    numbers
-        The scalar state, a record of :mod:`streamkernel.learners.state`.
-    is_mean
-        Whether the offset is a mean over all examples.
-    functions
-        Coefficients of f, and of its average where there is one: shape (blocks, outputs of a block, functions).
-    beta
-        β of each block, shape (blocks, columns).
-    drawn
-        Block, position and bandwidth that each feature was drawn with, shape (blocks, features in a block, 3).
-    next, most
-        The number of the next block, and the cap on blocks.
-    pending
-        Buffered examples with their targets.
-    span
-        The range of the target and what belongs to it, shape (1, entries).
+    `numbers` is a record of :mod:`streamkernel.learners.state`; with `is_mean` the offset is a mean over all examples.
+    `functions` are the coefficients of f, and of its average where there is one: shape (blocks, outputs of a block,
+    functions); `beta` are β of each block, shape (blocks, columns). `drawn` has block, position and bandwidth that each
+    feature was drawn with, shape (blocks, features in a block, 3). `next` is the number of the next block, and `most`
+    the cap. `span` is the range of the target and what belongs to it, shape (1, entries).
     """
 
     numbers: Any
@@ -83,37 +246,17 @@ class FirstOrderSummary:
 class SecondOrderSummary:
     """The summary of a mixture of groups for merging: copies of its arrays.
 
-    Attributes
-    ----------
-    of_targets
-        The scalar state of each target, records of :mod:`streamkernel.learners.state`; the first one has the counters.
-    is_mean
-        Whether the offset is a mean over all examples.
-    table
-        Blocks, bandwidth and first example of each group, shape (groups, 3).
-    kept
-        Features that are kept since the function was pruned.
-    priors, units
-        λ of each group, as a share and in the units of its factor.
-    rested
-        The number of examples that each group left out at rest.
-    grams, moments, newton, steady
-        Of each group: A = RᵀR, shape (n, n); Aw, w, and the coefficients of the constant steps, shape (columns, n).
-    level
-        Of f, shape (columns, 1).
-    weights, signed, positive, lead, mixer, bounds, standing
-        The mixture: of each target its weights, those of any sign and those that are not negative, D, the Gram matrix
-        and bounds on gradients; running losses.
-    metric
-        The metric of its groups.
-    linear, neighbours
-        The linear functions, and the recent examples.
-    span
-        The range of each target and what belongs to it, shape (targets, entries).
-    forgetting
-        The forgetting factor of each group per example; groups that forget while others do not are at the end.
-    recent
-        Sums of the recent losses of the groups.
+    `of_targets` is the scalar state of each target, records of :mod:`streamkernel.learners.state`; the first one has
+    the counters. `span` is their range and what belongs to it, shape (targets, entries). `table` has blocks, bandwidth
+    and first example of each group, shape (groups, 3). `kept` are features that are kept since the function was pruned.
+
+    Of each group, `priors` and `units` are λ as a share and in the units of its factor, `rested` the examples that it
+    left out at rest, `forgetting` its factor per example (groups that forget while others do not are at the end),
+    `recent` sums of its recent losses; `grams` are A = RᵀR, shape (n, n), and `moments`, `newton` and `steady` are Aw,
+    w, and the coefficients of the constant steps, shape (columns, n). `level` is the level of f, shape (columns, 1).
+
+    The mixture has of each target its `weights`, `signed` of any sign and `positive` ones, `lead` D, the Gram matrix
+    `mixer` and `bounds` on gradients; `standing` are running losses.
     """
 
     of_targets: Any

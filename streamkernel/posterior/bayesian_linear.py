@@ -13,8 +13,7 @@ from streamkernel.features.rows import F64, Rows
 from streamkernel.jit import compiled
 from streamkernel.learners import span
 from streamkernel.learners.span import ENTRIES, bound_all, limits, observe, within
-from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.posteriors import join, pieces, read_count
+from streamkernel.posterior.posteriors import FeatureMap, join, pieces, read_count
 
 LEAST_RATIO = 1e-300
 """λ between this and its inverse has a square root whose square is a normal number."""
@@ -113,14 +112,8 @@ class BayesianLinear:
 
     It keeps the Cholesky factor R of the precision λI + Σ φφᵀ, and z = R⁻ᵀ Σ φy: the posterior of w has mean R⁻¹z and
     covariance σ²(RᵀR)⁻¹. Neither depends on σ². It also keeps the range of the targets and of the prior mean 0, the
-    entries `span` of :mod:`streamkernel.learners.span`, but its own mean is not limited to it.
-
-    Parameters
-    ----------
-    n_outputs
-        Features D.
-    ratio
-        λ > 0, the variance of the noise in units of the prior variance of w.
+    entries `span` of :mod:`streamkernel.learners.span`, but its own mean is not limited to it. `ratio` is λ > 0, the
+    variance of the noise in units of the prior variance of w.
 
     Examples
     --------
@@ -180,10 +173,7 @@ class BayesianLinear:
     def restore(self, tensors: Mapping[str, Any], examples: int) -> None:
         """Restore what :meth:`tensors` of an object of the same size returned after a number of rows.
 
-        Raises
-        ------
-        ValueError
-            If a tensor is missing, does not fit, or holds what no model learns.
+        Raise a ValueError if a tensor is missing, does not fit, or holds what no model learns.
         """
         n = len(self.z)
         triangle = tensor_file.require_tensor(tensors, "triangle", np.float64, (n * (n + 1) // 2,))
@@ -201,15 +191,9 @@ class BayesianLinear:
 class Recursive:
     """Bayesian linear regression on a fixed number of random features, exact at any time.
 
-    Parameters
-    ----------
-    phi
-        The features.
-    noise
-        σ², for f of covariance k and mean 0; ``None`` for f of covariance (σ²/ratio)·k around an unknown constant,
-        where σ² is the most likely one.
-    ratio
-        The noise in units of the prior variance of f.
+    With a number as `noise`, it is σ², for f of covariance k and mean 0. With ``None`` f has the covariance
+    (σ²/ratio)·k around an unknown constant, and σ² is the most likely one. `ratio` is the noise in units of the prior
+    variance of f.
     """
 
     def __init__(self, phi: FeatureMap, noise: float | None, ratio: float) -> None:

@@ -9,14 +9,18 @@ from numba import types
 
 from streamkernel.features.compiled_kernel import KERNEL, CompiledKernel
 from streamkernel.features.directions import Directions
-from streamkernel.features.evaluate import prepare
+from streamkernel.features.feature_maps import prepare
 from streamkernel.features.rows import F64, ROWS, Rows
-from streamkernel.features.scale_moments import moments_of, slopes_of
-from streamkernel.features.scale_table import SCALES, ScalesState, scale_row, scale_rows
+from streamkernel.features.scale_table import SCALES, ScalesState, moments_of, scale_row, scale_rows, slopes_of
 from streamkernel.jit import compiled, inlined, unit
-from streamkernel.learners.derivatives import check, directions_along
-from streamkernel.learners.derivatives import slopes as slopes_along
-from streamkernel.learners.embedding import EMBEDDING_ROOM, EmbeddingRoom, embedding_room
+from streamkernel.learners.embedding import (
+    EMBEDDING_ROOM,
+    EmbeddingRoom,
+    check_derivatives,
+    directions_along,
+    embedding_room,
+)
+from streamkernel.learners.embedding import slopes as slopes_along
 from streamkernel.learners.scoring import longest_row
 from streamkernel.second_order import newton, slots, steady
 from streamkernel.second_order.gradients import embed_groups, embed_rows
@@ -209,7 +213,7 @@ def derivatives(mixture: MixtureState, directions: Directions, scales: ScalesSta
     InputError
         If they are not known for the kernel.
     """
-    check(directions.plan)
+    check_derivatives(directions.plan)
     function, scales = copy_for_prediction(mixture, scales)
     scaled = row._replace(values=np.empty_like(row.values))
     scale_rows(scales, row, scaled.values)

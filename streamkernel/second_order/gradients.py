@@ -13,15 +13,14 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.features.compiled_kernel import ENTRIES, KERNEL, MULTI_SCALE, VECTOR, Span
 from streamkernel.features.directions import Directions
-from streamkernel.features.evaluate import prepare
-from streamkernel.features.feature_maps import entries_along
+from streamkernel.features.feature_maps import entries_along, prepare
 from streamkernel.features.rows import F32, F64, I64, ROWS, Rows
 from streamkernel.features.scale_table import SCALES, place_of, unit_and_slope
 from streamkernel.jit import compiled, inlined, unit, work_array
 from streamkernel.learners import schedule
-from streamkernel.learners.clipping import LARGEST_GRADIENT
 from streamkernel.learners.embedding import EMBEDDING_ROOM, embed_blocks, embedding_room
 from streamkernel.learners.scoring import longest_row
+from streamkernel.learners.span import LARGEST_GRADIENT
 from streamkernel.second_order import slots
 from streamkernel.second_order.linear.steps import compiled_slope
 from streamkernel.second_order.metric import (

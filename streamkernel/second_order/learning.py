@@ -25,13 +25,12 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.features.compiled_kernel import KERNEL
 from streamkernel.features.rows import F64, ROWS, Rows
-from streamkernel.features.scale_moments import observe_row, use_moments
-from streamkernel.features.scale_table import SCALES, ScalesState, has_room, scale_row
+from streamkernel.features.scale_table import SCALES, ScalesState, has_room, observe_row, scale_row, use_moments
 from streamkernel.jit import compiled, inlined, unit, work_array, work_memory
-from streamkernel.jit.work_arrays import ALIGNED
+from streamkernel.jit.linking import ALIGNED
 from streamkernel.learners import schedule
-from streamkernel.learners.clipping import LARGEST_GRADIENT
 from streamkernel.learners.scoring import longest_row
+from streamkernel.learners.span import LARGEST_GRADIENT
 from streamkernel.learners.state import (
     BAD_VALUE,
     DIVERGED,

@@ -30,8 +30,8 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.features.rows import I64
 from streamkernel.jit import compiled, inlined, unit
-from streamkernel.learners.clipping import LARGEST_GRADIENT
 from streamkernel.learners.embedding import set_scaled
+from streamkernel.learners.span import LARGEST_GRADIENT
 from streamkernel.second_order import sampling, slots, square_root
 from streamkernel.second_order.last_row import forget_row
 from streamkernel.second_order.mixture_state import (

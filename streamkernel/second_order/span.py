@@ -38,7 +38,7 @@ from streamkernel.learners.span import (
     widen,
 )
 from streamkernel.learners.state import HORIZON, MEAN
-from streamkernel.losses.compiled import SQUARE
+from streamkernel.losses.loss import SQUARE
 
 
 class ExampleScores(NamedTuple):

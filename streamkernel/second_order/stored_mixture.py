@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel import tensor_file
-from streamkernel.features import kept_features
+from streamkernel.features import example_tensors
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, I64
 from streamkernel.kernels import Kernel
@@ -52,7 +52,7 @@ class StoredMixture(MixedFunction):
 
     def to_predict(self) -> dict[str, Any]:
         """Return the part of :meth:`tensors` needed for predictions, which is small."""
-        return _tensors_to_predict(self._live, kept_features.pack(self.directions.kept))
+        return _tensors_to_predict(self._live, example_tensors.pack_kept(self.directions.kept))
 
     def with_groups(self, kept: I64, groups: Sequence[Group]) -> dict[str, Any]:
         """Return the tensors for :meth:`restore` with groups of the kept features instead of the present groups."""
@@ -80,7 +80,7 @@ class StoredMixture(MixedFunction):
             window=neighbours.stored(tensors),
             forgetting=forgetting,
         )
-        features, directions = kept_features.unpack(tensors), self.directions
+        features, directions = example_tensors.unpack_kept(tensors), self.directions
         if features is not None:
             self.block_size, rest = divmod(len(features) - 1, self.most_blocks)
             if rest or not self.block_size:

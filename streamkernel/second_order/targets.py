@@ -17,7 +17,7 @@ from numba import types
 from streamkernel import losses
 from streamkernel.features.rows import F64
 from streamkernel.jit import inlined, work_array
-from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
+from streamkernel.learners.span import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION, MEAN
 
 FLATTEST = 1e-3

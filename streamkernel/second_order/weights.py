@@ -19,7 +19,7 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled, inlined, unit
-from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
+from streamkernel.learners.span import LARGEST_GRADIENT, clip
 from streamkernel.second_order import slots, square_root
 from streamkernel.second_order.mixture_state import BORN, MIXTURE
 from streamkernel.second_order.targets import FLATTEST, TARGETS_ROOM, loss_of, set_derivatives

@@ -4,8 +4,6 @@ Each has the online model it is made of in the attribute ``model_``: ``model_.sa
 ``model_.explain_one(x)`` work as there.
 """
 
-from streamkernel.sklearn.classifier import KernelClassifier
-from streamkernel.sklearn.novelty import KernelNoveltyDetector
-from streamkernel.sklearn.regressor import KernelRegressor
+from streamkernel.sklearn.estimators import KernelClassifier, KernelNoveltyDetector, KernelRegressor
 
 __all__ = ["KernelClassifier", "KernelNoveltyDetector", "KernelRegressor"]

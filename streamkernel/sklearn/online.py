@@ -139,13 +139,7 @@ class OnlineEstimator(BaseEstimator):
         return self
 
     def _new_model(self) -> Any:
-        """Return an untrained online model.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of its range.
-        """
+        """Return an untrained online model. Raise a ValueError if a parameter is out of its range."""
         parameters = self.get_params(deep=False)
         return self._online_class(**{name: parameters[name] for name in parameters.keys() - {"shuffle", "verbose"}})
 
@@ -159,19 +153,9 @@ class OnlineEstimator(BaseEstimator):
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
         """Return a table as the online model reads it: a data frame unchanged, anything else as numbers.
 
-        Parameters
-        ----------
-        X
-            The table.
-        y
-            The targets, which are checked elsewhere: ``None`` where they are missing is an error here.
-        reset
-            Whether the columns are for a new model; otherwise they have to be the same as before.
-
-        Raises
-        ------
-        ValueError
-            If the table is empty, or its columns are not the ones that were learned.
+        The targets are checked elsewhere; ``None`` where they are missing is an error here. With `reset` the columns
+        are for a new model; otherwise they have to be the same as before. Raise a ValueError if the table is empty, or
+        its columns are not the ones that were learned.
         """
         if y is None or not is_frame(X):
             return validate_data(
@@ -191,10 +175,7 @@ class OnlineEstimator(BaseEstimator):
     def _weights(self, sample_weight: Any, X: Any) -> F64 | None:
         """Return the weights of rows.
 
-        Raises
-        ------
-        ValueError
-            If there are not as many as rows, one is negative or not finite, or all are 0.
+        Raise a ValueError if there are not as many as rows, one is negative or not finite, or all are 0.
         """
         if sample_weight is None:
             return None
@@ -204,13 +185,7 @@ class OnlineEstimator(BaseEstimator):
         return weights
 
     def _fitted(self, X: Any) -> Any:
-        """Return a checked table for predictions.
-
-        Raises
-        ------
-        NotFittedError
-            If there is no model yet.
-        """
+        """Return a checked table for predictions. Raise a NotFittedError if there is no model yet."""
         check_is_fitted(self, "model_")
         return self._read(X, reset=False)
 
@@ -234,10 +209,7 @@ def _fields(part: Any) -> dict[str, Any]:
 def _replaced(part: Any, changes: Mapping[str, Any], where: str) -> Any:
     """Return a part of a model with other values of fields, by names such as "sigma" or "kernel__sigma".
 
-    Raises
-    ------
-    ValueError
-        If it has no such field, or the value is out of its range.
+    Raise a ValueError if it has no such field, or the value is out of its range.
     """
     for name, value in changes.items():
         field, separator, inner = name.partition("__")

@@ -12,7 +12,7 @@ from typing import Any
 _CLASSES: dict[str, str] = {
     "DSPDC": "streamkernel.solvers.dspdc",
     "AsyDSSKL": "streamkernel.solvers.asy_dsskl",
-    "MultiTaskLMNN": "streamkernel.solvers.metric.metric_learning",
+    "MultiTaskLMNN": "streamkernel.solvers.metric_learning",
 }
 __all__ = list(_CLASSES)
 

@@ -20,8 +20,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from streamkernel.errors import InputError
 from streamkernel.solvers.progress import progress
-from streamkernel.solvers.saddle_point.conjugates import LOSSES
-from streamkernel.solvers.saddle_point.factors import F64
+from streamkernel.solvers.saddle_point.factors import F64, LOSSES
 from streamkernel.solvers.saddle_point.saddle_point import Factorised, Method, Solution, minimise
 
 _NO_EPOCHS = 1e-12

@@ -11,12 +11,7 @@ from river import base
 
 from streamkernel.errors import InputError, shorten
 from streamkernel.features.rows import is_missing
-from streamkernel.field_types.times import (
-    TimeUnit,
-    TimeUnitError,
-    moment_or_number,
-    seconds_since_1970,
-)
+from streamkernel.field_types.number_texts import TimeUnit, TimeUnitError, moment_or_number, seconds_since_1970
 
 _CYCLES = {"hour": 24.0, "weekday": 7.0, "day": 31.0, "month": 12.0}
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

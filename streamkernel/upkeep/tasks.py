@@ -1,20 +1,20 @@
-"""Periodic tasks on a running model, as values, and the functions that they accept."""
+"""Periodic tasks on a running model, as values, the functions that they accept, and a log of recent examples."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.solvers.saddle_point.conjugates import LOSSES
+from streamkernel.solvers.saddle_point.factors import LOSSES
 
 Function = FirstOrderLearner | SecondOrderLearner
-
 Build = Callable[[int], Function]
 """Returns an untrained function with a number of columns."""
+T = TypeVar("T")
 
 
 def _at_least(least: int, name: str, value: Any) -> None:
@@ -162,3 +162,50 @@ class Refit(Task):
         """Raise a ValueError if the loss has no dual."""
         if function.loss not in LOSSES.values():
             raise ValueError(f"Expected a loss of {', '.join(LOSSES)} with refit, got {function.loss!r}")
+
+
+@dataclass(frozen=True)
+class Log(Generic[T]):
+    """A range of the items of a list; longer logs share the list.
+
+    Appending can be repeated: an item from an interrupted attempt is replaced.
+
+    Examples
+    --------
+    >>> log = Log([]).plus("a").plus("b")
+    >>> [*log.plus("c").without(1)], [*log]
+    (['b', 'c'], ['a', 'b'])
+    """
+
+    items: list[T]
+    first: int = 0
+    last: int = 0
+
+    @classmethod
+    def of(cls, items: list[T]) -> Log[T]:
+        """Return a log of some items."""
+        return cls([*items], 0, len(items))
+
+    def plus(self, item: T) -> Log[T]:
+        """Return the log with an item added."""
+        if len(self.items) > self.last:
+            self.items[self.last] = item
+        else:
+            self.items.append(item)
+        return Log(self.items, self.first, self.last + 1)
+
+    def without(self, n: int) -> Log[T]:
+        """Return the log without its first items."""
+        first = self.first + n
+        if 2 * first <= self.last:
+            return Log(self.items, first, self.last)
+        return Log(self.items[first : self.last], 0, self.last - first)
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+    def __getitem__(self, i: int) -> T:
+        return self.items[self.first + i]
+
+    def __iter__(self) -> Iterator[T]:
+        return (self.items[i] for i in range(self.first, self.last))  # no copy: some readers want the first alone

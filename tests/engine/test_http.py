@@ -25,7 +25,7 @@ from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 from streamkernel.engine.http import serve
 from streamkernel.engine.telemetry.history import MOST
-from streamkernel.estimators.prediction_copy import prediction_copy
+from streamkernel.estimators.internals import prediction_copy
 
 N = 3000
 

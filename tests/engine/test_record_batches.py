@@ -19,7 +19,7 @@ from streamkernel.connectors import DeadLetters, Event, FileSink, FileSource
 from streamkernel.engine import Engine, runner
 from streamkernel.engine.checkpoint.state_directory import checkpoints
 from streamkernel.engine.runner import RecordBatches, StreamRunner
-from streamkernel.estimators.together import predict_and_learn
+from streamkernel.estimators.internals import predict_and_learn
 from streamkernel.features.dictionaries import FAST
 
 N = 1500

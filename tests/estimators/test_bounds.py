@@ -18,7 +18,7 @@ from streamkernel.engine import Engine, known_classes, learned_types
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.learned_types import LearnedTypes
 from streamkernel.engine.telemetry.input_ranges import LONGEST, InputRanges
-from streamkernel.features import counter_rng, direction_store
+from streamkernel.features import counter_rng, directions
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import bandwidth
@@ -50,7 +50,7 @@ def test_hashes_of_long_names_are_not_kept() -> None:
 
 
 def test_records_of_long_names_count_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direction_store, "RECORD_BYTES", 1_000_000)
+    monkeypatch.setattr(directions, "RECORD_BYTES", 1_000_000)
     model = KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=8)
     for i in range(300):
         model.learn_one({str(i).ljust(20_000): 1.0, ("tuple", str(i).ljust(20_000)): 2.0}, i % 2)
@@ -180,7 +180,7 @@ def test_names_beyond_the_bounds_are_reported(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("kind", ["new names", "new strings"])
 def test_a_model_has_a_bound_on_names(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direction_store, "RECORD_BYTES", 100_000)
+    monkeypatch.setattr(directions, "RECORD_BYTES", 100_000)
     model = KernelClassifier(learner="dsg", max_features=16, cache_bytes=100000)
     sizes = []
     for i, (x, y) in enumerate(itertools.islice(examples(kind, 3000), 3000)):

@@ -17,12 +17,12 @@ from streamkernel import InputError, KernelClassifier, KernelRegressor, ModelFil
 from streamkernel.errors import LabelError, NotFittedError
 from streamkernel.estimators import explaining, model_file
 from streamkernel.estimators.explaining import compare
-from streamkernel.estimators.prediction_copy import prediction_copy
-from streamkernel.features import field_names
+from streamkernel.estimators.internals import prediction_copy
+from streamkernel.features import numeric_names
 from streamkernel.features.rows import Rows
 from streamkernel.second_order import growth, sensitivity
 from streamkernel.second_order.linear.steps import slope
-from streamkernel.upkeep.pruning import prune
+from streamkernel.upkeep.work import prune
 
 SMALL = {"learner": learners.Newton(features_per_seed=16), "max_features": 256}
 GAUSSIAN = kernels.Gaussian(2.0)
@@ -139,7 +139,7 @@ def test_gradients_of_a_field_at_its_centre(grown):
     model, xs, _ = copy.deepcopy(grown)
     model._learner.arrays.weights[2 * len(model._learner.groups) + 1 :] = 0.0
     table = model._state.scales.state.table
-    (row,) = [row for row in table if row["key"] == field_names.read_hash("b", 1.0)]
+    (row,) = [row for row in table if row["key"] == numeric_names.read_hash("b", 1.0)]
     x = xs[7] | {"b": float(row["centre"])}
     compared = compare(model._state, x)
     (at,) = np.flatnonzero(compared.hashes == row["key"])
@@ -557,10 +557,10 @@ def test_names_are_bounded_and_values_are_not_kept(tmp_path):
     for i in range(600):
         model.learn_one({"id": f"secret{i}", f"name{i}": 1.0, "long" * 500: 1.0, "a": i % 7}, i % 7)
     known = model._state.numeric.fields
-    assert len(known) == field_names.MOST_NAMES
+    assert len(known) == numeric_names.MOST_NAMES
     assert "long" * 500 not in known.values()
     assert sum(model.feature_importances_.values()) == pytest.approx(1.0)
-    assert len(model.feature_importances_) <= field_names.MOST_NAMES
+    assert len(model.feature_importances_) <= numeric_names.MOST_NAMES
     model.save(tmp_path / "model")
     assert b"name5" in (tmp_path / "model").read_bytes()
     assert b"secret" not in (tmp_path / "model").read_bytes()

@@ -36,9 +36,9 @@ from streamkernel import (
     StandardScaler,
     load,
 )
-from streamkernel.conformal.wrapping import ConformalWrapper
+from streamkernel.conformal.rolling_scores import ConformalWrapper
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.prediction_copy import prediction_copy
+from streamkernel.estimators.internals import prediction_copy
 
 __all__ = ["early_growth"]  # a fixture that all of these tests use
 

@@ -30,11 +30,10 @@ from streamkernel import (
     kernels,
     upkeep,
 )
-from streamkernel.estimators.prediction_copy import prediction_copy
-from streamkernel.estimators.together import predict_and_learn
+from streamkernel.estimators.internals import predict_and_learn, prediction_copy
 from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth
-from streamkernel.upkeep import background_job
+from streamkernel.upkeep import scheduler
 
 PACKAGE = str(Path(streamkernel.__file__).parent)
 SOME, MORE = 13, 6
@@ -192,7 +191,7 @@ def early_growth(monkeypatch):
     """Begin larger groups of second-order models early, and log every wait for a background job, so that the same
     lines run on a busy machine."""
     monkeypatch.setattr(growth, "FROM", 256)
-    monkeypatch.setattr(background_job, "LONG", -1.0)
+    monkeypatch.setattr(scheduler, "LONG", -1.0)
 
 
 def interrupt(make, call, possible, some, shift=0):

@@ -39,13 +39,11 @@ from streamkernel import (
     kernels,
     upkeep,
 )
-from streamkernel.estimators.changed_fields import take_texts
-from streamkernel.estimators.prediction_copy import prediction_copy
+from streamkernel.estimators.internals import predict_deferred, prediction_copy, read_probabilities, take_texts
 from streamkernel.estimators.tables import class_probabilities, class_scores
-from streamkernel.estimators.together import predict_deferred, read_probabilities
 from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth
-from streamkernel.upkeep import background_job
+from streamkernel.upkeep import scheduler
 
 PACKAGE = str(Path(streamkernel.__file__).parent)
 LOCKING = str(Path(PACKAGE, "locking.py"))
@@ -277,7 +275,7 @@ def stored(name, n):
 def early_growth(monkeypatch):
     """Begin larger groups of second-order models early, and log every wait for a background job."""
     monkeypatch.setattr(growth, "FROM", 256)
-    monkeypatch.setattr(background_job, "LONG", -1.0)
+    monkeypatch.setattr(scheduler, "LONG", -1.0)
 
 
 def chosen_lines(lines, step, shift):

@@ -10,7 +10,7 @@ from river import feature_extraction, linear_model
 from streams import classifier, examples, least_growth, regressor, targets
 
 from streamkernel import RandomFeatures, rules
-from streamkernel.features import counter_rng, direction_store
+from streamkernel.features import counter_rng, directions
 from streamkernel.kernels import Gaussian
 
 STREAM = examples(4500)
@@ -52,7 +52,7 @@ def test_memory_is_flat_after_the_cap(options):
 
 def test_memory_is_flat_with_an_endless_supply_of_names(monkeypatch):
     """Every name occurs in one event only: directions that do not fit into the cache are regenerated, not stored."""
-    monkeypatch.setattr(direction_store, "RECORD_BYTES", 200_000)
+    monkeypatch.setattr(directions, "RECORD_BYTES", 200_000)
     counter_rng._cached_hash.cache_clear()  # entries of other tests would change when the table doubles
     _, ys = STREAM
     model = classifier(cache_bytes=50_000, kernel=Gaussian(1.0))

@@ -13,7 +13,7 @@ from streams import FIXED, content, examples, frame, learn, targets
 from waiting import LIMIT
 
 from streamkernel import KernelClassifier, KernelRegressor, learners
-from streamkernel.estimators.prediction_copy import prediction_copy
+from streamkernel.estimators.internals import prediction_copy
 
 XS, YS = examples(400)
 ASKED = [{**XS[0], "late": 0.5}, *XS[1:4]]

@@ -10,7 +10,7 @@ import pytest
 from streams import content
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, losses, rules, step_sizes
-from streamkernel.estimators.together import answers_of, predict_and_learn
+from streamkernel.estimators.internals import answers_of, predict_and_learn
 from streamkernel.features import directions
 from streamkernel.features.dictionaries import FAST
 from streamkernel.second_order import growth, mixture_state

@@ -40,13 +40,13 @@ from streamkernel import (
     upkeep,
 )
 from streamkernel.errors import InputError
-from streamkernel.estimators.weighting import LARGEST_WEIGHT
+from streamkernel.estimators.targets import LARGEST_WEIGHT
 from streamkernel.features.rows import Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.step_sizes import Constant
-from streamkernel.upkeep.refit import refit
+from streamkernel.upkeep.work import refit
 
 N = 700
 XS, LABELS = examples(N, ("b", "a", "c"))

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
-from streamkernel.features.scale_moments import HORIZON
-from streamkernel.features.scale_table import MOST_NAMES
+from streamkernel.features.scale_table import HORIZON, MOST_NAMES
 from streamkernel.features.scaling import Scales
 from streamkernel.kernels import Gaussian
 from streamkernel.kernels.program import KernelProgram

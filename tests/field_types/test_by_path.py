@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from streamkernel.field_types import by_path
-from streamkernel.field_types.by_path import ByPath
+from streamkernel.field_types import declared
+from streamkernel.field_types.declared import ByPath
 
 TABLE = {"a": True, "a.b": False, "a.b.c": True, "b": False}
 ANSWERS: dict[Any, bool] = {
@@ -18,7 +18,7 @@ ANSWERS: dict[Any, bool] = {
 
 @pytest.mark.parametrize("most", [0, 3, 1000])
 def test_the_nearest_name_decides_however_many_are_kept(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(by_path, "MOST_NAMES", most)
+    monkeypatch.setattr(declared, "MOST_NAMES", most)
     table = ByPath(TABLE, ["single"])
     for _ in range(2):
         assert {name: table[name] for name in ANSWERS} == ANSWERS

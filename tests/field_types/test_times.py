@@ -12,7 +12,7 @@ import pytest
 from streamkernel import Calendar, Fields, InputError
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.errors import JoinError
-from streamkernel.field_types.times import TimeUnit
+from streamkernel.field_types.number_texts import TimeUnit
 
 MOMENT = dt.datetime(2026, 7, 24, 6, 30, tzinfo=dt.UTC)
 SECONDS = 1_784_874_600

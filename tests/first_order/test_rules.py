@@ -13,7 +13,7 @@ from scipy import stats
 
 from streamkernel import rules
 from streamkernel.features.counter_rng import domain_key
-from streamkernel.first_order import block_choice
+from streamkernel.first_order import step_choices
 from streamkernel.learners import state
 
 KEY = domain_key(3, "rule")
@@ -61,14 +61,14 @@ def chosen(key, rule, beta, g, gamma, noise, t, room, scale):
     values |= {"rule_key": np.uint64(key).view(np.int64), "blocks": len(beta), "most_blocks": len(beta) + room}
     for name, value in values.items():
         numbers[name] = value
-    return block_choice.choose(numbers, np.ascontiguousarray(beta), np.array(g, np.float64), gamma, noise)
+    return step_choices.choose(numbers, np.ascontiguousarray(beta), np.array(g, np.float64), gamma, noise)
 
 
 @max_examples(200)
 @given(situations())
 def test_the_checked_step_is_the_longest_that_keeps_the_inequality(situation):
     beta, scale, g, gamma, noise = situation
-    k, eta = block_choice.longest_checked_step(beta, scale, g, gamma, noise)
+    k, eta = step_choices.longest_checked_step(beta, scale, g, gamma, noise)
     true = scale * beta
     size = (true**2).sum() + ((gamma**2 + 1.0 + eta**2) * (g @ g)) + eta**2 * noise + 1e-12
     if k >= 0:
@@ -82,7 +82,7 @@ def test_the_checked_step_is_the_longest_that_keeps_the_inequality(situation):
 @given(situations())
 def test_without_a_passing_block_there_is_no_checked_step(situation):
     beta, scale, g, gamma, noise = situation
-    k, eta = block_choice.longest_checked_step(beta, scale, g, gamma, noise)
+    k, eta = step_choices.longest_checked_step(beta, scale, g, gamma, noise)
     if k < 0:
         assert eta == 0.0
         for block in scale * beta:
@@ -93,11 +93,11 @@ def test_without_a_passing_block_there_is_no_checked_step(situation):
 def test_the_check_prefers_blocks_aligned_with_the_gradient():
     """β = ηḡ of an earlier step with the opposite gradient: going back is worth more than going on."""
     beta = np.array([[0.5], [-0.5], [0.2]])
-    k, eta = block_choice.longest_checked_step(beta, 1.0, np.array([1.0]), 0.5, 0.0)
+    k, eta = step_choices.longest_checked_step(beta, 1.0, np.array([1.0]), 0.5, 0.0)
     assert (k, eta) == (0, pytest.approx(1.0))  # 2(½ - η)² = ½
-    k, eta = block_choice.longest_checked_step(beta, 1.0, np.array([-1.0]), 0.5, 0.0)
+    k, eta = step_choices.longest_checked_step(beta, 1.0, np.array([-1.0]), 0.5, 0.0)
     assert (k, eta) == (1, pytest.approx(1.0))
-    k, eta = block_choice.longest_checked_step(beta, -1.0, np.array([-1.0]), 0.5, 0.0)
+    k, eta = step_choices.longest_checked_step(beta, -1.0, np.array([-1.0]), 0.5, 0.0)
     assert (k, eta) == (0, pytest.approx(1.0))
 
 
@@ -120,7 +120,7 @@ def test_choices_are_valid_blocks(situation, rule, room, t):
 @given(situations(), st.floats(1.0, 3.0))
 def test_cdsg_takes_an_old_block_where_its_checked_step_is_longer(situation, longest):
     beta, scale, g, gamma, noise = situation
-    best, checked = block_choice.longest_checked_step(beta, scale, g, gamma, noise)
+    best, checked = step_choices.longest_checked_step(beta, scale, g, gamma, noise)
     k, eta = choose(rules.CDSG(longest), beta, g, gamma, noise, scale=scale)
     assert (k, eta) == ((best, min(checked, longest * gamma)) if checked > gamma else (len(beta), gamma))
     if len(beta):

@@ -61,7 +61,7 @@ thread.join()
 """
 MODELS = """
 from streamkernel import KernelClassifier, KernelRegressor
-from streamkernel.estimators.together import predict_and_learn
+from streamkernel.estimators.internals import predict_and_learn
 for learner in ("newton", "dsg"):
     for make, y in ((KernelClassifier, str), (KernelRegressor, float)):
         model = make(learner=learner)

@@ -5,7 +5,7 @@ import pytest
 from numba.core.errors import NumbaError
 
 from streamkernel.jit import compiled, inlined, work_array, work_memory
-from streamkernel.jit.work_arrays import ALIGNED, WORD
+from streamkernel.jit.linking import ALIGNED, WORD
 
 
 @inlined(allocates=None)

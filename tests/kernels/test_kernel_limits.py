@@ -11,7 +11,7 @@ from scipy import integrate
 
 from streamkernel import InputError, KernelRegressor, kernels, learners, load, rules
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.posterior.feature_matrix import FeatureMap
+from streamkernel.posterior.posteriors import FeatureMap
 from streamkernel.research import StochasticGaussianProcessRegressor
 
 

@@ -14,7 +14,7 @@ from streamkernel import ModelFileError, RandomFeatures, kernels, load, losses, 
 from streamkernel.estimators import model_file
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Cauchy, Gaussian, Laplacian, Matern, MultiScale
-from streamkernel.posterior.feature_matrix import FeatureMap
+from streamkernel.posterior.posteriors import FeatureMap
 
 BASES = [Gaussian(1.5), Laplacian(1.5), Cauchy(1.5), Matern(2.5, 1.5)]
 MULTIPLES = (0.25, 2.0, 0.5)

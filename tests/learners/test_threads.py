@@ -10,7 +10,7 @@ from waiting import LIMIT
 
 from streamkernel import InputError, KernelClassifier, set_num_threads
 from streamkernel import kernels as k
-from streamkernel.learners import threads
+from streamkernel.learners import base
 
 MODELS = {
     "second order": {},
@@ -58,7 +58,7 @@ def test_rows_are_divided_among_threads(several):
             met.wait()  # two of them at once
         return -1
 
-    assert threads.first_unusable(1000, evaluate) == -1
+    assert base.first_unusable(1000, evaluate) == -1
     ordered = sorted(parts)
     assert len(ordered) > 1
     assert [first for first, _ in ordered] == [0, *(last for _, last in ordered[:-1])]
@@ -67,7 +67,7 @@ def test_rows_are_divided_among_threads(several):
 
 def test_few_rows_take_one_thread(several):
     parts = []
-    threads.first_unusable(127, lambda *part: parts.append(part) or -1)
+    base.first_unusable(127, lambda *part: parts.append(part) or -1)
     assert parts == [(0, 127)]
 
 

@@ -36,7 +36,7 @@ from streamkernel.features.directions import Directions
 from streamkernel.features.frames import table_blocks
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
-from streamkernel.merging import moments, second_order
+from streamkernel.merging import second_order, summaries
 from streamkernel.second_order import factors
 from streamkernel.second_order.mixture import SecondOrderLearner
 
@@ -755,7 +755,7 @@ def test_moments_are_those_of_all_events(first, lists, centre):
     parts = []
     for events in lists:
         parts.append(observed(events, of(base) if base else None).tensors())
-    found = moments.merge_scales(parts, base)
+    found = summaries.merge_scales(parts, base)
     expected = observed([*first, *(x for events in lists for x in events)]).tensors()
     assert found["scales.n"] == expected["scales.n"]
     assert found["scales.weights"] == pytest.approx(expected["scales.weights"])
@@ -780,7 +780,7 @@ def test_moments_halved_since_the_base(n):
     parts = [observed(table[a:b], of(base), take=True).tensors() for a, b in cuts]
     for part in parts:
         part["scales.in_use"] = base["scales.in_use"]
-    found = of(moments.merge_scales(parts, base))
+    found = of(summaries.merge_scales(parts, base))
     assert found.n == n + 27_000
     weight = float(found.state.counts["weight"][0])
     assert 9000 <= weight <= n + 27_000

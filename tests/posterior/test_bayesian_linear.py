@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from streamkernel.kernels import Gaussian
 from streamkernel.posterior.bayesian_linear import BayesianLinear, Recursive
-from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.marginal_likelihood import USUAL, most_likely
+from streamkernel.posterior.posteriors import USUAL, FeatureMap, most_likely
 
 
 def batch(phi, y, ratio):

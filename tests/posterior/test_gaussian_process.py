@@ -21,9 +21,8 @@ from streamkernel import InputError, step_sizes
 from streamkernel.kernels import Gaussian
 from streamkernel.posterior import bayesian_linear
 from streamkernel.posterior.bayesian_linear import Recursive
-from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.stochastic import OperatorVariance, RidgeFunctions
-from streamkernel.posterior.stochastic_posterior import Stochastic
+from streamkernel.posterior.posteriors import FeatureMap
+from streamkernel.posterior.stochastic_posterior import OperatorVariance, RidgeFunctions, Stochastic
 
 
 def test_variance_never_grows_where_an_example_is_learned():

@@ -11,8 +11,8 @@ from reference import posterior_variance as plain
 from sklearn.gaussian_process.kernels import RBF
 
 from streamkernel.kernels import Gaussian
-from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.stochastic import OperatorVariance, RidgeFunctions
+from streamkernel.posterior.posteriors import FeatureMap
+from streamkernel.posterior.stochastic_posterior import OperatorVariance, RidgeFunctions
 
 
 @pytest.mark.parametrize("nu", [0.0, 0.4])

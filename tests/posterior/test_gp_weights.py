@@ -11,8 +11,7 @@ from streams import content, frame
 
 from streamkernel import InputError
 from streamkernel.kernels import Gaussian
-from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.marginal_likelihood import most_likely
+from streamkernel.posterior.posteriors import FeatureMap, most_likely
 
 N = 60
 W = np.random.default_rng(5).choice([0.25, 1.0, 4.0, 100.0], size=len(XS))

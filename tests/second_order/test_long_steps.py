@@ -10,7 +10,7 @@ from streams import WAYS, content, examples, learn
 
 from streamkernel import InputError, KernelClassifier
 from streamkernel.merging import second_order
-from streamkernel.merging.forgotten import left_in
+from streamkernel.merging.groups import left_in
 from streamkernel.second_order import metric, mixture, newton, restructuring
 from streamkernel.second_order.mixture_state import Group
 

@@ -14,7 +14,7 @@ from streamkernel.features.rows import Rows
 from streamkernel.second_order import growth, metric
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.metric import GRADIENTS, NAMES
-from streamkernel.upkeep.pruning import prune
+from streamkernel.upkeep.work import prune
 
 SMALL = {"learner": learners.Newton(features_per_seed=16), "max_features": 256}
 

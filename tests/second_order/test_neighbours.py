@@ -12,7 +12,7 @@ from streams import as_dicts, content, examples, learn, names_in_order
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes
 from streamkernel.learners import state
-from streamkernel.merging.labels import columns_of
+from streamkernel.merging.summaries import columns_of
 from streamkernel.second_order.linear import state as linear_state
 from streamkernel.second_order.linear.state import NEAR
 from streamkernel.second_order.mixture import SecondOrderLearner

@@ -8,8 +8,7 @@ from reference import dspdc as plain
 from scipy import sparse
 
 from streamkernel.features.counter_rng import domain_key
-from streamkernel.solvers.saddle_point.conjugates import dual_step
-from streamkernel.solvers.saddle_point.factors import Factors
+from streamkernel.solvers.saddle_point.factors import Factors, dual_step, step_sizes
 from streamkernel.solvers.saddle_point.primal_dual_steps import (
     Blocks,
     CompiledProblem,
@@ -21,7 +20,6 @@ from streamkernel.solvers.saddle_point.primal_dual_steps import (
     draw,
 )
 from streamkernel.solvers.saddle_point.saddle_point import LOSSES
-from streamkernel.solvers.saddle_point.step_sizes import step_sizes
 
 N, P, D, STEPS = 23, 11, 4, 60
 KEYS = np.array([domain_key(1, "rows"), domain_key(1, "columns")])

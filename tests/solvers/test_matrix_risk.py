@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import matrix_blocks as plain
 
-from streamkernel.solvers.matrix import matrix_search
 from streamkernel.solvers.matrix.matrix_blocks import Iterate, MatrixProblem
-from streamkernel.solvers.matrix.matrix_risk import DenseBlocks, dual_loss, matrix_risk
-from streamkernel.solvers.saddle_point.step_sizes import step_sizes
+from streamkernel.solvers.matrix.matrix_risk import DenseBlocks, Search, dual_loss, matrix_risk
+from streamkernel.solvers.saddle_point.factors import step_sizes
 
 LOSSES = ["square", "logistic", "smooth_hinge"]
 
@@ -153,7 +152,7 @@ def test_it_stops_after_so_many_steps_and_reports_it() -> None:
 
 def test_steps_that_are_far_too_long_are_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     D, b = make(loss="square")
-    monkeypatch.setattr(matrix_search.Search, "scales", (1e-6,))
+    monkeypatch.setattr(Search, "scales", (1e-6,))
     found = matrix_risk(D, b, loss="square", l2=0.1, m=3, q=2, tol=1e-8)
     assert found.converged
 

@@ -23,8 +23,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from streamkernel.solvers import MultiTaskLMNN
 from streamkernel.solvers.matrix.matrix_blocks import Iterate
 from streamkernel.solvers.matrix.matrix_risk import dual_loss
-from streamkernel.solvers.metric.triplets import Triplets, large_margin, neighbours
-from streamkernel.solvers.saddle_point.step_sizes import step_sizes
+from streamkernel.solvers.metric_learning import Triplets, large_margin, neighbours
+from streamkernel.solvers.saddle_point.factors import step_sizes
 
 LOSSES = ["smooth_hinge", "logistic"]
 

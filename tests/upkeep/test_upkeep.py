@@ -30,7 +30,7 @@ from streamkernel.estimators import model_file
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.upkeep.pruning import distil
+from streamkernel.upkeep.work import distil
 
 KERNELS = [
     kernels.Gaussian(1.0),
@@ -302,7 +302,7 @@ def test_invalid_examples_are_rejected_immediately_too(options, task, told):
 
 
 def test_a_prediction_copy_has_no_tasks():
-    from streamkernel.estimators.prediction_copy import prediction_copy
+    from streamkernel.estimators.internals import prediction_copy
 
     stream = [*events(800)]
     model = learnt(KernelRegressor(learner="dsg", max_features=128, pruning=SOON), stream)

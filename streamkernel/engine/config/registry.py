@@ -62,8 +62,8 @@ def models() -> Catalogue:
     from streamkernel.estimators.classifier import KernelClassifier
     from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
     from streamkernel.estimators.multi_label import KernelMultiLabelClassifier
-    from streamkernel.estimators.multi_target import KernelMultiTargetRegressor
     from streamkernel.estimators.regressor import KernelRegressor
+    from streamkernel.estimators.several_targets import KernelMultiTargetRegressor
 
     one = KernelClassifier, KernelRegressor, GaussianProcessRegressor
     kinds = *one, KernelMultiTargetRegressor, KernelMultiLabelClassifier

@@ -24,7 +24,7 @@ from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, collect_problems, to_toml
 from streamkernel.engine.mirror.bucket import check_address
 from streamkernel.engine.otel.environment import check_address as check_collector
-from streamkernel.field_types.times import TimeUnit
+from streamkernel.field_types.number_texts import TimeUnit
 
 if TYPE_CHECKING:
     from river.metrics.base import Metric

@@ -36,8 +36,7 @@ from streamkernel.engine.config.schema import (
 )
 from streamkernel.engine.config.source_and_sink import SinkTable, SourceTable, identity_of
 from streamkernel.field_types import Fields
-from streamkernel.field_types.by_path import ByPath
-from streamkernel.field_types.declared import declared_type
+from streamkernel.field_types.declared import ByPath, declared_type
 
 if TYPE_CHECKING:
     from river.metrics.base import Metric

@@ -17,7 +17,7 @@ from river.drift import ADWIN
 
 from streamkernel.engine.pipelines import Answer
 from streamkernel.estimators.drift import KernelDriftDetector
-from streamkernel.estimators.together import read_probabilities
+from streamkernel.estimators.internals import read_probabilities
 
 LARGEST = 10.0
 """The largest distance from the mean, in deviations."""

@@ -19,8 +19,8 @@ from streamkernel.engine.delayed_labels import plain
 from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW
 from streamkernel.engine.telemetry.river_metrics import Pair, counts_pairs, update_metric, value
+from streamkernel.estimators.internals import read_several
 from streamkernel.estimators.parameters import parameters_of
-from streamkernel.estimators.together import read_several
 
 MOST_CLASSES = 20
 """Maximum number of classes with values of their own and rows in the confusion matrix, by number of labels."""

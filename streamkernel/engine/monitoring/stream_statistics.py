@@ -17,7 +17,7 @@ from streamkernel.engine.monitoring.field_windows import FieldSummary, FieldWind
 from streamkernel.engine.monitoring.several_metrics import text_of
 from streamkernel.engine.pipelines import Answer
 from streamkernel.engine.telemetry.quality import WINDOW
-from streamkernel.estimators.together import read_probabilities, read_several
+from streamkernel.estimators.internals import read_probabilities, read_several
 
 BINS = 10
 

@@ -20,7 +20,7 @@ from streamkernel.engine.coverage import coverage_of
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.serving_copy import PublishedModel
 from streamkernel.errors import ModelFileError
-from streamkernel.estimators.prediction_copy import prediction_copy
+from streamkernel.estimators.internals import prediction_copy
 from streamkernel.field_types.fields import Fields
 
 MOST_NAMES = 4096

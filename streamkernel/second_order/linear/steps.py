@@ -31,7 +31,7 @@ from streamkernel import vectors
 from streamkernel.features.rows import ROWS
 from streamkernel.features.scale_table import SCALES, centre_and_unit
 from streamkernel.jit import inlined, unit
-from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
+from streamkernel.learners.span import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import HORIZON, MEAN
 from streamkernel.second_order import slots
 from streamkernel.second_order.linear.state import (

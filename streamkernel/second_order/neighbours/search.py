@@ -36,7 +36,7 @@ from streamkernel.features.rows import F32, I64, ROWS
 from streamkernel.features.scale_table import place_of
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.state import MEAN, NUMBERS_TYPE
-from streamkernel.losses.compiled import SOFTMAX
+from streamkernel.losses.loss import SOFTMAX
 from streamkernel.second_order import slots
 from streamkernel.second_order.last_row import LAST_ROW
 from streamkernel.second_order.linear.state import LARGEST_INPUT, LINEAR, PLACES, VALUES, Linear

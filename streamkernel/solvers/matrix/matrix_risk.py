@@ -3,18 +3,233 @@
 from __future__ import annotations
 
 import math
+import time
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize_scalar
 
 from streamkernel import losses
 from streamkernel.jit import compiled
 from streamkernel.solvers.matrix import matrix_blocks as psd
-from streamkernel.solvers.matrix.matrix_blocks import F64, Ints, MatrixProblem
-from streamkernel.solvers.matrix.matrix_search import MatrixSolution, solve
-from streamkernel.solvers.saddle_point.conjugates import LOSSES
+from streamkernel.solvers.matrix.matrix_blocks import F64, Ints, Iterate, MatrixProblem
+from streamkernel.solvers.progress import Tell, progress
+from streamkernel.solvers.saddle_point.factors import LOSSES, StepSizes, mean_conjugate, step_sizes
 
-_SHARE = 20
+_DRAWS, _POWERS, _LONG, _SHORTEST = 4, 10, 1e9, -40.0
+_TRIAL, _OFTEN, _SHARE = 1, 2, 3
+"""Passes of a trial; passes between evaluations of the gap: the second number, or a third of those so far."""
+_PATIENCE, _WORSE, _LEAST = 4, 3.0, 1e-300
+"""Λ is doubled after more evaluations without a smaller gap, or if the gap exceeds the smallest by the factor."""
+_BLOCKS_PER_STEP = 20
+"""A step takes one in 20 of the blocks, by default."""
+
+
+def starting_point(problem: MatrixProblem) -> tuple[F64, F64, float]:
+    """Return X and y of the best dual point in one direction, and the distance that X moves for a y of length 1.
+
+    The direction is u = φ'(A X⁰), where X⁰ is optimal without data. Along it D(tu) is concave and has its maximum at a
+    t of at most 1; g* is approximated by the parabola with the right slope at t = 0 and the right value at t = 1, which
+    is exact for X⁰ = 0. It takes two eigendecompositions of every block.
+    """
+    data, n = problem.data, problem.data.n
+    X0 = problem.minimizer(np.zeros_like(problem.centers))
+    z = data.forward(X0, problem.blocks, problem.rows)
+    u = psd.dual_steps(problem.loss.code, np.zeros(n), problem.b, z, _LONG)
+    G = data.backward(u, problem.rows, problem.blocks)
+
+    def conjugate(t: float) -> float:
+        return float(mean_conjugate(problem.loss.code, t * u, problem.b))
+
+    slope = float(u @ z) / n
+    bend = problem.dual(0.0 * u, 0.0 * G) + slope - problem.dual(u, G) - conjugate(1.0)
+    found = minimize_scalar(
+        lambda log_t: bend * math.exp(2.0 * log_t) - slope * math.exp(log_t) + conjugate(math.exp(log_t)),
+        bounds=(_SHORTEST, 0.0),
+        method="bounded",
+    )
+    y = math.exp(found.x) * u
+    X = problem.minimizer(math.exp(found.x) * G)
+    moved, length = float(np.linalg.norm(X - X0)), float(np.linalg.norm(y))
+    return X, y, moved / length if moved > 0.0 < length else 1.0
+
+
+def draw_blocks(generator: np.random.Generator, n: int, m: int) -> Ints:
+    """Return m of the numbers below n, in ascending order."""
+    return np.sort(generator.choice(n, m, replace=False))
+
+
+def largest_block(problem: MatrixProblem, m: int, q: int, generator: np.random.Generator) -> float:
+    """Return the largest squared spectral norm of a few random blocks of m rows and q matrices, by power iteration."""
+    data, largest = problem.data, 0.0
+    for _ in range(_DRAWS):
+        rows, blocks = draw_blocks(generator, data.n, m), draw_blocks(generator, data.p, q)
+        v, norm = generator.standard_normal(m), 1.0
+        for _ in range(_POWERS):
+            v = data.forward(data.backward(v / norm, rows, blocks), blocks, rows)
+            norm = float(np.linalg.norm(v))
+            if norm == 0.0:
+                break
+        largest = max(largest, norm)
+    return largest or 1.0
+
+
+def steps_of(problem: MatrixProblem, m: int, q: int, scale: float, moved: float) -> StepSizes:
+    """Return the steps for Λ = `scale`, with the primal weight that suits how far X goes for a y of length 1.
+
+    The bounds of the theorems grow with (p/qτ) ‖X - X*‖² + (n/mσ) ‖y - y*‖²; the weight makes both terms the same.
+    """
+    n, p = problem.data.n, problem.data.p
+    given = n, p, m, q, scale, float(problem.l2.min()), 1.0 / problem.loss.curvature
+    plain = step_sizes(*given)
+    return step_sizes(*given, weight=moved * math.sqrt((p / q / plain.tau) / (n / m / plain.sigma)))
+
+
+class Mark(NamedTuple):
+    """The progress of a solution: steps, eigendecompositions and seconds so far, and the best objective and gap."""
+
+    steps: int
+    decompositions: int
+    seconds: float
+    objective: float
+    gap: float
+
+
+class MatrixSolution(NamedTuple):
+    """The solution of a matrix problem.
+
+    Attributes
+    ----------
+    X
+        The matrices, shape (p, d, d).
+    y
+        The dual numbers, shape (n,).
+    objective
+        P(X).
+    gap
+        P(X) - D(y): the objective is at most so far above the least one.
+    converged
+        Whether the gap is at most the one asked for.
+    steps, decompositions
+        Steps of the algorithm, and eigendecompositions of a matrix; trials count too, eigenvalues alone,
+        which an evaluation of the gap takes, do not.
+    history
+        A mark for each evaluation of the gap.
+    """
+
+    X: F64
+    y: F64
+    objective: float
+    gap: float
+    converged: bool
+    steps: int
+    decompositions: int
+    history: list[Mark]
+
+
+class Search:
+    """The lowest P and the highest D so far. They need not be of the same iterate: each bounds the optimum alone."""
+
+    scales: tuple[float, ...] = (1 / 4, 1 / 12)
+    """Parts of the largest squared norm of a block that are tried for Λ; the theorems' Λ is too careful."""
+
+    def __init__(self, problem: MatrixProblem, m: int, q: int, *, tol: float, max_steps: int, seed: int) -> None:
+        self._began = time.perf_counter()
+        self._problem, self._m, self._q, self._tol, self._max_steps = problem, m, q, tol, max_steps
+        self._generator = np.random.default_rng(seed)
+        self._pass = math.ceil(max(problem.data.n / m, problem.data.p / q))
+        self._X, self._y, self._moved = starting_point(problem)
+        self._largest = largest_block(problem, m, q, self._generator)
+        self._primal, self._dual, self._steps = math.inf, -math.inf, 0
+        self._most = float(problem.data.n * problem.data.p)
+        self._history: list[Mark] = []
+        self._first = self._look(self._iterate())
+
+    def run(self, tell: Tell) -> None:
+        """Take steps until the gap is small enough or the steps are used up.
+
+        Λ is a fraction of the largest squared norm of a few random blocks; short trials from the same start choose the
+        fraction by their gaps. If the gap grows or stagnates later, Λ is doubled and the search continues from the best
+        point.
+        """
+        trials, starts = [], [self._iterate() for _ in self.scales]
+        for scale, at in zip(self.scales, starts, strict=True):
+            trials.append((self._advance(at, _TRIAL, scale, tell), scale, at))
+        gap, scale, at = min(trials, key=lambda trial: trial[0])
+        passes, least, idle = _TRIAL, gap, 0
+        while not self.over:
+            last, gap = gap, self._advance(at, passes, scale, tell)
+            idle = 0 if gap < least else idle + 1
+            least = min(least, gap)
+            if gap >= _WORSE * least or idle > _PATIENCE:
+                scale, at = min(2.0 * scale, self._most), self._iterate()
+                gap, passes, least, idle = math.inf, _TRIAL, math.inf, 0
+            elif gap < last < math.inf and not self.over:
+                needed = passes * math.log(gap / max(self._tol, _LEAST)) / math.log(last / gap)
+                rarely = max(_OFTEN, self._steps // (_SHARE * self._pass))
+                passes = min(max(math.ceil(0.5 * needed), 1), rarely)
+
+    @property
+    def gap(self) -> float:
+        """The difference of P and D, which only rounding could make negative."""
+        return max(self._primal - self._dual, 0.0)
+
+    @property
+    def over(self) -> bool:
+        """Whether the search is finished."""
+        return self.gap <= self._tol or self._steps >= self._max_steps
+
+    def solution(self) -> MatrixSolution:
+        """Return the best point, with a gap evaluated from X and y alone, because maintained sums may drift."""
+        last, (primal, dual) = self._history[-1], self._iterate().bounds()
+        gap = max(primal - dual, 0.0)
+        return MatrixSolution(
+            self._X, self._y, primal, gap, gap <= self._tol, last.steps, last.decompositions, self._history
+        )
+
+    def _iterate(self) -> Iterate:
+        return Iterate(self._problem, self._X, self._y, self._m, self._q)
+
+    def _sizes(self, scale: float) -> StepSizes:
+        return steps_of(self._problem, self._m, self._q, scale, self._moved)
+
+    def _advance(self, at: Iterate, passes: int, scale: float, tell: Tell) -> float:
+        """Take steps and return the gap they lead to."""
+        if self.over:
+            return math.inf
+        n, p, generator = self._problem.data.n, self._problem.data.p, self._generator
+        sizes = self._sizes(scale * self._largest)
+        for _ in range(min(passes * self._pass, self._max_steps - self._steps)):
+            self._steps += 1
+            if not at.step(draw_blocks(generator, n, self._m), draw_blocks(generator, p, self._q), sizes):
+                return math.inf
+        gap = self._look(at)
+        far = math.log(self._first / max(self.gap, _LEAST)) / math.log(self._first / max(self._tol, _LEAST))
+        tell(min(max(far, self._steps / self._max_steps), 1.0), f"gap {self.gap:.1e}")
+        return gap
+
+    def _look(self, at: Iterate) -> float:
+        """Evaluate an iterate, keep the better bounds, and return the iterate's own gap."""
+        primal, dual = at.bounds()
+        if primal < self._primal:
+            self._X, self._primal = at.X.copy(), primal
+        if dual > self._dual:
+            self._y, self._dual = at.y.copy(), dual
+        decompositions = 2 * self._problem.data.p + self._steps * self._q
+        seconds = time.perf_counter() - self._began
+        self._history.append(Mark(self._steps, decompositions, seconds, self._primal, self.gap))
+        return primal - dual
+
+
+def solve(
+    problem: MatrixProblem, m: int, q: int, *, tol: float, max_steps: int, seed: int, verbose: bool, what: str
+) -> MatrixSolution:
+    """Return matrices whose gap is at most `tol`, or the best after `max_steps` steps or an interruption."""
+    search = Search(problem, m, q, tol=tol, max_steps=max_steps, seed=seed)
+    with progress(what, show=verbose) as tell:
+        search.run(tell)
+    return search.solution()
 
 
 class DenseBlocks:
@@ -141,7 +356,7 @@ def matrix_risk(
     if phi.for_classes and not np.isin(labels, (-1.0, 1.0)).all():
         raise ValueError(f"Expected labels b of -1 and 1 for {phi!r}, got {np.unique(labels)[:5]}")
     positive("l2", l2)
-    m, q = within("m", n if m is None else m, n), within("q", math.ceil(p / _SHARE) if q is None else q, p)
+    m, q = within("m", n if m is None else m, n), within("q", math.ceil(p / _BLOCKS_PER_STEP) if q is None else q, p)
     problem = MatrixProblem(DenseBlocks(data), phi, labels, np.full(p, float(l2)), np.zeros((p, *data.shape[2:])))
     return solve(
         problem,

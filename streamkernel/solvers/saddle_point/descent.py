@@ -11,12 +11,10 @@ import numpy as np
 from scipy.optimize import brentq
 
 from streamkernel.jit import compiled
-from streamkernel.losses.compiled import SQUARE, derivative
+from streamkernel.losses.loss import SQUARE, derivative
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.saddle_point.conjugates import mean_conjugate, mean_loss
-from streamkernel.solvers.saddle_point.factors import F64, Factors
+from streamkernel.solvers.saddle_point.factors import F64, Factors, StepSizes, mean_conjugate, mean_loss, step_sizes
 from streamkernel.solvers.saddle_point.primal_dual_steps import Blocks, CompiledProblem, Point, advance, as_compiled
-from streamkernel.solvers.saddle_point.step_sizes import StepSizes, step_sizes
 
 
 class SaddlePointProblem(NamedTuple):

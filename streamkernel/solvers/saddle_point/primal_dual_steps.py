@@ -17,8 +17,7 @@ from numba.extending import overload
 
 from streamkernel import jit
 from streamkernel.features.counter_rng import counter_bits
-from streamkernel.solvers.saddle_point.conjugates import dual_step
-from streamkernel.solvers.saddle_point.factors import F64, Factors
+from streamkernel.solvers.saddle_point.factors import F64, Factors, dual_step
 
 _SHIFT = np.uint64(32)
 _SUMS = {"reassoc", "contract"}  # sums in any order
@@ -279,29 +278,13 @@ def norms(A: Factors) -> Norms:
 
 
 def choose(
-    A: Factors,
-    seen: Norms,
-    condition: float,
-    *,
-    m: int | None,
-    q: int | None,
-    may_form: bool,
-    may_factor: bool,
+    A: Factors, seen: Norms, condition: float, *, m: int | None, q: int | None, may_form: bool, may_factor: bool
 ) -> BlockPlan:
     """Return the plan with the least K times the cost of a step, where K = max(n/m, p/q) + S.
 
-    Parameters
-    ----------
-    A
-        Both factors, or a matrix beside the identity.
-    seen
-        Its norms.
-    condition
-        1/(nλγ).
-    m, q
-        The requested numbers; by default any power of 2 or all coordinates, and for a formed A all of x or all of y.
-    may_form, may_factor
-        Whether A may be formed, and whether it may stay factorised.
+    A is both factors, or a matrix beside the identity; `condition` is 1/(nλγ). `m` and `q` are the requested numbers;
+    by default any power of 2 or all coordinates, and for a formed A all of x or all of y. `may_form` and `may_factor`
+    say whether A may be formed, and whether it may stay factorised.
     """
     n, p, _ = A.shape
     heights = [m] if m else [*powers(n), n]

@@ -3,35 +3,138 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from streamkernel.features.rows import F32, F64, I64
+from streamkernel.features.compiled_kernel import MULTI_SCALE, PHASE, SIGN_PRODUCTS, SKETCH, CompiledKernel, Span
+from streamkernel.features.directions import Directions
+from streamkernel.features.distributions import draw_some
+from streamkernel.features.feature_maps import features, form, power, prepare
+from streamkernel.features.rows import F32, F64, I64, Rows
+from streamkernel.jit import compiled
+from streamkernel.kernels.program import KernelProgram
+from streamkernel.learners.scoring import entries_room, longest_row, part_shape
 from streamkernel.losses import Logistic, Loss, Sigmoid
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.sparse.chosen_features import PER_BLOCK
 from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
 from streamkernel.solvers.sparse.sparse_problem import check_problem, largest_curvature, refit
+
+PER_BLOCK = 64
+"""Features of a block."""
+FRACTIONS = (0.1, 0.03, 0.01, 0.003, 0.001)
+"""Candidates for the penalty if none is given, as fractions of the largest one, from sparse to dense."""
+RIDGES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+"""Candidates for the ridge when features are refitted."""
+_MOST, _LEAST = 20_000, 50
+"""Maximum number of rows for a choice, a tenth of them held out; below the minimum, the middle candidate is taken."""
+_FEW = 50
+"""Number of passes over the rows in all rounds except the last, and to choose the penalty."""
+_GAIN = 1e-6
+"""The minimum gain of a step in a refit, as a fraction of the objective."""
+_NO_PRICE = 1e-12
+_RIDGE = 1e-5
+"""The ridge in backward elimination."""
+
+
+@compiled
+def _fill(kernel, hashes, block_size, features_of):  # type: ignore[no-untyped-def]
+    """Fill the cache, shape (1, names, parts, features), with the directions of features, rows of block and place.
+
+    Directions of a `MultiScale` kernel are multiplied by its factors.
+    """
+    for p in range(len(kernel.parts)):
+        part = kernel.parts[p]
+        run = block_size if part.shift != 0.0 else 1
+        for name in range(len(hashes)):
+            entries = kernel.cache[0, name, p]
+            draw_some(part.distribution, part.shape, part.key, features_of, hashes[name], entries)
+            for f in range(len(features_of) if part.form == MULTI_SCALE else 0):
+                position = features_of[f, 0] * block_size + features_of[f, 1]
+                entries[f] *= np.float32(part.table[position // run % part.order])
+
+
+@compiled(nogil=True)
+def _evaluate(components, kernel, rows, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]`` to the features of row i, components of one side by side; return the first unusable row, or -1."""
+    width, parts = kernel.cache.shape[3], len(kernel.parts)
+    phi = np.empty((components, width), np.float32)
+    row, room = entries_room(None, parts, longest_row(rows)), np.empty(part_shape(parts, width), np.float32)
+    for i in range(len(rows.start) - 1):
+        if not prepare(kernel, rows, i, row):
+            return i
+        features(kernel, row, Span(width, 0, 0, width), phi, room)
+        if power(phi, 0, width)[0] < 0.0:
+            return i
+        for f in range(width):
+            for o in range(components):
+                out[i, components * f + o] = phi[o, f]
+    return -1
+
+
+class ChosenFeatures:
+    """The features z_f(x) of chosen blocks and places, for tables with the same columns.
+
+    `places` are block and place of each feature, shape (features, 2). Raise a ValueError if features of the kernel do
+    not have directions of their own, such as those of `Polynomial` and of sketches.
+
+    Examples
+    --------
+    >>> from streamkernel import kernels
+    >>> plan = KernelProgram(kernels.Gaussian(1.0), seed=1)
+    >>> three = ChosenFeatures(plan, ["a", "b"], np.array([[0, 1], [0, 5], [7, 0]]))
+    >>> one = ChosenFeatures(plan, ["b", "a"], np.array([[7, 0]]))
+    >>> three(np.array([[0.5, 2.0]]))[0, 4:].tolist() == one(np.array([[2.0, 0.5]]))[0].tolist()
+    True
+    """
+
+    def __init__(self, plan: KernelProgram, names: Sequence[Hashable], places: I64) -> None:
+        kinds = set(plan.parts_compiled["form"].tolist())
+        if plan.transforms or not kinds.isdisjoint({SIGN_PRODUCTS, SKETCH}):
+            raise ValueError(f"Expected a kernel whose features have directions of their own, got {plan.kernel!r}")
+        self._plan, self._names, self._places = plan, names, places
+        columns = np.arange(float(len(names)))[None]
+        self._row = Directions(plan, len(places), 0).rows(names, columns)  # its values are the positions of the columns
+        for kind in set(plan.parts_compiled["distribution"].tolist()):
+            draw_some.require(kind)
+        cache = np.empty((1, len(names), len(plan.parts), len(places)), np.float32)
+        kernel = CompiledKernel(*plan.arrays, cache, np.zeros((1, 3), np.int64))
+        _fill(kernel, self._row.hashes, PER_BLOCK, np.ascontiguousarray(places))
+        parts = plan.parts_compiled.copy()
+        parts["form"][parts["form"] == MULTI_SCALE] = PHASE
+        form.require(PHASE)
+        self._kernel = kernel._replace(parts=parts)
+
+    def __reduce__(self) -> tuple[type[ChosenFeatures], tuple[KernelProgram, Sequence[Hashable], I64]]:
+        """Return the constructor's arguments: a file needs no directions."""
+        return ChosenFeatures, (self._plan, self._names, self._places)
+
+    def __call__(self, X: F64) -> F32:
+        """Return the features of rows of numbers, shape (rows, features × outputs).
+
+        Raise an InputError if a row is outside of the kernel's domain.
+        """
+        n, d = X.shape
+        out = np.empty((n, len(self._places) * self._plan.outputs), np.float32)
+        values = np.ascontiguousarray(X[:, self._row.values.astype(np.int64)])
+        repeated: Any = (np.tile(column, n) for column in (np.arange(d), self._row.hashes, self._row.readers))
+        slots, hashes, readers = repeated
+        rows = Rows(np.arange(0, n * d + 1, d), slots, hashes, readers, values.ravel(), np.ones(n))
+        bad = _evaluate(self._plan.outputs, self._kernel, rows, out)
+        if bad >= 0:
+            self._plan.check(dict(zip(self._names, X[bad].tolist(), strict=True)))
+            raise self._plan.unusable(self._row._replace(values=values[bad]))
+        return out
 
 
 def eliminate(H: F64, coef: F64, group: int, most: int) -> F64:
     """Return coefficients with at most a given number of non-zero groups.
 
     At the minimum of a function with the curvature H, setting w(h) = 0 increases it by ½ w(h)ᵀ [(H⁻¹)_hh]⁻¹ w(h), if
-    all other coefficients are adjusted: w ← w - (H⁻¹)_·h [(H⁻¹)_hh]⁻¹ w(h).
-
-    Parameters
-    ----------
-    H
-        The curvature, positive definite, shape (outputs, outputs), the same for each column.
-    coef
-        Coefficients, shape (outputs, columns). The last output belongs to no group and always stays.
-    group
-        Number of consecutive outputs in a group.
-    most
-        Number of groups to keep.
+    all other coefficients are adjusted: w ← w - (H⁻¹)_·h [(H⁻¹)_hh]⁻¹ w(h). H, shape (outputs, outputs), is positive
+    definite and the same for each column of `coef`, shape (outputs, columns), whose last output belongs to no group and
+    always stays. A group is `group` consecutive outputs, and at most `most` groups are kept.
 
     References
     ----------
@@ -49,27 +152,6 @@ def eliminate(H: F64, coef: F64, group: int, most: int) -> F64:
         C -= follow @ C[out]
         w[out] = C[out] = C[:, out] = 0.0
     return w
-
-
-FRACTIONS = (0.1, 0.03, 0.01, 0.003, 0.001)
-"""Candidates for the penalty if none is given, as fractions of the largest one, from sparse to dense."""
-
-RIDGES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-"""Candidates for the ridge when features are refitted."""
-
-_MOST, _LEAST = 20_000, 50
-"""Maximum number of rows for a choice, a tenth of them held out; below the minimum, the middle candidate is taken."""
-
-_FEW = 50
-"""Number of passes over the rows in all rounds except the last, and to choose the penalty."""
-
-_GAIN = 1e-6
-"""The minimum gain of a step in a refit, as a fraction of the objective."""
-
-_NO_PRICE = 1e-12
-
-_RIDGE = 1e-5
-"""The ridge in backward elimination."""
 
 
 class RoundOptions(NamedTuple):
@@ -142,16 +224,8 @@ def learn_in_rounds(
 ) -> Iterator[Sparse]:
     """Yield the model after each round, and then with the remaining features fitted without the penalty.
 
-    Parameters
-    ----------
-    features
-        Evaluates features for all rows, by blocks and places, shape (features, 2).
-    y, loss, columns
-        As for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`.
-    outputs
-        Outputs of a feature.
-    options, tell
-        The estimator's options, and the callback for progress.
+    `features` evaluates features for all rows, by blocks and places, shape (features, 2). `y`,
+    `loss` and `columns` are as for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`.
     """
     per_round, l1, epochs = options.features_per_round, options.l1, 0
     some = np.random.default_rng(options.seed).permutation(len(y))[:_MOST]

@@ -13,7 +13,7 @@ import numpy as np
 
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.jit import compiled, inlined
-from streamkernel.losses.compiled import LOGISTIC, SIGMOID, SMOOTH_HINGE, SOFTMAX, SQUARE, derivative, value
+from streamkernel.losses.loss import LOGISTIC, SIGMOID, SMOOTH_HINGE, SOFTMAX, SQUARE, derivative, value
 
 SUMS = {"reassoc", "contract", "nsz"}
 """Sums may be vectorised; the same machine adds in the same order every time."""
@@ -183,16 +183,9 @@ class Batches(NamedTuple):
 class Batch(NamedTuple):
     """One mini-batch, in float32, which suffices because residuals shrink with the distance from the snapshot.
 
-    Attributes
-    ----------
-    n
-        Number of rows.
-    Z
-        Their features, shape (outputs from `begin` on, rows).
-    begin
-        The first output that it drives.
-    residuals, bend
-        The differences of their slopes from the slopes of the snapshot, and ∂²ℓ; shape (columns, rows).
+    It has n rows, whose features Z have the shape (outputs from `begin` on, rows): `begin` is the first output that it
+    drives. `residuals` are the differences of their slopes from the slopes of the snapshot, and `bend` is ∂²ℓ; shape
+    (columns, rows).
     """
 
     n: int

@@ -136,13 +136,7 @@ class SparseProblem(NamedTuple):
 
 
 def check_problem(
-    Z: npt.ArrayLike,
-    y: npt.ArrayLike,
-    loss: Loss,
-    l1: float,
-    columns: int,
-    group: int,
-    penalised: npt.ArrayLike | None,
+    Z: npt.ArrayLike, y: npt.ArrayLike, loss: Loss, l1: float, columns: int, group: int, penalised: npt.ArrayLike | None
 ) -> SparseProblem:
     """Return the problem of these arguments, or raise an error that names the invalid one."""
     if not isinstance(loss, SPARSE):
@@ -254,26 +248,11 @@ def refit(
 ) -> F64:
     """Return the coefficients, shape (outputs, columns), that minimise (1/n) Σ ℓ(f_i, y_i) + ½ l2 ‖w‖².
 
-    Outputs that are not kept have 0.
-
-    Parameters
-    ----------
-    Z, y, loss, columns, penalised
-        As for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`; unpenalised outputs have no ridge.
-    kept
-        A mask of the outputs to keep, shape (outputs,).
-    l2
-        The ridge, which makes the solution unique if features are nearly equal.
-    start
-        The initial coefficients, shape (outputs, columns), 0 by default. The result for a non-convex loss depends on
-        it.
-    tol
-        The minimum gain of a step, as a fraction of the objective, for another step to be taken.
-
-    Raises
-    ------
-    ValueError
-        If an argument is invalid.
+    Outputs that are not kept have 0. `Z`, `y`, `loss`, `columns` and `penalised` are as for
+    :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`; unpenalised outputs have no ridge. `kept` is a mask of
+    the outputs, shape (outputs,), and `l2` the ridge, which makes the solution unique if features are nearly equal. The
+    result for a non-convex loss depends on the initial coefficients `start`. `tol` is the minimum gain of a step, as a
+    fraction of the objective, for another step to be taken. Raise a ValueError if an argument is invalid.
     """
     problem = check_problem(Z, y, loss, 1.0, columns, 1, penalised)
     outputs = problem.Z.shape[1]

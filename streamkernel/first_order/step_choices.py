@@ -1,0 +1,255 @@
+"""The parts of a step: its block, its automatic size, and its preconditioner; compiled.
+
+A preconditioned step uses the covariance of the features of a block over the batch.
+With Φ of shape (B, P), the features of block k at the batch, and g the gradients, the step goes along
+
+    (ΦᵀΦ/B + εI)⁻¹ Φᵀg/B  =  Φᵀw/B   with   w = (ΦΦᵀ/B + εI)⁻¹ g,
+
+so that only a B×B system is solved, and the step is taken with w in the place of g (Dai et al. 2014, section 4).
+
+A step of automatic size moves all blocks.
+A step on one of n blocks that is drawn uniformly moves f, on average over the draws, as a step on all of them that is
+n times shorter. The features of all blocks at x are available once f(x) is computed, so this mean costs little more
+than one draw, and has none of its variance: a step on one block contracts only below 2/n, one on all blocks below 2.
+
+In the space of the kernel k̂(x, x') = (1/n) Σ_b φ_b(x)·φ_b(x') of the n blocks, the mean gradient of a batch is
+∇ = (1/B) Σ g_i k̂(x_i, ·). The step is
+
+    α_b ← α_b - (η/n) (1/B) Σ φ_b(x_i) g_iᵀ   for all b,   η = ‖f‖ / √Σ‖∇‖²
+
+with the sum over all steps so far: the distance over gradients of Ivgi, Hinder and Carmon (2023), which follows the
+units of the loss, the size of the kernel and of the batch. No step moves f by more than the error e of the batch
+anywhere, that is η ≤ η_most = e/(‖∇‖√k(x, x)), and none is shorter than η_most/√t or η_most/32: f has to leave 0 at
+first, and to follow changes later. ‖f‖² is updated at each step, ‖f‖² ← ‖f‖² - 2η⟨∇, f⟩ + η²‖∇‖²; n Σ‖α_b‖² would
+overstate the first steps, which moved few blocks.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import types
+
+from streamkernel import vectors
+from streamkernel.features.counter_rng import counter_bits
+from streamkernel.jit import Family, inlined, unit
+from streamkernel.learners.scoring import FIRST_ORDER
+from streamkernel.learners.state import AUTOMATIC, NUMBERS_TYPE
+from streamkernel.rules import CDSG, DSG
+
+precondition = Family(
+    "precondition", types.void(types.float64[:, ::1], types.float64, types.float64[:, ::1], types.float64[:, ::1])
+)
+"""``precondition(0, phi, epsilon, g, a)`` sets `g`, shape (B, columns), to (ΦΦᵀ/B + εI)⁻¹ g; `phi` is Φᵀ, shape (P,
+B), and `a` is room, shape (B, B)."""
+_DSG, _CDSG = DSG.code, CDSG.code
+FEATURES_PER_STEP = 4096
+"""With steps of automatic size, N features have a check every N/4,096 steps. On single events a check asks for a new
+block at two steps of three, however many there are. The exact kernel's rate needs features that grow as √t (Rudi and
+Rosasco 2017); with checks that become rarer as features become more, they grow so."""
+LEAST = 1.0 / 32.0
+"""The shortest step over the longest one, so that a function still follows changes after a thousand steps."""
+_TOTAL = types.float64[:, :, :, ::1]
+
+
+@precondition.member(0)
+def _precondition(phi, epsilon, g, a):  # type: ignore[no-untyped-def]
+    batch = phi.shape[1]
+    a[:] = 0.0  # the upper triangle is used
+    for p in range(len(phi)):
+        for i in range(batch):
+            vectors.add(a[i, i:], phi[p, i:], phi[p, i] / batch)
+    for i in range(batch):
+        a[i, i] += max(epsilon, 1e-12 * a[i, i])  # a smaller ε is lost in rounding where examples are alike
+    for j in range(batch):  # Cholesky: a becomes R with RᵀR = a
+        vectors.multiply(a[j, j:], 1.0 / math.sqrt(a[j, j]))
+        for i in range(j + 1, batch):
+            vectors.add(a[i, i:], a[j, i:], -a[j, i])
+    for j in range(batch):  # Rᵀz = g
+        vectors.multiply(g[j], 1.0 / a[j, j])
+        for i in range(j + 1, batch):
+            vectors.add(g[i], g[j], -a[j, i])
+    for j in range(batch - 1, -1, -1):  # Rw = z
+        vectors.multiply(g[j], 1.0 / a[j, j])
+        for i in range(j):
+            vectors.add(g[i], g[j], -a[i, j])
+
+
+@inlined
+def pull_of_intercept(phi, epsilon, mean_k_xx, g):  # type: ignore[no-untyped-def]
+    """Return the mean derivative by which a learned intercept moves beside blocks whose steps are preconditioned.
+
+    A step moves the blocks by about g_i/(k(x_i, x_i)/B + ε) for each example. With other weights the intercept and the
+    blocks would minimise different sums, and each would undo the steps of the other, with growing amplitude. With ε at
+    least the mean of k(x, x)/B, which is the error of a covariance over B examples, the weights are at most 2.
+    """
+    batch = phi.shape[1]
+    found = 0.0
+    for i in range(batch):
+        own = 0.0
+        for p in range(len(phi)):
+            own += phi[p, i] * phi[p, i]
+        found += g[i, 0] * (mean_k_xx + batch * epsilon) / (own + batch * epsilon)
+    return found / batch
+
+
+@inlined
+def longest_checked_step(beta, scale, g, gamma, noise):  # type: ignore[no-untyped-def]
+    """Return the old block with the longest checked step η, and η (Li and Póczos 2016, eq. 9, signs resolved).
+
+    The step of block k is the largest η for which
+
+        2‖β_k - ηḡ‖² + 2η²(Mσ/B)² ≤ ‖β_k‖² + γ²‖ḡ‖²,
+
+    the larger root of aη² + bη + c = 0 with a = 2‖ḡ‖² + 2(Mσ/B)², b = -4⟨β_k, ḡ⟩, c = ‖β_k‖² - γ²‖ḡ‖². With several
+    columns (classes) ‖·‖² is the squared norm over them. η is 0 where no block has such a step. `beta` are the β_k
+    without their common `scale`, shape (blocks, columns); `g` is the mean gradient ḡ, shape (columns,); `gamma` is the
+    step γ of a new block, and `noise` (Mσ/B)².
+    """
+    g2 = 0.0
+    for c in range(len(g)):
+        g2 += g[c] * g[c]
+    a = 2.0 * (g2 + noise)
+    best, longest = -1, 0.0
+    for k in range(len(beta)):
+        dot = 0.0
+        norm2 = 0.0
+        for c in range(len(g)):
+            dot += beta[k, c] * g[c]
+            norm2 += beta[k, c] * beta[k, c]
+        b = -4.0 * dot * scale
+        c0 = norm2 * scale * scale - gamma * gamma * g2
+        square = b * b - 4.0 * a * c0
+        if square >= 0.0 and a > 0.0:
+            eta = (-b + math.sqrt(square)) / (2.0 * a)
+            if eta > longest:
+                best, longest = k, eta
+    return best, longest
+
+
+@inlined
+def _uniform(key, t, n):  # type: ignore[no-untyped-def]
+    """Return a number below `n`, drawn for step `t`."""
+    return int((counter_bits(key, t) >> 11) * 2.0**-53 * n)
+
+
+@unit(
+    types.Tuple((types.int64, types.float64, types.boolean))(
+        NUMBERS_TYPE, types.float64[:, ::1], types.float64[::1], types.float64, types.float64
+    )
+)
+def choose(state, beta, g, gamma, noise):  # type: ignore[no-untyped-def]
+    """Return the block to update (the number of blocks for a new one), the step, and whether the cap refused a new one.
+
+    `beta` may have spare capacity. The arguments are those of :func:`longest_checked_step`.
+    """
+    numbers = state[0]
+    blocks, t = numbers.blocks, numbers.steps
+    room = blocks < numbers.most_blocks  # at the cap there is an old block
+    if numbers.rule == _CDSG:
+        if numbers.step_units & AUTOMATIC and t % max(1, blocks * numbers.block_size // FEATURES_PER_STEP) != 0:
+            return _uniform(np.uint64(numbers.rule_key), t, blocks), 0.0, False  # β is unchanged
+        k, eta = longest_checked_step(beta[:blocks], numbers.scale, g, gamma, noise)
+        if eta > gamma:
+            return k, min(eta, numbers.max_step_ratio * gamma), False
+        grows = True
+        if k >= 0 and not room:
+            return k, eta, True
+    else:
+        grows = blocks == 0 or numbers.rule == _DSG or t % (numbers.n_new + numbers.n_reused) < numbers.n_new
+    if grows and room:
+        return blocks, gamma, False
+    return _uniform(np.uint64(numbers.rule_key), t, blocks), gamma, grows
+
+
+@unit(types.void(FIRST_ORDER, types.int64, types.float64[::1], types.float64, _TOTAL), allocates=False)
+def gather(state, blocks, g, gain, total):  # type: ignore[no-untyped-def]
+    """Add ``gain * g`` times the features of the row that was evaluated last to `total`, laid out as α is."""
+    phi, size = state.phi, state.numbers[0].block_size
+    width = phi.shape[2]
+    for p in range((blocks * size + width - 1) // width):
+        last = min(width, blocks * size - p * width)
+        for c in range(len(g)):
+            for part in range(phi.shape[1]):
+                vectors.add(total[p, c, part, :last], phi[p, part, :last], gain * g[c])
+
+
+@unit(types.void(types.int64, types.int64, _TOTAL), allocates=False)
+def clear(blocks, size, total):  # type: ignore[no-untyped-def]
+    """Set the accumulated moves of a number of blocks to 0."""
+    for p in range((blocks * size + total.shape[3] - 1) // total.shape[3]):
+        total[p] = 0.0
+
+
+@inlined
+def _add_squares(to, values):  # type: ignore[no-untyped-def]
+    """Add the squares of `values` to `to`."""
+    for j in range(len(values)):
+        to[j] += float(values[j]) * float(values[j])
+
+
+@unit(types.float64(FIRST_ORDER, types.int64, types.float64[:, ::1], _TOTAL, types.float64[:, ::1]), allocates=False)
+def squared_gradient(state, blocks, g, total, sums):  # type: ignore[no-untyped-def]
+    """Return ‖∇‖² of a step; of one example it is ‖g‖² k̂(x, x)."""
+    numbers, phi = state.numbers[0], state.phi
+    size, width, batch = numbers.block_size, phi.shape[2], numbers.batch_size
+    size_of_g = 0.0
+    for c in range(numbers.columns):
+        size_of_g += g[0, c] * g[0, c]
+    if batch == 1 and numbers.k_xx > 0.0:
+        return size_of_g * numbers.k_xx
+    room = sums[0]
+    room[:] = 0.0
+    for p in range((blocks * size + width - 1) // width):
+        last = min(width, blocks * size - p * width)
+        for part in range(numbers.components):
+            if batch == 1:
+                _add_squares(room[:last], phi[p, part, :last])
+            else:
+                for c in range(numbers.columns):
+                    _add_squares(room[:last], total[p, c, part, :last])
+    found = vectors.tree_sum(room) / blocks
+    return found * size_of_g / size if batch == 1 else found
+
+
+@inlined
+def step_size(numbers, square, along, error, k_xx):  # type: ignore[no-untyped-def]
+    """Return η, and the increase of Σ‖∇‖².
+
+    `square` and `along` are ‖∇‖² of the loss and ⟨∇, f⟩; `error` is e, the error of the batch in units of f, and `k_xx`
+    k(x, x).
+    """
+    norm2 = numbers.distance2
+    added = max(0.0, square + 2.0 * numbers.l2 * along + numbers.l2**2 * norm2)
+    most = error / math.sqrt(square * k_xx) if square * k_xx > 0.0 else 0.0
+    eta = most * max(LEAST, 1.0 / math.sqrt(numbers.steps + 1.0))
+    if numbers.gradient_sum + added > 0.0:
+        eta = max(eta, math.sqrt(norm2 / (numbers.gradient_sum + added)))
+    eta = min(eta, most)
+    if eta * numbers.l2 > 1.0:
+        eta = 1.0 / numbers.l2
+    return eta, added
+
+
+@unit(types.void(FIRST_ORDER, types.int64, types.float64, types.float64[:, ::1], _TOTAL), allocates=False)
+def move(state, blocks, gain, g, total):  # type: ignore[no-untyped-def]
+    """Add `gain` times the direction of a step to the coefficients without their scale, and to their running sums."""
+    numbers, coef, phi = state.numbers[0], state.coef, state.phi
+    columns, size, width = numbers.columns, numbers.block_size, coef.shape[3]
+    normaliser = 1.0 / math.sqrt(size)
+    averages = coef.shape[1] > columns
+    for p in range((blocks * size + width - 1) // width):
+        last = min(width, blocks * size - p * width)
+        for c in range(columns):
+            for part in range(numbers.components):
+                if numbers.batch_size == 1:
+                    own = gain * g[0, c] * normaliser
+                    vectors.add(coef[p, c, part, :last], phi[p, part, :last], own)
+                    if averages:
+                        vectors.add(coef[p, columns + c, part, :last], phi[p, part, :last], own * numbers.scale_sum)
+                else:
+                    vectors.add(coef[p, c, part, :last], total[p, c, part, :last], gain)
+                    if averages:
+                        change = gain * numbers.scale_sum
+                        vectors.add(coef[p, columns + c, part, :last], total[p, c, part, :last], change)

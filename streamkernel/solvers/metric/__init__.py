@@ -1,1 +1,0 @@
-"""Metric learning from triplets."""
