@@ -180,10 +180,10 @@ def of_nearest(xp: Any, about: Any, a: Any, squares: Any, k: int) -> Any:
     for y, offset in zip(a["near.answers"], a["offset"].tolist(), strict=True):
         answers = xp.take(y, which)
         if about["link"] == "identity":
-            found.append(0.3 * (share * (answers - offset)).sum(axis=1, keepdims=True))
+            found.append((share * (answers - offset)).sum(axis=1, keepdims=True))
             continue
         classes = range(max(2, about["classes"]))
-        logs = [0.3 * xp.log(k * xp.where(answers == c, share, 0.0).sum(axis=1, keepdims=True) + 0.5) for c in classes]
+        logs = [xp.log(k * xp.where(answers == c, share, 0.0).sum(axis=1, keepdims=True) + 0.5) for c in classes]
         if about["classes"] == 1:
             found.append(logs[1] - logs[0])
             continue

@@ -104,24 +104,25 @@ def left_in(part: SecondOrderSummary, g: int, first: int, batch: int, rested: in
         return 1.0, 0.0
     forgetting, n, last = float(part.numbers["forgetting"]), part.newton[g].shape[1], part.clock(g)
     outputs = np.array([w.shape[1] for w in part.newton])
-    of_many = int(part.table[outputs >= newton.MANY, 2].min(initial=1 << 62)) - rested
+    of_many = int(part.table[outputs >= newton.MANY, 2].min(initial=1 << 62))
     first = max(first, last - math.ceil(NOTHING_LEFT / math.log(kept)))
-    left, returned = _follow((first, of_many, last), batch, forgetting, kept, n, targets)
+    left, returned = _follow((first, last), of_many, rested, batch, forgetting, kept, n, targets)
     return float(left), float(returned)
 
 
 @compiled
-def _follow(times, batch, forgetting, kept, n, targets):  # type: ignore[no-untyped-def]
+def _follow(times, of_many, rested, batch, forgetting, kept, n, targets):  # type: ignore[no-untyped-def]
     """Return the share that the steps of a time have left of A, and the multiple of λI that they added.
 
-    `times` are the first example, the one after which steps are as for a large group, and the last example.
+    `times` are the first example and the last one by the clock of the group, which had `rested` examples less than the
+    model by the first one; after example `of_many` of the model steps are as for a large group.
     """
-    first, of_many, last = times
+    first, last = times
     left, returned, waiting = 1.0, 0.0, 0
     for seen in range(first + 1, last + 1):
         waiting += 1
-        most = newton.LONGEST_OF_MANY if seen > of_many else newton.LONGEST_BATCH
-        if waiting >= newton.compiled_due(seen, batch, forgetting, targets, most) or seen == last:
+        most = newton.LONGEST_OF_MANY if seen + rested > of_many else newton.LONGEST_BATCH
+        if waiting >= newton.compiled_due(seen + rested, batch, forgetting, targets, most) or seen == last:
             fading, returning = newton.turns(n, waiting, kept)
             if newton.is_turn(seen, waiting, fading):
                 left, returned = left * kept**fading, returned * kept**fading

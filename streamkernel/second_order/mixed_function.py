@@ -25,7 +25,6 @@ from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.linear.state import FORGETTING, prior
 from streamkernel.second_order.mixture_state import RESTED, Groups, MixtureState, weights_by_column, with_own_row
-from streamkernel.second_order.neighbours.search import CAUTION
 from streamkernel.second_order.neighbours.state import STORED
 
 LARGEST = 1 << 29
@@ -240,10 +239,7 @@ class MixedFunction(Learner):
         state = self._live.state
         by_kind = np.split(state.weights.reshape(len(state.numbers), -1).mean(axis=0), state.slots[1:-1])
         kinds = "newton", "constant", "level", "linear", "neighbours"
-        shares = {kind: float(weights.sum()) for kind, weights in zip(kinds, by_kind, strict=True) if len(weights)}
-        if "neighbours" in shares:
-            shares["neighbours"] *= CAUTION
-        return shares
+        return {kind: float(weights.sum()) for kind, weights in zip(kinds, by_kind, strict=True) if len(weights)}
 
     @property
     def of_targets(self) -> tuple[int, int]:

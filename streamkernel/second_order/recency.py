@@ -14,8 +14,8 @@ from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled
 from streamkernel.second_order import growth
 
-KEPT = (0.996, 0.999)
-"""The forgetting factor per example of groups that forget."""
+KEPT = (0.996,)
+"""The forgetting factor per example of each group that forgets."""
 
 FROM = 512
 """Number of examples before they may change to another block."""

@@ -125,9 +125,9 @@ def test_a_file_of_a_huber_loss_continues_with_the_same_bits(tmp_path):
 
 
 def test_a_late_class_is_learned_quickly():
-    """The recall of the class in its first 250 events was 0.28 before and is 0.39 now; mean of two streams."""
+    """The recall of the class in its first 250 events is 0.47, and 0.41 if the mixture stays as certain as it was."""
     right = []
-    for seed in (1, 2):
+    for seed in range(1, 7):
         generator = np.random.default_rng(seed)
         centres = 1.6 * generator.normal(size=(16, 6))  # four of each class
         early, late = generator.choice(3, size=4000), generator.choice(4, size=250)
@@ -135,7 +135,7 @@ def test_a_late_class_is_learned_quickly():
         X = centres[4 * kinds + generator.integers(0, 4, size=4250)] + generator.normal(size=(4250, 6))
         found = progressive(KernelClassifier(), as_dicts(X), kinds.tolist())
         right.append(np.mean(found[4000:][late == 3] == 3))
-    assert np.mean(right) > 0.35
+    assert np.mean(right) > 0.44
 
 
 @pytest.mark.parametrize("span", [[1.0, 0.0], [-1e301, 0.0], [0.0, math.nan]])

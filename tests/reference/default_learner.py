@@ -1,8 +1,8 @@
 """The default learner: f(x) = ȳ + Σ_k v_k f_k(x), where each f_k learns each example, after all have predicted it.
 
-The f_k are in this order: of 8 groups of random features φ one by Newton steps each, and one by constant steps each; a
+The f_k are in this order: of 7 groups of random features φ one by Newton steps each, and one by constant steps each; a
 level; 2 linear in the inputs s; 3 of the nearest neighbours. Four groups are one block of features each, of different
-bandwidths; two are larger, and begin where more features help; two forget.
+bandwidths; two are larger, and begin where more features help; one forgets.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from reference.algorithms import clip
 from reference.given import Beginner
 
 MULTIPLES, FROM, GAIN = (0.25, 0.5, 1.5, 6.0), 1024, 0.03  # bandwidths; when larger groups may begin, by which gain
-LEVEL, LINES, ALL = 16, 17, 22
+GROUPS, LEVEL, LINES, ALL = 7, 14, 15, 20
 
 
 class Function:
@@ -31,7 +31,7 @@ class Function:
 class DefaultLearner(Beginner):
     def __init__(self, inputs, loss):
         self.loss, self.lead, self.largest, self.most_of_u = loss, 0.0, 0.0, np.array([loss.bound])
-        self.v = np.r_[np.full(4, 0.075), np.zeros(4), np.full(4, 0.075), np.zeros(5), 0.4, np.zeros(4)]
+        self.v = np.r_[np.full(4, 0.075), np.zeros(3), np.full(4, 0.075), np.zeros(4), 0.4, np.zeros(4)]
         self.u, self.p, self.G = self.v.copy(), self.v.copy(), np.zeros((ALL, ALL))
         super().__init__(inputs, MULTIPLES)
 
@@ -39,7 +39,7 @@ class DefaultLearner(Beginner):
         lines = 10 * self.loss.curvature * np.r_[0.01, np.ones(len(self.inputs.names))]
         self.lines, self.level = [Function(lines, kept) for kept in (1.0, 0.999)], 0.0
         self.groups = [self.group([b], b, priors[b]) for b in range(4)] + [self.group([], 0, 0) for _ in range(2)]
-        self.groups += [self.group([1], 1, priors[1], 0, kept) for kept in (0.996, 0.999)]
+        self.groups.append(self.group([1], 1, priors[1], 0, 0.996))
         self.seen, self.stepped, self.looked, self.points, self.answers = 0, 0, 0, [], []
         self.mean, self.size = 0.0, 0.0 if self.loss.is_square else 1.0
         self.losses, self.most = np.zeros(ALL), np.full(ALL, self.loss.bound)
@@ -61,12 +61,12 @@ class DefaultLearner(Beginner):
         return *(np.r_[np.transpose(f).ravel(), self.level, part, near] for part in (lines, raw)), phi
 
     def near(self, t, last):
-        """f = c Σ ω_i (y_i - ȳ), or c log(Σ_{y_i = 1} ω_i / Σ_{y_i = -1} ω_i), ω_i ~ 1/d_i⁴, of the 8 nearest."""
+        """f = Σ ω_i (y_i - ȳ), or log(Σ_{y_i = 1} ω_i / Σ_{y_i = -1} ω_i), ω_i ~ 1/d_i⁴, of the 8 nearest."""
         squares = np.square(self.points[-last:] - t).sum(axis=1)
         nearest = np.argsort(squares)[:8]
         weights, y = np.maximum(squares[nearest], 1e-12) ** -2, np.array(self.answers[-last:])[nearest]
         no, yes = (len(y) * weights @ (y == c) / weights.sum() + 0.5 for c in (-1, 1))
-        return 0.3 * (weights @ y / weights.sum() - self.mean if self.loss.is_square else np.log(yes / no))
+        return weights @ y / weights.sum() - self.mean if self.loss.is_square else np.log(yes / no)
 
     def predict(self, x):
         return self.v @ self.scores(*self.inputs.read(x), max(1, self.seen))[0] + self.mean
@@ -87,7 +87,7 @@ class DefaultLearner(Beginner):
         g *= (share := clip(g, self.most))
         for k, (group, z) in enumerate(zip(self.groups, phi, strict=True)):
             group.waiting.append((z, g[k], h[k]))
-            group.steady -= 0.75 / self.loss.curvature / max(len(group.blocks), 1) * g[k + 8] * z
+            group.steady -= 0.75 / self.loss.curvature / max(len(group.blocks), 1) * g[k + GROUPS] * z
         self.level -= 0.075 / self.loss.curvature * g[LEVEL]
         for k, line in enumerate(self.lines, LINES):
             line.newton[0] -= moved
@@ -105,7 +105,7 @@ class DefaultLearner(Beginner):
                 group.waiting = []
             self.stepped = n
         if n & (n - 1) == 0 and n > 1:
-            self.grow(self.losses[:8])
+            self.grow(self.losses[:GROUPS])
             self.looked = n
 
     def weigh(self, f, r):
@@ -134,11 +134,10 @@ class DefaultLearner(Beginner):
             prior = self.groups[rung].prior[0] * np.clip(losses.min() / self.losses[LEVEL], 0.01, 1.0)
             k, first = (4, 4) if count == 2 else (5, 8)
             new[k] = self.group(range(first, first + 2 * count), rung, prior, self.seen)
-        for k in (6, 7):
-            if self.seen >= 512 and single[inner] < (1 - GAIN) * losses[self.groups[k].rung]:
-                new[k] = self.group([inner], inner, self.groups[inner].prior[0], self.seen, self.groups[k].kept)
+        if self.seen >= 512 and single[inner] < (1 - GAIN) * losses[self.groups[6].rung]:
+            new[6] = self.group([inner], inner, self.groups[inner].prior[0], self.seen, self.groups[6].kept)
         if new:  # functions that resemble those that end take over their weights
-            stay = np.setdiff1d(np.arange(ALL), gone := [*new, *(k + 8 for k in new)])
+            stay = np.setdiff1d(np.arange(ALL), gone := [*new, *(k + GROUPS for k in new)])
             self.groups = [new.get(k, group) for k, group in enumerate(self.groups)]
             moment, G = (self.G @ self.u)[stay], self.G[np.ix_(stay, stay)]
             self.G, self.u = 10 * self.size * np.eye(ALL), np.zeros(ALL)

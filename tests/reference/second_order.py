@@ -202,13 +202,13 @@ class Line:
 class Neighbours:
     """The prediction of the nearest of the last examples, by the formula of `second_order.neighbours.search`."""
 
-    WINDOWS, SEARCHED, COUNT, INPUTS, CAUTION = (500, 2000, 8192), 1 << 17, 8, 127, 0.3
+    WINDOWS, SEARCHED, COUNT, INPUTS = (500, 2000, 8192), 1 << 17, 8, 127
     functions = 3
 
     def __init__(self, columns, is_mean, is_softmax):
         self.columns, self.is_mean, self.points, self.answers = columns, is_mean, [], []
         self.weights = []
-        self.spread = self.CAUTION * (1.0 if is_mean or is_softmax or columns == 1 else 2.0)
+        self.spread = 1.0 if is_mean or is_softmax or columns == 1 else 2.0
 
     def scores(self, x, mean):
         """Return the scores of the nearest in each window; 0 where it is less than twice the one before it."""

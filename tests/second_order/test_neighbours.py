@@ -17,7 +17,7 @@ from streamkernel.second_order.linear import state as linear_state
 from streamkernel.second_order.linear.state import NEAR
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.neighbours import state as neighbours
-from streamkernel.second_order.neighbours.search import CAUTION, SEARCHED, UNSEEN, influence
+from streamkernel.second_order.neighbours.search import SEARCHED, UNSEEN, influence
 from streamkernel.second_order.neighbours.state import NEIGHBOURS, STORED, WINDOWS
 from streamkernel.second_order.sensitivity import rows_of
 
@@ -83,7 +83,7 @@ def test_regression_matches_scikit_learn(known, inputs, searched):
     for found, last in zip(near(f, f.directions.rows(names, X[known:])), searched, strict=True):
         recent = slice(known - last, known)
         other = last and KNeighborsRegressor(min(last, NEIGHBOURS), weights=closeness).fit(X[recent], y[recent])
-        expected = CAUTION * (other.predict(X[known:]) - f.numbers["offset"]) if last else 0.0
+        expected = (other.predict(X[known:]) - f.numbers["offset"]) if last else 0.0
         assert np.allclose(found[:, 0], expected, atol=1e-4)
 
 
@@ -94,7 +94,7 @@ def test_class_odds_match_scikit_learn(classes):
     names = [f"x{j}" for j in range(X.shape[1])]
     f.learn(f.directions.rows(names, X[:N]), y[:N].astype(float))
     other = KNeighborsClassifier(NEIGHBOURS, weights=closeness).fit(X[N - FIRST : N], y[N - FIRST : N])
-    scores = CAUTION * np.log(NEIGHBOURS * other.predict_proba(X[N:]) + UNSEEN)
+    scores = np.log(NEIGHBOURS * other.predict_proba(X[N:]) + UNSEEN)
     expected = scores[:, 1:] - scores[:, :1] if classes == 2 else scores - scores.mean(axis=1, keepdims=True)
     assert np.allclose(near(f, f.directions.rows(names, X[N:]))[0], expected, atol=1e-3)
 
@@ -286,5 +286,5 @@ def test_inputs_count_by_their_influence():
     rows = scales(f.directions.rows([f"x{i}" for i in range(9)], X[1400:]))
     for squares in (table["squares"].copy(), 0.0):  # without squares all inputs count the same
         table["squares"] = squares
-        errors.append(np.square(near(f, rows)[0, :, 0] / CAUTION + y[:1400].mean() - y[1400:]).mean())
+        errors.append(np.square(near(f, rows)[0, :, 0] + y[:1400].mean() - y[1400:]).mean())
     assert errors[0] < 0.4 * errors[1]

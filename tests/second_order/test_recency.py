@@ -95,7 +95,7 @@ def in_metric():
     """Return a learner whose last single block is in a metric."""
     learner = learn(KernelClassifier(max_features=1024), *changing(False, 3000))._learner
     learner._complete()
-    assert learner._live.table[:, 1].tolist() == [0, 1, 2, 4, 1, 1]
+    assert learner._live.table[:, 1].tolist() == [0, 1, 2, 4, 1]
     return learner
 
 
@@ -103,7 +103,7 @@ def restart(learner, steady, nothing=0.5):
     """Return the groups of a restart where the constant steps of the single blocks have these losses."""
     live = learner._live
     losses = live.state.losses.copy()
-    losses[6:10], losses[12] = steady, nothing
+    losses[5:9], losses[10] = steady, nothing
     now = live._replace(state=live.state._replace(losses=losses))
     return restructuring.with_restart(now, learner._arranger, learner._kernel, [0, 1, 2, 3])
 
@@ -121,29 +121,32 @@ def test_a_restart_keeps_a_metric_whose_block_explains_something_or_is_the_best(
 def test_a_restart_drops_what_is_worse_than_nothing_with_the_metric(in_metric, steady):
     found, priors = restart(in_metric, steady), in_metric._live.state.priors
     useless = [loss > 0.5 for loss in steady]
-    useless += [useless[1]] * 2  # groups that forget share the second block
-    assert found.table[:, 1].tolist() == [0, 1, 2, 3, 1, 1]
+    useless.append(useless[1])  # the group that forgets shares the second block
+    assert found.table[:, 1].tolist() == [0, 1, 2, 3, 1]
     assert found.table[:4, 2].tolist() == [3000] * 4
     assert [not group.steady.any() for group in found.groups] == useless
     assert all(group.newton.any() for group in list(found.groups)[4:])
     assert not found.state.metric.known.any()
     assert not found.state.metric.sums.any()
     assert found.state.priors[3] == priors[2] != priors[3]
-    assert (found.state.losses[6:12] == 0.0).tolist() == useless
+    assert (found.state.losses[5:10] == 0.0).tolist() == useless
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_after_an_abrupt_change_a_model_is_as_good_as_one_that_starts_there(seed):
-    xs, ys = stream(seed)
-    old, keeps_all = (KernelClassifier(**nested(**SMALL, forgetting=f)) for f in ("auto", 1.0))
-    for model in (old, keeps_all):
-        learn(model, xs[:CHANGE], ys[:CHANGE])
-    assert restarted(old) == 0
-    fresh = KernelClassifier(**SMALL)
-    scores = [right(model, xs[CHANGE:], ys[CHANGE:])[800:].mean() for model in (old, keeps_all, fresh)]
-    assert CHANGE < restarted(old) <= CHANGE + 3 * recency.EVERY
-    assert scores[0] > scores[2] - 0.01
-    assert scores[1] < scores[0] - 0.01
+def test_after_an_abrupt_change_a_model_is_as_good_as_one_that_starts_there():
+    """Means of six streams: of one, the difference has a deviation of 0.012."""
+    scores = []
+    for seed in range(6):
+        xs, ys = stream(seed)
+        old, keeps_all = (KernelClassifier(**nested(**SMALL, forgetting=f)) for f in ("auto", 1.0))
+        for model in (old, keeps_all):
+            learn(model, xs[:CHANGE], ys[:CHANGE])
+        assert restarted(old) == 0
+        models = old, keeps_all, KernelClassifier(**SMALL)
+        scores.append([right(model, xs[CHANGE:], ys[CHANGE:])[800:].mean() for model in models])
+        assert CHANGE < restarted(old) <= CHANGE + 3 * recency.EVERY
+    of_old, of_all, of_fresh = np.mean(scores, axis=0)
+    assert of_old > of_fresh - 0.01
+    assert of_all < of_old - 0.01
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -200,7 +203,7 @@ def forgetting(model):
 
 def steps_between(model, xs, ys):
     """Learn, and return for each group that forgets the numbers of examples from one of its steps to the next."""
-    at = [[], []]
+    at = [[] for _ in recency.KEPT]
     for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
         before = [group.factor.copy() for group in forgetting(model)[0]]
         model.learn_one(x, y)
@@ -270,7 +273,7 @@ def test_a_merged_group_has_of_its_base_what_the_examples_that_were_not_left_out
     base = learn(KernelClassifier(**SMALL), xs[:2600], ys[:2600])
     base._learner.settle()
     factor = forgetting(base)[0][0].factor.astype(np.float64)
-    (left_out, _), gram = forgetting(base)[1], factor.T @ factor
+    (left_out,), gram = forgetting(base)[1], factor.T @ factor
     copies = [copy.deepcopy(base) for _ in range(3)]
     copies[2]._learner.arrays.recent[-len(recency.KEPT) :] = 0.0
     for model in copies:
@@ -398,7 +401,7 @@ def test_groups_that_begin_are_compared_over_the_same_examples(monkeypatch):
     xs, ys = stream(before=1200, after=0)
     model = learn(KernelClassifier(**SMALL), xs[:1024], ys[:1024])
     learner = model._learner
-    assert learner.table[-2:, 1:].tolist() == [[2, 1024], [2, 1024]]
+    assert learner.table[-1, 1:].tolist() == [2, 1024]
     assert learner.numbers["compared_at"] == 1024
     assert not learner.arrays.recent.any()
 
@@ -410,8 +413,8 @@ def test_the_penalty_is_that_of_the_coefficients_of_shared_features_together():
     v, u = learner.arrays.weights[: 2 * len(learner.groups)].reshape(2, -1)
     w = [v[g] * group.newton + u[g] * group.steady for g, group in enumerate(learner.groups)]
     block = int(learner.table[-1, 1])
-    w[block] = w[block] + w[-1] + w[-2]
-    expected = 0.005 * sum(np.square(part).sum() for part in w[:-2])
+    w[block] = w[block] + w[-1]
+    expected = 0.005 * sum(np.square(part).sum() for part in w[:-1])
     assert learner.penalty == pytest.approx(expected)
     assert learner.to_predict_apart().penalty == pytest.approx(expected)
 

@@ -3,7 +3,7 @@
 With the k nearest examples, at the distances d_i and of the weights w_i, and
 ω_i = (w_i/d_i⁴)/Σ w_j/d_j⁴,
 
-    f = c Σ ω_i (y_i - ȳ),      or of classes      f_y = g_y - Σ_z g_z/C,   g_y = c log(k Σ_{y_i = y} ω_i + 1/2)
+    f = Σ ω_i (y_i - ȳ),      or of classes      f_y = g_y - Σ_z g_z/C,   g_y = log(k Σ_{y_i = y} ω_i + 1/2)
 
 where ȳ is the offset of the mixture. Two classes in one column have g_1 - g_0. Where each class is learned against
 the rest f_y is twice that, so that the scores of two classes keep their order when a third class is added.
@@ -52,9 +52,6 @@ from streamkernel.second_order.sensitivity import SENSITIVITY
 
 SEARCHED = 1 << 17
 """Number of inputs that a search for the nearest examples reads at most."""
-
-CAUTION = 0.3
-"""c. λ of v is the same for all functions of a mixture: a smaller f gets its weight later, which small tables need."""
 
 UNSEEN = 0.5
 """Prior count of each class, in neighbours."""
@@ -283,7 +280,7 @@ def _score(near, numbers, added, nearest, which, out):  # type: ignore[no-untype
         if numbers[0].intercept == MEAN:
             for k in range(len(which)):
                 share = _closeness(near, nearest[k], which[k]) / total
-                out[t] += CAUTION * share * (answers[which[k]] - added[t])
+                out[t] += share * (answers[which[k]] - added[t])
         else:
             own = out[t * width : (t + 1) * width]
             _score_classes(near, numbers[0].loss, answers, nearest, which, total, own)
@@ -300,9 +297,9 @@ def _score_classes(near, loss, answers, nearest, which, total, out):  # type: ig
         if 0 <= y < columns and columns > 1:
             out[y] += share
     if columns == 1:
-        out[0] = CAUTION * math.log((found * positive + UNSEEN) / (found * (1.0 - positive) + UNSEEN))
+        out[0] = math.log((found * positive + UNSEEN) / (found * (1.0 - positive) + UNSEEN))
         return
-    mean, spread = 0.0, CAUTION if loss == SOFTMAX else 2.0 * CAUTION
+    mean, spread = 0.0, 1.0 if loss == SOFTMAX else 2.0
     for c in range(columns):
         out[c] = spread * math.log(found * out[c] + UNSEEN)
         mean += out[c] / columns
