@@ -47,7 +47,8 @@ class JsonLines:
     Parameters
     ----------
     max_list_length
-        The largest length of a list whose items become fields, as for :func:`~streamkernel.connectors.nested.flatten`.
+        The largest length of a list whose items become fields, as for
+        :func:`~streamkernel.connectors.json_values.flatten`.
     texts
         The fields in which integers beyond 64 bits are texts, as for
         :class:`~streamkernel.connectors.json_values.JsonFields`.

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from streamkernel.connectors.csv_table import PLAIN, Csv, CsvOptions
-from streamkernel.connectors.json_values import object_with_digits, with_digits
-from streamkernel.connectors.nested import flatten
+from streamkernel.connectors.json_values import flatten, object_with_digits, with_digits
 from streamkernel.connectors.record_splitters import Quotes, quoted_line
 
 WITHOUT_ROW = ("d", "t", "m")
@@ -68,7 +67,8 @@ class ValueDecoder:
     envelope : "debezium" or None, default None
         The envelope around the fields. Changes without a row afterwards raise `PassedOverError`.
     max_list_length : int, default 0
-        The largest length of a list whose items become fields, as for :func:`~streamkernel.connectors.nested.flatten`.
+        The largest length of a list whose items become fields, as for
+        :func:`~streamkernel.connectors.json_values.flatten`.
     texts : sequence of str, default ()
         The fields in which integers of JSON beyond 64 bits are texts, where `read` reads JSON.
     zones : dict of str to str or None, default None

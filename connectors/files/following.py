@@ -11,9 +11,8 @@ from pathlib import Path
 from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_broken, is_count
 from streamkernel.connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes, open_regular
-from streamkernel.connectors.files.layout import Layout
 from streamkernel.connectors.files.rotation import HEAD_BYTES, Fingerprint, find, newer, rotated_files
-from streamkernel.connectors.files.text import HeaderError, TextReader
+from streamkernel.connectors.files.text import HeaderError, Layout, TextReader
 from streamkernel.connectors.formats import TextFormat
 
 LOOK_SECONDS = 0.2

@@ -17,7 +17,7 @@ from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_count
 from streamkernel.connectors.csv_cells import check_names
 from streamkernel.connectors.json_text import RECORD
-from streamkernel.connectors.nested import flatten
+from streamkernel.connectors.json_values import flatten
 
 _SECONDS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY = 86_400.0

@@ -18,11 +18,10 @@ from streamkernel.connectors.files.bytestreams import (
     check_regular,
 )
 from streamkernel.connectors.files.following import FollowReader
-from streamkernel.connectors.files.layout import Layout
 from streamkernel.connectors.files.many_files import PatternReader, files_of
 from streamkernel.connectors.files.parquet import ParquetReader, arrow
 from streamkernel.connectors.files.rotation import rotated_files
-from streamkernel.connectors.files.text import TextReader
+from streamkernel.connectors.files.text import Layout, TextReader
 from streamkernel.connectors.formats import TEXT_FORMATS, format_of
 
 _KEEP = "streamkernel.surrogates"

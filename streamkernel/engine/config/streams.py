@@ -132,7 +132,7 @@ def decoder_of(settings: Settings) -> Any:
     """
     if settings.source.decoder is None:
         return value_decoder(settings)
-    from streamkernel.connectors.python_names import function_at
+    from streamkernel.connectors.registry import function_at
 
     try:
         return function_at(settings.source.decoder, settings.folder)

@@ -17,8 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from streamkernel.connectors.json_values import JSON_NAMES, json_object, put_digits
-from streamkernel.connectors.nested import flatten
+from streamkernel.connectors.json_values import JSON_NAMES, flatten, json_object, put_digits
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.http.applications import json_answer, json_body
 from streamkernel.engine.pipelines import last_step, name_of

@@ -24,8 +24,7 @@ from streamkernel.connectors.base import Position
 from streamkernel.connectors.http.request_log import KeyConflictError, Stored
 from streamkernel.connectors.http.request_log import Request as LearningRequest
 from streamkernel.connectors.http.source import BacklogError, NotReadyError, positions_of
-from streamkernel.connectors.json_values import JSON_NAMES, json_object, put_digits
-from streamkernel.connectors.nested import flatten
+from streamkernel.connectors.json_values import JSON_NAMES, flatten, json_object, put_digits
 from streamkernel.connectors.owner import Owner
 from streamkernel.engine.http import openapi
 from streamkernel.engine.http.applications import application_of, json_answer, json_body, metrics_answer

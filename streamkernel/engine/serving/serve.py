@@ -29,8 +29,6 @@ POLL_SECONDS = 0.2
 
 log = structlog.get_logger("streamkernel")
 
-log = structlog.get_logger("streamkernel")
-
 
 class Workers:
     """Forked processes that all do the same work.
