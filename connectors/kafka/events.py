@@ -13,9 +13,9 @@ import orjson
 
 from streamkernel.connectors.base import DecoderUnavailableError, Event, Position, Trouble, UnavailableError
 from streamkernel.connectors.checks import not_utf8
+from streamkernel.connectors.formats import PassedOverError
 from streamkernel.connectors.json_values import JsonFields, flatten
 from streamkernel.connectors.kafka.clients import Consumer, Partition, Record
-from streamkernel.connectors.values import PassedOverError
 
 Run = tuple[Partition, Sequence[Record], Sequence[Position]]
 """Successive records of a partition, and the positions after each."""

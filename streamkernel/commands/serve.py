@@ -9,8 +9,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from streamkernel.commands.errors import EXPECTED, fail
-from streamkernel.commands.signals import StopSignal
+from streamkernel.commands.errors import EXPECTED, StopSignal, fail
 
 _NAMED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)=(?P<path>.+)")
 

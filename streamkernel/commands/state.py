@@ -26,7 +26,7 @@ def inspect(
     state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
 ) -> None:
     """Print what the newest checkpoint holds: the model, its quality, and the position in the stream."""
-    from streamkernel.engine.telemetry.description import checkpoint_rows
+    from streamkernel.engine.telemetry.status import checkpoint_rows
 
     table = Table(show_header=False)
     for row in checkpoint_rows(newest_checkpoint(state)):
@@ -39,7 +39,7 @@ def report(
     output: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
 ) -> None:
     """Write the live page of a run to one self-contained file."""
-    from streamkernel.engine.telemetry.report import report
+    from streamkernel.engine.telemetry.observed import report
 
     text = report(newest_checkpoint(state), state)
     try:
@@ -143,9 +143,9 @@ def prune(
 
 def _checkpoints(place: str) -> Iterator[Checkpoint]:
     if "://" in place:
-        from streamkernel.engine.mirror import manifests
+        from streamkernel.engine.mirror import bucket
 
-        return manifests.history(place)
+        return bucket.history(place)
     from streamkernel.engine.checkpoint import maintenance
 
     return maintenance.history(Path(place))

@@ -12,10 +12,9 @@ from streamkernel.connectors import DeadLetters, KafkaDeadLetters, Sink, Source,
 from streamkernel.connectors.interfaces import as_source
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.checkpointer import Checkpointer
-from streamkernel.engine.health import Health
 from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor
-from streamkernel.engine.retrying import Retries
+from streamkernel.engine.retrying import Health, Retries
 from streamkernel.engine.shared_model import SharedModel
 from streamkernel.engine.telemetry.history import History
 from streamkernel.engine.telemetry.monitor import Monitor

@@ -12,9 +12,8 @@ from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PrivateAt
 
 from streamkernel.connectors.csv_table import CsvOptions, check_encoding
 from streamkernel.connectors.files.many_files import is_pattern, matches
-from streamkernel.connectors.formats import SUFFIXES, suffix_of
+from streamkernel.connectors.formats import SUFFIXES, VALUE_FORMATS, suffix_of
 from streamkernel.connectors.registry import SINKS, SOURCES, class_at, installed
-from streamkernel.connectors.values import VALUE_FORMATS
 from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error
 from streamkernel.engine.config.registry import parameters_of, takes_paths

@@ -12,10 +12,10 @@ from streamkernel.engine.config.source_and_sink import REGISTRY_FORMATS, build_r
 
 if TYPE_CHECKING:
     from streamkernel.connectors import KafkaSource, Source, Transactions
+    from streamkernel.connectors.formats import ValueDecoder
     from streamkernel.connectors.json_values import JsonFields
     from streamkernel.connectors.kafka import Options, Writer
     from streamkernel.connectors.schema_registry import Registry, ValueWriter
-    from streamkernel.connectors.values import ValueDecoder
     from streamkernel.engine.config.settings import Settings
 
 
@@ -224,8 +224,8 @@ def value_decoder(settings: Settings) -> ValueDecoder | JsonFields:
     ConfigError
         If the schema that is read into is none, or the registry's options are wrong.
     """
+    from streamkernel.connectors.formats import CsvRow, ValueDecoder
     from streamkernel.connectors.json_values import JsonFields, json_object
-    from streamkernel.connectors.values import CsvRow, ValueDecoder
 
     source = settings.source
     form = source.format or "json"

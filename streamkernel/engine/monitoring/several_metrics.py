@@ -17,8 +17,7 @@ from river.metrics.base import Metric
 
 from streamkernel.engine.delayed_labels import plain
 from streamkernel.engine.monitoring.kappa_t import KappaT
-from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW
-from streamkernel.engine.telemetry.river_metrics import Pair, counts_pairs, update_metric, value
+from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, Pair, counts_pairs, update_metric, value
 from streamkernel.estimators.parameters import parameters_of
 from streamkernel.estimators.together import read_several
 

@@ -24,8 +24,7 @@ from streamkernel.engine.http import openapi
 from streamkernel.engine.http.applications import application_of, json_answer, metrics_answer
 from streamkernel.engine.http.predictions import Worker, answer_prediction, version_headers
 from streamkernel.engine.serving.follower import CheckpointFollower, ServedModel
-from streamkernel.engine.telemetry.description import model_rows
-from streamkernel.engine.telemetry.prometheus import build_info
+from streamkernel.engine.telemetry.status import build_info, model_rows
 
 STATUSES = ("2xx", "4xx", "5xx")
 

@@ -14,9 +14,8 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from streamkernel.engine.telemetry.description import texts
 from streamkernel.engine.telemetry.figures import OUTCOMES
-from streamkernel.engine.telemetry.status import summary_of
+from streamkernel.engine.telemetry.status import summary_of, texts
 from streamkernel.warm_up import warm_up
 
 if TYPE_CHECKING:
