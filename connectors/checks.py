@@ -14,14 +14,7 @@ BROKEN = "broken"
 def unknown_name(expected: str, got: str, known: Iterable[str]) -> ValueError:
     """Return the error for a name that is not among the known ones.
 
-    Parameters
-    ----------
-    expected
-        A description of the expected names.
-    got
-        The unknown name.
-    known
-        The known names.
+    `expected` is a description of the expected names.
 
     Returns
     -------
@@ -43,22 +36,13 @@ def unknown_name(expected: str, got: str, known: Iterable[str]) -> ValueError:
 def position_of(stream: str, positions: Mapping[str, Position]) -> Position | None:
     """Return the position of a source's only stream.
 
-    Parameters
-    ----------
-    stream
-        Name of the stream.
-    positions
-        The argument of the source's ``seek``.
+    `positions` is the argument of the source's ``seek``. Raise `ValueError` if all positions are of other streams: a
+    new start would read every record twice.
 
     Returns
     -------
     Position or None
         ``None`` if there are no positions at all: the stream is read from its start.
-
-    Raises
-    ------
-    ValueError
-        If all positions are of other streams: a new start would read every record twice.
 
     Examples
     --------
@@ -99,12 +83,7 @@ def is_count(value: object) -> bool:
 def not_utf8(error: UnicodeDecodeError, hint: str | None = None) -> str:
     r"""Return the reason why bytes cannot be read as text.
 
-    Parameters
-    ----------
-    error
-        The error.
-    hint
-        The encoding to propose, where one can be declared; it is UTF-16 if the bytes begin as such.
+    `hint` is the encoding to propose, where one can be declared; it is UTF-16 if the bytes begin as such.
 
     Examples
     --------

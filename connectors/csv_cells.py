@@ -30,12 +30,8 @@ _OF_THOUSANDS = re.compile(r"\s*[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]*)?\s*")
 def number(text: str) -> int | float | str:
     """Return a text as a number if it is one, and unchanged otherwise.
 
-    Codes stay texts: a number would lose the zero of ``01234`` and all of ``12e4567``.
-
-    Parameters
-    ----------
-    text
-        The text, which is not empty.
+    Codes stay texts: a number would lose the zero of ``01234`` and all of ``12e4567``. `text` is the text, which is not
+    empty.
 
     Returns
     -------
@@ -90,10 +86,7 @@ def comma_number(text: str) -> int | float | str:
 def numbers(texts: Sequence[str]) -> list[int | float | str]:
     """Read a column of cells, each as `number` does, in a tenth of the time.
 
-    Parameters
-    ----------
-    texts
-        The cells; an empty one does not change.
+    `texts` are the cells; an empty one does not change.
 
     Returns
     -------
@@ -134,13 +127,6 @@ def comma_numbers(texts: Sequence[str]) -> list[int | float | str]:
 def rows_of_numbers(rows: Sequence[bytes], joined: bytes) -> list[list[int | float]] | None:
     """Read rows whose cells are plain numbers, each as `number` does; ``None`` if one may be something else.
 
-    Parameters
-    ----------
-    rows
-        The rows.
-    joined
-        The same, joined by commas.
-
     Examples
     --------
     >>> rows_of_numbers([b"1,0.5", b"2,-1e3"], b"1,0.5,2,-1e3"), rows_of_numbers([b"1,", b"2,x"], b"1,,2,x")
@@ -160,22 +146,13 @@ def rows_of_numbers(rows: Sequence[bytes], joined: bytes) -> list[list[int | flo
 def check_names(names: Sequence[str], first: int = 1) -> Sequence[str]:
     """Return the names of a table's columns, or raise an error if they are empty or repeated.
 
-    Parameters
-    ----------
-    names
-        The names in order.
-    first
-        The number of the first column.
+    `names` are the names in order. `first` is the number of the first column. Raise `ValueError` if a name is empty or
+    comes twice.
 
     Returns
     -------
     sequence of str
         The same names.
-
-    Raises
-    ------
-    ValueError
-        If a name is empty or comes twice.
 
     Examples
     --------

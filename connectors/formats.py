@@ -49,14 +49,9 @@ class TextFormat(Protocol):
 class JsonLines:
     """JSON objects, one per line; the fields of a nested object have the path to them as names.
 
-    Parameters
-    ----------
-    max_list_length
-        The largest length of a list whose items become fields, as for
-        :func:`~streamkernel.connectors.json_values.flatten`.
-    texts
-        The fields in which integers beyond 64 bits are texts, as for
-        :class:`~streamkernel.connectors.json_values.JsonFields`.
+    `max_list_length` is the largest length of a list whose items become fields, as for
+    :func:`~streamkernel.connectors.json_values.flatten`. `texts` are the fields in which integers beyond 64 bits are
+    texts, as for :class:`~streamkernel.connectors.json_values.JsonFields`.
 
     Examples
     --------
@@ -128,10 +123,7 @@ class SvmLight:
 class Headless:
     """Lines of a table without column names, none of which is a record.
 
-    Parameters
-    ----------
-    reason
-        The problem of the header.
+    `reason` is the problem of the header.
 
     Examples
     --------
@@ -158,20 +150,13 @@ FORMATS = (*TEXT_FORMATS, "parquet")
 def format_of(path: Path) -> str:
     """Return the format for a file name.
 
-    Parameters
-    ----------
-    path
-        The file; ``.gz`` at the end of a text file's name does not count.
+    `path` is the file; ``.gz`` at the end of a text file's name does not count. Raise `ValueError` if the name says
+    nothing.
 
     Returns
     -------
     str
         ``"csv"``, ``"jsonl"``, ``"svmlight"`` or ``"parquet"``.
-
-    Raises
-    ------
-    ValueError
-        If the name says nothing.
 
     Examples
     --------
@@ -203,15 +188,8 @@ def suffix_of(path: Path) -> str:
 def row_after(envelope: Mapping[str, Any]) -> Any:
     """Return the row after a change, ``None`` if there is none.
 
-    Parameters
-    ----------
-    envelope
-        The value of a record: the envelope itself, or an object with the envelope as ``payload`` beside its schema.
-
-    Raises
-    ------
-    ValueError
-        If it is no envelope.
+    `envelope` is the value of a record: the envelope itself, or an object with the envelope as ``payload`` beside its
+    schema. Raise `ValueError` if it is no envelope.
 
     Examples
     --------

@@ -23,19 +23,8 @@ def to_json(value: Any, option: int) -> bytes:
     r"""Return a value as JSON, and what JSON lacks as what comes next to it.
 
     Characters and bytes that UTF-8 cannot represent, as in some file names, are escaped. Integers of any size and
-    decimal numbers keep their digits; NaN and infinity become null.
-
-    Parameters
-    ----------
-    value
-        The value.
-    option
-        Options of orjson.
-
-    Raises
-    ------
-    TypeError
-        If JSON cannot hold the value: an object of another class, or one that is nested more than 254 deep.
+    decimal numbers keep their digits; NaN and infinity become null. Raise `TypeError` if JSON cannot hold the value: an
+    object of another class, or one that is nested more than 254 deep.
 
     Examples
     --------
@@ -111,12 +100,8 @@ def encode_each(
 ) -> tuple[list[Encoded], list[Refused]]:
     r"""Return the records that can be encoded, and the ones that cannot.
 
-    Parameters
-    ----------
-    encode
-        Returns the bytes of a record, or raises a `TypeError` or `ValueError` with the reason.
-    records, keys
-        The records, each with a key.
+    `encode` returns the bytes of a record, or raises a `TypeError` or `ValueError` with the reason. `records` and
+    `keys` are the records, each with a key.
 
     Examples
     --------
@@ -135,13 +120,7 @@ def encode_each(
 
 
 def json_or_refuse(record: Mapping[str, Any], key: bytes | None) -> bytes:
-    """Return a record as JSON.
-
-    Raises
-    ------
-    RecordsRefusedError
-        If JSON cannot hold it.
-    """
+    """Return a record as JSON. Raise `RecordsRefusedError` if JSON cannot hold it."""
     try:
         return to_json(record, RECORD)
     except TypeError as error:

@@ -44,21 +44,10 @@ def flatten(
 
     Numbers, strings, booleans and ``None`` do not change. A decimal becomes a float; a date or a time stamp becomes
     seconds since 1970 (UTC where nothing says its zone), a time of day seconds since midnight, a duration seconds, and
-    a UUID a string. Other values do not change, and neither does a list if `max_list_length` is 0.
-
-    Parameters
-    ----------
-    record
-        The record.
-    max_list_length
-        The largest length of a list whose items become fields, each under its number.
-    zones
-        The zones of dates, and of times without a zone, by field.
-
-    Raises
-    ------
-    ValueError
-        If two fields get the same name, a list is longer, or objects are nested too deeply.
+    a UUID a string. Other values do not change, and neither does a list if `max_list_length` is 0. `max_list_length` is
+    the largest length of a list whose items become fields, each under its number. `zones` are the zones of dates, and
+    of times without a zone, by field. Raise `ValueError` if two fields get the same name, a list is longer, or objects
+    are nested too deeply.
 
     Examples
     --------
@@ -133,13 +122,9 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 class JsonFields:
     """Reads JSON objects as fields, in which integers beyond 64 bits are floats, or texts of their digits.
 
-    Parameters
-    ----------
-    max_list_length
-        The largest length of a list whose items become fields, as for
-        :func:`~streamkernel.connectors.json_values.flatten`.
-    texts
-        The fields in which such integers are texts: codes and keys.
+    `max_list_length` is the largest length of a list whose items become fields, as for
+    :func:`~streamkernel.connectors.json_values.flatten`. `texts` are the fields in which such integers are texts: codes
+    and keys.
 
     Examples
     --------
@@ -171,14 +156,8 @@ class JsonFields:
 def with_digits(fields: dict[str, Any], texts: Iterable[str], read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return fields in which large integers are texts of their digits.
 
-    Parameters
-    ----------
-    fields
-        The fields, in which these integers are floats.
-    texts
-        The names of these fields.
-    read
-        Returns the same fields with `object_with_digits`.
+    `fields` are the fields, in which these integers are floats. `texts` are the names of these fields. `read` returns
+    the same fields with `object_with_digits`.
     """
     names = [name for name in texts if type(fields.get(name)) is float and not -_LARGEST < fields[name] < _LARGEST]
     if not names:
@@ -199,14 +178,8 @@ def object_with_digits(raw: bytes) -> dict[str, Any]:
 def put_digits(value: Any, raw: bytes, texts: Collection[str]) -> None:
     """Replace large integers in records inside a JSON value by the texts of their digits.
 
-    Parameters
-    ----------
-    value
-        The object that `json_object` returns for these bytes, whose fields are records or lists of records.
-    raw
-        The bytes.
-    texts
-        The fields of the records that are to keep their digits.
+    `value` is the object that `json_object` returns for these bytes, whose fields are records or lists of records.
+    `raw` are the bytes. `texts` are the fields of the records that are to keep their digits.
 
     Examples
     --------

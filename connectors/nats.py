@@ -48,17 +48,14 @@ class NatsUnavailableError(UnavailableError):
 class NatsConnection:
     """A connection that is made when it is needed, and made again after an error.
 
+    `ValueError` is raised if an address contains a login.
+
     Parameters
     ----------
     servers : str
         Addresses, ``"nats://host:4222"``, or ``"tls://..."``, separated by commas.
     user, password : str or None
         The login, if any.
-
-    Raises
-    ------
-    ValueError
-        If an address contains a login.
     """
 
     def __init__(self, servers: str, user: str | None, password: str | None) -> None:
@@ -73,12 +70,8 @@ class NatsConnection:
     def call(self, task: Callable[[Any], Awaitable[Result]]) -> Result:
         """Return the result of a task, which gets the JetStream context.
 
-        Raises
-        ------
-        NatsUnavailableError
-            If the servers cannot be reached, or refuse.
-        GaveUpError
-            If they refuse the login, or what it asks for.
+        Raise `NatsUnavailableError` if the servers cannot be reached, or refuse; `GaveUpError` if they refuse the
+        login, or what it asks for.
         """
         self._owner.check()
         if self._loop is None:

@@ -49,10 +49,7 @@ def installed(group: str) -> dict[str, str]:
 def class_at(place: str) -> type:
     """Return the class of a source or a sink; its module, and any library that it needs, is imported now.
 
-    Raises
-    ------
-    ImportError
-        If such a library is not installed.
+    Raise `ImportError` if such a library is not installed.
 
     Examples
     --------
@@ -67,17 +64,8 @@ def class_at(place: str) -> type:
 def function_at(name: str, folder: Path) -> Callable[..., Any]:
     """Return a function or a class of an installed module, or of a file in a folder.
 
-    Parameters
-    ----------
-    name : str
-        The module and the name in it, as ``"package.module:name"``.
-    folder : Path
-        The folder, which is searched last, so that no file in it hides a module.
-
-    Raises
-    ------
-    ValueError
-        If there is no such function.
+    `name` is the module and the name in it, as ``"package.module:name"``. `folder` is the folder, which is searched
+    last, so that no file in it hides a module. Raise `ValueError` if there is no such function.
 
     Examples
     --------

@@ -27,17 +27,9 @@ def values_of(column: Any, name: str = "", zones: Mapping[str, str] | None = Non
     """Return the values of a column, with ``None`` for nulls and for NaN.
 
     A time stamp becomes seconds since 1970, a date too, a time of day and a duration seconds, a decimal a float, an
-    entry of a dictionary its value, a UUID a string, a struct and a map a dict. A value that Python cannot hold
-    becomes bytes.
-
-    Parameters
-    ----------
-    column
-        An array of pyarrow.
-    name
-        Its name.
-    zones
-        The zones of dates, and of time stamps without a zone, by name; UTC for others.
+    entry of a dictionary its value, a UUID a string, a struct and a map a dict. A value that Python cannot hold becomes
+    bytes. `column` is an array of pyarrow. `zones` are the zones of dates, and of time stamps without a zone, by name;
+    UTC for others.
 
     Examples
     --------
@@ -151,6 +143,9 @@ def arrow() -> tuple[type[Exception], Any]:
 class ParquetReader:
     """The rows of one file; a position is a number of rows.
 
+    `ImportError` is raised if pyarrow is not installed; `ValueError` if it is not a Parquet file, or names of columns
+    are empty or repeated.
+
     Parameters
     ----------
     name
@@ -163,13 +158,6 @@ class ParquetReader:
         Whether nothing is written to the log.
     zones
         The zones of time stamps without one, by field; UTC for others.
-
-    Raises
-    ------
-    ImportError
-        If pyarrow is not installed.
-    ValueError
-        If it is not a Parquet file, or names of columns are empty or repeated.
     """
 
     def __init__(

@@ -38,15 +38,7 @@ codecs.register_error(_KEEP, _as_surrogates)
 
 
 class RewrittenBytes:
-    """A stream as UTF-8; offsets count bytes of UTF-8.
-
-    Parameters
-    ----------
-    stream
-        The bytes in their encoding.
-    encoding
-        The encoding.
-    """
+    """A stream as UTF-8; offsets count bytes of UTF-8. `stream` are the bytes in their encoding."""
 
     def __init__(self, stream: ByteStream, encoding: str) -> None:
         self._stream = stream

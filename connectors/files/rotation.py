@@ -26,16 +26,9 @@ _DIGITS = re.compile(r"\d+")
 class Fingerprint:
     """The identity of a file, which renaming does not change.
 
-    The device is not part of it: all candidates are in one folder, and some systems renumber devices.
-
-    Parameters
-    ----------
-    inode
-        Its number in the file system, which can be given to another file once this one is deleted.
-    size
-        Number of bytes at its start that the digest covers.
-    digest
-        Their hash.
+    The device is not part of it: all candidates are in one folder, and some systems renumber devices. `inode` is its
+    number in the file system, which can be given to another file once this one is deleted. `size` is the number of
+    bytes at its start that the digest covers.
 
     Examples
     --------
@@ -126,10 +119,7 @@ def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_re
 def rotated_files(path: Path) -> list[Path]:
     """Return the rotated files beside `path`, the oldest first: by their numbers, then those with dates.
 
-    Parameters
-    ----------
-    path
-        The file that is written to.
+    `path` is the file that is written to.
     """
     numbered, dated = [], []
     for other in _beside(path):

@@ -31,12 +31,8 @@ class Buffers:
     """Records by partition, returned in order of arrival, or one of each partition in turn.
 
     In turn, a position is ``[offset, round]``. The next record is from the first of the partitions with the fewest
-    rounds, and other partitions wait for it. So neither the order of arrival nor a restart changes the order.
-
-    Parameters
-    ----------
-    in_turn
-        Whether partitions take turns.
+    rounds, and other partitions wait for it. So neither the order of arrival nor a restart changes the order. `in_turn`
+    says whether partitions take turns.
 
     Examples
     --------
@@ -126,17 +122,14 @@ class Buffers:
 def key_reader(form: str) -> Read:
     r"""Return the decoder of keys of a format, one of `KEY_FORMATS`.
 
+    Raise `ValueError` if there is no such format.
+
     Parameters
     ----------
     form
         ``"string"`` is text in UTF-8, ``"long"`` and ``"integer"`` are the 8 and 4 bytes that Kafka's serializers of
         these names write, ``"json"`` is a value of JSON,
         in which an integer beyond 64 bits is a text.
-
-    Raises
-    ------
-    ValueError
-        If there is no such format.
 
     Examples
     --------
@@ -238,10 +231,7 @@ class Events:
     def of(self, partition: Partition, record: Record, position: Position) -> Event:
         """Return the event of a record, with the position after it.
 
-        Raises
-        ------
-        DecoderUnavailableError
-            If the decoder cannot decode it yet: it has raised `UnavailableError`.
+        Raise `DecoderUnavailableError` if the decoder cannot decode it yet: it has raised `UnavailableError`.
         """
         stream, headers = str(partition), tuple(record.headers)
         value, fields, reason = record.value, None, None
@@ -304,13 +294,7 @@ class Events:
 
 
 class Retry:
-    """The time of the next call of an unavailable decoder: after 1 s, and then twice the pause each time.
-
-    Attributes
-    ----------
-    trouble : Trouble or None
-        The problem.
-    """
+    """The time of the next call of an unavailable decoder: after 1 s, and then twice the pause each time."""
 
     def __init__(self) -> None:
         self.trouble: Trouble | None = None

@@ -26,10 +26,7 @@ Start = str | int | dt.datetime
 def parse_start(start: Start) -> Start:
     """Return a configured start or end, with a time as text parsed.
 
-    Raises
-    ------
-    ValueError
-        If it is none.
+    Raise `ValueError` if it is none.
 
     Examples
     --------
@@ -56,12 +53,7 @@ def missing_topic(topic: str, servers: str) -> TopicMissingError:
 def find_partitions(client: Consumer, topic: str, numbers: Sequence[int] | None, servers: str) -> list[Partition]:
     """Return the partitions of a topic, or those with the given numbers.
 
-    Raises
-    ------
-    TopicMissingError
-        If the topic is not there.
-    ValueError
-        If a partition is not.
+    Raise `TopicMissingError` if the topic is not there; `ValueError` if a partition is not.
     """
     known = client.partitions_of(topic)
     if not known:
@@ -111,10 +103,7 @@ def nearest_offset(client: Consumer, partition: Partition, offset: int) -> int:
 def offset_of(position: Position, stream: str) -> int:
     """Return the offset in a position.
 
-    Raises
-    ------
-    ValueError
-        If it is not a position.
+    Raise `ValueError` if it is not a position.
 
     Examples
     --------
@@ -134,15 +123,7 @@ class TopicReplacedError(ValueError):
 class TopicIds:
     """Compares the ids of topics with the first ones.
 
-    Parameters
-    ----------
-    topics
-        Their names.
-
-    Attributes
-    ----------
-    known : dict
-        The first id of each topic; from a checkpoint, if there is one. Brokers before Kafka 2.8 have none.
+    `known` is the first id of each topic; from a checkpoint, if there is one. Brokers before Kafka 2.8 have none.
     """
 
     def __init__(self, topics: Sequence[str]) -> None:
@@ -192,6 +173,8 @@ def start_offset(
     | the offset was deleted (retention)                | the oldest record                |
     | the offset is after the end: the log was cut      | an error: records were lost      |
 
+    Raise `TopicReplacedError` if the topic was replaced; `PositionError` if the log ends before the offset.
+
     Parameters
     ----------
     partition
@@ -206,13 +189,6 @@ def start_offset(
         Whether the topic is another one of the same name.
     log
         The offset of the oldest record and the end, once the brokers have refused the offset.
-
-    Raises
-    ------
-    TopicReplacedError
-        If the topic was replaced.
-    PositionError
-        If the log ends before the offset.
 
     Examples
     --------
@@ -241,16 +217,9 @@ class StartOffsets:
     """Determines start offsets by `start_offset`, and remembers what is read again.
 
     A `start` of ``"latest"`` is the end of a partition when it is first found: later attempts, other members and
-    restarts start there too, and a partition added to a topic is read from its first record.
-
-    Parameters
-    ----------
-    start
-        The start in a partition without a position.
-    in_group
-        Whether a group keeps offsets.
-    topic_ids
-        The ids of the topics, which are compared at each start; ``None`` to compare none.
+    restarts start there too, and a partition added to a topic is read from its first record. `start` is the start in a
+    partition without a position. `in_group` says whether a group keeps offsets. `topic_ids` are the ids of the topics,
+    which are compared at each start; ``None`` to compare none.
 
     Attributes
     ----------
@@ -364,10 +333,7 @@ class StartOffsets:
     def after_gap(self, client: Consumer, partition: Partition, offset: int) -> int:
         """Return the offset to continue at if brokers have no record at an offset.
 
-        Raises
-        ------
-        PositionError
-            If the offset is after the end, and was not only configured.
+        Raise `PositionError` if the offset is after the end, and was not only configured.
         """
         if self._configured.get(partition) == offset:
             return nearest_offset(client, partition, offset)

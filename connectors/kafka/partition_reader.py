@@ -236,11 +236,6 @@ class TopicWatcher:
         Their names.
     servers
         Addresses of the brokers, for people.
-
-    Attributes
-    ----------
-    trouble : Trouble or None
-        The problem.
     """
 
     def __init__(self, topics: Sequence[str], servers: str) -> None:

@@ -76,14 +76,8 @@ def refuses_certificate(cause: str) -> bool:
 def unavailable(servers: str, failure: Failure, cause: str, options: tuple[str, str]) -> UnavailableError:
     """Return the error for a failed connection, with its reason.
 
-    Parameters
-    ----------
-    servers
-        The brokers' addresses.
-    failure, cause
-        The kind of failure, and the client's message.
-    options
-        The client's names for the file with the certificates that it trusts, and for that with its own.
+    `failure` and `cause` are the kind of failure, and the client's message. `options` are the client's names for the
+    file with the certificates that it trusts, and for that with its own.
 
     Examples
     --------

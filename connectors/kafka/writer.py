@@ -45,14 +45,8 @@ PLACE = "topic", "partition", "offset", "stream", "position"
 class TopicLimits(NamedTuple):
     """The limits of the records of a topic.
 
-    Parameters
-    ----------
-    largest
-        Largest size of a record in bytes, before compression.
-    batch
-        Largest size of a batch in bytes, if it is known.
-    needs_keys
-        Whether each record must have a key, as in a compacted topic.
+    `largest` is the largest size of a record in bytes, before compression. `batch` is the largest size of a batch in
+    bytes, if it is known. `needs_keys` says whether each record must have a key, as in a compacted topic.
     """
 
     largest: int

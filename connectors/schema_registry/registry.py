@@ -68,6 +68,9 @@ class RegistryUnavailableError(UnavailableError):
 class Registry:
     """A Schema Registry behind confluent-kafka's client, which caches schemas.
 
+    `ValueError` is raised if an option is unknown, the address is invalid, or a file cannot be read; `ImportError` if
+    the extra ``schema-registry`` is not installed.
+
     Parameters
     ----------
     url : str
@@ -77,13 +80,6 @@ class Registry:
         ``STREAMKERNEL_SCHEMA_REGISTRY_`` and an option's name in capitals, with underscores, takes precedence.
     folder : Path, default Path()
         Base of relative paths in options.
-
-    Raises
-    ------
-    ValueError
-        If an option is unknown, the address is invalid, or a file cannot be read.
-    ImportError
-        If the extra ``schema-registry`` is not installed.
 
     Examples
     --------
@@ -118,12 +114,7 @@ class Registry:
     def schema(self, number: int) -> Any:
         """Return the schema with an id.
 
-        Raises
-        ------
-        ValueError
-            If the registry has none.
-        RegistryUnavailableError
-            If the registry is unavailable.
+        Raise `ValueError` if the registry has none; `RegistryUnavailableError` if the registry is unavailable.
         """
         return self._ask(lambda: self._client.get_schema(number), f"schema {number}")
 
@@ -135,12 +126,8 @@ class Registry:
     def register(self, subject: str, text: str, kind: str) -> int:
         """Register a schema under a subject, if it is not there yet, and return its id.
 
-        Raises
-        ------
-        ValueError
-            If the registry refuses it, because it is not compatible with earlier ones.
-        RegistryUnavailableError
-            If the registry is unavailable.
+        Raise `ValueError` if the registry refuses it, because it is not compatible with earlier ones;
+        `RegistryUnavailableError` if the registry is unavailable.
         """
         from confluent_kafka.schema_registry import Schema
 
@@ -201,17 +188,9 @@ def _of_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def registry_reader(registry: Registry, form: str, reader_schema: str | None = None) -> Read:
     """Return a function from the bytes of a value to an object.
 
-    The schema of each id is requested once, and its decoder is kept.
-
-    Parameters
-    ----------
-    registry : Registry
-        The registry of the schemas.
-    form : {"avro", "protobuf", "json-schema"}
-        The format.
-    reader_schema : str or None, default None
-        The schema of Avro, as JSON, into which values are read: a field that a value lacks gets its default, and one
-        that this schema lacks is left out. By default all fields are read that a value was written with.
+    The schema of each id is requested once, and its decoder is kept. `reader_schema` is the schema of Avro, as JSON,
+    into which values are read: a field that a value lacks gets its default, and one that this schema lacks is left out.
+    By default all fields are read that a value was written with.
 
     Returns
     -------

@@ -130,16 +130,7 @@ class Replica:
         """Learn an assignment.
 
         The result depends only on the arguments and on the records at the assigned positions, so another worker can
-        repeat the work.
-
-        Parameters
-        ----------
-        model
-            The pipeline, which is changed.
-        types
-            The types of fields so far.
-        task
-            The task.
+        repeat the work. `model` is the pipeline, which is changed. `types` are the types of fields so far.
         """
         began = time.perf_counter()
         kernel_model = kernel_of(model)

@@ -45,12 +45,7 @@ RECENT = 64
 class RoundPlan:
     """The file with the plan of the current round.
 
-    Parameters
-    ----------
-    state
-        The directory; without one, no plan is written or read.
-    health
-        Counts plans that could not be written.
+    `state` is the directory; without one, no plan is written or read. `health` counts plans that could not be written.
     """
 
     def __init__(self, state: StateDirectory | None, health: Health) -> None:

@@ -59,15 +59,7 @@ class StopSignal:
 
 
 class WorkerCount:
-    """The number of workers that a run should have, from its file, which is read again at SIGHUP.
-
-    Parameters
-    ----------
-    path
-        The file.
-    config
-        Its present content.
-    """
+    """The number of workers that a run should have, from its file, which is read again at SIGHUP."""
 
     def __init__(self, path: Path, config: Config) -> None:
         self._path, self._count, self._is_due = path, config.cluster.workers, False

@@ -66,10 +66,7 @@ def serve(
 def names_of(states: list[str]) -> dict[str, Path]:
     """Return the state directories by the name of their model.
 
-    Raises
-    ------
-    ValueError
-        If two have the same name, or one has none that is usable.
+    Raise `ValueError` if two have the same name, or one has none that is usable.
 
     Examples
     --------

@@ -115,10 +115,8 @@ class Checkpointer:
     def advance(self, stream: str, position: Any) -> None:
         """Record that a stream has been processed up to a position.
 
-        Raises
-        ------
-        PositionError
-            If it goes back: what is between would be learned again, and a restart would miss other events.
+        Raise `PositionError` if it goes back: what is between would be learned again, and a restart would miss other
+        events.
         """
         if stream in self._advanced and self._source.goes_back(self.positions[stream], position):
             raise PositionError(
@@ -155,17 +153,13 @@ class Checkpointer:
         open transaction, which it voids; the same events are then read again. After a crash between 3 and 4, and where
         the outcome of 3 is unknown, Kafka is asked which number it has: :meth:`recover`. A crash before 5 loses nothing
         either, because the next checkpoint acknowledges later positions; if 5 came before 4, a crash in between would
-        lose events, which the group counts as read and no checkpoint contains.
+        lose events, which the group counts as read and no checkpoint contains. Raise `CommitRefusedError` if Kafka
+        refused 1 or 3, or the outcome is unknown.
 
         Parameters
         ----------
         deadline
             When all participants must be done or have failed, by ``time.monotonic``.
-
-        Raises
-        ------
-        CommitRefusedError
-            If Kafka refused 1 or 3, or the outcome is unknown.
         """
         if self.state is None:
             return
@@ -221,11 +215,8 @@ class Checkpointer:
     def try_to_commit(self, *, last: bool = False, deadline: float = math.inf) -> bool:
         """Commit any changes, until a deadline, and return whether everything is durable.
 
-        Raises
-        ------
-        OSError
-            If the checkpoint cannot be written and it is the last one; others are tried again later, but a
-            `GaveUpError` is raised at once.
+        Raise `OSError` if the checkpoint cannot be written and it is the last one; others are tried again later, but a
+        `GaveUpError` is raised at once.
         """
         if self.is_uncertain or (self.state is None and not last):
             return not self.is_uncertain
@@ -253,10 +244,7 @@ class Checkpointer:
     def mark_refused(self, error: CommitRefusedError) -> None:
         """Count a refused commit, after which the run has to return to the last committed checkpoint.
 
-        Raises
-        ------
-        OSError
-            If there are no transactions, so that there is nothing to return to.
+        Raise `OSError` if there are no transactions, so that there is nothing to return to.
         """
         if self.transactions is None:
             raise OSError(f"Expected to write the checkpoint, got an error: {error}") from error

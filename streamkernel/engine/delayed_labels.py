@@ -134,10 +134,7 @@ class DelayedLabels:
     def arrive(self, record: Mapping[str, Any], is_label: bool = False) -> Key:
         """Return the key of a record, after dropping the entries that have expired by its time.
 
-        Raises
-        ------
-        JoinError
-            If there is no usable key, or no usable time; a label may come without a time.
+        Raise `JoinError` if there is no usable key, or no usable time; a label may come without a time.
         """
         key = self.key_of(record)
         if self._time is None:
@@ -153,10 +150,7 @@ class DelayedLabels:
     def label_of(self, key: Key) -> Any:
         """Return the pending label for the features of `key`, or ``None``.
 
-        Raises
-        ------
-        JoinError
-            If such features wait already.
+        Raise `JoinError` if such features wait already.
         """
         self._give_up(key)
         if key in self._waiting:
@@ -182,10 +176,7 @@ class DelayedLabels:
     def waiting_for(self, key: Key, y: Any) -> PendingExample | None:
         """Return the pending features for the label `y` of `key`; without any, the label becomes pending.
 
-        Raises
-        ------
-        JoinError
-            If there was a label for `key` already, or the features have been dropped.
+        Raise `JoinError` if there was a label for `key` already, or the features have been dropped.
         """
         self._give_up(key)
         if key in self._waiting:
@@ -237,10 +228,7 @@ class DelayedLabels:
     def key_of(self, record: Mapping[str, Any]) -> Key:
         """Return the key of a record as text; a float without a fraction has the text of an integer.
 
-        Raises
-        ------
-        JoinError
-            If there is none, or it cannot be one.
+        Raise `JoinError` if there is none, or it cannot be one.
         """
         key, problem = record.get(self.key), "Expected a string or a number as key, got"
         if isinstance(key, str):

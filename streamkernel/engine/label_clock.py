@@ -16,18 +16,9 @@ class LabelClock:
     """A clock that follows the times of events, or the time that passes while they are read.
 
     It never goes back. An event that is further ahead than the time limit moves it only when `SET_AHEAD` events in a
-    row are, and then to the earliest of them: one wrong time must not drop all that waits. When `SET_BACK` events in
-    a row are older than the time limit, it continues from their times, and pending events keep their age.
-
-    Parameters
-    ----------
-    limit
-        The time limit, in seconds.
-
-    Attributes
-    ----------
-    now : float
-        The time, in seconds.
+    row are, and then to the earliest of them: one wrong time must not drop all that waits. When `SET_BACK` events in a
+    row are older than the time limit, it continues from their times, and pending events keep their age. `limit` is the
+    time limit, in seconds. `now` is the time, in seconds.
 
     Examples
     --------

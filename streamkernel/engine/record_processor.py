@@ -178,10 +178,7 @@ class RecordProcessor:
     def process(self, event: Event) -> Step | None:
         """Predict the features of a record, and learn them if their label is known.
 
-        Raises
-        ------
-        InputError
-            If the record cannot be used, and whatever a step of the pipeline raises.
+        Raise `InputError` if the record cannot be used, and whatever a step of the pipeline raises.
         """
         record = event.record
         if record is None:
@@ -274,12 +271,8 @@ class RecordProcessor:
     def line(self, event: Event, y: Any, answer: Answer, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a prediction as a record for a sink; call it before the step is evaluated.
 
-        Parameters
-        ----------
-        event, y, answer
-            The record, its label if it is known, and what the model answered.
-        more
-            The result of `observe`.
+        `event`, `y` and `answer` are the record, its label if it is known, and what the model answered. `more` is the
+        result of `observe`.
         """
         prediction, probabilities, *_ = answer
         version = self._learned_before + self.outcomes["learned"]

@@ -55,6 +55,8 @@ def retry_until_answered(
 ) -> T | None:
     """Retry a call until it succeeds, and return its result, or ``None`` if the run is stopped first.
 
+    Raise `GaveUpError` if the service was unavailable for so long.
+
     Parameters
     ----------
     ask
@@ -65,11 +67,6 @@ def retry_until_answered(
         Is called with the kind of each failure.
     give_up_after
         Seconds to retry for.
-
-    Raises
-    ------
-    GaveUpError
-        If the service was unavailable for so long.
     """
 
     def is_late(attempt: RetryCallState) -> bool:

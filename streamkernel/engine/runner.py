@@ -50,14 +50,9 @@ class RecordBatches:
 
     Such are dead letters, records with a new label or a new field, and all records of a model that is not learned from
     in compiled calls of several; they are processed one by one. Where a batch ends early the next ones are shorter, and
-    where none is possible many records pass before the next attempt, so that attempts cost next to nothing.
-
-    Parameters
-    ----------
-    processor, outputs
-        The model with its quality, and the sinks.
-    headers_of
-        Returns the headers of the prediction of an event; ``None`` if it has none.
+    where none is possible many records pass before the next attempt, so that attempts cost next to nothing. `processor`
+    and `outputs` are the model with its quality, and the sinks. `headers_of` returns the headers of the prediction of
+    an event; ``None`` if it has none.
     """
 
     def __init__(
@@ -131,14 +126,8 @@ class Runner(Protocol):
 class StreamRunner:
     """Processes one event after the other, or several together where the results are the same.
 
-    Parameters
-    ----------
-    parts
-        The parts of the run.
-    at_once
-        Maximum number of events that are processed together, between two checks for a request to stop.
-    headers_of
-        Returns the headers of the prediction of an event; ``None`` if it has none.
+    `at_once` is the maximum number of events that are processed together, between two checks for a request to stop.
+    `headers_of` returns the headers of the prediction of an event; ``None`` if it has none.
     """
 
     def __init__(
@@ -267,10 +256,7 @@ class StreamRunner:
     def _check_brokers(self) -> None:
         """Report problems with brokers and topics that the source finds.
 
-        Raises
-        ------
-        GaveUpError
-            If that has lasted for longer than the user wants to wait.
+        Raise `GaveUpError` if that has lasted for longer than the user wants to wait.
         """
         error = self._retries.report(self._source.trouble)
         if error is not None:

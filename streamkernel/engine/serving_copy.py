@@ -57,17 +57,8 @@ class PublishedModel(NamedTuple):
     def answer(self, record: Mapping[str, Any], *, explained: bool = False) -> dict[str, Any]:
         """Return the prediction for one record, the probabilities of a classifier, and an interval or a set of labels.
 
-        Parameters
-        ----------
-        record
-            The record.
-        explained
-            Whether to add the contributions of the inputs; the model must be explainable.
-
-        Raises
-        ------
-        InputError
-            If the record cannot be used. Errors of other steps of the pipeline are passed on.
+        `explained` says whether to add the contributions of the inputs; the model must be explainable. Raise
+        `InputError` if the record cannot be used. Errors of other steps of the pipeline are passed on.
         """
         x, _ = self.examples.read(record)
         take_texts(self.model, x)
@@ -82,12 +73,7 @@ class PublishedModel(NamedTuple):
 class Publisher:
     """Copies a model for predictions, so rarely that copies take at most a hundredth of the time.
 
-    Attributes
-    ----------
-    wanted : bool
-        Whether predictions are requested.
-    newest : PublishedModel or None
-        The last copy.
+    `wanted` says whether predictions are requested.
 
     Examples
     --------

@@ -47,7 +47,8 @@ class SharedModel(Participant):
 
     and continues from it. The file of a version can be created only once (by a hard link), so of two members that add
     version k + 1, one repeats the addition as k + 2. After a crash, either a version contains N, and the member
-    continues from the newest version; or none does, and the member continues from its checkpoint and adds it.
+    continues from the newest version; or none does, and the member continues from its checkpoint and adds it. `version`
+    is the version from which the member's model continued, 0 for none.
 
     Parameters
     ----------
@@ -61,11 +62,6 @@ class SharedModel(Participant):
         The configuration of the run; a version of a different configuration is refused.
     count
         Called with the kind of an incident, ``"not_shared"``, when a version could not be added.
-
-    Attributes
-    ----------
-    version : int
-        The version from which the member's model continued, 0 for none.
     """
 
     def __init__(
@@ -87,12 +83,8 @@ class SharedModel(Participant):
         """Start from the newest version if there is no state; return false if another member must create it first.
 
         The first 256 events determine bandwidths and scales, which all members must share. So one member learns them,
-        and the others wait for its version.
-
-        Raises
-        ------
-        StateDirectoryError
-            If the checkpoints of this member are missing, or the versions belong to a different configuration.
+        and the others wait for its version. Raise `StateDirectoryError` if the checkpoints of this member are missing,
+        or the versions belong to a different configuration.
         """
         if newest := newest_version(self.path):
             head = self._read_version(newest)
@@ -269,10 +261,7 @@ def newest_version(path: Path) -> int:
 def check_version(path: Path, setup: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of a version, after comparing its configuration with the run's.
 
-    Raises
-    ------
-    StateDirectoryError
-        If it differs in more than a member's starting point.
+    Raise `StateDirectoryError` if it differs in more than a member's starting point.
     """
     version = read_version(path)
     check_setup(version["setup"], _for_all(setup))

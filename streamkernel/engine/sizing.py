@@ -46,13 +46,7 @@ class Sample(NamedTuple):
 
 
 def read_sample(source: Source, stopping: Callable[[], bool], clock: Callable[[], float] = time.perf_counter) -> Sample:
-    """Read the first events of a source, and close it.
-
-    Raises
-    ------
-    ValueError
-        If it has no events.
-    """
+    """Read the first events of a source, and close it. Raise `ValueError` if it has no events."""
     events: list[Event] = []
     spent, began = 0.0, clock()
     try:
@@ -73,14 +67,7 @@ def read_sample(source: Source, stopping: Callable[[], bool], clock: Callable[[]
 class Load(Source):
     """A source that repeats the events of a sample; subclasses determine when they are offered.
 
-    Parameters
-    ----------
-    sample
-        The events.
-    seconds
-        The time after the first poll until it ends.
-    clock
-        Returns the time in seconds.
+    `seconds` is the time after the first poll until it ends. `clock` returns the time in seconds.
     """
 
     def __init__(self, sample: Sequence[Event], seconds: float, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -266,7 +253,9 @@ def measure(
     """Run the events of a configuration for some seconds in another folder, and change nothing else.
 
     The first events of the source are read into memory and processed again and again: first as fast as possible, then
-    at the rate of one process. Predictions and dead letters go to files of the folder, and checkpoints too.
+    at the rate of one process. Predictions and dead letters go to files of the folder, and checkpoints too. Raise
+    `ConfigError` if the source cannot be read again, as requests over HTTP; `ValueError` if there are no events, or it
+    was stopped before there were figures.
 
     Parameters
     ----------
@@ -282,13 +271,6 @@ def measure(
         Called with what is being done.
     stopping
         Returns whether to stop.
-
-    Raises
-    ------
-    ConfigError
-        If the source cannot be read again, as requests over HTTP.
-    ValueError
-        If there are no events, or it was stopped before there were figures.
     """
     replayed = replay_config(config, folder, None, None)
     tell("reading the first events")

@@ -47,12 +47,7 @@ def problem_of_step(step: base.Transformer) -> str | None:
 def merge_steps(before: base.Transformer, parts: Sequence[base.Transformer]) -> base.Transformer:
     """Return one step that combines the learning of several workers since a common start.
 
-    Parameters
-    ----------
-    before
-        The step at the common start.
-    parts
-        The step of each worker now.
+    `before` is the step at the common start. `parts` is the step of each worker now.
     """
     if isinstance(before, OnFields):
         return OnFields(merge_steps(before.transformer, [part.transformer for part in parts]), before.on)  # type: ignore[attr-defined]

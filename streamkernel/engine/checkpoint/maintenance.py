@@ -48,10 +48,7 @@ class Checkpoint(NamedTuple):
 def history(path: Path) -> Iterator[Checkpoint]:
     """Yield the checkpoints in a directory, oldest first.
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such directory, or no checkpoint in it.
+    Raise `FileNotFoundError` if there is no such directory, or no checkpoint in it.
     """
     for file in existing_checkpoints(path):
         yield described(file, dt.datetime.fromtimestamp(file.stat().st_mtime, dt.UTC))
@@ -70,19 +67,9 @@ def described(file: Path, written: dt.datetime) -> Checkpoint:
 def prune(path: Path, keep: int = 1) -> list[int]:
     """Delete all checkpoints but the newest, and return the numbers of the deleted ones.
 
-    Parameters
-    ----------
-    path
-        The state directory.
-    keep
-        The checkpoints that stay, at least 1.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such directory, or no checkpoint in it.
-    StateDirectoryError
-        If a run uses the directory, or one that would stay is damaged: a run then continues from an older one.
+    `keep` are the checkpoints that stay, at least 1. Raise `FileNotFoundError` if there is no such directory, or no
+    checkpoint in it; `StateDirectoryError` if a run uses the directory, or one that would stay is damaged: a run then
+    continues from an older one.
     """
     if keep < 1:
         raise ValueError(f"Expected keep to be at least 1, got {keep}")

@@ -52,13 +52,7 @@ def pack(rows: Iterable[Sequence[Any]], width: int) -> dict[str, Any]:
 
 
 def unpack(packed: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """Return the rows that :func:`pack` packed.
-
-    Raises
-    ------
-    ValueError
-        If the parts do not fit together.
-    """
+    """Return the rows that :func:`pack` packed. Raise `ValueError` if the parts do not fit together."""
     try:
         names, numbers = json.loads(packed["tables"].tobytes())
         values = iter(_unpack_line(packed["values"], []))

@@ -37,17 +37,9 @@ class StateDirectory:
     """A directory of checkpoints, used by one process at a time.
 
     Only the user of the process can read its files. Symbolic links in it are not followed, so another user with write
-    access cannot make the process read or overwrite other files.
-
-    Parameters
-    ----------
-    path
-        The directory, or a symbolic link to it; if it is missing it is made, for its owner only.
-
-    Raises
-    ------
-    StateDirectoryError
-        If another process uses it, it cannot be written to, or one of its files is a symbolic link.
+    access cannot make the process read or overwrite other files. `path` is the directory, or a symbolic link to it; if
+    it is missing it is made, for its owner only. `StateDirectoryError` is raised if another process uses it, it cannot
+    be written to, or one of its files is a symbolic link.
 
     Examples
     --------
@@ -139,10 +131,7 @@ class StateDirectory:
     def read_newest(self) -> dict[str, Any] | None:
         """Return the newest intact state, with its number as "checkpoint", or ``None`` if none has ever been written.
 
-        Raises
-        ------
-        ModelFileError
-            If there are checkpoints, and none of them is whole.
+        Raise `ModelFileError` if there are checkpoints, and none of them is whole.
         """
         return read_newest(self.path)
 
@@ -163,12 +152,7 @@ def check_setup(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise an error that names the first difference if a state was written with another setup.
 
     Topics may be added at the end: the number of the committed checkpoint is stored with the offsets of the first
-    topic.
-
-    Raises
-    ------
-    StateDirectoryError
-        If they differ.
+    topic. Raise `StateDirectoryError` if they differ.
 
     Examples
     --------
@@ -212,10 +196,7 @@ def checkpoints(path: Path) -> list[Path]:
 def existing_checkpoints(path: Path) -> list[Path]:
     """Return the checkpoints in a directory, oldest first; raise an error if there is none.
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such directory, or no checkpoint in it.
+    Raise `FileNotFoundError` if there is no such directory, or no checkpoint in it.
     """
     if not path.is_dir():
         raise FileNotFoundError(f"Expected a state directory, found none - at {path}")
@@ -260,10 +241,7 @@ def _lock_directory(path: Path) -> int:
 def no_link(path: Path) -> Path:
     """Return the path of a file in a state directory; raise an error for a symbolic link.
 
-    Raises
-    ------
-    StateDirectoryError
-        If it is.
+    Raise `StateDirectoryError` if it is.
     """
     if path.is_symlink():
         raise StateDirectoryError(f"a symbolic link in a state directory is not followed; delete it - at {path}")
@@ -271,34 +249,17 @@ def no_link(path: Path) -> Path:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return the state in the file of a checkpoint.
-
-    Raises
-    ------
-    ModelFileError
-        If it cannot be read.
-    """
+    """Return the state in the file of a checkpoint. Raise `ModelFileError` if it cannot be read."""
     return state_file.read(no_link(path), "checkpoint")
 
 
 def recover_newest(state: StateDirectory, newest: int, session: str) -> dict[str, Any] | None:
     """Return the newest checkpoint that is committed and intact, or ``None`` if there has never been one.
 
-    Parameters
-    ----------
-    state
-        The directory. What was prepared there counts now, or is gone.
-    newest
-        The number that Kafka has, 0 for none.
-    session
-        The session that committed it. A process with a copy of the directory prepares checkpoints of the same numbers.
-
-    Raises
-    ------
-    StateDirectoryError
-        If Kafka has a checkpoint that was never in this directory, or has forgotten whether a prepared one counts.
-    ModelFileError
-        If there are checkpoints and none is whole.
+    `state` is the directory. What was prepared there counts now, or is gone. `newest` is the number that Kafka has, 0
+    for none. `session` is the session that committed it. A process with a copy of the directory prepares checkpoints of
+    the same numbers. Raise `StateDirectoryError` if Kafka has a checkpoint that was never in this directory, or has
+    forgotten whether a prepared one counts; `ModelFileError` if there are checkpoints and none is whole.
     """
     prepared, committed = state.prepared(), state.newest()
     if prepared is not None and not newest and committed:
@@ -342,12 +303,8 @@ def recover_newest(state: StateDirectory, newest: int, session: str) -> dict[str
 def read_model(path: Path) -> Any:
     """Return the model or the pipeline in a file, or that in the newest whole checkpoint of a state directory.
 
-    Raises
-    ------
-    ModelFileError
-        If there is no readable model.
-    FileNotFoundError
-        If there is no such file, or no checkpoint in the directory.
+    Raise `ModelFileError` if there is no readable model; `FileNotFoundError` if there is no such file, or no checkpoint
+    in the directory.
     """
     if path.is_dir():
         checkpoint = read_newest(path)

@@ -34,10 +34,8 @@ _NAMES_SHOWN = 20
 def check_config(settings: Settings) -> None:
     """Build all components once, as a run would.
 
-    Raises
-    ------
-    ConfigError
-        If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
+    Raise `ConfigError` if something cannot be built or opened, the metric is not for the model, or a step cannot be
+    stored.
     """
     of_model = _check_history, check_targets, _check_additions, _check_state
     checks = (
@@ -97,10 +95,7 @@ def conflicts(settings: Settings) -> Iterator[str]:
 def check_label(settings: Settings) -> None:
     """Check that the first records of files have the label.
 
-    Raises
-    ------
-    ConfigError
-        If they have other fields only. This is not checked if labels arrive in separate records.
+    Raise `ConfigError` if they have other fields only. This is not checked if labels arrive in separate records.
     """
     from streamkernel.connectors import field_names
 

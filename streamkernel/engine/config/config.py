@@ -123,7 +123,8 @@ def replay_config(config: Config, directory: Path, start: str | None, until: str
     """Return the configuration that runs a stream again and writes everything to a directory.
 
     Topics are read to their present end without a consumer group, and files are not followed, so a run in progress is
-    not disturbed; no metrics are served.
+    not disturbed; no metrics are served. Raise `ConfigError` if the directory is the run's own, or a range is given for
+    a source without offsets.
 
     Parameters
     ----------
@@ -133,11 +134,6 @@ def replay_config(config: Config, directory: Path, start: str | None, until: str
         The directory for the new state, and for predictions and dead letters as files.
     start, until
         For topics: an offset, a time with its zone, ``"earliest"`` or ``"latest"``.
-
-    Raises
-    ------
-    ConfigError
-        If the directory is the run's own, or a range is given for a source without offsets.
 
     Examples
     --------

@@ -22,28 +22,10 @@ _REFERENCE = re.compile(r"\$(\$\{)|\$\{(?:file:([^}]+)|([A-Za-z_][A-Za-z0-9_]*))
 class Resolved:
     """The content of a configuration file with values from elsewhere.
 
-    Parameters
-    ----------
-    data
-        The content of the file.
-    environ
-        The variables of the environment.
-    folder
-        The folder that paths are relative to.
-
-    Attributes
-    ----------
-    data : dict
-        The content with these values.
-    references : dict
-        The texts of the file that had references, by the texts that they became.
-    variables : dict
-        The variables that set keys, by the path of the key.
-
-    Raises
-    ------
-    ConfigError
-        If a variable is not set, or a file cannot be read.
+    `data` is the content of the file. `folder` is the folder that paths are relative to. `data` is the content with
+    these values. `references` are the texts of the file that had references, by the texts that they became. `variables`
+    are the variables that set keys, by the path of the key. `ConfigError` is raised if a variable is not set, or a file
+    cannot be read.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a configuration describes: the model of a start, its challengers, their monitoring, and exported metrics."""
+"""The model of a start, its challengers, their monitoring and the exported metrics that a configuration describes."""
 
 from __future__ import annotations
 
@@ -84,17 +84,14 @@ def challenger_problems(settings: Settings) -> Iterator[str]:
 def check_challengers(settings: Settings, checks: Any) -> None:
     """Check that each challenger could be the model of the run.
 
+    Raise `ConfigError` if one could not; all problems are in it.
+
     Parameters
     ----------
     settings
         The configuration.
     checks
         Functions that check the configuration of a model with its preprocessing.
-
-    Raises
-    ------
-    ConfigError
-        If one could not; all problems are in it.
     """
     problems: list[str] = []
     for i, table in enumerate(settings.challengers):
@@ -171,10 +168,7 @@ _MAY_DIFFER = ("cache_bytes", "pruning", "refit")
 def first_model(config: Settings) -> base.Estimator:
     """Return the model with which a run begins if its state directory is empty.
 
-    Raises
-    ------
-    ConfigError
-        If `model.from` cannot be read, or has other inputs or parameters than the configuration.
+    Raise `ConfigError` if `model.from` cannot be read, or has other inputs or parameters than the configuration.
     """
     made = config.build_pipeline()
     path, directory = config.begins_from, config.state.directory
@@ -309,10 +303,7 @@ def further_metrics(settings: Settings) -> dict[str, Metric]:
 def check_telemetry(settings: Settings) -> None:
     """Check OpenTelemetry's variables of the environment, and that its packages are installed.
 
-    Raises
-    ------
-    ConfigError
-        If a run could not follow them.
+    Raise `ConfigError` if a run could not follow them.
     """
     if settings.telemetry is None:
         return

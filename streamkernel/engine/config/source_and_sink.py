@@ -266,6 +266,8 @@ def choose(
 ) -> RegisteredClass | None:
     """Return the registered class that a table selects, or ``None``.
 
+    Raise `ConfigError` if no class of that name is installed, or there are other keys beside the name.
+
     Parameters
     ----------
     table
@@ -278,11 +280,6 @@ def choose(
         The path of the table.
     fields
         Keys of the table that select nothing here.
-
-    Raises
-    ------
-    ConfigError
-        If no class of that name is installed, or there are other keys beside the name.
     """
     if not isinstance(table, dict):
         return None
@@ -309,17 +306,8 @@ def choose(
 def build_registered(choice: RegisteredClass, folder: Path) -> Any:
     """Return the object that a table describes.
 
-    Parameters
-    ----------
-    choice
-        The class and its parameters.
-    folder
-        The folder that relative paths are relative to.
-
-    Raises
-    ------
-    ConfigError
-        If a parameter is wrong or unknown, or the object cannot be opened.
+    `choice` is the class and its parameters. `folder` is the folder that relative paths are relative to. Raise
+    `ConfigError` if a parameter is wrong or unknown, or the object cannot be opened.
     """
     try:
         return build.build(*_spec(choice, folder), choice.where)

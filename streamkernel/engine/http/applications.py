@@ -212,20 +212,9 @@ class TooLongError(ValueError):
 def decompress(body: bytes, coding: str, most: int) -> bytes:
     """Return a body without its coding; never more than `most` bytes are decompressed.
 
-    Parameters
-    ----------
-    body
-        The body as it was sent.
-    coding
-        The value of ``Content-Encoding``; empty or ``identity`` for none.
-    most
-        The largest size of the result in bytes.
-
-    Raises
-    ------
-    ValueError
-        If the body is damaged or incomplete; `UnknownCodingError` if the coding is unknown, and `TooLongError` if the
-        result has more than `most` bytes.
+    `body` is the body as it was sent. `coding` is the value of ``Content-Encoding``; empty or ``identity`` for none.
+    `most` is the largest size of the result in bytes. Raise `ValueError` if the body is damaged or incomplete;
+    `UnknownCodingError` if the coding is unknown, and `TooLongError` if the result has more than `most` bytes.
 
     Examples
     --------
@@ -262,10 +251,7 @@ def decompress(body: bytes, coding: str, most: int) -> bytes:
 async def json_body(request: Request) -> bytes:
     """Return the decompressed body of a request.
 
-    Raises
-    ------
-    HTTPException
-        If it is not declared as JSON, has an unknown coding, or is damaged, too long or too slow.
+    Raise `HTTPException` if it is not declared as JSON, has an unknown coding, or is damaged, too long or too slow.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "Expected a body of content-type application/json")

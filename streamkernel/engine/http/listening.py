@@ -72,12 +72,8 @@ class Connections:
     connection of the client with the most connections, the one that has kept it waiting longest.
 
     It lies between the event loop and the server's protocol, and between the server and its application: what it needs
-    of the server are the interfaces of asyncio and of ASGI.
-
-    Parameters
-    ----------
-    app
-        The application, which this object calls in its place.
+    of the server are the interfaces of asyncio and of ASGI. `app` is the application, which this object calls in its
+    place.
     """
 
     def __init__(self, app: App) -> None:
@@ -121,12 +117,7 @@ class Connections:
 class Connection(asyncio.Protocol):
     """A client's connection, with a deadline for each phase.
 
-    Parameters
-    ----------
-    connections
-        The open connections.
-    server
-        The server's protocol for the connection.
+    `server` is the server's protocol for the connection.
 
     Attributes
     ----------
@@ -226,22 +217,9 @@ class Certificate:
     """A certificate with its private key, as files in PEM format.
 
     A connection begins with the files of that moment. Files that do not fit together, such as while they are being
-    replaced, are reported once, and the certificate before is used until they do.
-
-    Parameters
-    ----------
-    certificate, key
-        The files; the first one may have a chain.
-
-    Attributes
-    ----------
-    context : ssl.SSLContext
-        The context of a server.
-
-    Raises
-    ------
-    ValueError
-        If the files cannot be read, do not fit together, or the key has a password.
+    replaced, are reported once, and the certificate before is used until they do. `certificate` and `key` are the
+    files; the first one may have a chain. `ValueError` is raised if the files cannot be read, do not fit together, or
+    the key has a password.
     """
 
     def __init__(self, certificate: Path, key: Path) -> None:
@@ -289,13 +267,7 @@ def _refuse_password() -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; the system chooses the port if `port` is 0.
-
-    Raises
-    ------
-    OSError
-        If the port is in use.
-    """
+    """Return a listening socket; the system chooses the port if `port` is 0. Raise `OSError` if the port is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -308,17 +280,8 @@ def listen(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """A server of an ASGI application on sockets that other processes may share.
 
-    Parameters
-    ----------
-    app
-        The application.
-    certificate
-        The certificate of the server; ``None`` for plain HTTP.
-
-    Attributes
-    ----------
-    owner : Owner or None
-        The process of the sockets, if no other process shares them.
+    `certificate` is the certificate of the server; ``None`` for plain HTTP. `owner` is the process of the sockets, if
+    no other process shares them.
     """
 
     owner: Owner | None = None

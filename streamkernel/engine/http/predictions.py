@@ -48,17 +48,7 @@ T = TypeVar("T")
 def question_in(body: bytes, texts: Collection[str] = ()) -> Any:
     """Return the list of records that a request asks to predict, or its only record; none is checked yet.
 
-    Parameters
-    ----------
-    body
-        The body of the request.
-    texts
-        Fields in which integers beyond 64 bits are texts.
-
-    Raises
-    ------
-    ValueError
-        If the body is not one.
+    `texts` are fields in which integers beyond 64 bits are texts. Raise `ValueError` if the body is not one.
 
     Examples
     --------
@@ -85,10 +75,7 @@ def question_in(body: bytes, texts: Collection[str] = ()) -> Any:
 def is_explanation_wanted(query: Mapping[str, str]) -> bool:
     """Return whether the query of a request asks for explanations.
 
-    Raises
-    ------
-    ValueError
-        If it has another value than true or false.
+    Raise `ValueError` if it has another value than true or false.
 
     Examples
     --------
@@ -104,19 +91,8 @@ def is_explanation_wanted(query: Mapping[str, str]) -> bool:
 def answer_to(question: Any, published: PublishedModel, *, explained: bool = False) -> dict[str, Any]:
     """Return the prediction for a record, or for each of several a prediction or the reason why there is none.
 
-    Parameters
-    ----------
-    question
-        The result of `question_in`.
-    published
-        The model.
-    explained
-        Whether each prediction has the contributions of the inputs.
-
-    Raises
-    ------
-    ValueError
-        If the only record cannot be used or explained, or none can.
+    `question` is the result of `question_in`. `explained` says whether each prediction has the contributions of the
+    inputs. Raise `ValueError` if the only record cannot be used or explained, or none can.
     """
     if explained and not is_explainable(type(last_step(published.model))):
         raise ValueError(f"Expected a model with explain_one to explain, got {name_of(published.model)}")
@@ -181,13 +157,7 @@ class Worker:
         self._thread = self._started_thread()
 
     async def run(self, job: Callable[[], T], *, is_short: bool) -> T:
-        """Run a job, and return its result or raise its error.
-
-        Raises
-        ------
-        BusyError
-            If `MAX_JOBS` are queued already.
-        """
+        """Run a job, and return its result or raise its error. Raise `BusyError` if `MAX_JOBS` are queued already."""
         if is_short and self._is_quick and not self._n_jobs:
             return self._time_call(job)
         if self._n_jobs >= MAX_JOBS:
@@ -235,6 +205,8 @@ class Worker:
 async def answer_prediction(request: Request, published: PublishedModel, worker: Worker) -> Response:
     """Return the predictions that a request asks for.
 
+    Raise `HTTPException` if the request is invalid, or too many are waiting.
+
     Parameters
     ----------
     request
@@ -243,11 +215,6 @@ async def answer_prediction(request: Request, published: PublishedModel, worker:
         The model.
     worker
         Runs what takes longer than a short request.
-
-    Raises
-    ------
-    HTTPException
-        If the request is invalid, or too many are waiting.
     """
     try:
         body = await json_body(request)

@@ -83,17 +83,8 @@ def learning_route(submit: Callable[[LearningRequest], Future[Stored]], texts: C
 def events_in(body: bytes, texts: Collection[str] = ()) -> list[bytes | ValueError]:
     """Return the events of a request as JSON, and in the place of one of several that cannot be stored its error.
 
-    Parameters
-    ----------
-    body
-        The body of the request.
-    texts
-        Fields in which integers beyond 64 bits are texts.
-
-    Raises
-    ------
-    ValueError
-        If the body has none, or its only event cannot be stored.
+    `texts` are fields in which integers beyond 64 bits are texts. Raise `ValueError` if the body has none, or its only
+    event cannot be stored.
 
     Examples
     --------
@@ -121,10 +112,7 @@ def events_in(body: bytes, texts: Collection[str] = ()) -> list[bytes | ValueErr
 def key_of(values: list[str]) -> str | None:
     """Return the name that a client gives its request, or ``None`` if it has no name.
 
-    Raises
-    ------
-    ValueError
-        If there are several, or it is not usable.
+    Raise `ValueError` if there are several, or it is not usable.
     """
     if not values:
         return None
@@ -167,10 +155,7 @@ def serve(
 ) -> int:
     """Start the server in a thread of its own, and return the port (chosen by the system if `port` is 0).
 
-    Raises
-    ------
-    OSError
-        If the port is in use.
+    Raise `OSError` if the port is in use.
     """
     listening = listen(host, port)
     engine.publisher.wanted = True

@@ -52,10 +52,7 @@ class MirrorTakenError(MirrorError):
 def check_address(address: str) -> str:
     """Return the address of a mirror.
 
-    Raises
-    ------
-    ValueError
-        If it is none, or has credentials in it, which are read from the environment.
+    Raise `ValueError` if it is none, or has credentials in it, which are read from the environment.
 
     Examples
     --------
@@ -71,13 +68,7 @@ def check_address(address: str) -> str:
 
 
 def library() -> Any:
-    """Return the library that talks to object stores.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed.
-    """
+    """Return the library that talks to object stores. Raise `ImportError` if it is not installed."""
     try:
         import obstore
         import obstore.exceptions
@@ -92,20 +83,14 @@ def library() -> Any:
 class Bucket:
     """Objects under one prefix.
 
-    Credentials and other settings come from the store's usual variables of the environment, or from the machine's
-    role, such as ``AWS_ACCESS_KEY_ID``, ``GOOGLE_APPLICATION_CREDENTIALS`` or ``AZURE_STORAGE_ACCOUNT_KEY``.
+    Credentials and other settings come from the store's usual variables of the environment, or from the machine's role,
+    such as ``AWS_ACCESS_KEY_ID``, ``GOOGLE_APPLICATION_CREDENTIALS`` or ``AZURE_STORAGE_ACCOUNT_KEY``. `ImportError` is
+    raised if obstore is not installed; `MirrorError` if the address or the settings of the store are wrong.
 
     Parameters
     ----------
     address
         As ``s3://bucket/prefix``.
-
-    Raises
-    ------
-    ImportError
-        If obstore is not installed.
-    MirrorError
-        If the address or the settings of the store are wrong.
     """
 
     def __init__(self, address: str) -> None:
@@ -257,12 +242,7 @@ def manifest_numbers(names: list[str]) -> list[int]:
 def read(bucket: Bucket, number: int) -> Manifest:
     """Return the manifest of a checkpoint.
 
-    Raises
-    ------
-    DamagedError
-        If there is none.
-    MirrorError
-        If the store is unavailable.
+    Raise `DamagedError` if there is none; `MirrorError` if the store is unavailable.
     """
     name = manifest_name(number)
     try:
@@ -281,16 +261,9 @@ def read(bucket: Bucket, number: int) -> Manifest:
 def upload(bucket: Bucket, path: Path, number: int, identity: str) -> None:
     """Copy a checkpoint in this order: its file, then its manifest, which only the first writer can create.
 
-    After that older ones are deleted, so that as many stay as in a state directory.
-
-    Raises
-    ------
-    FileNotFoundError
-        If a newer checkpoint has replaced the file.
-    MirrorTakenError
-        If another process has written this checkpoint or a later one.
-    MirrorError
-        If the store is unavailable.
+    After that older ones are deleted, so that as many stay as in a state directory. Raise `FileNotFoundError` if a
+    newer checkpoint has replaced the file; `MirrorTakenError` if another process has written this checkpoint or a later
+    one; `MirrorError` if the store is unavailable.
     """
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -312,12 +285,7 @@ def upload(bucket: Bucket, path: Path, number: int, identity: str) -> None:
 def download(bucket: Bucket, manifest: Manifest, path: Path) -> None:
     """Write a checkpoint to a new file, and flush it to disk.
 
-    Raises
-    ------
-    DamagedError
-        If it is not what was copied.
-    MirrorError
-        If the store is unavailable.
+    Raise `DamagedError` if it is not what was copied; `MirrorError` if the store is unavailable.
     """
     digest, size = hashlib.sha256(), 0
     with open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, PRIVATE)) as file:
@@ -363,21 +331,13 @@ def history(address: str) -> Iterator[Checkpoint]:
     """Yield the checkpoints in a mirror, oldest first, each with the time at which it was copied.
 
     One at a time is on this disk, in a temporary folder. A run that goes on meanwhile may delete an older one, which
-    then has that as its problem.
+    then has that as its problem. Raise `ImportError` if obstore is not installed; `MirrorError` if the store is
+    unavailable, or has no checkpoint there; `ValueError` if the address is none.
 
     Parameters
     ----------
     address
         As ``s3://bucket/prefix``.
-
-    Raises
-    ------
-    ImportError
-        If obstore is not installed.
-    MirrorError
-        If the store is unavailable, or has no checkpoint there.
-    ValueError
-        If the address is none.
     """
     bucket = Bucket(address)
     numbers = manifest_numbers(bucket.names())

@@ -99,7 +99,8 @@ class DriftSnapshot(NamedTuple):
 class DriftWatch:
     """Raises an alarm where the distribution of inputs or scores changes.
 
-    After an alarm, all detectors restart, with the next rows as their reference.
+    After an alarm, all detectors restart, with the next rows as their reference. `scores` says whether the detectors
+    also receive the model's scores.
 
     Parameters
     ----------
@@ -120,11 +121,6 @@ class DriftWatch:
         The `delta` of ADWIN, which is divided by the number of monitored fields.
     forget
         Whether the model is reset after an alarm.
-
-    Attributes
-    ----------
-    scores : bool
-        Whether the detectors also receive the model's scores.
     """
 
     def __init__(

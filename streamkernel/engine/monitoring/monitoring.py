@@ -157,6 +157,9 @@ class MonitoringSnapshot(NamedTuple):
 class Monitoring:
     """Collects predictions and their labels, and passes them to metrics, statistics and drift detection.
 
+    `until_due` is the number of predicted events until `look` must be called, so that it is called after the same event
+    in each run.
+
     Parameters
     ----------
     quality
@@ -169,11 +172,6 @@ class Monitoring:
         Drift detection.
     novelty
         Detection of events unlike earlier ones.
-
-    Attributes
-    ----------
-    until_due : float
-        Number of predicted events until `look` must be called, so that it is called after the same event in each run.
     """
 
     def __init__(

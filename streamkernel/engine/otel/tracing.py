@@ -59,15 +59,7 @@ def carried(event: Event) -> Headers:
 class CountingExporter(SpanExporter):
     """Passes spans to another exporter, and counts the spans that it has sent.
 
-    Parameters
-    ----------
-    exporter
-        The other exporter.
-
-    Attributes
-    ----------
-    sent : int
-        The number of spans that a collector has taken.
+    `sent` is the number of spans that a collector has taken.
     """
 
     def __init__(self, exporter: SpanExporter) -> None:
@@ -89,15 +81,7 @@ class Tracing:
     """Decides which records are traced, and sends their spans to a collector.
 
     Spans are sent by another thread, from a bounded queue; what a collector does not take is lost, and counted.
-
-    Parameters
-    ----------
-    exporter
-        Sends spans.
-    resource
-        The description of this process.
-    ratio
-        The share of records without a trace that begin one.
+    `resource` is the description of this process. `ratio` is the share of records without a trace that begin one.
     """
 
     def __init__(self, exporter: SpanExporter, resource: Resource, ratio: float) -> None:
@@ -135,13 +119,6 @@ class Tracing:
 
 class Trace:
     """The spans of one record: one of its processing, which begins now, and one for each part.
-
-    Parameters
-    ----------
-    tracing
-        Sends them.
-    event
-        The record.
 
     Attributes
     ----------
@@ -226,12 +203,7 @@ def _of_topic(place: Mapping[str, str | int], operation: str = "process") -> dic
 class TracedRunner(StreamRunner):
     """A :class:`StreamRunner` that processes a record alone if its trace is sampled, and makes its spans.
 
-    Parameters
-    ----------
-    parts
-        The parts of the run.
-    tracing
-        Decides which records are traced.
+    `tracing` decides which records are traced.
     """
 
     def __init__(self, parts: EngineParts, tracing: Tracing) -> None:

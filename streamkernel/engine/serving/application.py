@@ -58,17 +58,7 @@ class ModelCounts(NamedTuple):
 class SharedCounts:
     """Counts by worker and model, in memory that is inherited by forked processes; each worker writes its own row.
 
-    Parameters
-    ----------
-    workers
-        Worker processes.
-    models
-        Names of the models.
-
-    Attributes
-    ----------
-    worker : int
-        The row of this process.
+    `worker` is the row of this process.
 
     Examples
     --------

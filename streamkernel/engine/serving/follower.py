@@ -32,14 +32,9 @@ log = structlog.get_logger("streamkernel")
 def load(path: Path) -> PublishedModel:
     """Return the model of a checkpoint, ready to answer; its version is the number of the checkpoint.
 
-    The file is copied first: one that another program truncates while it is read would end the process.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is incomplete or damaged, or is not a checkpoint of ``streamkernel run``.
-    OSError
-        If it cannot be read; a symbolic link is not followed.
+    The file is copied first: one that another program truncates while it is read would end the process. Raise
+    `ModelFileError` if the file is incomplete or damaged, or is not a checkpoint of ``streamkernel run``; `OSError` if
+    it cannot be read; a symbolic link is not followed.
     """
     with tempfile.NamedTemporaryFile(suffix=path.suffix) as copy:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
@@ -58,10 +53,7 @@ def load(path: Path) -> PublishedModel:
 def model_of(saved: Mapping[str, Any], version: int) -> PublishedModel:
     """Return the model in the state of a checkpoint.
 
-    Raises
-    ------
-    ModelFileError
-        If the state has no fields of a run, such as the label.
+    Raise `ModelFileError` if the state has no fields of a run, such as the label.
     """
     try:
         setup, model, coverage = saved["setup"], saved["model"], saved.get("coverage")
@@ -109,14 +101,7 @@ class CheckpointFollower:
     """Loads each new checkpoint of a state directory beside the current one, and then replaces that by one assignment.
 
     The directory is only read, so it may be mounted read-only or be a copy. Whatever is wrong with it, the last good
-    model stays.
-
-    Parameters
-    ----------
-    name
-        The name of the model.
-    path
-        The state directory; it may appear later.
+    model stays. `path` is the state directory; it may appear later.
 
     Attributes
     ----------

@@ -33,14 +33,8 @@ log = structlog.get_logger("streamkernel")
 class Workers:
     """Forked processes that all do the same work.
 
-    Parameters
-    ----------
-    work
-        The function that a process runs, given its number; it returns after SIGTERM.
-    count
-        The number of processes.
-    on_restart
-        Called before a process is started again.
+    `work` is the function that a process runs, given its number; it returns after SIGTERM. `count` is the number of
+    processes. `on_restart` is called before a process is started again.
     """
 
     def __init__(self, work: Callable[[int], None], count: int, on_restart: Callable[[], None]) -> None:
@@ -87,6 +81,8 @@ class Workers:
 class ModelServer:
     """Follows state directories, and answers requests for predictions by their models.
 
+    `OSError` is raised if the port is in use.
+
     Parameters
     ----------
     states
@@ -101,16 +97,6 @@ class ModelServer:
         As for :class:`~streamkernel.engine.http.applications.Guard`.
     certificate
         The certificate of the server; ``None`` for plain HTTP.
-
-    Attributes
-    ----------
-    port : int
-        The port.
-
-    Raises
-    ------
-    OSError
-        If the port is in use.
     """
 
     def __init__(

@@ -32,10 +32,7 @@ _CHANGES = re.compile(r"0x[0-9a-f]+|\d+")
 class Folding(logging.Filter):
     """Passes a log line of these loggers unless a similar one was recent, and counts the suppressed ones.
 
-    Parameters
-    ----------
-    clock
-        Returns seconds.
+    `clock` returns seconds.
 
     Examples
     --------

@@ -42,15 +42,7 @@ ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 def report(state: Mapping[str, Any], directory: Path) -> str:
-    """Return a self-contained HTML page.
-
-    Parameters
-    ----------
-    state
-        A checkpoint.
-    directory
-        The directory of the checkpoint.
-    """
+    """Return a self-contained HTML page."""
     title = f"{directory.resolve().name}, checkpoint {state['checkpoint']}"
     run = to_json(run_of(state, directory), orjson.OPT_SERIALIZE_NUMPY).decode()
     modules = [name for name in FILES.values() if name.endswith(".js") and "/" not in name]
@@ -138,19 +130,10 @@ class Observation(NamedTuple):
 class ObservedRun:
     """A run at an address, or with a state directory.
 
-    Parameters
-    ----------
-    target
-        The address of the live page, ``http://...`` or ``https://...``, or the path of a state directory.
-    token
-        The token of the run's server, if it has one.
-    certificate
-        The certificate to trust, as a PEM file; ``None`` for the system's certificates.
-
-    Raises
-    ------
-    ValueError
-        If the address contains a login, or the certificate cannot be read.
+    `target` is the address of the live page, ``http://...`` or ``https://...``, or the path of a state directory.
+    `token` is the token of the run's server, if it has one. `certificate` is the certificate to trust, as a PEM file;
+    ``None`` for the system's certificates. `ValueError` is raised if the address contains a login, or the certificate
+    cannot be read.
     """
 
     def __init__(self, target: str, token: str | None = None, certificate: Path | None = None) -> None:
@@ -168,14 +151,8 @@ class ObservedRun:
     def read(self) -> Observation:
         """Return the present figures.
 
-        Raises
-        ------
-        ConnectionError
-            If an address is unavailable.
-        ValueError
-            If the answer is a refusal, or not from a run.
-        FileNotFoundError
-            If there is no such state directory, or no checkpoint in it and no process answers.
+        Raise `ConnectionError` if an address is unavailable; `ValueError` if the answer is a refusal, or not from a
+        run; `FileNotFoundError` if there is no such state directory, or no checkpoint in it and no process answers.
         """
         if self._is_address:
             return Observation(self._target, self._ask_run(self._target))

@@ -278,13 +278,7 @@ def is_mean(metric: Any) -> bool:
 
 
 class EngineCollector(Collector):
-    """The metrics of an engine, for Prometheus.
-
-    Parameters
-    ----------
-    engine
-        The engine; any thread may collect.
-    """
+    """The metrics of an engine, for Prometheus. `engine` is the engine; any thread may collect."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
