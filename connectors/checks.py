@@ -14,12 +14,8 @@ BROKEN = "broken"
 def unknown_name(expected: str, got: str, known: Iterable[str]) -> ValueError:
     """Return the error for a name that is not among the known ones.
 
-    `expected` is a description of the expected names.
-
-    Returns
-    -------
-    ValueError
-        An error that lists the known names and proposes the most similar one.
+    `expected` is a description of the expected names. The result is an error that lists the known names and proposes
+    the most similar one.
 
     Examples
     --------
@@ -37,12 +33,8 @@ def position_of(stream: str, positions: Mapping[str, Position]) -> Position | No
     """Return the position of a source's only stream.
 
     `positions` is the argument of the source's ``seek``. Raise `ValueError` if all positions are of other streams: a
-    new start would read every record twice.
-
-    Returns
-    -------
-    Position or None
-        ``None`` if there are no positions at all: the stream is read from its start.
+    new start would read every record twice. The result is ``None`` if there are no positions at all: the stream is read
+    from its start.
 
     Examples
     --------

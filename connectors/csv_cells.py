@@ -31,12 +31,7 @@ def number(text: str) -> int | float | str:
     """Return a text as a number if it is one, and unchanged otherwise.
 
     Codes stay texts: a number would lose the zero of ``01234`` and all of ``12e4567``. `text` is the text, which is not
-    empty.
-
-    Returns
-    -------
-    int or float or str
-        An integer, or else a finite float or ``nan``, or else the text.
+    empty. The result is an integer, or else a finite float or ``nan``, or else the text.
 
     Examples
     --------
@@ -86,12 +81,7 @@ def comma_number(text: str) -> int | float | str:
 def numbers(texts: Sequence[str]) -> list[int | float | str]:
     """Read a column of cells, each as `number` does, in a tenth of the time.
 
-    `texts` are the cells; an empty one does not change.
-
-    Returns
-    -------
-    list of int, float or str
-        The value of each cell.
+    `texts` are the cells; an empty one does not change. The result is the value of each cell.
 
     Examples
     --------
@@ -147,12 +137,7 @@ def check_names(names: Sequence[str], first: int = 1) -> Sequence[str]:
     """Return the names of a table's columns, or raise an error if they are empty or repeated.
 
     `names` are the names in order. `first` is the number of the first column. Raise `ValueError` if a name is empty or
-    comes twice.
-
-    Returns
-    -------
-    sequence of str
-        The same names.
+    comes twice. The result is the same names.
 
     Examples
     --------

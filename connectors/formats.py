@@ -151,12 +151,7 @@ def format_of(path: Path) -> str:
     """Return the format for a file name.
 
     `path` is the file; ``.gz`` at the end of a text file's name does not count. Raise `ValueError` if the name says
-    nothing.
-
-    Returns
-    -------
-    str
-        ``"csv"``, ``"jsonl"``, ``"svmlight"`` or ``"parquet"``.
+    nothing. The result is ``"csv"``, ``"jsonl"``, ``"svmlight"`` or ``"parquet"``.
 
     Examples
     --------
@@ -275,12 +270,7 @@ class ValueDecoder:
 class CsvRow:
     r"""One row of CSV, whose columns have names that are known before.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        The names of the columns.
-    options : CsvOptions
-        How the row is written.
+    `options` says how the row is written.
 
     Examples
     --------

@@ -174,18 +174,9 @@ class QuotedCutter(LineCutter):
 class OpenRecord:
     """The lines of a record whose quotes are still open.
 
-    Parameters
-    ----------
-    line
-        The first line.
-    delimiters
-        The delimiters in it that are outside of quotes.
-    limit
-        Largest number of bytes.
-    delimiter
-        The byte between two cells.
-    widths
-        The numbers of cells that a row may have, none if they are unknown.
+    `delimiters` are the delimiters in it that are outside of quotes. `limit` is the largest number of bytes.
+    `delimiter` is the byte between two cells. `widths` are the numbers of cells that a row may have, none if they are
+    unknown.
 
     Examples
     --------

@@ -144,20 +144,9 @@ class ParquetReader:
     """The rows of one file; a position is a number of rows.
 
     `ImportError` is raised if pyarrow is not installed; `ValueError` if it is not a Parquet file, or names of columns
-    are empty or repeated.
-
-    Parameters
-    ----------
-    name
-        Name of the stream, for its events.
-    path
-        The file.
-    max_list_length
-        The largest length of a list whose items become fields.
-    is_silent
-        Whether nothing is written to the log.
-    zones
-        The zones of time stamps without one, by field; UTC for others.
+    are empty or repeated. `name` is the name of the stream, for its events. `max_list_length` is the largest length of
+    a list whose items become fields. `is_silent` says whether nothing is written to the log. `zones` are the zones of
+    time stamps without one, by field; UTC for others.
     """
 
     def __init__(

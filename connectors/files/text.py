@@ -82,18 +82,9 @@ class TextReader:
     """The events of one stream of bytes.
 
     A position is ``[offset, line]``: the bytes and the lines up to the end of a record. After the damaged part of a
-    stream it is ``[offset, line, "broken"]``, so that the damage is not reported again.
-
-    Parameters
-    ----------
-    name
-        Name of the stream, for its events.
-    stream
-        The bytes.
-    form
-        How a record is read.
-    limit
-        Longest record, in bytes, that is read.
+    stream it is ``[offset, line, "broken"]``, so that the damage is not reported again. `name` is the name of the
+    stream, for its events. `stream` are the bytes. `form` says how a record is read. `limit` is the longest record, in
+    bytes, that is read.
     """
 
     def __init__(self, name: str, stream: ByteStream, form: TextFormat, limit: int) -> None:

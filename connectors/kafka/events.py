@@ -122,14 +122,9 @@ class Buffers:
 def key_reader(form: str) -> Read:
     r"""Return the decoder of keys of a format, one of `KEY_FORMATS`.
 
-    Raise `ValueError` if there is no such format.
-
-    Parameters
-    ----------
-    form
-        ``"string"`` is text in UTF-8, ``"long"`` and ``"integer"`` are the 8 and 4 bytes that Kafka's serializers of
-        these names write, ``"json"`` is a value of JSON,
-        in which an integer beyond 64 bits is a text.
+    Raise `ValueError` if there is no such format. `form` is ``"string"`` is text in UTF-8, ``"long"`` and ``"integer"``
+    are the 8 and 4 bytes that Kafka's serializers of these names write, ``"json"`` is a value of JSON, in which an
+    integer beyond 64 bits is a text.
 
     Examples
     --------
@@ -201,17 +196,10 @@ LONGEST_PAUSE = 30.0
 class Events:
     """Converts records to events, with an error for each that cannot be read.
 
-    Parameters
-    ----------
-    decoder
-        Decodes a value to fields, or raises an error with the reason; JSON by default. Of the parameters
-        ``topic``, ``key`` and ``headers``, it is called with the ones that it has.
-    key
-        A field to put the record's key into.
-    key_format
-        How it is read, one of :data:`~streamkernel.connectors.kafka.events.KEY_FORMATS`; the fields of a key that is an
-        object
-        of JSON come under the path to them.
+    `decoder` decodes a value to fields, or raises an error with the reason; JSON by default. Of the parameters
+    ``topic``, ``key`` and ``headers``, it is called with the ones that it has. `key` is a field to put the record's key
+    into. `key_format` says how it is read, one of :data:`~streamkernel.connectors.kafka.events.KEY_FORMATS`; the fields
+    of a key that is an object of JSON come under the path to them.
 
     Examples
     --------

@@ -177,8 +177,6 @@ def start_offset(
 
     Parameters
     ----------
-    partition
-        The partition.
     own
         The offset in our checkpoint, ``None`` if there is none.
     committed

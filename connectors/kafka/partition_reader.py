@@ -39,16 +39,8 @@ AGAIN_SECONDS = 5.0
 class PartitionReader:
     """Reads the assigned partitions, each from its start offset.
 
-    Parameters
-    ----------
-    start_offsets
-        Finds out where to begin in a partition.
-    events
-        Makes events from records.
-    until
-        The end; ``None`` for no end.
-    in_turn
-        Whether there is one event of each partition in turn.
+    `start_offsets` finds out where to begin in a partition. `until` is the end; ``None`` for no end. `in_turn` says
+    whether there is one event of each partition in turn.
     """
 
     def __init__(self, start_offsets: StartOffsets, events: Events, *, until: Start | None, in_turn: bool) -> None:
@@ -230,12 +222,7 @@ class PartitionReader:
 class TopicWatcher:
     """Checks periodically that topics exist, and which partitions they have.
 
-    Parameters
-    ----------
-    topics
-        Their names.
-    servers
-        Addresses of the brokers, for people.
+    `servers` are addresses of the brokers, for people.
     """
 
     def __init__(self, topics: Sequence[str], servers: str) -> None:

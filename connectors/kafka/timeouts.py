@@ -22,10 +22,7 @@ class Failure(IntEnum):
 def run_within(seconds: float, task: Callable[[], None]) -> Exception | None:
     """Run a task with a time limit, and abandon it afterwards: some client calls wait without end.
 
-    Returns
-    -------
-    Exception or None
-        How it failed, ``None`` if it did not.
+    The result says how it failed, ``None`` if it did not.
 
     Examples
     --------

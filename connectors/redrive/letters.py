@@ -103,8 +103,6 @@ class Letter(NamedTuple):
         Position of the letter: the path of the file and the line, or the partition and the offset.
     kind, reason
         Kind and text of the error that made the record a dead letter.
-    value, key, headers
-        The record.
     topic, partition
         Source of the record, if it is a topic.
     path

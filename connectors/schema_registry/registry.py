@@ -69,17 +69,10 @@ class Registry:
     """A Schema Registry behind confluent-kafka's client, which caches schemas.
 
     `ValueError` is raised if an option is unknown, the address is invalid, or a file cannot be read; `ImportError` if
-    the extra ``schema-registry`` is not installed.
-
-    Parameters
-    ----------
-    url : str
-        The addresses, ``"https://host:8081"``, separated by commas.
-    given : dict, default {}
-        Options of confluent-kafka's client, by name. A variable of the environment that is called
-        ``STREAMKERNEL_SCHEMA_REGISTRY_`` and an option's name in capitals, with underscores, takes precedence.
-    folder : Path, default Path()
-        Base of relative paths in options.
+    the extra ``schema-registry`` is not installed. `url` are the addresses, ``"https://host:8081"``, separated by
+    commas. `given` are options of confluent-kafka's client, by name. A variable of the environment that is called
+    ``STREAMKERNEL_SCHEMA_REGISTRY_`` and an option's name in capitals, with underscores, takes precedence. `folder` is
+    the base of relative paths in options.
 
     Examples
     --------
@@ -190,13 +183,8 @@ def registry_reader(registry: Registry, form: str, reader_schema: str | None = N
 
     The schema of each id is requested once, and its decoder is kept. `reader_schema` is the schema of Avro, as JSON,
     into which values are read: a field that a value lacks gets its default, and one that this schema lacks is left out.
-    By default all fields are read that a value was written with.
-
-    Returns
-    -------
-    callable
-        It raises a `ValueError` if the value or its schema cannot be read, and `RegistryUnavailableError` if the
-        registry is unavailable.
+    By default all fields are read that a value was written with. The result raises a `ValueError` if the value or its
+    schema cannot be read, and `RegistryUnavailableError` if the registry is unavailable.
     """
     reader_of: Callable[..., Read] = import_module(f"{__package__}.{MODULES[form]}").reader_of
     readers: dict[int, Read] = {}

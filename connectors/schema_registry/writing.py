@@ -150,14 +150,8 @@ MEMBERS = ("truth", "bool"), ("integer", "int64"), ("number", "double"), ("text"
 def schema_and_write(form: str, fields: Mapping[str, str]) -> tuple[str, Callable[[Mapping[str, Any]], bytes]]:
     """Return a schema in the language of a format, and a function from a record to bytes of this schema.
 
-    The function raises a `ValueError` for a record that does not fit the schema.
-
-    Parameters
-    ----------
-    form
-        ``"avro"``, ``"protobuf"`` or ``"json-schema"``.
-    fields
-        The kinds of the fields, by name.
+    The function raises a `ValueError` for a record that does not fit the schema. `form` is ``"avro"``, ``"protobuf"``
+    or ``"json-schema"``. `fields` are the kinds of the fields, by name.
     """
     make = {"avro": _avro, "protobuf": _protobuf, "json-schema": _json_schema}[form]
     schema, write = make(fields)

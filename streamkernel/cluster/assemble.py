@@ -76,16 +76,8 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
 
     Raise `ConfigError` if a part cannot be built, divided among workers or merged. Raise `ImportError` if Ray is not
     installed. Raise `ConnectionError` if there is no cluster at the address. Raise `StateDirectoryError` if another
-    process uses the state directory.
-
-    Parameters
-    ----------
-    config
-        The configuration.
-    address
-        ``"local"``, or a Ray address.
-    workers
-        Returns the number of workers for the next round.
+    process uses the state directory. `address` is ``"local"``, or a Ray address. `workers` returns the number of
+    workers for the next round.
     """
     check_cluster(config)
     state = None if config.state.directory is None else StateDirectory(config.state.directory)

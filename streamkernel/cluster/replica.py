@@ -61,8 +61,6 @@ class Report(NamedTuple):
         The whole model if it was the only worker, else the steps before the kernel model.
     summary
         The summary of its kernel model, if it was not the only worker.
-    positions
-        The positions of its streams.
     labels, answers
         The labels and predictions to evaluate; two lists, because lists of plain values are packed much faster than
         lists of pairs.
@@ -74,10 +72,6 @@ class Report(NamedTuple):
         Events that could not be used, with the reason.
     outcomes
         The number of events by outcome.
-    types
-        The types of fields.
-    durations
-        The durations of events.
     seconds
         The duration of the whole task.
     """
@@ -105,14 +99,8 @@ class Report(NamedTuple):
 class Replica:
     """A worker, which keeps only its source open between rounds.
 
-    Parameters
-    ----------
-    source
-        Constructs the source that all workers read together.
-    writes
-        Whether predictions are written.
-    options
-        As for :class:`~streamkernel.engine.record_processor.RecordProcessor`.
+    `source` constructs the source that all workers read together. `writes` says whether predictions are written.
+    `options` are as for :class:`~streamkernel.engine.record_processor.RecordProcessor`.
     """
 
     def __init__(

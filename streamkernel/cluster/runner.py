@@ -86,14 +86,8 @@ class RoundCounts:
     ) -> None:
         """Count a round.
 
-        Parameters
-        ----------
-        reports
-            The reports of the workers that had records to read.
-        workers
-            The number of workers.
-        seconds, merge_seconds, spread
-            As for `RoundSnapshot`.
+        `reports` are the reports of the workers that had records to read. `workers` is the number of workers.
+        `seconds`, `merge_seconds` and `spread` are as for `RoundSnapshot`.
         """
         of_each = [(0, 0.0)] * workers  # a worker with nothing to read has no report
         for report in reports:
@@ -121,21 +115,10 @@ class ClusterRunner:
 
     A round that is lost before step 4 is repeated with the same plan, because it depends only on the checkpoint before
     it, the plan and the records of the streams. One worker learns the first events, which determine bandwidths and
-    scales.
-
-    Parameters
-    ----------
-    parts
-        The parts of the run. The model is a kernel model, or a pipeline of mergeable steps that ends in one.
-    divided
-        The source that the workers read together.
-    pool
-        The workers.
-    workers
-        Returns the maximum number of workers for the next round, ``None`` for as many as have events and fit on the
-        cluster.
-    events_per_round
-        Maximum number of events that a worker learns in a round.
+    scales. `parts` are the parts of the run. The model is a kernel model, or a pipeline of mergeable steps that ends in
+    one. `divided` is the source that the workers read together. `workers` returns the maximum number of workers for the
+    next round, ``None`` for as many as have events and fit on the cluster. `events_per_round` is the maximum number of
+    events that a worker learns in a round.
     """
 
     def __init__(

@@ -43,14 +43,8 @@ log = structlog.get_logger("streamkernel")
 class WorkerPool:
     """Workers on a Ray cluster, with the number that each round requests.
 
-    `ImportError` is raised if Ray is not installed; `ConnectionError` if there is no cluster at the address.
-
-    Parameters
-    ----------
-    address
-        ``"local"``, or an address for Ray: ``"ray://host:10001"``, ``"host:6379"``, ``"auto"``.
-    replica
-        Constructs a worker.
+    `ImportError` is raised if Ray is not installed; `ConnectionError` if there is no cluster at the address. `address`
+    is ``"local"``, or an address for Ray: ``"ray://host:10001"``, ``"host:6379"``, ``"auto"``.
     """
 
     def __init__(self, address: str, replica: Callable[[], Replica]) -> None:

@@ -41,8 +41,6 @@ class ChallengerSnapshot:
 
     Parameters
     ----------
-    name
-        Its name.
     scores
         The quality of its predictions.
     judged
@@ -240,18 +238,10 @@ class Challengers:
     """Models that predict and learn the events of a run after the champion has.
 
     The champion's results, their order and their bits are the same with and without them. `promotions` are the
-    promotions: the time, the number of events before it, and the former champion.
-
-    Parameters
-    ----------
-    candidates
-        The models of the configuration, the table ``[model]`` first.
-    metric
-        A metric of the same kind that is empty.
-    with_probabilities
-        Whether the champion's predictions have probabilities.
-    labels
-        The pending features, if labels arrive in separate records.
+    promotions: the time, the number of events before it, and the former champion. `candidates` are the models of the
+    configuration, the table ``[model]`` first. `metric` is a metric of the same kind that is empty.
+    `with_probabilities` says whether the champion's predictions have probabilities. `labels` are the pending features,
+    if labels arrive in separate records.
     """
 
     def __init__(

@@ -32,7 +32,11 @@ REFUSALS = {
 class Checkpointer:
     """Commits what a run has learned, read and written, all at once, and returns to the last commit that counts.
 
-    It owns the positions of the streams; after each event, `advance` is called.
+    It owns the positions of the streams; after each event, `advance` is called. `positions` is the position of each
+    stream after the last event that was processed. `is_uncertain` says whether it is unknown which checkpoint counts,
+    or streams were lost to others: nothing is processed or committed until `recover` has returned to one. `restored` is
+    the number of the checkpoint that was read from disk, until the run has resumed. `learned_before` are events that
+    the model had learned when this process began.
 
     Parameters
     ----------
@@ -46,20 +50,6 @@ class Checkpointer:
         As for :class:`~streamkernel.engine.engine.Engine`.
     shared
         The model of the group, if there is one.
-
-    Attributes
-    ----------
-    positions : dict
-        The position of each stream after the last event that was processed.
-    is_uncertain : bool
-        Whether it is unknown which checkpoint counts, or streams were lost to others: nothing is processed or committed
-        until `recover` has returned to one.
-    restored : int or None
-        The number of the checkpoint that was read from disk, until the run has resumed.
-    learned_before : int
-        Events that the model had learned when this process began.
-    durations : Durations
-        Durations of commits.
     """
 
     def __init__(
@@ -154,12 +144,8 @@ class Checkpointer:
         the outcome of 3 is unknown, Kafka is asked which number it has: :meth:`recover`. A crash before 5 loses nothing
         either, because the next checkpoint acknowledges later positions; if 5 came before 4, a crash in between would
         lose events, which the group counts as read and no checkpoint contains. Raise `CommitRefusedError` if Kafka
-        refused 1 or 3, or the outcome is unknown.
-
-        Parameters
-        ----------
-        deadline
-            When all participants must be done or have failed, by ``time.monotonic``.
+        refused 1 or 3, or the outcome is unknown. `deadline` is when all participants must be done or have failed, by
+        ``time.monotonic``.
         """
         if self.state is None:
             return
@@ -285,10 +271,7 @@ class Checkpointer:
     def recover(self, stopping: Callable[[], bool]) -> bool:
         """Return to the checkpoint that the brokers have a commit of.
 
-        Returns
-        -------
-        bool
-            Whether that is known; it is not if the run has to stop before the brokers answer.
+        The result says whether that is known; it is not if the run has to stop before the brokers answer.
         """
         if self._failures > 1:  # as by another process of the same name, or a clock that the brokers do not believe
             pause(pause_after(self._failures - 2, max(LONGEST_PAUSE, 2.0 * self.seconds)), stopping)

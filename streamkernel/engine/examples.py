@@ -40,7 +40,10 @@ def check_length(y: Any, name: str) -> None:
 class Examples:
     """Splits records into features and label, and refuses invalid ones.
 
-    A refused record changes neither the scaler nor the model behind it; its fields count in their types.
+    A refused record changes neither the scaler nor the model behind it; its fields count in their types. `is_several`
+    says whether there are several labels. `types` are the types of undeclared fields; a text in one of numbers is
+    refused. `numbers` are the fields of numbers, learned and declared. `ranges` are the usual ranges of inputs; a value
+    outside is taken and counted.
 
     Parameters
     ----------
@@ -56,17 +59,6 @@ class Examples:
         The declared types of fields; ``None`` if all are learned.
     keys
         Fields that join labels and are no inputs; unlike in `ignore`, the fields inside are.
-
-    Attributes
-    ----------
-    is_several : bool
-        Whether there are several labels.
-    types : LearnedTypes
-        The types of undeclared fields; a text in one of numbers is refused.
-    numbers : set of str
-        The fields of numbers, learned and declared.
-    ranges : InputRanges
-        The usual ranges of inputs; a value outside is taken and counted.
 
     Examples
     --------

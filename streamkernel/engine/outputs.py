@@ -258,12 +258,7 @@ class Outputs(Participant):
         """Truncate the sinks to their end positions of a checkpoint, and drop the buffered predictions.
 
         `may_be_lost` says whether a file may be shorter, as after the loss of a disk. Raise `ValueError` if a file is
-        shorter and must not be.
-
-        Returns
-        -------
-        bool
-            Whether all sinks have what they had then.
+        shorter and must not be. The result says whether all sinks have what they had then.
         """
         self._clear_gathered()
         is_whole = True

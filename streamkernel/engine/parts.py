@@ -68,12 +68,9 @@ class EngineParts:
     ) -> Self:
         """Create the components from their configuration.
 
-        Parameters
-        ----------
-        model, source, sink, dead_letters, state, transactions, checkpoint_seconds, give_up_after, setup, shared_model
-            As for :class:`~streamkernel.engine.engine.Engine`.
-        options
-            As for :class:`~streamkernel.engine.record_processor.RecordProcessor`.
+        `model`, `source`, `sink`, `dead_letters`, `state`, `transactions`, `checkpoint_seconds`, `give_up_after`,
+        `setup` and `shared_model` are as for :class:`~streamkernel.engine.engine.Engine`. `options` are as for
+        :class:`~streamkernel.engine.record_processor.RecordProcessor`.
         """
         source = as_source(source)
         processor = RecordProcessor(model, with_probabilities=sink is not None, **options)

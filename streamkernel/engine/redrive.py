@@ -23,14 +23,8 @@ BATCH = 500
 class Choice(NamedTuple):
     """A selection of letters.
 
-    Parameters
-    ----------
-    kinds
-        Kinds of letters, as in ``streamkernel_dead_letters_total``; empty for all.
-    text
-        A text that the reason must contain.
-    limit
-        Maximum number of letters.
+    `kinds` are kinds of letters, as in ``streamkernel_dead_letters_total``; empty for all. `text` is a text that the
+    reason must contain. `limit` is the maximum number of letters.
     """
 
     kinds: Collection[str] = ()

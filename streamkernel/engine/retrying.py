@@ -55,18 +55,9 @@ def retry_until_answered(
 ) -> T | None:
     """Retry a call until it succeeds, and return its result, or ``None`` if the run is stopped first.
 
-    Raise `GaveUpError` if the service was unavailable for so long.
-
-    Parameters
-    ----------
-    ask
-        Raises `UnavailableError` if the service is unavailable.
-    stopping
-        Says whether we have to stop.
-    count
-        Is called with the kind of each failure.
-    give_up_after
-        Seconds to retry for.
+    Raise `GaveUpError` if the service was unavailable for so long. `ask` raises `UnavailableError` if the service is
+    unavailable. `stopping` says whether we have to stop. `count` is called with the kind of each failure.
+    `give_up_after` is the time to retry for, in seconds.
     """
 
     def is_late(attempt: RetryCallState) -> bool:
@@ -131,12 +122,7 @@ def aside(call: Callable[[], T], stopping: Callable[[], bool]) -> Callable[[], T
 class Retries:
     """Retries calls to brokers up to the configured time limit, and reports failures.
 
-    Parameters
-    ----------
-    count
-        Is called with the kind of each failure.
-    give_up_after
-        Seconds to retry for; ``None`` is without end.
+    `count` is called with the kind of each failure. `give_up_after` is the time to retry for, in seconds; ``None`` is without end.
     """
 
     def __init__(self, count: Callable[[str], None], give_up_after: float | None) -> None:
@@ -154,10 +140,7 @@ class Retries:
     def report(self, trouble: Trouble | None) -> GaveUpError | None:
         """Report problems with brokers and topics that a source finds, first at once and then once a minute.
 
-        Returns
-        -------
-        GaveUpError or None
-            The error that must end the run, if the problem has lasted longer than the configured time.
+        The result is the error that must end the run, if the problem has lasted longer than the configured time.
         """
         now, last = time.monotonic(), self._last
         if trouble is None:
@@ -205,10 +188,7 @@ def pause(seconds: float, stopping: Callable[[], bool]) -> None:
 class Health:
     """Counts incidents, and records the last turn of the main loop and the arrival of the last events.
 
-    Attributes
-    ----------
-    incidents : dict
-        Incidents of this process by kind.
+    `incidents` are incidents of this process by kind.
 
     Examples
     --------

@@ -111,12 +111,8 @@ class Runner(Protocol):
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
         """Process events until the stream ends and everything is durable, or until the run is stopped.
 
-        Parameters
-        ----------
-        stopping
-            Returns whether the run has to stop. Once true it stays true: a run leaves the rest of a poll alone then.
-        watch
-            Is called periodically, after events.
+        `stopping` returns whether the run has to stop. Once true it stays true: a run leaves the rest of a poll alone
+        then. `watch` is called periodically, after events.
         """
 
     def close(self) -> None:

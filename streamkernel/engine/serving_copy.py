@@ -30,8 +30,6 @@ class PublishedModel(NamedTuple):
         The number of this copy, counted in this process.
     events
         The number of events learned.
-    model
-        The pipeline.
     examples
         Converts a record to features, and refuses invalid records.
     checkpoint

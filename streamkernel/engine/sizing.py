@@ -130,14 +130,8 @@ class FullLoad(Load):
 class SteadyLoad(Load):
     """Offers events when they are due at a rate, and measures how late they are taken.
 
-    Parameters
-    ----------
-    sample, seconds, clock
-        As for :class:`Load`.
-    rate
-        Events per second.
-    sleep
-        Waits for some seconds.
+    `sample`, `seconds` and `clock` are as for :class:`Load`. `rate` is in events per second. `sleep` waits for some
+    seconds.
     """
 
     def __init__(
@@ -259,8 +253,6 @@ def measure(
 
     Parameters
     ----------
-    config
-        Of the run.
     folder
         An empty folder.
     wanted

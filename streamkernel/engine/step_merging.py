@@ -110,12 +110,8 @@ _MERGES: dict[type, Callable[[Any, Any, Sequence[Any]], None]] = {
 def merge_problems(pipeline: Any, where: str) -> Iterator[str]:
     """Yield the reasons why copies of a pipeline cannot be merged.
 
-    Parameters
-    ----------
-    pipeline
-        The preprocessing steps and the model, or the model alone.
-    where
-        Where they would be merged, for the messages.
+    `pipeline` are the preprocessing steps and the model, or the model alone. `where` is where they would be merged, for
+    the messages.
 
     Examples
     --------

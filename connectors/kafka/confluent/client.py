@@ -75,10 +75,8 @@ _ALONE = {"log_level": 0, "sasl.mechanism": "PLAIN", "sasl.username": "-", "sasl
 class ConfluentProducer(Producer):
     """A :class:`~streamkernel.connectors.kafka.clients.Producer`.
 
-    Parameters
-    ----------
-    servers, options, name, seconds, batch
-        As for :meth:`~streamkernel.connectors.kafka.clients.Client.producer`.
+    `servers`, `options`, `name`, `seconds` and `batch` are as for
+    :meth:`~streamkernel.connectors.kafka.clients.Client.producer`.
     """
 
     def __init__(

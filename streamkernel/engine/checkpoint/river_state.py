@@ -71,14 +71,8 @@ def encode(obj: Any, hook: Hook | None = None) -> Json:
 def decode(value: Json, hook: Hook | None = None) -> Any:
     """Return the object that a JSON value encodes.
 
-    Raise `ValueError` if the value was not made by `encode`, or names a class or function that is not allowed.
-
-    Parameters
-    ----------
-    value
-        The result of `encode`.
-    hook
-        Is given what the hook of `encode` returned, and returns the object.
+    Raise `ValueError` if the value was not made by `encode`, or names a class or function that is not allowed. `value`
+    is the result of `encode`. `hook` is given what the hook of `encode` returned, and returns the object.
 
     Examples
     --------

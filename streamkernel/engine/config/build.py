@@ -130,14 +130,8 @@ def type_of(spec: Any) -> str:
 def transformer_on(transformer: base.Transformer, on: str | Sequence[str] | None = None) -> base.Transformer:
     """Return a transformer limited to some fields; the others pass unchanged.
 
-    Parameters
-    ----------
-    transformer
-        The transformer.
-    on
-        ``"numbers"``, ``"strings"``, ``"all"`` or the fields' names. By default ``"strings"`` for
-        `OneHotEncoder` and `OrdinalEncoder`, ``"all"`` for `Calendar`, `Lags` and `LastTarget`, and ``"numbers"`` for
-        everything else.
+    `on` is ``"numbers"``, ``"strings"``, ``"all"`` or the fields' names. By default ``"strings"`` for `OneHotEncoder`
+    and `OrdinalEncoder`, ``"all"`` for `Calendar`, `Lags` and `LastTarget`, and ``"numbers"`` for everything else.
 
     Examples
     --------

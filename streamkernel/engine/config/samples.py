@@ -159,16 +159,7 @@ def describe(
 ) -> list[str]:
     """Return a line for each of some fields of records that were counted.
 
-    Parameters
-    ----------
-    records
-        The records.
-    examples
-        The types that were learned from them.
-    names
-        The fields.
-    codes
-        Why numbers of some fields look like codes.
+    `examples` are the types that were learned from them. `codes` says why numbers of some fields look like codes.
 
     Examples
     --------

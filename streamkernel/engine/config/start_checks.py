@@ -26,12 +26,8 @@ def check_state(config: Config) -> str:
 
     Raise `ConfigError` if the source cannot be read from the position of the checkpoint, or a file of results cannot be
     written or has become shorter; `StateDirectoryError` if the state directory belongs to a run with another setup;
-    `ModelFileError` if there are checkpoints and none is whole.
-
-    Returns
-    -------
-    str
-        Why a run that starts now would be refused though the configuration is valid, or nothing.
+    `ModelFileError` if there are checkpoints and none is whole. The result says why a run that starts now would be
+    refused though the configuration is valid, or nothing.
     """
     first_model(config)
     if (shared := config.state.shared_model) is not None and (newest := versions(shared)):

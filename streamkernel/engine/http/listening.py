@@ -117,18 +117,9 @@ class Connections:
 class Connection(asyncio.Protocol):
     """A client's connection, with a deadline for each phase.
 
-    `server` is the server's protocol for the connection.
-
-    Attributes
-    ----------
-    addresses : tuple
-        The addresses of both sides.
-    since : float
-        When the present phase began, by the clock of the event loop.
-    has_asked : bool
-        Whether it has sent the headers of a request.
-    is_answering : bool
-        Whether the server has a whole request and is working on the response.
+    `server` is the server's protocol for the connection. `since` is when the present phase began, by the clock of the
+    event loop. `has_asked` says whether it has sent the headers of a request. `is_answering` says whether the server
+    has a whole request and is working on the response.
     """
 
     def __init__(self, connections: Connections, server: asyncio.Protocol) -> None:

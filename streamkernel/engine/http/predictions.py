@@ -205,16 +205,8 @@ class Worker:
 async def answer_prediction(request: Request, published: PublishedModel, worker: Worker) -> Response:
     """Return the predictions that a request asks for.
 
-    Raise `HTTPException` if the request is invalid, or too many are waiting.
-
-    Parameters
-    ----------
-    request
-        The request; its state gets the number of predicted `records`.
-    published
-        The model.
-    worker
-        Runs what takes longer than a short request.
+    Raise `HTTPException` if the request is invalid, or too many are waiting. `request` is the request; its state gets
+    the number of predicted `records`. `worker` runs what takes longer than a short request.
     """
     try:
         body = await json_body(request)

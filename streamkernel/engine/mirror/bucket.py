@@ -85,12 +85,8 @@ class Bucket:
 
     Credentials and other settings come from the store's usual variables of the environment, or from the machine's role,
     such as ``AWS_ACCESS_KEY_ID``, ``GOOGLE_APPLICATION_CREDENTIALS`` or ``AZURE_STORAGE_ACCOUNT_KEY``. `ImportError` is
-    raised if obstore is not installed; `MirrorError` if the address or the settings of the store are wrong.
-
-    Parameters
-    ----------
-    address
-        As ``s3://bucket/prefix``.
+    raised if obstore is not installed; `MirrorError` if the address or the settings of the store are wrong. `address`
+    is an address, such as ``s3://bucket/prefix``.
     """
 
     def __init__(self, address: str) -> None:
@@ -202,8 +198,6 @@ class Manifest(BaseModel, frozen=True):
 
     Parameters
     ----------
-    version
-        The version of this format.
     number
         The number of the checkpoint.
     identity
@@ -212,8 +206,6 @@ class Manifest(BaseModel, frozen=True):
         The name of the object with its content.
     size
         Its size in bytes.
-    sha256
-        Its hash.
     written
         When it was copied, in UTC.
     """
@@ -332,12 +324,8 @@ def history(address: str) -> Iterator[Checkpoint]:
 
     One at a time is on this disk, in a temporary folder. A run that goes on meanwhile may delete an older one, which
     then has that as its problem. Raise `ImportError` if obstore is not installed; `MirrorError` if the store is
-    unavailable, or has no checkpoint there; `ValueError` if the address is none.
-
-    Parameters
-    ----------
-    address
-        As ``s3://bucket/prefix``.
+    unavailable, or has no checkpoint there; `ValueError` if the address is none. `address` is an address, such as
+    ``s3://bucket/prefix``.
     """
     bucket = Bucket(address)
     numbers = manifest_numbers(bucket.names())

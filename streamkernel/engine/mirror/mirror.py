@@ -153,14 +153,8 @@ class Mirror(Participant):
 
     Learning never waits for it. An upload that fails is tried again with the then newest checkpoint, after pauses that
     grow to half a minute. `directory` and `identity` are the state directory, and its name. `copied` is the newest
-    checkpoint that is there already, 0 for none.
-
-    Attributes
-    ----------
-    copied : int
-        The number of the last checkpoint that is in the store.
-    copies, failures : int
-        Uploads of this process that succeeded, and that failed.
+    checkpoint that is there already, 0 for none. `copied` is the number of the last checkpoint that is in the store.
+    `copies` and `failures` are uploads of this process that succeeded, and that failed.
     """
 
     def __init__(self, bucket: Bucket, directory: Path, identity: str, copied: int) -> None:

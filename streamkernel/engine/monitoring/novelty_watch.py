@@ -74,8 +74,6 @@ class NoveltySnapshot(NamedTuple):
         The bound of this share.
     quantiles
         The quantiles of the scores of held-out events of the last full window, at `LEVELS`; empty before.
-    alarms
-        The last alarms.
     """
 
     alarms_raised: int

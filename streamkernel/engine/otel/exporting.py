@@ -34,14 +34,8 @@ log = structlog.get_logger("streamkernel")
 def metrics_data(families: Iterable[Metric], resource: Resource, since: int) -> export.MetricsData:
     """Return the values of all metrics at this moment.
 
-    Parameters
-    ----------
-    families
-        The metrics as Prometheus's client collects them.
-    resource
-        The process that they describe.
-    since
-        When its counters were first observed, in nanoseconds since 1970.
+    `families` are the metrics as Prometheus's client collects them. `resource` is the process that they describe.
+    `since` is when its counters were first observed, in nanoseconds since 1970.
 
     Examples
     --------

@@ -120,12 +120,7 @@ class Tracing:
 class Trace:
     """The spans of one record: one of its processing, which begins now, and one for each part.
 
-    Attributes
-    ----------
-    began : int
-        When it began, in nanoseconds since 1970.
-    context : SpanContext
-        The identity of the span of its processing.
+    `began` is when it began, in nanoseconds since 1970. `context` is the identity of the span of its processing.
     """
 
     def __init__(self, tracing: Tracing, event: Event) -> None:

@@ -107,15 +107,7 @@ class SharedCounts:
 
 
 class ServingCollector(Collector):
-    """The metrics of served models, for Prometheus.
-
-    Parameters
-    ----------
-    followers
-        The models.
-    counts
-        Requests of all workers.
-    """
+    """The metrics of served models, for Prometheus. `counts` are requests of all workers."""
 
     def __init__(self, followers: Sequence[CheckpointFollower], counts: SharedCounts) -> None:
         self._followers, self._counts = followers, counts
@@ -161,14 +153,7 @@ def _gauge(name: str, text: str) -> GaugeMetricFamily:
 def serving_application(followers: Sequence[CheckpointFollower], counts: SharedCounts, token: str | None) -> Starlette:
     """Return the ASGI application of some models; the paths of a run name the model if there is only one.
 
-    Parameters
-    ----------
-    followers
-        The models.
-    counts
-        Where requests are counted.
-    token
-        As for :class:`~streamkernel.engine.http.applications.Guard`.
+    `counts` is where requests are counted. `token` is as for :class:`~streamkernel.engine.http.applications.Guard`.
     """
     registry = CollectorRegistry()
     registry.register(ServingCollector(followers, counts))

@@ -80,12 +80,8 @@ def model_of(saved: Mapping[str, Any], version: int) -> PublishedModel:
 class ServedModel(NamedTuple):
     """A model and the file that it is from.
 
-    Parameters
-    ----------
-    model
-        The model; its version is the number of the checkpoint.
-    written
-        When the file was last changed, in seconds since 1970.
+    `model` is the model; its version is the number of the checkpoint. `written` is when the file was last changed, in
+    seconds since 1970.
     """
 
     model: PublishedModel
@@ -101,14 +97,8 @@ class CheckpointFollower:
     """Loads each new checkpoint of a state directory beside the current one, and then replaces that by one assignment.
 
     The directory is only read, so it may be mounted read-only or be a copy. Whatever is wrong with it, the last good
-    model stays. `path` is the state directory; it may appear later.
-
-    Attributes
-    ----------
-    newest : ServedModel or None
-        The last model that was loaded; any thread may read it.
-    problem : str
-        Why the newest checkpoint has another model, or an empty string.
+    model stays. `path` is the state directory; it may appear later. `newest` is the last model that was loaded; any
+    thread may read it. `problem` says why the newest checkpoint has another model, or an empty string.
     """
 
     def __init__(self, name: str, path: Path) -> None:

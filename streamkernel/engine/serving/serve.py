@@ -89,8 +89,6 @@ class ModelServer:
         The state directories, by the name of the model.
     host, port
         Address and port to listen on; the system chooses a port for 0.
-    workers
-        Processes that answer.
     poll_seconds
         Seconds between checks for a new checkpoint.
     token

@@ -212,14 +212,8 @@ class Quality:
 
     Without a baseline model, a classifier is compared with the most frequent label, or for a metric of probabilities
     with the frequencies of all labels, as if these had been known in advance; a regressor is compared with the previous
-    label.
-
-    Parameters
-    ----------
-    metric
-        The metric of the model since the start.
-    model
-        Name of the baseline if it is a model, whose pairs are in `baseline_pairs`.
+    label. `metric` is the metric of the model since the start. `model` is the name of the baseline if it is a model,
+    whose pairs are in `baseline_pairs`.
 
     Attributes
     ----------
