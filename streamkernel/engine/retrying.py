@@ -122,7 +122,8 @@ def aside(call: Callable[[], T], stopping: Callable[[], bool]) -> Callable[[], T
 class Retries:
     """Retries calls to brokers up to the configured time limit, and reports failures.
 
-    `count` is called with the kind of each failure. `give_up_after` is the time to retry for, in seconds; ``None`` is without end.
+    `count` is called with the kind of each failure. `give_up_after` is the time to retry for, in seconds;
+    ``None`` is without end.
     """
 
     def __init__(self, count: Callable[[str], None], give_up_after: float | None) -> None:
