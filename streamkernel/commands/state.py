@@ -13,7 +13,7 @@ from rich.table import Table
 from streamkernel.commands.errors import EXPECTED, fail
 
 if TYPE_CHECKING:
-    from streamkernel.engine.checkpoint.maintenance import Checkpoint
+    from streamkernel.engine.checkpoint.state_directory import Checkpoint
 
 STOPPED = typer.Argument(help="The state directory of a run that is stopped.", show_default=False)
 
@@ -132,10 +132,10 @@ def prune(
     keep: Annotated[int, typer.Option(min=1, help="The newest checkpoints that stay.")] = 1,
 ) -> None:
     """Delete all checkpoints but the newest."""
-    from streamkernel.engine.checkpoint import maintenance
+    from streamkernel.engine.checkpoint import state_directory
 
     def change() -> str:
-        numbers = maintenance.prune(state, keep)
+        numbers = state_directory.prune(state, keep)
         return f"{_counted(numbers)} deleted" if numbers else "nothing to delete"
 
     echo(change)
@@ -146,9 +146,9 @@ def _checkpoints(place: str) -> Iterator[Checkpoint]:
         from streamkernel.engine.mirror import bucket
 
         return bucket.history(place)
-    from streamkernel.engine.checkpoint import maintenance
+    from streamkernel.engine.checkpoint import state_directory
 
-    return maintenance.history(Path(place))
+    return state_directory.history(Path(place))
 
 
 def _counted(numbers: list[int]) -> str:

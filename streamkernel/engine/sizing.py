@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from streamkernel.connectors import Event, Source
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.checkpoint import maintenance
+from streamkernel.engine.checkpoint import state_directory
 from streamkernel.engine.config.config import Config, replay_config
 
 AT_ONCE = 256
@@ -288,7 +288,7 @@ def measure(
         features=None if model is None else model.n_features,
         rate=rate,
         memory=_peak_memory(),
-        checkpoint_bytes=list(maintenance.history(folder))[-1].size,
+        checkpoint_bytes=list(state_directory.history(folder))[-1].size,
         checkpoint_seconds=checkpoint,
         interval=replayed.state.checkpoint_seconds,
         wanted=wanted,

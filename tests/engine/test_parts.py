@@ -16,9 +16,9 @@ from streamkernel.connectors import Event, Participant, Sink, Source, Transactio
 from streamkernel.engine import Engine, retrying
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.retrying import Health
+from streamkernel.engine.runner import EngineParts
 
 
 class Calls:

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from streamkernel.engine.config.schema import ChallengerTable
     from streamkernel.engine.config.settings import Settings
     from streamkernel.engine.engine import Engine
-    from streamkernel.engine.parts import EngineParts
-    from streamkernel.engine.runner import Runner
+    from streamkernel.engine.runner import EngineParts, Runner
 
 
 _KINDS = base.Classifier, base.Regressor, base.MultiTargetRegressor, base.MultiLabelClassifier

@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 import structlog
 from pydantic import BaseModel, Field, ValidationError
 
-from streamkernel.engine.checkpoint.maintenance import Checkpoint, described
-from streamkernel.engine.checkpoint.state_directory import KEPT, PRIVATE
+from streamkernel.engine.checkpoint.state_directory import KEPT, PRIVATE, Checkpoint, described
 
 SCHEMES = ("s3", "gs", "az", "file")
 

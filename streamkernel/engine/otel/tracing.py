@@ -24,9 +24,8 @@ from streamkernel.connectors import Event, Refusal
 from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.engine.delayed_labels import Key
 from streamkernel.engine.otel import exporting
-from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.record_processor import Step
-from streamkernel.engine.runner import StreamRunner
+from streamkernel.engine.runner import EngineParts, StreamRunner
 
 PARENT = "traceparent"
 CARRIED = (PARENT, "tracestate")

@@ -15,8 +15,7 @@ from pathlib import Path
 import structlog
 
 from streamkernel.engine.http.listening import DRAIN_SECONDS, Certificate, Server, listen
-from streamkernel.engine.serving.application import SharedCounts, serving_application
-from streamkernel.engine.serving.follower import CheckpointFollower
+from streamkernel.engine.serving.application import CheckpointFollower, SharedCounts, serving_application
 
 STOP_SECONDS = DRAIN_SECONDS + 5.0
 """Seconds in which a worker has to end after a request to stop; it is killed then."""
