@@ -218,19 +218,11 @@ class PassedOverError(Exception):
 class ValueDecoder:
     """Converts the object that a reader returns for the bytes of a value to flat fields.
 
-    Parameters
-    ----------
-    read : callable
-        Returns an object for bytes, or raises a `ValueError` with the reason.
-    envelope : "debezium" or None, default None
-        The envelope around the fields. Changes without a row afterwards raise `PassedOverError`.
-    max_list_length : int, default 0
-        The largest length of a list whose items become fields, as for
-        :func:`~streamkernel.connectors.json_values.flatten`.
-    texts : sequence of str, default ()
-        The fields in which integers of JSON beyond 64 bits are texts, where `read` reads JSON.
-    zones : dict of str to str or None, default None
-        The zones of times without one, by field; by default UTC.
+    `read` returns an object for bytes, or raises a `ValueError` with the reason. `envelope` is the envelope around the
+    fields. Changes without a row afterwards raise `PassedOverError`. `max_list_length` is the largest length of a list
+    whose items become fields, as for :func:`~streamkernel.connectors.json_values.flatten`. `texts` are the fields in
+    which integers of JSON beyond 64 bits are texts, where `read` reads JSON. `zones` are the zones of times without
+    one, by field; by default UTC.
 
     Examples
     --------

@@ -28,20 +28,9 @@ _ABSENT = None, None, (), None
 class Layout:
     """The format of files and its options.
 
-    Parameters
-    ----------
-    format
-        The format, ``None`` if the suffix of a file names it.
-    csv
-        How tables are written.
-    max_list_length
-        The largest length of a list whose items become fields.
-    limit
-        Longest text record, in bytes, that is read.
-    is_silent
-        Whether nothing is written to the log, as for a look at the first records.
-    zones
-        The zones of times without one, by field; UTC for others.
+    `max_list_length` is the largest length of a list whose items become fields. `limit` is the longest text record, in
+    bytes, that is read. `is_silent` says whether nothing is written to the log, as for a look at the first records.
+    `zones` are the zones of times without one, by field; UTC for others.
 
     Examples
     --------

@@ -173,20 +173,11 @@ def start_offset(
     | the offset was deleted (retention)                | the oldest record                |
     | the offset is after the end: the log was cut      | an error: records were lost      |
 
-    Raise `TopicReplacedError` if the topic was replaced; `PositionError` if the log ends before the offset.
-
-    Parameters
-    ----------
-    own
-        The offset in our checkpoint, ``None`` if there is none.
-    committed
-        The offset that the group has committed, ``None`` if there is none.
-    is_rewound
-        Whether our position counts, and not the position of the group.
-    is_replaced
-        Whether the topic is another one of the same name.
-    log
-        The offset of the oldest record and the end, once the brokers have refused the offset.
+    Raise `TopicReplacedError` if the topic was replaced; `PositionError` if the log ends before the offset. `own` is
+    the offset in our checkpoint, ``None`` if there is none. `committed` is the offset that the group has committed,
+    ``None`` if there is none. `is_rewound` says whether our position counts, and not the position of the group.
+    `is_replaced` says whether the topic is another one of the same name. `log` is the offset of the oldest record and
+    the end, once the brokers have refused the offset.
 
     Examples
     --------

@@ -25,20 +25,11 @@ MOST_REFUSED = 1 << 26
 class RoundTask(NamedTuple):
     """The task of one worker in one round.
 
-    Parameters
-    ----------
-    assignment
-        The records to read.
-    number
-        The index of the worker.
-        place, replicas
-        The index of the worker among the workers with records to read, and their number.
-    is_alone
-        Whether it is the only worker, whose model then replaces the old one without a merge, as in the first round.
-    learned
-        The number of events that the model had learned at the start of the round.
-    threshold
-        The maximum distance of a label inside an interval from the prediction; ``None`` without coverage.
+    `number` is the index of the worker. `place` and `replicas` are the index of the worker among the workers with
+    records to read, and their number. `is_alone` says whether it is the only worker, whose model then replaces the old
+    one without a merge, as in the first round. `learned` is the number of events that the model had learned at the
+    start of the round. `threshold` is the maximum distance of a label inside an interval from the prediction; ``None``
+    without coverage.
     """
 
     assignment: WorkAssignment
@@ -55,9 +46,7 @@ class Report(NamedTuple):
 
     Parameters
     ----------
-    number
-        The index of the worker.
-        model
+    model
         The whole model if it was the only worker, else the steps before the kernel model.
     summary
         The summary of its kernel model, if it was not the only worker.
@@ -70,8 +59,6 @@ class Report(NamedTuple):
         The predictions to write, and the keys of their records.
     letters
         Events that could not be used, with the reason.
-    outcomes
-        The number of events by outcome.
     seconds
         The duration of the whole task.
     """

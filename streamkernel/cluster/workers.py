@@ -70,21 +70,11 @@ class WorkerPool:
     ) -> list[Report] | None:
         """Return the workers' reports in the order of their tasks, or ``None`` if the run was stopped first.
 
-        Raise `ConnectionError` if a worker cannot be constructed on its node.
-
-        Parameters
-        ----------
-        model, types, tasks
-            As for `Replica.learn`.
-        most
-            Maximum number of workers. An idle worker is kept for the next round.
-        meanwhile
-            Called while the workers learn.
-        stopping
-            Returns whether a stop was requested.
-        waiting
-            Called periodically during the round, with ``""`` or an incident: ``"worker_lost"``, ``"unreachable"`` if
-            brokers are unavailable to a worker, or ``"stalled"`` after `LATE_SECONDS` without a report.
+        Raise `ConnectionError` if a worker cannot be constructed on its node. `model`, `types` and `tasks` are as for
+        `Replica.learn`. `most` is the maximum number of workers. An idle worker is kept for the next round. `meanwhile`
+        is called while the workers learn. `stopping` returns whether a stop was requested. `waiting` is called
+        periodically during the round, with ``""`` or an incident: ``"worker_lost"``, ``"unreachable"`` if brokers are
+        unavailable to a worker, or ``"stalled"`` after `LATE_SECONDS` without a report.
         """
         ray = self._ray
         least = max(task.number for task in tasks) + 1

@@ -39,20 +39,8 @@ log = structlog.get_logger("streamkernel")
 class ChallengerSnapshot:
     """A challenger at one moment, immutable for any thread.
 
-    Parameters
-    ----------
-    scores
-        The quality of its predictions.
-    judged
-        Events whose label was compared with its prediction.
-    errors
-        Events that it could not predict or learn.
-    reason
-        The last of these errors, or an empty string.
-    is_suspended
-        Whether it has stopped learning because of them.
-    seconds
-        Time that this process spent on it.
+    `judged` are events whose label was compared with its prediction. `reason` is the last of these errors, or an empty
+    string. `seconds` is the time that this process spent on it.
     """
 
     name: str

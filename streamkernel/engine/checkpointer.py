@@ -36,20 +36,9 @@ class Checkpointer:
     stream after the last event that was processed. `is_uncertain` says whether it is unknown which checkpoint counts,
     or streams were lost to others: nothing is processed or committed until `recover` has returned to one. `restored` is
     the number of the checkpoint that was read from disk, until the run has resumed. `learned_before` are events that
-    the model had learned when this process began.
-
-    Parameters
-    ----------
-    processor, history, source, outputs
-        The parts whose state or position a checkpoint contains.
-    retries
-        For questions to brokers.
-    health
-        Where incidents are counted.
-    state, transactions, checkpoint_seconds, setup
-        As for :class:`~streamkernel.engine.engine.Engine`.
-    shared
-        The model of the group, if there is one.
+    the model had learned when this process began. `processor`, `history`, `source` and `outputs` are the parts whose
+    state or position a checkpoint contains. `state`, `transactions`, `checkpoint_seconds` and `setup` are as for
+    :class:`~streamkernel.engine.engine.Engine`.
     """
 
     def __init__(

@@ -130,7 +130,13 @@ class DelayedLabels:
     """A join of features and their later labels by key.
 
     An entry expires after `timeout_seconds`, or when `max_pending` newer ones are pending. Time is read from
-    :class:`~streamkernel.engine.delayed_labels.LabelClock`, which advances with events.
+    :class:`~streamkernel.engine.delayed_labels.LabelClock`, which advances with events. `counts` are joined pairs;
+    labels that came early, again (duplicate), after their features were dropped (late), or whose features never arrived
+    (unmatched); features whose label did not arrive in time (expired) or before too many newer ones waited (evicted),
+    or that came again while they waited (repeated). `since_joined` are features that came since a label was last
+    joined, labels without features (early) or after they were dropped (late), and features that were dropped (lost).
+    `last_keys` is the key of the last features that began to wait, and of the last label without features, in this
+    process.
 
     Parameters
     ----------
@@ -149,18 +155,6 @@ class DelayedLabels:
         The unit of such a number: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"`` since 1970.
     clock
         Returns seconds for that; it must not jump.
-
-    Attributes
-    ----------
-    counts : dict
-        Joined pairs; labels that came early, again (duplicate), after their features were dropped (late), or whose
-        features never arrived (unmatched); features whose label did not arrive in time (expired) or before too many
-        newer ones waited (evicted), or that came again while they waited (repeated).
-    since_joined : dict
-        Features that came since a label was last joined, labels without features (early) or after they were dropped
-        (late), and features that were dropped (lost).
-    last_keys : dict
-        The key of the last features that began to wait, and of the last label without features, in this process.
 
     Examples
     --------

@@ -43,22 +43,10 @@ class Examples:
     A refused record changes neither the scaler nor the model behind it; its fields count in their types. `is_several`
     says whether there are several labels. `types` are the types of undeclared fields; a text in one of numbers is
     refused. `numbers` are the fields of numbers, learned and declared. `ranges` are the usual ranges of inputs; a value
-    outside is taken and counted.
-
-    Parameters
-    ----------
-    label
-        The field to predict, or several, whose labels are then a dictionary.
-    ignore
-        Fields to leave out, with the fields inside them.
-    numeric_label
-        Whether the label must be a number.
-    weight
-        The field with the weight of an example, ``None`` if all have the same.
-    fields
-        The declared types of fields; ``None`` if all are learned.
-    keys
-        Fields that join labels and are no inputs; unlike in `ignore`, the fields inside are.
+    outside is taken and counted. `label` is the field to predict, or several, whose labels are then a dictionary.
+    `ignore` are fields to leave out, with the fields inside them. `weight` is the field with the weight of an example,
+    ``None`` if all have the same. `fields` are the declared types of fields; ``None`` if all are learned. `keys` are
+    fields that join labels and are no inputs; unlike in `ignore`, the fields inside are.
 
     Examples
     --------

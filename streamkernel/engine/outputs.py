@@ -49,31 +49,11 @@ T = TypeVar("T")
 class Outputs(Participant):
     """The sinks of a run, for predictions and for dead letters, either of which may be absent.
 
-    Parameters
-    ----------
-    processor
-        Counts refused records.
-    predictions, dead_letters
-        The sinks; ``None`` for no output. Without a sink, dead letters are logged.
-    member
-        The identity of the state directory, a field of predictions and dead letters.
-    retries
-        Retries calls while the service of a sink is unavailable.
-    source
-        The source, whose repeated events are not written again to sinks that have their records.
-
-    Attributes
-    ----------
-    stopping : callable
-        Says whether the run must stop, and so no longer wait for a sink.
-    last_dead_letters : deque of dict
-        The last few of this process: time, position, reason, and the beginning of the record.
-    dead_letter_groups : DeadLetterGroups
-        The dead letters of this process, grouped by reason.
-    owner : Owner
-        The process of the run.
-    has_refused : bool
-        Whether a sink has refused a prediction since the last commit.
+    `predictions` and `dead_letters` are the sinks; ``None`` for no output. Without a sink, dead letters are logged.
+    `member` is the identity of the state directory, a field of predictions and dead letters. `source` is the source,
+    whose repeated events are not written again to sinks that have their records. `stopping` says whether the run must
+    stop, and so no longer wait for a sink. `last_dead_letters` are the last few of this process: time, position, reason,
+    and the beginning of the record. `has_refused` says whether a sink has refused a prediction since the last commit.
     """
 
     def __init__(

@@ -48,25 +48,15 @@ class RecordProcessor:
         The field to predict, or several, whose labels and predictions are then dictionaries.
     ignore
         Fields to leave out, with the fields inside them.
-    metric
-        A River metric of the predictions.
     baseline
         Another River model that learns the same.
-    labels
-        Joins features with the label that comes in another record.
     weight
         The field with the weight that an example is learned with; ``None`` if all have the same. The metric and the
         baseline count each example once.
     fields
         The declared types of fields; ``None`` if all are learned.
-    with_probabilities
-        Whether probabilities are wanted even if the metric does not need them.
-    coverage
-        The requested share of labels inside the interval or the set of a prediction; ``None`` for no intervals.
     explain
         Contributions of inputs in a line, 0 for none.
-    monitoring
-        Monitoring besides the metric; ``None`` without.
     learned_before
         Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
     candidates
@@ -76,16 +66,6 @@ class RecordProcessor:
     ----------
     model, baseline
         The models; a baseline that failed is ``None``.
-    quality : Quality
-        How good predictions are.
-    examples : Examples
-        Makes features from records.
-    labels : DelayedLabels or None
-        Features and labels that wait for each other.
-    challengers : Challengers
-        Models that learn the same events beside the model, and do not affect its results.
-    coverage : Coverage or CoverageByTarget or None
-        How wide intervals are, and the share of labels inside.
     outcomes : dict
         Records by what became of them.
     refused : dict

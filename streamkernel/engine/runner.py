@@ -54,25 +54,7 @@ WATCH_EVERY = 100
 
 @dataclass(frozen=True)
 class EngineParts:
-    """The components of a run.
-
-    Parameters
-    ----------
-    source
-        Where events come from.
-    processor
-        The model, its quality, and counters of records.
-    outputs
-        The sinks, and the last dead letters.
-    checkpointer
-        The positions of streams, and checkpoints.
-    health
-        Incidents, and the time of the loop's last iteration.
-    retries
-        The pauses between attempts while brokers are unavailable.
-    monitor
-        Snapshots for other threads.
-    """
+    """The components of a run."""
 
     source: Source
     processor: RecordProcessor

@@ -24,18 +24,9 @@ SHARE = 0.01
 class PublishedModel(NamedTuple):
     """A copy of the model after a number of events.
 
-    Parameters
-    ----------
-    version
-        The number of this copy, counted in this process.
-    events
-        The number of events learned.
-    examples
-        Converts a record to features, and refuses invalid records.
-    checkpoint
-        The number of the checkpoint that the copy was read from, if the run has not resumed yet.
-    threshold
-        The maximum distance of a label inside an interval or set from the prediction, if the answer has one.
+    `version` is the number of this copy, counted in this process. `checkpoint` is the number of the checkpoint that the
+    copy was read from, if the run has not resumed yet. `threshold` is the maximum distance of a label inside an
+    interval or set from the prediction, if the answer has one.
     """
 
     version: int

@@ -48,20 +48,10 @@ class SharedModel(Participant):
     and continues from it. The file of a version can be created only once (by a hard link), so of two members that add
     version k + 1, one repeats the addition as k + 2. After a crash, either a version contains N, and the member
     continues from the newest version; or none does, and the member continues from its checkpoint and adds it. `version`
-    is the version from which the member's model continued, 0 for none.
-
-    Parameters
-    ----------
-    path
-        The directory, to which all members can write; it is created if it is missing.
-    identity
-        The permanent name of this member.
-    processor
-        The processor with this member's model.
-    setup
-        The configuration of the run; a version of a different configuration is refused.
-    count
-        Called with the kind of an incident, ``"not_shared"``, when a version could not be added.
+    is the version from which the member's model continued, 0 for none. `path` is the directory, to which all members
+    can write; it is created if it is missing. `identity` is the permanent name of this member. `setup` is the
+    configuration of the run; a version of a different configuration is refused. `count` is called with the kind of an
+    incident, ``"not_shared"``, when a version could not be added.
     """
 
     def __init__(

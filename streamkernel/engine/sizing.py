@@ -165,8 +165,6 @@ class Sizing:
 
     Attributes
     ----------
-    events : int
-        Number of events processed for the measurement.
     refused : int
         Number of dead letters among them.
     features : int or None
@@ -175,8 +173,6 @@ class Sizing:
         Events per second that one process can read, predict, learn and write, checkpoints included.
     memory : int or None
         The largest memory of the process, in bytes; ``None`` if the system does not report it.
-    checkpoint_bytes : int
-        The size of a checkpoint.
     checkpoint_seconds : float
         The time for which a checkpoint pauses the run, in seconds.
     interval : float
@@ -249,20 +245,8 @@ def measure(
     The first events of the source are read into memory and processed again and again: first as fast as possible, then
     at the rate of one process. Predictions and dead letters go to files of the folder, and checkpoints too. Raise
     `ConfigError` if the source cannot be read again, as requests over HTTP; `ValueError` if there are no events, or it
-    was stopped before there were figures.
-
-    Parameters
-    ----------
-    folder
-        An empty folder.
-    wanted
-        Events per second; by default the recommended rate of one process.
-    seconds
-        The time of each of the two measurements.
-    tell
-        Called with what is being done.
-    stopping
-        Returns whether to stop.
+    was stopped before there were figures. `folder` is an empty folder. `wanted` is in events per second; by default the
+    recommended rate of one process. `seconds` is the time of each of the two measurements.
     """
     replayed = replay_config(config, folder, None, None)
     tell("reading the first events")

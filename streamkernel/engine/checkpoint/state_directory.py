@@ -323,20 +323,10 @@ def read_model(path: Path) -> Any:
 class Checkpoint(NamedTuple):
     """One checkpoint of a state directory or of a mirror.
 
-    Attributes
-    ----------
-    number : int
-        Its number.
-    written : datetime.datetime or None
-        When its file was written, in UTC; ``None`` if that is unknown, as for a damaged manifest.
-    format : str
-        The version of its file format; empty for a file that a mirror does not have as it was copied.
-    size : int
-        The size of the file in bytes.
-    learned : int or None
-        Events that its model has learned; ``None`` for a damaged file.
-    problem : str
-        Why it cannot be read; empty if it can.
+    `written` is when its file was written, in UTC; ``None`` if that is unknown, as for a damaged manifest. `format` is
+    the version of its file format; empty for a file that a mirror does not have as it was copied. `size` is the size of
+    the file in bytes. `learned` are events that its model has learned; ``None`` for a damaged file. `problem` says why
+    it cannot be read; empty if it can.
     """
 
     number: int

@@ -230,18 +230,8 @@ class SinkTable(ConfigTable):
 class RegisteredClass(NamedTuple):
     """A registered class that a table selects.
 
-    Parameters
-    ----------
-    name
-        Its key or name.
-    place
-        Its module and class.
-    parameters
-        Its parameters, as in the file.
-    where
-        The path of the table with these parameters.
-    is_table
-        Whether the table has the name, as ``[source.nats]``; otherwise a key of the table selects the class.
+    `place` is its module and class. `where` is the path of the table with these parameters. `is_table` says whether the
+    table has the name, as ``[source.nats]``; otherwise a key of the table selects the class.
     """
 
     name: str
@@ -266,20 +256,9 @@ def choose(
 ) -> RegisteredClass | None:
     """Return the registered class that a table selects, or ``None``.
 
-    Raise `ConfigError` if no class of that name is installed, or there are other keys beside the name.
-
-    Parameters
-    ----------
-    table
-        The table ``[source]`` or ``[sink.predictions]``.
-    keys
-        The places of classes by the keys that select them.
-    group
-        The group of entry points for tables with a name.
-    where
-        The path of the table.
-    fields
-        Keys of the table that select nothing here.
+    Raise `ConfigError` if no class of that name is installed, or there are other keys beside the name. `keys` are the
+    places of classes by the keys that select them. `group` is the group of entry points for tables with a name.
+    `fields` are keys of the table that select nothing here.
     """
     if not isinstance(table, dict):
         return None

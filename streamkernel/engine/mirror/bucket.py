@@ -195,18 +195,8 @@ def reason(error: BaseException, environ: Mapping[str, str] = os.environ) -> str
 class Manifest(BaseModel, frozen=True):
     """The description of a whole checkpoint in a mirror.
 
-    Parameters
-    ----------
-    number
-        The number of the checkpoint.
-    identity
-        The name of the state directory that it comes from.
-    file
-        The name of the object with its content.
-    size
-        Its size in bytes.
-    written
-        When it was copied, in UTC.
+    `identity` is the name of the state directory that it comes from. `file` is the name of the object with its content.
+    `written` is when it was copied, in UTC.
     """
 
     version: int = Field(default=VERSION, ge=1, le=VERSION)

@@ -98,20 +98,10 @@ class NoveltyWatch:
     these events. So if events are independent and their distribution does not change, the probability of that is at
     most `rate`, and the number of novel events in a window has a beta-binomial distribution. An alarm is raised when
     the number exceeds a limit that it exceeds with a probability of at most ``WINDOW / average_run_length``. `limit` is
-    the largest number of novel events in a window without an alarm.
-
-    Parameters
-    ----------
-    fields
-        The inputs; ``None`` for the first ones of the stream.
-    most
-        Maximum number of inputs.
-    every
-        The sampling interval: 4 takes the first of every 4 events.
-    rate
-        The share of novel events in a stream that does not change, at least 0.002.
-    average_run_length
-        The number of sampled events, on average, for one false alarm.
+    the largest number of novel events in a window without an alarm. `fields` are the inputs; ``None`` for the first
+    ones of the stream. `most` is the maximum number of inputs. `every` is the sampling interval: 4 takes the first of
+    every 4 events. `rate` is the share of novel events in a stream that does not change, at least 0.002.
+    `average_run_length` is the number of sampled events, on average, for one false alarm.
 
     References
     ----------

@@ -156,20 +156,9 @@ def _update_once(metric: Any, y: Any, answer: Any, n: int) -> None:
 class Scores:
     """Quality at one moment, immutable for any thread.
 
-    Parameters
-    ----------
-    metric
-        An empty metric of the same kind.
-    baseline
-        The name of the baseline, or ``None``.
-    ours, theirs
-        The metric since the start, NaN before the first evaluated event: of the model, and of the baseline.
-    pairs
-        The last `WINDOW` pairs, and the one before them.
-    baseline_pairs
-        The last `WINDOW` pairs of a baseline that is a model.
-    by_target
-        The metric of each target since the start, if there are several.
+    `ours` and `theirs` are the metric since the start, NaN before the first evaluated event: of the model, and of the
+    baseline. `pairs` are the last `WINDOW` pairs, and the one before them. `baseline_pairs` are the last `WINDOW` pairs
+    of a baseline that is a model. `by_target` is the metric of each target since the start, if there are several.
     """
 
     metric: Metric

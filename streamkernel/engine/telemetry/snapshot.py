@@ -96,21 +96,11 @@ class EngineSnapshot:
         Values of inputs far outside their usual range, in this process.
     names, names_refused
         Number of names in each table of names, and of values in this process whose name did not fit into it.
-    scores
-        The quality of predictions.
     of_targets
         Numbers of predictions that were limited to the range of targets, and of targets that did not count in full;
         ``None`` if the model has no such range.
-    coverage
-        The coverage of intervals or sets of labels, if the run has these.
-    monitoring
-        The figures of the monitoring, if there is any.
-    model
-        The state of the kernel model, if the model is one.
     last_event
         The time of the last event, in seconds since 1970; 0 before the first of this process.
-    time
-        The time of the snapshot.
     """
 
     outcomes: Mapping[str, int]
