@@ -50,10 +50,11 @@ class Outputs(Participant):
     """The sinks of a run, for predictions and for dead letters, either of which may be absent.
 
     `predictions` and `dead_letters` are the sinks; ``None`` for no output. Without a sink, dead letters are logged.
-    `member` is the identity of the state directory, a field of predictions and dead letters. `source` is the source,
-    whose repeated events are not written again to sinks that have their records. `stopping` says whether the run must
-    stop, and so no longer wait for a sink. `last_dead_letters` are the last few of this process: time, position,
-    reason, and the beginning of the record. `has_refused` says whether a sink has refused a prediction since the last commit.
+    `member` is the identity of the state directory, a field of predictions and dead letters. `source` is the
+    source, whose repeated events are not written again to sinks that have their records. `stopping` says whether
+    the run must stop, and so no longer wait for a sink. `last_dead_letters` are the last few of this process: time,
+    position, reason, and the beginning of the record. `has_refused` says whether a sink has refused a prediction
+    since the last commit.
     """
 
     def __init__(
