@@ -77,8 +77,10 @@ class PythonConsumer(Consumer):
             allow_auto_create_topics=False,
             **whole,
         )
-        if self._private is not None and is_tried():
-            self._private.decode_together(self._kafka)
+        if self._private is not None:
+            self._private.keep_joins(self._kafka)
+            if is_tried():
+                self._private.decode_together(self._kafka)
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
         self._topics_of_group, self._listener = list(topics), _RebalanceListener(self._kafka, listener)

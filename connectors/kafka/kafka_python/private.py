@@ -206,6 +206,25 @@ def go_on_joining(kafka: Any) -> None:
 
 
 @_if_there
+def keep_joins(kafka: Any) -> None:
+    """Have a consumer keep the partitions of a join that ended while no `poll` was waiting for it.
+
+    kafka-python 3.0.12 joins the group again then: all other members have to join again too, each with the same risk.
+    """
+    coordinator = kafka._coordinator
+    join, is_joining = coordinator._do_join_and_sync_async, coordinator.rebalance_in_progress
+    kept: list[bytes] = []  # the partitions that the last join gave us, if it succeeded
+
+    async def join_once() -> bytes:
+        if not (kept and is_joining()):  # a `poll` has taken them, or we are no longer a member
+            kept.clear()
+            kept.append(await join())
+        return kept[0]
+
+    coordinator._do_join_and_sync_async = join_once
+
+
+@_if_there
 def is_fenced(kafka: Any) -> bool:
     """Return whether a heartbeat was fenced: kafka-python 3.0.12 sends no more then, but keeps the partitions."""
     coordinator = kafka._coordinator
