@@ -19,9 +19,8 @@ from fastavro import parse_schema, schemaless_writer
 from google.protobuf.json_format import MessageToDict
 
 from benchmarks.common import arguments, interleaved, processor_seconds, ratio, show
-from streamkernel.connectors.formats import JsonLines
+from streamkernel.connectors.formats import CsvRow, JsonLines, ValueDecoder
 from streamkernel.connectors.schema_registry import Registry, protobuf, registry_reader
-from streamkernel.connectors.values import CsvRow, ValueDecoder
 
 NAMES = [f"x{i}" for i in range(10)]
 RECORD: dict[str, Any] = {**{name: 0.1 + i for i, name in enumerate(NAMES)}, "y": "yes"}

@@ -27,10 +27,9 @@ from benchmarks.hot_path import stream
 from streamkernel import KernelClassifier, KernelRegressor
 from streamkernel.connectors import Event
 from streamkernel.engine import Engine
-from streamkernel.engine.parts import EngineParts
-from streamkernel.engine.runner import StreamRunner
+from streamkernel.engine.runner import EngineParts, StreamRunner
 from streamkernel.engine.telemetry.monitor import PUBLISH_SECONDS
-from streamkernel.engine.telemetry.prometheus import EngineCollector
+from streamkernel.engine.telemetry.status import EngineCollector
 
 INPUTS, SLICE, SCRAPES = 10, 512, 100
 FIRST = {"max_features": 1024, "learner": "dsg"}

@@ -28,8 +28,7 @@ from streamkernel.connectors import Event, KafkaSink
 from streamkernel.connectors.kafka import Options, Writer
 from streamkernel.engine import Engine
 from streamkernel.engine.otel.tracing import TracedRunner, Tracing
-from streamkernel.engine.parts import EngineParts
-from streamkernel.engine.runner import collect_rarely
+from streamkernel.engine.runner import EngineParts, collect_rarely
 
 PERIODS: dict[str, int | None] = {
     "no trace": None,

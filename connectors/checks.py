@@ -14,19 +14,8 @@ BROKEN = "broken"
 def unknown_name(expected: str, got: str, known: Iterable[str]) -> ValueError:
     """Return the error for a name that is not among the known ones.
 
-    Parameters
-    ----------
-    expected
-        A description of the expected names.
-    got
-        The unknown name.
-    known
-        The known names.
-
-    Returns
-    -------
-    ValueError
-        An error that lists the known names and proposes the most similar one.
+    `expected` is a description of the expected names. The result is an error that lists the known names and proposes
+    the most similar one.
 
     Examples
     --------
@@ -43,22 +32,9 @@ def unknown_name(expected: str, got: str, known: Iterable[str]) -> ValueError:
 def position_of(stream: str, positions: Mapping[str, Position]) -> Position | None:
     """Return the position of a source's only stream.
 
-    Parameters
-    ----------
-    stream
-        Name of the stream.
-    positions
-        The argument of the source's ``seek``.
-
-    Returns
-    -------
-    Position or None
-        ``None`` if there are no positions at all: the stream is read from its start.
-
-    Raises
-    ------
-    ValueError
-        If all positions are of other streams: a new start would read every record twice.
+    `positions` is the argument of the source's ``seek``. Raise `ValueError` if all positions are of other streams: a
+    new start would read every record twice. The result is ``None`` if there are no positions at all: the stream is read
+    from its start.
 
     Examples
     --------
@@ -99,12 +75,7 @@ def is_count(value: object) -> bool:
 def not_utf8(error: UnicodeDecodeError, hint: str | None = None) -> str:
     r"""Return the reason why bytes cannot be read as text.
 
-    Parameters
-    ----------
-    error
-        The error.
-    hint
-        The encoding to propose, where one can be declared; it is UTF-16 if the bytes begin as such.
+    `hint` is the encoding to propose, where one can be declared; it is UTF-16 if the bytes begin as such.
 
     Examples
     --------

@@ -30,17 +30,8 @@ _OF_THOUSANDS = re.compile(r"\s*[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]*)?\s*")
 def number(text: str) -> int | float | str:
     """Return a text as a number if it is one, and unchanged otherwise.
 
-    Codes stay texts: a number would lose the zero of ``01234`` and all of ``12e4567``.
-
-    Parameters
-    ----------
-    text
-        The text, which is not empty.
-
-    Returns
-    -------
-    int or float or str
-        An integer, or else a finite float or ``nan``, or else the text.
+    Codes stay texts: a number would lose the zero of ``01234`` and all of ``12e4567``. `text` is the text, which is not
+    empty. The result is an integer, or else a finite float or ``nan``, or else the text.
 
     Examples
     --------
@@ -90,15 +81,7 @@ def comma_number(text: str) -> int | float | str:
 def numbers(texts: Sequence[str]) -> list[int | float | str]:
     """Read a column of cells, each as `number` does, in a tenth of the time.
 
-    Parameters
-    ----------
-    texts
-        The cells; an empty one does not change.
-
-    Returns
-    -------
-    list of int, float or str
-        The value of each cell.
+    `texts` are the cells; an empty one does not change. The result is the value of each cell.
 
     Examples
     --------
@@ -134,13 +117,6 @@ def comma_numbers(texts: Sequence[str]) -> list[int | float | str]:
 def rows_of_numbers(rows: Sequence[bytes], joined: bytes) -> list[list[int | float]] | None:
     """Read rows whose cells are plain numbers, each as `number` does; ``None`` if one may be something else.
 
-    Parameters
-    ----------
-    rows
-        The rows.
-    joined
-        The same, joined by commas.
-
     Examples
     --------
     >>> rows_of_numbers([b"1,0.5", b"2,-1e3"], b"1,0.5,2,-1e3"), rows_of_numbers([b"1,", b"2,x"], b"1,,2,x")
@@ -160,22 +136,8 @@ def rows_of_numbers(rows: Sequence[bytes], joined: bytes) -> list[list[int | flo
 def check_names(names: Sequence[str], first: int = 1) -> Sequence[str]:
     """Return the names of a table's columns, or raise an error if they are empty or repeated.
 
-    Parameters
-    ----------
-    names
-        The names in order.
-    first
-        The number of the first column.
-
-    Returns
-    -------
-    sequence of str
-        The same names.
-
-    Raises
-    ------
-    ValueError
-        If a name is empty or comes twice.
+    `names` are the names in order. `first` is the number of the first column. Raise `ValueError` if a name is empty or
+    comes twice. The result is the same names.
 
     Examples
     --------

@@ -110,15 +110,8 @@ class Csv:
     A cell is an integer, a float or a string, the first that fits; an empty cell is a missing field. First columns
     without a name, or with the name that pandas gives them then, ``Unnamed: 0``, have row numbers, and are left out; so
     is a last one without a name and with no values. A row with the names of the columns is a header, wherever it is.
-
-    Parameters
-    ----------
-    options
-        How the table is written.
-    is_rewritten
-        Whether its bytes have been rewritten as UTF-8.
-    is_silent
-        Whether nothing is written to the log.
+    `options` says how the table is written. `is_rewritten` says whether its bytes have been rewritten as UTF-8.
+    `is_silent` says whether nothing is written to the log.
 
     Examples
     --------

@@ -1,36 +1,30 @@
-"""JSON text of any values that a stream contains."""
+"""JSON text of any values that a stream contains, and records that a sink refuses because it cannot write them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
+from streamkernel.connectors.base import RecordsRefusedError
+
 RECORD = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 """The options for a record: names that are no strings, and numbers of NumPy."""
+
+Refused = tuple[Mapping[str, Any], bytes | None, str]
+"""A record, its key, and the reason."""
 
 
 def to_json(value: Any, option: int) -> bytes:
     r"""Return a value as JSON, and what JSON lacks as what comes next to it.
 
     Characters and bytes that UTF-8 cannot represent, as in some file names, are escaped. Integers of any size and
-    decimal numbers keep their digits; NaN and infinity become null.
-
-    Parameters
-    ----------
-    value
-        The value.
-    option
-        Options of orjson.
-
-    Raises
-    ------
-    TypeError
-        If JSON cannot hold the value: an object of another class, or one that is nested more than 254 deep.
+    decimal numbers keep their digits; NaN and infinity become null. Raise `TypeError` if JSON cannot hold the value: an
+    object of another class, or one that is nested more than 254 deep.
 
     Examples
     --------
@@ -89,3 +83,45 @@ def _text(value: str | bytes) -> str:
 
 def _is_large(value: Any) -> bool:
     return isinstance(value, int) and not -(1 << 63) <= value < 1 << 64
+
+
+class Encoded(NamedTuple):
+    """A record with its key, kept for the case that the service refuses it, and the bytes to send."""
+
+    record: Mapping[str, Any]
+    key: bytes | None
+    content: bytes
+
+
+def encode_each(
+    encode: Callable[[Mapping[str, Any]], bytes],
+    records: Iterable[Mapping[str, Any]],
+    keys: Iterable[bytes | None],
+) -> tuple[list[Encoded], list[Refused]]:
+    r"""Return the records that can be encoded, and the ones that cannot.
+
+    `encode` returns the bytes of a record, or raises a `TypeError` or `ValueError` with the reason. `records` and
+    `keys` are the records, each with a key.
+
+    Examples
+    --------
+    >>> encoded, refused = encode_each(lambda record: bytes([record["y"]]), [{"y": 1}, {"y": 256}], [None, b"k"])
+    >>> [one.content for one in encoded], refused
+    ([b'\x01'], [({'y': 256}, b'k', 'bytes must be in range(0, 256)')])
+    """
+    encoded: list[Encoded] = []
+    refused: list[Refused] = []
+    for record, key in zip(records, keys, strict=True):
+        try:
+            encoded.append(Encoded(record, key, encode(record)))
+        except (TypeError, ValueError) as error:
+            refused.append((record, key, str(error)))
+    return encoded, refused
+
+
+def json_or_refuse(record: Mapping[str, Any], key: bytes | None) -> bytes:
+    """Return a record as JSON. Raise `RecordsRefusedError` if JSON cannot hold it."""
+    try:
+        return to_json(record, RECORD)
+    except TypeError as error:
+        raise RecordsRefusedError([(record, key, str(error))]) from error

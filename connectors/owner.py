@@ -13,12 +13,8 @@ _OWNERS: WeakSet[Owner] = WeakSet()
 class Owner:
     """The process that made an object: a child that is forked cannot use the object, and does not keep it open.
 
-    Parameters
-    ----------
-    name : str
-        The object in the error.
-    release : callable
-        Called in a child; it closes descriptors, writes nothing, and may be called again.
+    `name` is the object in the error. `release` is called in a child; it closes descriptors, writes nothing, and may be
+    called again.
 
     Examples
     --------
@@ -36,13 +32,7 @@ class Owner:
         return os.getpid() == self._process
 
     def check(self) -> None:
-        """Raise an error in another process.
-
-        Raises
-        ------
-        RuntimeError
-            If this is a child.
-        """
+        """Raise an error in another process. Raise `RuntimeError` if this is a child."""
         if not self.is_here:
             raise RuntimeError(
                 f"Expected the {self._name} to be used in process {self._process}, which made it, got a call in "

@@ -19,14 +19,8 @@ ENOUGH_DELIMITERS = 8
 class OversizedRecord:
     """The beginning of a record that is longer than allowed.
 
-    Parameters
-    ----------
-    head
-        Its first bytes.
-    size
-        Its size in bytes, without the newline that ended it.
-    newlines
-        Number of newlines in it.
+    `head` are its first bytes. `size` is its size in bytes, without the newline that ended it. `newlines` is the number
+    of newlines in it.
     """
 
     head: bytes
@@ -40,10 +34,7 @@ Raw: TypeAlias = bytes | OversizedRecord
 class LineCutter:
     r"""Splits at every newline, in bounded memory for lines of any length.
 
-    Parameters
-    ----------
-    limit
-        Longest record, in bytes, that is kept whole.
+    `limit` is the longest record, in bytes, that is kept whole.
 
     Examples
     --------
@@ -115,16 +106,9 @@ class QuotedCutter(LineCutter):
     closes them, if they are still open where the row has too many cells, is too long or ends with the file, or if the
     lines inside are rows themselves: the line and lines after it with `ENOUGH_DELIMITERS` have as many cells as a row,
     or all lines after it have, and the joined row has not. So one stray quote costs one record. Only bytes after the
-    start of a record decide, so that reading may continue there.
-
-    Parameters
-    ----------
-    limit
-        Longest record, in bytes, that is kept whole.
-    delimiter
-        The byte between two cells.
-    widths
-        Returns the numbers of cells that a row may have, none if they are unknown.
+    start of a record decide, so that reading may continue there. `limit` is the longest record, in bytes, that is kept
+    whole. `delimiter` is the byte between two cells. `widths` returns the numbers of cells that a row may have, none if
+    they are unknown.
 
     Examples
     --------
@@ -190,18 +174,9 @@ class QuotedCutter(LineCutter):
 class OpenRecord:
     """The lines of a record whose quotes are still open.
 
-    Parameters
-    ----------
-    line
-        The first line.
-    delimiters
-        The delimiters in it that are outside of quotes.
-    limit
-        Largest number of bytes.
-    delimiter
-        The byte between two cells.
-    widths
-        The numbers of cells that a row may have, none if they are unknown.
+    `delimiters` are the delimiters in it that are outside of quotes. `limit` is the largest number of bytes.
+    `delimiter` is the byte between two cells. `widths` are the numbers of cells that a row may have, none if they are
+    unknown.
 
     Examples
     --------
@@ -251,15 +226,7 @@ def quoted_line(line: bytes, is_quoted: bool, delimiter: bytes = b",") -> Quoted
     r"""Return how the quotes of a CSV line end.
 
     They are broken if something other than a delimiter follows closing quotes: nothing can be joined to such a line.
-
-    Parameters
-    ----------
-    line
-        The line, without its newline.
-    is_quoted
-        Whether quotes are open at its start.
-    delimiter
-        The byte between two cells.
+    `is_quoted` says whether quotes are open at its start. `delimiter` is the byte between two cells.
 
     Examples
     --------

@@ -1,9 +1,14 @@
-"""The sources and sinks that a configuration can name: in this package, and in others by entry points."""
+"""Objects of Python that a configuration names: sources, sinks, decoders, and sources of tokens for a login."""
 
 from __future__ import annotations
 
+import importlib
+import sys
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
 
 SOURCES = {
     "path": "streamkernel.connectors.files.source:FileSource",
@@ -20,10 +25,10 @@ SINKS: dict[str, str] = {
 """Those for each key of [sink.predictions], likewise."""
 
 TABLES = {
-    "streamkernel.sources": {"nats": "streamkernel.connectors.nats.source:NatsSource"},
+    "streamkernel.sources": {"nats": "streamkernel.connectors.nats:NatsSource"},
     "streamkernel.sinks": {
-        "nats": "streamkernel.connectors.nats.sink:NatsSink",
-        "parquet": "streamkernel.connectors.files.parquet_sink:ParquetSink",
+        "nats": "streamkernel.connectors.nats:NatsSink",
+        "parquet": "streamkernel.connectors.files.sinks:ParquetSink",
         "webhook": "streamkernel.connectors.http.webhook:WebhookSink",
     },
 }
@@ -36,7 +41,7 @@ def installed(group: str) -> dict[str, str]:
     Examples
     --------
     >>> installed("streamkernel.sources")["nats"]
-    'streamkernel.connectors.nats.source:NatsSource'
+    'streamkernel.connectors.nats:NatsSource'
     """
     return {entry.name: entry.value for entry in entry_points(group=group)} | TABLES[group]
 
@@ -44,10 +49,7 @@ def installed(group: str) -> dict[str, str]:
 def class_at(place: str) -> type:
     """Return the class of a source or a sink; its module, and any library that it needs, is imported now.
 
-    Raises
-    ------
-    ImportError
-        If such a library is not installed.
+    Raise `ImportError` if such a library is not installed.
 
     Examples
     --------
@@ -57,3 +59,28 @@ def class_at(place: str) -> type:
     module, _, name = place.partition(":")
     kind: type = getattr(import_module(module), name)
     return kind
+
+
+def function_at(name: str, folder: Path) -> Callable[..., Any]:
+    """Return a function or a class of an installed module, or of a file in a folder.
+
+    `name` is the module and the name in it, as ``"package.module:name"``. `folder` is the folder, which is searched
+    last, so that no file in it hides a module. Raise `ValueError` if there is no such function.
+
+    Examples
+    --------
+    >>> function_at("json:loads", Path())("[1]")
+    [1]
+    """
+    module, _, attribute = name.partition(":")
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+        importlib.invalidate_caches()
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f'Expected a function, "package.module:name", got "{name}": {error}') from error
+    if not callable(found):
+        raise ValueError(f'Expected a function, got {type(found).__name__} at "{name}"')
+    called: Callable[..., Any] = found
+    return called

@@ -19,7 +19,7 @@ _context.set_forkserver_preload(
         "streamkernel.cli",
         "streamkernel.engine.assemble",
         "streamkernel.engine.http",
-        "streamkernel.engine.telemetry.report",
+        "streamkernel.engine.telemetry.observed",
         "streamkernel.engine.telemetry.terminal",
         "streamkernel.connectors.kafka",
         "streamkernel.connectors.schema_registry",

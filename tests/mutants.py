@@ -45,8 +45,8 @@ from streamkernel import (
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import read_checkpoint
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.serving.follower import model_of
-from streamkernel.engine.telemetry.description import checkpoint_rows
+from streamkernel.engine.serving.application import model_of
+from streamkernel.engine.telemetry.status import checkpoint_rows
 from streamkernel.errors import InputError, ModelFileError, NotFittedError
 from streamkernel.estimators import model_file
 from streamkernel.research import StochasticGaussianProcessRegressor

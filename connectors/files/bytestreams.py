@@ -74,14 +74,8 @@ def _check_long_enough(path: Path, offset: int, size: int) -> None:
 class FileBytes:
     """A plain file, which may still grow.
 
-    Parameters
-    ----------
-    path
-        The file.
-    grows
-        Called at the end of the file; returns whether to wait for more bytes.
-    end
-        The size up to which the file is read, in bytes; later additions are ignored.
+    `grows` is called at the end of the file; returns whether to wait for more bytes. `end` is the size up to which the
+    file is read, in bytes; later additions are ignored.
     """
 
     def __init__(self, path: Path, grows: Callable[[], bool], end: int = sys.maxsize) -> None:
@@ -152,13 +146,7 @@ class FileBytes:
 
 
 class GzipBytes:
-    """A gzip-compressed file; offsets count uncompressed bytes.
-
-    Parameters
-    ----------
-    path
-        The file.
-    """
+    """A gzip-compressed file; offsets count uncompressed bytes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

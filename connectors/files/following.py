@@ -11,9 +11,8 @@ from pathlib import Path
 from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_broken, is_count
 from streamkernel.connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes, open_regular
-from streamkernel.connectors.files.layout import Layout
 from streamkernel.connectors.files.rotation import HEAD_BYTES, Fingerprint, find, newer, rotated_files
-from streamkernel.connectors.files.text import HeaderError, TextReader
+from streamkernel.connectors.files.text import HeaderError, Layout, TextReader
 from streamkernel.connectors.formats import TextFormat
 
 LOOK_SECONDS = 0.2
@@ -23,10 +22,7 @@ LOOK_SECONDS = 0.2
 class WatchedBytes(FileBytes):
     """A plain file that compares its beginning, to detect that another file has taken its place.
 
-    Parameters
-    ----------
-    path, grows
-        As for :class:`~streamkernel.connectors.files.bytestreams.FileBytes`.
+    `path` and `grows` are as for :class:`~streamkernel.connectors.files.bytestreams.FileBytes`.
     """
 
     def __init__(self, path: Path, grows: Callable[[], bool]) -> None:
@@ -97,14 +93,8 @@ class FollowReader:
     """The events of a file, and of its successors after each rotation.
 
     A position is ``[offset, line, fingerprint]``; the fingerprint identifies the file (`rotation.Fingerprint`). Without
-    one, the position refers to the file with the current name.
-
-    Parameters
-    ----------
-    path
-        The file; it may be missing if there is a rotated one.
-    layout
-        How its records are written.
+    one, the position refers to the file with the current name. `path` is the file; it may be missing if there is a
+    rotated one. `layout` says how its records are written.
     """
 
     def __init__(self, path: Path, layout: Layout) -> None:

@@ -112,16 +112,8 @@ class PatternReader:
 
     A file that appears before one that has been started is late: it is read after all existing files, or when the last
     one has ended. The position after its records is ``{"late": position}``, because the position in a later file does
-    not show whether it was complete.
-
-    Parameters
-    ----------
-    pattern
-        The pattern.
-    open
-        Opens a file, and is given what the file's reader asks at its end: whether to wait for more.
-    follow
-        Whether to wait for more files, and at the end of the last one for more of it.
+    not show whether it was complete. `open` opens a file, and is given what the file's reader asks at its end: whether
+    to wait for more. `follow` says whether to wait for more files, and at the end of the last one for more of it.
     """
 
     def __init__(self, pattern: Path, open: Callable[[Path, Callable[[], bool]], Reader], follow: bool) -> None:

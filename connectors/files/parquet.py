@@ -17,7 +17,7 @@ from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_count
 from streamkernel.connectors.csv_cells import check_names
 from streamkernel.connectors.json_text import RECORD
-from streamkernel.connectors.nested import flatten
+from streamkernel.connectors.json_values import flatten
 
 _SECONDS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY = 86_400.0
@@ -27,17 +27,9 @@ def values_of(column: Any, name: str = "", zones: Mapping[str, str] | None = Non
     """Return the values of a column, with ``None`` for nulls and for NaN.
 
     A time stamp becomes seconds since 1970, a date too, a time of day and a duration seconds, a decimal a float, an
-    entry of a dictionary its value, a UUID a string, a struct and a map a dict. A value that Python cannot hold
-    becomes bytes.
-
-    Parameters
-    ----------
-    column
-        An array of pyarrow.
-    name
-        Its name.
-    zones
-        The zones of dates, and of time stamps without a zone, by name; UTC for others.
+    entry of a dictionary its value, a UUID a string, a struct and a map a dict. A value that Python cannot hold becomes
+    bytes. `column` is an array of pyarrow. `zones` are the zones of dates, and of time stamps without a zone, by name;
+    UTC for others.
 
     Examples
     --------
@@ -151,25 +143,10 @@ def arrow() -> tuple[type[Exception], Any]:
 class ParquetReader:
     """The rows of one file; a position is a number of rows.
 
-    Parameters
-    ----------
-    name
-        Name of the stream, for its events.
-    path
-        The file.
-    max_list_length
-        The largest length of a list whose items become fields.
-    is_silent
-        Whether nothing is written to the log.
-    zones
-        The zones of time stamps without one, by field; UTC for others.
-
-    Raises
-    ------
-    ImportError
-        If pyarrow is not installed.
-    ValueError
-        If it is not a Parquet file, or names of columns are empty or repeated.
+    `ImportError` is raised if pyarrow is not installed; `ValueError` if it is not a Parquet file, or names of columns
+    are empty or repeated. `name` is the name of the stream, for its events. `max_list_length` is the largest length of
+    a list whose items become fields. `is_silent` says whether nothing is written to the log. `zones` are the zones of
+    time stamps without one, by field; UTC for others.
     """
 
     def __init__(

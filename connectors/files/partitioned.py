@@ -11,7 +11,6 @@ from pathlib import Path
 from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_broken, position_of
 from streamkernel.connectors.csv_table import PLAIN, CsvOptions
-from streamkernel.connectors.files.layout import Layout
 from streamkernel.connectors.files.many_files import (
     DONE,
     LATE,
@@ -25,6 +24,7 @@ from streamkernel.connectors.files.many_files import (
 )
 from streamkernel.connectors.files.readers import STDIN_PATH, file_reader, is_compressed
 from streamkernel.connectors.files.source import FileSource
+from streamkernel.connectors.files.text import Layout
 from streamkernel.connectors.interfaces import PartitionedSource, WorkAssignment
 
 

@@ -18,11 +18,10 @@ from streamkernel.connectors.files.bytestreams import (
     check_regular,
 )
 from streamkernel.connectors.files.following import FollowReader
-from streamkernel.connectors.files.layout import Layout
 from streamkernel.connectors.files.many_files import PatternReader, files_of
 from streamkernel.connectors.files.parquet import ParquetReader, arrow
 from streamkernel.connectors.files.rotation import rotated_files
-from streamkernel.connectors.files.text import TextReader
+from streamkernel.connectors.files.text import Layout, TextReader
 from streamkernel.connectors.formats import TEXT_FORMATS, format_of
 
 _KEEP = "streamkernel.surrogates"
@@ -39,15 +38,7 @@ codecs.register_error(_KEEP, _as_surrogates)
 
 
 class RewrittenBytes:
-    """A stream as UTF-8; offsets count bytes of UTF-8.
-
-    Parameters
-    ----------
-    stream
-        The bytes in their encoding.
-    encoding
-        The encoding.
-    """
+    """A stream as UTF-8; offsets count bytes of UTF-8. `stream` are the bytes in their encoding."""
 
     def __init__(self, stream: ByteStream, encoding: str) -> None:
         self._stream = stream

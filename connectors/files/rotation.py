@@ -26,16 +26,9 @@ _DIGITS = re.compile(r"\d+")
 class Fingerprint:
     """The identity of a file, which renaming does not change.
 
-    The device is not part of it: all candidates are in one folder, and some systems renumber devices.
-
-    Parameters
-    ----------
-    inode
-        Its number in the file system, which can be given to another file once this one is deleted.
-    size
-        Number of bytes at its start that the digest covers.
-    digest
-        Their hash.
+    The device is not part of it: all candidates are in one folder, and some systems renumber devices. `inode` is its
+    number in the file system, which can be given to another file once this one is deleted. `size` is the number of
+    bytes at its start that the digest covers.
 
     Examples
     --------
@@ -76,16 +69,8 @@ class Fingerprint:
 def find(path: Path, fingerprint: Fingerprint, offset: int) -> Path | None:
     """Return the path of the file that was read up to `offset`, or ``None`` if it is gone.
 
-    The same file under any name is preferred to a copy of it.
-
-    Parameters
-    ----------
-    path
-        Where it was; it may have been renamed to a name that begins with this one.
-    fingerprint
-        Its fingerprint.
-    offset
-        Number of bytes that were read.
+    The same file under any name is preferred to a copy of it. `path` is where it was; it may have been renamed to a
+    name that begins with this one. `offset` is the number of bytes that were read.
     """
     copies: list[tuple[bool, int, Path]] = []
     for file in (path, *_beside(path)):
@@ -102,12 +87,8 @@ def find(path: Path, fingerprint: Fingerprint, offset: int) -> Path | None:
 def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield the non-empty files that came after a file, the oldest first.
 
-    Parameters
-    ----------
-    path
-        Where the newest is.
-    status
-        The status of the other file. If it no longer has a name, files that were written to later came after it.
+    `path` is where the newest is. `status` is the status of the other file. If it no longer has a name, files that were
+    written to later came after it.
     """
     last = _status(path)
     if last is not None and os.path.samestat(last, status):
@@ -126,10 +107,7 @@ def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_re
 def rotated_files(path: Path) -> list[Path]:
     """Return the rotated files beside `path`, the oldest first: by their numbers, then those with dates.
 
-    Parameters
-    ----------
-    path
-        The file that is written to.
+    `path` is the file that is written to.
     """
     numbered, dated = [], []
     for other in _beside(path):

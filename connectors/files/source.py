@@ -12,7 +12,6 @@ from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_broken, position_of, unknown_name
 from streamkernel.connectors.csv_table import PLAIN, CsvOptions
 from streamkernel.connectors.files.following import FollowReader
-from streamkernel.connectors.files.layout import Layout
 from streamkernel.connectors.files.many_files import PatternReader, files_of, inner_position, is_pattern
 from streamkernel.connectors.files.parquet import ParquetReader
 from streamkernel.connectors.files.readers import (
@@ -24,7 +23,7 @@ from streamkernel.connectors.files.readers import (
     stdin_reader,
 )
 from streamkernel.connectors.files.rotation import Fingerprint, find
-from streamkernel.connectors.files.text import TextReader
+from streamkernel.connectors.files.text import Layout, TextReader
 from streamkernel.connectors.formats import FORMATS
 from streamkernel.connectors.interfaces import Source
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, islice, repeat
+from pathlib import Path
 from typing import cast
 
 from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import BROKEN, is_count, not_utf8
-from streamkernel.connectors.csv_table import Csv
+from streamkernel.connectors.csv_table import PLAIN, Csv, CsvOptions
 from streamkernel.connectors.files.bytestreams import BrokenStreamError, ByteStream
-from streamkernel.connectors.formats import Headless, JsonLines, TextFormat
+from streamkernel.connectors.formats import TEXT_FORMATS, Headless, JsonLines, TextFormat, format_of, suffix_of
 from streamkernel.connectors.record_splitters import OversizedRecord, Raw
 
 BATCH_EVENTS = 512
@@ -20,6 +22,45 @@ HEADER_SECONDS = 1.0
 
 _ABSENT = None, None, (), None
 """The error, key, headers and origin of an event of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The format of files and its options.
+
+    `max_list_length` is the largest length of a list whose items become fields. `limit` is the longest text record, in
+    bytes, that is read. `is_silent` says whether nothing is written to the log, as for a look at the first records.
+    `zones` are the zones of times without one, by field; UTC for others.
+
+    Examples
+    --------
+    >>> Layout().format_of(Path("a.tsv")), Layout("jsonl").format_of(Path("a.log"))
+    ('csv', 'jsonl')
+    """
+
+    format: str | None = None
+    csv: CsvOptions = PLAIN
+    max_list_length: int = 0
+    limit: int = 1 << 20
+    is_silent: bool = False
+    zones: Mapping[str, str] = field(default_factory=dict)
+
+    def format_of(self, path: Path) -> str:
+        """Return the format of a file; raise a `ValueError` if nothing tells it."""
+        return self.format or format_of(path)
+
+    def is_rewritten(self, path: Path) -> bool:
+        """Return whether a file is rewritten as UTF-8 before it is split, so that positions count other bytes."""
+        return self.csv.is_rewritten and self.format_of(path) == "csv"
+
+    def parser(self, path: Path) -> TextFormat:
+        """Return a parser of a text file."""
+        form = self.format_of(path)
+        if form == "csv":
+            is_tabs = self.csv.delimiter is None and suffix_of(path) == ".tsv"
+            options = replace(self.csv, delimiter="\t") if is_tabs else self.csv
+            return Csv(options, is_rewritten=options.is_rewritten, is_silent=self.is_silent)
+        return JsonLines(self.max_list_length, self.csv.texts) if form == "jsonl" else TEXT_FORMATS[form]()
 
 
 class HeaderError(ValueError):
@@ -30,18 +71,9 @@ class TextReader:
     """The events of one stream of bytes.
 
     A position is ``[offset, line]``: the bytes and the lines up to the end of a record. After the damaged part of a
-    stream it is ``[offset, line, "broken"]``, so that the damage is not reported again.
-
-    Parameters
-    ----------
-    name
-        Name of the stream, for its events.
-    stream
-        The bytes.
-    form
-        How a record is read.
-    limit
-        Longest record, in bytes, that is read.
+    stream it is ``[offset, line, "broken"]``, so that the damage is not reported again. `name` is the name of the
+    stream, for its events. `stream` are the bytes. `form` says how a record is read. `limit` is the longest record, in
+    bytes, that is read.
     """
 
     def __init__(self, name: str, stream: ByteStream, form: TextFormat, limit: int) -> None:

@@ -29,12 +29,8 @@ _READ_BYTES = 1 << 18
 class Request(NamedTuple):
     """The events of one request.
 
-    Parameters
-    ----------
-    key
-        The ``Idempotency-Key`` of the request, ``None`` if it has none.
-    events
-        The events, as JSON text of an array.
+    `key` is the ``Idempotency-Key`` of the request, ``None`` if it has none. `events` are the events, as JSON text of
+    an array.
     """
 
     key: str | None
@@ -44,14 +40,8 @@ class Request(NamedTuple):
 class Stored(NamedTuple):
     """The position of a request in the log.
 
-    Parameters
-    ----------
-    begin
-        The byte that it begins with.
-    position
-        The byte after it.
-    is_repeated
-        Whether it had been stored before.
+    `begin` is the byte that it begins with. `position` is the byte after it. `is_repeated` says whether it had been
+    stored before.
     """
 
     begin: int
@@ -67,17 +57,8 @@ class RequestLog:
     """A directory of requests in their order, which one process appends to and reads.
 
     The name of a file is the position of its first byte. Half a line at the end, which a crash leaves, was never
-    confirmed and is cut off.
-
-    Parameters
-    ----------
-    folder
-        The directory; opening the log creates it.
-
-    Attributes
-    ----------
-    end : int
-        The position after the last durable request.
+    confirmed and is cut off. `folder` is the directory; opening the log creates it. `end` is the position after the
+    last durable request.
 
     Examples
     --------
@@ -110,10 +91,7 @@ class RequestLog:
     def open(self) -> None:
         """Lock the directory, cut off half a line at the end, and read the keys.
 
-        Raises
-        ------
-        OSError
-            If another process has opened it, or it cannot be written.
+        Raise `OSError` if another process has opened it, or it cannot be written.
         """
         self.folder.mkdir(0o700, parents=True, exist_ok=True)
         self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -137,12 +115,8 @@ class RequestLog:
     def append(self, requests: Sequence[Request]) -> list[Stored | KeyConflictError]:
         """Make requests durable with one flush, and return the position of each.
 
-        A request whose key is known is not stored again. Other events under a known key are an error.
-
-        Raises
-        ------
-        OSError
-            If they cannot be stored, such as on a full disk; none is stored then.
+        A request whose key is known is not stored again. Other events under a known key are an error. Raise `OSError`
+        if they cannot be stored, such as on a full disk; none is stored then.
         """
         results: list[Stored | KeyConflictError] = []
         lines, end, new = [], self.end, OrderedDict[str, tuple[int, bytes]]()

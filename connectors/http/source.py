@@ -16,7 +16,7 @@ from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_count, position_of
 from streamkernel.connectors.http.request_log import Request, RequestLog, Stored
 from streamkernel.connectors.interfaces import Source
-from streamkernel.connectors.nested import flatten
+from streamkernel.connectors.json_values import flatten
 from streamkernel.connectors.owner import Owner
 
 MOST_WAITING = 256

@@ -12,8 +12,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from streamkernel.connectors.base import GaveUpError, Position, RecordsRefusedError, UnavailableError
 from streamkernel.connectors.interfaces import Sink
-from streamkernel.connectors.json_text import printable
-from streamkernel.connectors.record_encoding import Encoded, Refused, json_or_refuse
+from streamkernel.connectors.json_text import Encoded, Refused, json_or_refuse, printable
 
 REQUEST_SECONDS = 10.0
 

@@ -4,8 +4,7 @@ from streamkernel.connectors.kafka.options import Options
 from streamkernel.connectors.kafka.partitioned import PartitionedTopics
 from streamkernel.connectors.kafka.sink import KafkaDeadLetters, KafkaSink
 from streamkernel.connectors.kafka.source import KafkaSource
-from streamkernel.connectors.kafka.transactions import KafkaTransactions
-from streamkernel.connectors.kafka.writer import Writer
+from streamkernel.connectors.kafka.writer import KafkaTransactions, Writer
 
 __all__ = [
     "KafkaDeadLetters",

@@ -113,12 +113,8 @@ class Consumer(Protocol):
     def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
         """Return the next records of some partitions, or ``{}`` if none arrived in time.
 
-        Raises
-        ------
-        OffsetGoneError
-            If the records to be read next have been deleted.
-        OSError
-            If the brokers will not give any.
+        Raise `OffsetGoneError` if the records to be read next have been deleted; `OSError` if the brokers will not give
+        any.
         """
 
     def pause(self, partitions: Iterable[Partition]) -> None:
@@ -229,10 +225,7 @@ class Producer(Protocol):
     ) -> None:
         """Write a record asynchronously, and name it in `undelivered` with its origin if that fails.
 
-        Raises
-        ------
-        CommitRefusedError
-            If nothing can be written any more.
+        Raise `CommitRefusedError` if nothing can be written any more.
         """
 
     def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Any] | None = None) -> None:
@@ -241,12 +234,8 @@ class Producer(Protocol):
     def flush(self, seconds: float = COMMIT_SECONDS) -> None:
         """Wait until all records are written, with a timeout in seconds.
 
-        Raises
-        ------
-        CommitRefusedError
-            If one cannot be, or a transaction takes too long.
-        TimeoutError
-            If it times out and is no transaction; it may be retried.
+        Raise `CommitRefusedError` if one cannot be, or a transaction takes too long; `TimeoutError` if it times out and
+        is no transaction; it may be retried.
         """
 
     def close(self) -> None:
@@ -257,17 +246,8 @@ class Producer(Protocol):
     ) -> None:
         """Commit the records since the last commit, and offsets, each with a note: all or nothing.
 
-        Parameters
-        ----------
-        parts
-            The `Consumer.membership` of a member, or the name of a group that has none; its offsets, and the note.
-        seconds
-            The timeout.
-
-        Raises
-        ------
-        CommitRefusedError
-            If it was not committed, or its outcome is unknown.
+        `parts` is the `Consumer.membership` of a member, or the name of a group that has none; its offsets, and the
+        note. `seconds` is the timeout. Raise `CommitRefusedError` if it was not committed, or its outcome is unknown.
         """
 
 

@@ -18,12 +18,8 @@ class Fences:
     The first time it does. The other member may be gone, and there need not be one: when brokers respond again after a
     session timeout, librdkafka sends a heartbeat without its id, for which it is fenced (its issue 3437). That happens
     at most once in a session timeout, but another process that runs joins again within seconds. So a second fence
-    within a minute is an error: both would take the partitions from each other without end.
-
-    Parameters
-    ----------
-    member
-        The name of the member in the group.
+    within a minute is an error: both would take the partitions from each other without end. `member` is the name of the
+    member in the group.
 
     Examples
     --------

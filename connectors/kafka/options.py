@@ -12,7 +12,7 @@ import orjson
 
 from streamkernel.connectors.kafka.clients import Client, Consumer, Producer
 from streamkernel.connectors.kafka.timeouts import describe_error
-from streamkernel.connectors.python_names import function_at
+from streamkernel.connectors.registry import function_at
 
 CLIENTS = {
     "kafka-python": "streamkernel.connectors.kafka.kafka_python.client",

@@ -11,11 +11,11 @@ from typing import Any
 
 from streamkernel.connectors.base import DecoderUnavailableError, Event, Position
 from streamkernel.connectors.interfaces import PartitionedSource, WorkAssignment
-from streamkernel.connectors.kafka.buffers import Buffers
 from streamkernel.connectors.kafka.clients import LOOK_SECONDS, Consumer, OffsetGoneError, Partition
-from streamkernel.connectors.kafka.events import Decoder, Events, Retry, gap_event
+from streamkernel.connectors.kafka.events import Buffers, Decoder, Events, Retry, gap_event
 from streamkernel.connectors.kafka.offsets import (
     Start,
+    TopicIds,
     find_partitions,
     nearest_offset,
     offset_of,
@@ -23,7 +23,6 @@ from streamkernel.connectors.kafka.offsets import (
     resolve_offset,
 )
 from streamkernel.connectors.kafka.options import Options
-from streamkernel.connectors.kafka.start_offsets import TopicIds
 
 log = logging.getLogger(__name__)
 

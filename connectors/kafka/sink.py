@@ -13,10 +13,9 @@ import orjson
 from streamkernel.connectors.base import Event, Position, RecordsRefusedError, Refusal
 from streamkernel.connectors.dead_letters import record_text
 from streamkernel.connectors.interfaces import Sink
-from streamkernel.connectors.json_text import all_to_json, to_json
+from streamkernel.connectors.json_text import Refused, all_to_json, to_json
 from streamkernel.connectors.kafka.clients import Headers, OutRecord
 from streamkernel.connectors.kafka.writer import TopicLimits, Writer, size_of
-from streamkernel.connectors.record_encoding import Refused
 
 LONGEST = {"value": 900_000, "key": 25_000, "headers": 25_000}
 """Largest size in bytes of each part of a dead letter; together they fit into the usual limits."""
@@ -86,7 +85,7 @@ class KafkaSink(_Topic):
     ----------
     writer : Writer
         :meth:`Options.producer() <streamkernel.connectors.kafka.options.Options.producer>`, whose records are visible
-        at once, or :class:`~streamkernel.connectors.kafka.transactions.KafkaTransactions`, whose records are visible to
+        at once, or :class:`~streamkernel.connectors.kafka.writer.KafkaTransactions`, whose records are visible to
         ``read_committed`` consumers after the commit.
     topic : str
         The name of the topic.

@@ -13,11 +13,17 @@ from streamkernel.connectors.base import CommitRefusedError, Event, Position, Tr
 from streamkernel.connectors.interfaces import RevokedCallback, Source, StreamsCallback
 from streamkernel.connectors.kafka.clients import COMMIT_SECONDS, Consumer, Partition
 from streamkernel.connectors.kafka.events import Decoder, Events
-from streamkernel.connectors.kafka.offsets import Start, check_copartitioned, find_partitions, offset_of, parse_start
+from streamkernel.connectors.kafka.offsets import (
+    Start,
+    StartOffsets,
+    TopicIds,
+    check_copartitioned,
+    find_partitions,
+    offset_of,
+    parse_start,
+)
 from streamkernel.connectors.kafka.options import Options
-from streamkernel.connectors.kafka.partition_reader import PartitionReader
-from streamkernel.connectors.kafka.start_offsets import StartOffsets, TopicIds
-from streamkernel.connectors.kafka.topic_watcher import TopicWatcher
+from streamkernel.connectors.kafka.partition_reader import PartitionReader, TopicWatcher
 
 log = logging.getLogger(__name__)
 

@@ -22,10 +22,7 @@ class Failure(IntEnum):
 def run_within(seconds: float, task: Callable[[], None]) -> Exception | None:
     """Run a task with a time limit, and abandon it afterwards: some client calls wait without end.
 
-    Returns
-    -------
-    Exception or None
-        How it failed, ``None`` if it did not.
+    The result says how it failed, ``None`` if it did not.
 
     Examples
     --------
@@ -76,14 +73,8 @@ def refuses_certificate(cause: str) -> bool:
 def unavailable(servers: str, failure: Failure, cause: str, options: tuple[str, str]) -> UnavailableError:
     """Return the error for a failed connection, with its reason.
 
-    Parameters
-    ----------
-    servers
-        The brokers' addresses.
-    failure, cause
-        The kind of failure, and the client's message.
-    options
-        The client's names for the file with the certificates that it trusts, and for that with its own.
+    `failure` and `cause` are the kind of failure, and the client's message. `options` are the client's names for the
+    file with the certificates that it trusts, and for that with its own.
 
     Examples
     --------

@@ -24,10 +24,7 @@ LONGEST_NOTE = 4000
 class Driven:
     """A set of numbers that were added in ascending order within each pass.
 
-    Attributes
-    ----------
-    base : int
-        The first number that is not in the set.
+    `base` is the first number that is not in the set.
 
     Examples
     --------
@@ -74,13 +71,7 @@ class Driven:
             self._starts.pop(0)
 
     def note(self) -> str:
-        """Return the ranges after the base as text.
-
-        Raises
-        ------
-        ValueError
-            If there are too many for a note.
-        """
+        """Return the ranges after the base as text. Raise `ValueError` if there are too many for a note."""
         if not self._starts:
             return ""
         numbers, at = [], self.base
@@ -112,8 +103,6 @@ class Letter(NamedTuple):
         Position of the letter: the path of the file and the line, or the partition and the offset.
     kind, reason
         Kind and text of the error that made the record a dead letter.
-    value, key, headers
-        The record.
     topic, partition
         Source of the record, if it is a topic.
     path
@@ -138,17 +127,7 @@ class Letter(NamedTuple):
 def file_letters(path: Path, driven: Mapping[str, Driven] | None = None) -> Iterator[Letter]:
     """Yield the letters of a file that have not been redriven.
 
-    Parameters
-    ----------
-    path
-        The file, of JSON lines.
-    driven
-        The redriven positions, by stream.
-
-    Raises
-    ------
-    ValueError
-        If a line is not a dead letter.
+    `path` is the file, of JSON lines. Raise `ValueError` if a line is not a dead letter.
     """
     stream = str(path)
     before = (driven or {}).get(stream, Driven())
@@ -181,21 +160,9 @@ def file_letters(path: Path, driven: Mapping[str, Driven] | None = None) -> Iter
 def topic_letters(options: Options, topic: str, driven: Mapping[str, Driven] | None = None) -> Iterator[Letter]:
     """Yield the letters of a topic, up to its present end, that have not been redriven.
 
-    Offsets without a record, such as markers of transactions, are added to `driven` on the way.
-
-    Parameters
-    ----------
-    options
-        Connection options.
-    topic
-        The topic. Letters of Kafka Connect and Kafka Streams can be read, too.
-    driven
-        The redriven positions, by stream.
-
-    Raises
-    ------
-    UnavailableError
-        If brokers are unavailable, or there is no such topic.
+    Offsets without a record, such as markers of transactions, are added to `driven` on the way. `topic` is the topic.
+    Letters of Kafka Connect and Kafka Streams can be read, too. Raise `UnavailableError` if brokers are unavailable, or
+    there is no such topic.
     """
     client = options.consumer()
     try:

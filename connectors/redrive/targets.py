@@ -77,10 +77,7 @@ class TopicTarget:
     def commit(self, driven: Mapping[str, Driven]) -> None:
         """Make records and the ledger visible together.
 
-        Raises
-        ------
-        CommitRefusedError
-            If nothing was committed, or the outcome is unknown; the next start determines it.
+        Raise `CommitRefusedError` if nothing was committed, or the outcome is unknown; the next start determines it.
         """
         assert self._producer is not None
         notes = {stream: (entry.base, entry.note()) for stream, entry in driven.items()}
@@ -102,12 +99,8 @@ class FileTarget:
     """A file to which lines are appended, with a ledger beside it that is written before and after.
 
     Before lines are appended, the ledger records the size that the file will have. After a crash, the size therefore
-    shows whether they were written: a partial write is removed, a complete one counts as redriven.
-
-    Parameters
-    ----------
-    path
-        The file; its ledger has the same name with ``.redriven``.
+    shows whether they were written: a partial write is removed, a complete one counts as redriven. `path` is the file;
+    its ledger has the same name with ``.redriven``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -118,10 +111,7 @@ class FileTarget:
     def read(self, streams: list[str]) -> dict[str, Driven]:
         """Return the redriven positions of some streams.
 
-        Raises
-        ------
-        ValueError
-            If another program wrote to the file when this one was stopped.
+        Raise `ValueError` if another program wrote to the file when this one was stopped.
         """
         kept = read_json(self._ledger)
         entries, pending = kept.get("driven", {}), kept.get("pending")

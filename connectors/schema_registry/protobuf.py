@@ -15,7 +15,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from streamkernel.connectors.nested import DEEPEST
+from streamkernel.connectors.json_values import DEEPEST
 from streamkernel.connectors.schema_registry.registry import Registry
 
 KNOWN = (duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)

@@ -1,9 +1,11 @@
-"""A Schema Registry: its options and responses, with errors that distinguish temporary failures."""
+"""A Schema Registry: its options and responses, and the decoding of values that begin with the id of their schema."""
 
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -47,6 +49,17 @@ NOT_FOUND = (40400, 40401, 40402, 40403)
 
 T = TypeVar("T")
 
+Read = Callable[[bytes], Any]
+"""Decodes the bytes after the id to an object."""
+
+HEAD = struct.Struct(">bI")
+"""Header of a value: a zero byte, and the id of its schema."""
+
+KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
+"""Formats, and their names in registries."""
+
+MODULES = {"avro": "avro", "protobuf": "protobuf", "json-schema": "json_schema"}
+
 
 class RegistryUnavailableError(UnavailableError):
     """The registry is unavailable, or rejects the login; the request may be retried."""
@@ -55,22 +68,11 @@ class RegistryUnavailableError(UnavailableError):
 class Registry:
     """A Schema Registry behind confluent-kafka's client, which caches schemas.
 
-    Parameters
-    ----------
-    url : str
-        The addresses, ``"https://host:8081"``, separated by commas.
-    given : dict, default {}
-        Options of confluent-kafka's client, by name. A variable of the environment that is called
-        ``STREAMKERNEL_SCHEMA_REGISTRY_`` and an option's name in capitals, with underscores, takes precedence.
-    folder : Path, default Path()
-        Base of relative paths in options.
-
-    Raises
-    ------
-    ValueError
-        If an option is unknown, the address is invalid, or a file cannot be read.
-    ImportError
-        If the extra ``schema-registry`` is not installed.
+    `ValueError` is raised if an option is unknown, the address is invalid, or a file cannot be read; `ImportError` if
+    the extra ``schema-registry`` is not installed. `url` are the addresses, ``"https://host:8081"``, separated by
+    commas. `given` are options of confluent-kafka's client, by name. A variable of the environment that is called
+    ``STREAMKERNEL_SCHEMA_REGISTRY_`` and an option's name in capitals, with underscores, takes precedence. `folder` is
+    the base of relative paths in options.
 
     Examples
     --------
@@ -105,12 +107,7 @@ class Registry:
     def schema(self, number: int) -> Any:
         """Return the schema with an id.
 
-        Raises
-        ------
-        ValueError
-            If the registry has none.
-        RegistryUnavailableError
-            If the registry is unavailable.
+        Raise `ValueError` if the registry has none; `RegistryUnavailableError` if the registry is unavailable.
         """
         return self._ask(lambda: self._client.get_schema(number), f"schema {number}")
 
@@ -122,12 +119,8 @@ class Registry:
     def register(self, subject: str, text: str, kind: str) -> int:
         """Register a schema under a subject, if it is not there yet, and return its id.
 
-        Raises
-        ------
-        ValueError
-            If the registry refuses it, because it is not compatible with earlier ones.
-        RegistryUnavailableError
-            If the registry is unavailable.
+        Raise `ValueError` if the registry refuses it, because it is not compatible with earlier ones;
+        `RegistryUnavailableError` if the registry is unavailable.
         """
         from confluent_kafka.schema_registry import Schema
 
@@ -183,3 +176,51 @@ def _of_environment(environ: Mapping[str, str]) -> dict[str, str]:
         for variable, text in environ.items()
         if variable.startswith(PREFIX)
     }
+
+
+def registry_reader(registry: Registry, form: str, reader_schema: str | None = None) -> Read:
+    """Return a function from the bytes of a value to an object.
+
+    The schema of each id is requested once, and its decoder is kept. `reader_schema` is the schema of Avro, as JSON,
+    into which values are read: a field that a value lacks gets its default, and one that this schema lacks is left out.
+    By default all fields are read that a value was written with. The result raises a `ValueError` if the value or its
+    schema cannot be read, and `RegistryUnavailableError` if the registry is unavailable.
+    """
+    reader_of: Callable[..., Read] = import_module(f"{__package__}.{MODULES[form]}").reader_of
+    readers: dict[int, Read] = {}
+
+    def make(number: int) -> Read:
+        schema = registry.schema(number)
+        kind = schema.schema_type or "AVRO"
+        if kind != KINDS[form]:
+            raise ValueError(f"Expected a schema of {form}, got {kind} - schema {number}")
+        rules = schema.rule_set
+        if rules is not None and (rules.domain_rules or rules.encoding_rules):
+            raise ValueError(
+                f"Expected a schema without rules, got one with rules, as for encryption - schema {number}"
+            )
+        try:
+            return reader_of(registry, number, schema, reader_schema)
+        except (OSError, ValueError, MemoryError):
+            raise
+        except Exception as error:  # any error of the format's library
+            raise ValueError(f"Expected a schema, got {type(error).__name__}: {error} - schema {number}") from error
+
+    def read(value: bytes) -> Any:
+        if len(value) < HEAD.size or value[0]:
+            raise ValueError(
+                f"Expected a zero byte and the id of a schema in front, got {value[: HEAD.size].hex(' ') or 'nothing'}"
+            )
+        number: int = HEAD.unpack_from(value)[1]
+        reader = readers.get(number)
+        if reader is None:
+            reader = readers[number] = make(number)
+        try:
+            return reader(value[HEAD.size :])
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+            raise ValueError(f"Expected a value of schema {number}, got an error: {kind}{error}") from error
+
+    return read

@@ -10,25 +10,15 @@ from typing import Any, NamedTuple
 import orjson
 
 from streamkernel.connectors.json_text import RECORD, printable, to_json
-from streamkernel.connectors.schema_registry.reading import HEAD
-from streamkernel.connectors.schema_registry.reading import KINDS as NAMES_OF_FORMATS
-from streamkernel.connectors.schema_registry.registry import Registry
+from streamkernel.connectors.schema_registry.registry import HEAD, Registry
+from streamkernel.connectors.schema_registry.registry import KINDS as NAMES_OF_FORMATS
 
 
 def converted(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
     """Return a record without its missing values, and with Python's own types.
 
-    Parameters
-    ----------
-    record
-        The record.
-    fields
-        The kinds of the fields, one of `streamkernel.connectors.schema_registry.writing.KINDS` for each name.
-
-    Raises
-    ------
-    ValueError
-        If the schema lacks a field, or has another kind for it.
+    `fields` are the kinds of the fields, one of `streamkernel.connectors.schema_registry.writing.KINDS` for each name.
+    Raise `ValueError` if the schema lacks a field, or has another kind for it.
 
     Examples
     --------
@@ -160,14 +150,8 @@ MEMBERS = ("truth", "bool"), ("integer", "int64"), ("number", "double"), ("text"
 def schema_and_write(form: str, fields: Mapping[str, str]) -> tuple[str, Callable[[Mapping[str, Any]], bytes]]:
     """Return a schema in the language of a format, and a function from a record to bytes of this schema.
 
-    The function raises a `ValueError` for a record that does not fit the schema.
-
-    Parameters
-    ----------
-    form
-        ``"avro"``, ``"protobuf"`` or ``"json-schema"``.
-    fields
-        The kinds of the fields, by name.
+    The function raises a `ValueError` for a record that does not fit the schema. `form` is ``"avro"``, ``"protobuf"``
+    or ``"json-schema"``. `fields` are the kinds of the fields, by name.
     """
     make = {"avro": _avro, "protobuf": _protobuf, "json-schema": _json_schema}[form]
     schema, write = make(fields)
@@ -293,12 +277,7 @@ class ValueWriter:
     def open(self) -> None:
         """Register the schema.
 
-        Raises
-        ------
-        ValueError
-            If the registry refuses it.
-        RegistryUnavailableError
-            If the registry is unavailable.
+        Raise `ValueError` if the registry refuses it; `RegistryUnavailableError` if the registry is unavailable.
         """
         if not self._head:
             self._head = HEAD.pack(0, self._registry.register(self._subject, self._schema, self._kind))
@@ -306,12 +285,8 @@ class ValueWriter:
     def __call__(self, record: Mapping[str, Any]) -> bytes:
         """Return the bytes of a record.
 
-        Raises
-        ------
-        ValueError
-            If it does not fit the schema.
-        RegistryUnavailableError
-            If the schema is not registered yet, and the registry is unavailable.
+        Raise `ValueError` if it does not fit the schema; `RegistryUnavailableError` if the schema is not registered
+        yet, and the registry is unavailable.
         """
         self.open()
         return self._head + self._write(record)
@@ -320,15 +295,7 @@ class ValueWriter:
 def record_writer(registry: Registry, topic: str, form: str, fields: Mapping[str, str]) -> ValueWriter:
     """Return the writer of records with the given fields to a topic.
 
-    Parameters
-    ----------
-    registry : Registry
-        The registry, where the schema's subject is the name of the topic with ``-value``.
-    topic : str
-        The topic.
-    form : {"avro", "protobuf", "json-schema"}
-        The format.
-    fields : dict of str to str
-        The kinds of the fields, one of `streamkernel.connectors.schema_registry.writing.KINDS`.
+    `registry` is the registry, where the schema's subject is the name of the topic with ``-value``. `fields` are the
+    kinds of the fields, one of `streamkernel.connectors.schema_registry.writing.KINDS`.
     """
     return ValueWriter(registry, f"{topic}-value", form, *schema_and_write(form, fields))

@@ -74,25 +74,10 @@ class CheckpointOnlySource(Source):
 def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | None]) -> Engine:
     """Return the engine that `config` describes, with workers on a Ray cluster.
 
-    Parameters
-    ----------
-    config
-        The configuration.
-    address
-        ``"local"``, or a Ray address.
-    workers
-        Returns the number of workers for the next round.
-
-    Raises
-    ------
-    ConfigError
-        If a part cannot be built, divided among workers or merged.
-    ImportError
-        If Ray is not installed.
-    ConnectionError
-        If there is no cluster at the address.
-    StateDirectoryError
-        If another process uses the state directory.
+    Raise `ConfigError` if a part cannot be built, divided among workers or merged. Raise `ImportError` if Ray is not
+    installed. Raise `ConnectionError` if there is no cluster at the address. Raise `StateDirectoryError` if another
+    process uses the state directory. `address` is ``"local"``, or a Ray address. `workers` returns the number of
+    workers for the next round.
     """
     check_cluster(config)
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
@@ -108,12 +93,8 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
 def check_cluster(config: Config) -> None:
     """Check that a configuration can be run on a cluster from here.
 
-    Raises
-    ------
-    ConfigError
-        If parts cannot be divided among workers, or merged; it names all of them.
-    ImportError
-        If Ray is not installed.
+    Raise `ConfigError` if parts cannot be divided among workers, or merged; it names all of them; `ImportError` if Ray
+    is not installed.
     """
     problems = list(_problems(config))
     if problems:
@@ -137,13 +118,7 @@ def replica_of(config: Config) -> Replica:
 
 
 def partitioned_source(config: Config) -> PartitionedSource:
-    """Return the source that the workers share.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be opened.
-    """
+    """Return the source that the workers share. Raise `ConfigError` if it cannot be opened."""
     source = config.source
     if source.path is None:
         options, decoder = kafka_options(config), decoder_of(config)

@@ -25,20 +25,11 @@ MOST_REFUSED = 1 << 26
 class RoundTask(NamedTuple):
     """The task of one worker in one round.
 
-    Parameters
-    ----------
-    assignment
-        The records to read.
-    number
-        The index of the worker.
-        place, replicas
-        The index of the worker among the workers with records to read, and their number.
-    is_alone
-        Whether it is the only worker, whose model then replaces the old one without a merge, as in the first round.
-    learned
-        The number of events that the model had learned at the start of the round.
-    threshold
-        The maximum distance of a label inside an interval from the prediction; ``None`` without coverage.
+    `number` is the index of the worker. `place` and `replicas` are the index of the worker among the workers with
+    records to read, and their number. `is_alone` says whether it is the only worker, whose model then replaces the old
+    one without a merge, as in the first round. `learned` is the number of events that the model had learned at the
+    start of the round. `threshold` is the maximum distance of a label inside an interval from the prediction; ``None``
+    without coverage.
     """
 
     assignment: WorkAssignment
@@ -55,14 +46,10 @@ class Report(NamedTuple):
 
     Parameters
     ----------
-    number
-        The index of the worker.
-        model
+    model
         The whole model if it was the only worker, else the steps before the kernel model.
     summary
         The summary of its kernel model, if it was not the only worker.
-    positions
-        The positions of its streams.
     labels, answers
         The labels and predictions to evaluate; two lists, because lists of plain values are packed much faster than
         lists of pairs.
@@ -72,12 +59,6 @@ class Report(NamedTuple):
         The predictions to write, and the keys of their records.
     letters
         Events that could not be used, with the reason.
-    outcomes
-        The number of events by outcome.
-    types
-        The types of fields.
-    durations
-        The durations of events.
     seconds
         The duration of the whole task.
     """
@@ -105,14 +86,8 @@ class Report(NamedTuple):
 class Replica:
     """A worker, which keeps only its source open between rounds.
 
-    Parameters
-    ----------
-    source
-        Constructs the source that all workers read together.
-    writes
-        Whether predictions are written.
-    options
-        As for :class:`~streamkernel.engine.record_processor.RecordProcessor`.
+    `source` constructs the source that all workers read together. `writes` says whether predictions are written.
+    `options` are as for :class:`~streamkernel.engine.record_processor.RecordProcessor`.
     """
 
     def __init__(
@@ -130,16 +105,7 @@ class Replica:
         """Learn an assignment.
 
         The result depends only on the arguments and on the records at the assigned positions, so another worker can
-        repeat the work.
-
-        Parameters
-        ----------
-        model
-            The pipeline, which is changed.
-        types
-            The types of fields so far.
-        task
-            The task.
+        repeat the work. `model` is the pipeline, which is changed. `types` are the types of fields so far.
         """
         began = time.perf_counter()
         kernel_model = kernel_of(model)

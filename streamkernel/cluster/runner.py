@@ -1,27 +1,107 @@
-"""The loop of a run on a cluster: rounds of replicas, each merged into one model and committed as one checkpoint."""
+"""The loop of a run on a cluster: rounds of replicas, each merged into one model and committed as one checkpoint.
+
+The plan of a round is in the state directory; a lost round is repeated by it.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import orjson
+import structlog
 from river import compose
 
+from streamkernel import tensor_file
 from streamkernel.cluster.replica import Report, RoundTask
-from streamkernel.cluster.rounds import RoundCounts, RoundPlan
 from streamkernel.cluster.workers import WorkerPool
 from streamkernel.connectors import CommitRefusedError, PartitionedSource, WorkAssignment
+from streamkernel.connectors.json_text import to_json
 from streamkernel.engine import step_merging
-from streamkernel.engine.parts import EngineParts
+from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectory, no_link
 from streamkernel.engine.pipelines import first_steps, kernel_of
-from streamkernel.engine.retrying import pause, pause_after
-from streamkernel.engine.runner import POLL_SECONDS
+from streamkernel.engine.retrying import Health, pause, pause_after
+from streamkernel.engine.runner import POLL_SECONDS, EngineParts
+from streamkernel.engine.telemetry.figure import CHECKPOINT_BOUNDS, Durations
+from streamkernel.engine.telemetry.snapshot import ClusterSnapshot, RoundSnapshot
 from streamkernel.errors import MergeError
 from streamkernel.estimators import model_merging
 from streamkernel.estimators.internals import flush, is_young
 from streamkernel.kernels import bandwidth
+
+PLAN = "round.json"
+"""Name of the plan's file in the state directory."""
+
+log = structlog.get_logger("streamkernel")
+
+RECENT = 64
+"""Number of recent rounds that are kept individually."""
+
+
+class RoundPlan:
+    """The file with the plan of the current round.
+
+    `state` is the directory; without one, no plan is written or read. `health` counts plans that could not be written.
+    """
+
+    def __init__(self, state: StateDirectory | None, health: Health) -> None:
+        self._state, self._health = state, health
+
+    def read(self, positions: Mapping[str, Any]) -> list[WorkAssignment] | None:
+        """Return the plan of the round that begins at these positions, or ``None`` if there is none."""
+        if self._state is not None and (path := no_link(self._state.path / PLAN)).exists():
+            plan = orjson.loads(path.read_bytes())
+            if plan.get("positions") == positions:
+                return [WorkAssignment(*assignment) for assignment in plan["shares"]]
+        return None
+
+    def write(self, positions: Mapping[str, Any], assignments: Sequence[WorkAssignment]) -> bool:
+        """Write a plan durably, and return whether that succeeded."""
+        if self._state is None:
+            return True
+        plan = {"positions": positions, "shares": [[*assignment] for assignment in assignments]}
+        try:
+            tensor_file.put(self._state.path / PLAN, to_json(plan, 0), PRIVATE)
+        except OSError as error:
+            self._health.count("checkpoint_failed")
+            log.error("the plan of a round could not be written; retrying later", reason=str(error))
+            return False
+        return True
+
+
+class RoundCounts:
+    """Counts the rounds of this process."""
+
+    def __init__(self) -> None:
+        self._rounds, self._merges = Durations(CHECKPOINT_BOUNDS), Durations(CHECKPOINT_BOUNDS)
+        self._by_worker: dict[int, tuple[int, float]] = {}
+        self._recent: deque[RoundSnapshot] = deque(maxlen=RECENT)
+
+    def add_round(
+        self, reports: Sequence[Report], workers: int, seconds: float, merge_seconds: float, spread: float
+    ) -> None:
+        """Count a round.
+
+        `reports` are the reports of the workers that had records to read. `workers` is the number of workers.
+        `seconds`, `merge_seconds` and `spread` are as for `RoundSnapshot`.
+        """
+        of_each = [(0, 0.0)] * workers  # a worker with nothing to read has no report
+        for report in reports:
+            of_each[report.number] = report.events, report.seconds
+            events, busy = self._by_worker.get(report.number, (0, 0.0))
+            self._by_worker[report.number] = events + report.events, busy + report.seconds
+        self._rounds.new.append(seconds)
+        self._merges.new.append(merge_seconds)
+        counts, times = zip(*of_each, strict=True)
+        self._recent.append(RoundSnapshot(counts, times, seconds, merge_seconds, spread))
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return the rounds so far as an immutable value, for any thread."""
+        rounds, merges = self._rounds.histogram(), self._merges.histogram()
+        return ClusterSnapshot(dict(self._by_worker), rounds, merges, self._recent[-1], tuple(self._recent))
 
 
 class ClusterRunner:
@@ -34,21 +114,10 @@ class ClusterRunner:
 
     A round that is lost before step 4 is repeated with the same plan, because it depends only on the checkpoint before
     it, the plan and the records of the streams. One worker learns the first events, which determine bandwidths and
-    scales.
-
-    Parameters
-    ----------
-    parts
-        The parts of the run. The model is a kernel model, or a pipeline of mergeable steps that ends in one.
-    divided
-        The source that the workers read together.
-    pool
-        The workers.
-    workers
-        Returns the maximum number of workers for the next round, ``None`` for as many as have events and fit on the
-        cluster.
-    events_per_round
-        Maximum number of events that a worker learns in a round.
+    scales. `parts` are the parts of the run. The model is a kernel model, or a pipeline of mergeable steps that ends in
+    one. `divided` is the source that the workers read together. `workers` returns the maximum number of workers for the
+    next round, ``None`` for as many as have events and fit on the cluster. `events_per_round` is the maximum number of
+    events that a worker learns in a round.
     """
 
     def __init__(

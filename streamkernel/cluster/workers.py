@@ -43,19 +43,8 @@ log = structlog.get_logger("streamkernel")
 class WorkerPool:
     """Workers on a Ray cluster, with the number that each round requests.
 
-    Parameters
-    ----------
-    address
-        ``"local"``, or an address for Ray: ``"ray://host:10001"``, ``"host:6379"``, ``"auto"``.
-    replica
-        Constructs a worker.
-
-    Raises
-    ------
-    ImportError
-        If Ray is not installed.
-    ConnectionError
-        If there is no cluster at the address.
+    `ImportError` is raised if Ray is not installed; `ConnectionError` if there is no cluster at the address. `address`
+    is ``"local"``, or an address for Ray: ``"ray://host:10001"``, ``"host:6379"``, ``"auto"``.
     """
 
     def __init__(self, address: str, replica: Callable[[], Replica]) -> None:
@@ -81,24 +70,11 @@ class WorkerPool:
     ) -> list[Report] | None:
         """Return the workers' reports in the order of their tasks, or ``None`` if the run was stopped first.
 
-        Parameters
-        ----------
-        model, types, tasks
-            As for `Replica.learn`.
-        most
-            Maximum number of workers. An idle worker is kept for the next round.
-        meanwhile
-            Called while the workers learn.
-        stopping
-            Returns whether a stop was requested.
-        waiting
-            Called periodically during the round, with ``""`` or an incident: ``"worker_lost"``, ``"unreachable"`` if
-            brokers are unavailable to a worker, or ``"stalled"`` after `LATE_SECONDS` without a report.
-
-        Raises
-        ------
-        ConnectionError
-            If a worker cannot be constructed on its node.
+        Raise `ConnectionError` if a worker cannot be constructed on its node. `model`, `types` and `tasks` are as for
+        `Replica.learn`. `most` is the maximum number of workers. An idle worker is kept for the next round. `meanwhile`
+        is called while the workers learn. `stopping` returns whether a stop was requested. `waiting` is called
+        periodically during the round, with ``""`` or an incident: ``"worker_lost"``, ``"unreachable"`` if brokers are
+        unavailable to a worker, or ``"stalled"`` after `LATE_SECONDS` without a report.
         """
         ray = self._ray
         least = max(task.number for task in tasks) + 1
@@ -193,12 +169,7 @@ def check_ray() -> None:
 def connect_to_ray(address: str) -> Any:
     """Connect to a Ray cluster, and return the module `ray`.
 
-    Raises
-    ------
-    ImportError
-        If Ray is not installed.
-    ConnectionError
-        If there is no cluster at the address.
+    Raise `ImportError` if Ray is not installed; `ConnectionError` if there is no cluster at the address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address == LOCAL:

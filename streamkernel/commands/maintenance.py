@@ -29,16 +29,9 @@ def maintain(model: Path, events: Path, label: str, output: Path, task: Task) ->
     """Apply a task to the model in a file, write the changed model to another file, and return a description of the
     result.
 
-    Records of `events` that cannot be used are skipped and counted.
-
-    Raises
-    ------
-    ModelFileError, FileNotFoundError
-        If there is no usable model or no file of events.
-    ValueError
-        If the task cannot be applied to this model.
-    InputError
-        If there are not enough events that can be used.
+    Records of `events` that cannot be used are skipped and counted. Raise `ModelFileError` or `FileNotFoundError` if
+    there is no usable model or no file of events; `ValueError` if the task cannot be applied to this model;
+    `InputError` if there are not enough events that can be used.
     """
     whole = load(model)
     kernel_model = _kernel_model(whole, model)
@@ -58,12 +51,8 @@ def maintain(model: Path, events: Path, label: str, output: Path, task: Task) ->
 def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
     """Merge saved models, write the merged model, and return a description of it.
 
-    Raises
-    ------
-    ModelFileError, FileNotFoundError
-        If a file is no usable model, or there is none.
-    ValueError
-        If there are not two models or more, or they cannot be merged.
+    Raise `ModelFileError` or `FileNotFoundError` if a file is no usable model, or there is none; `ValueError` if there
+    are not two models or more, or they cannot be merged.
     """
     if len(models) < 2:
         raise ValueError(f"Expected two models or more to merge, got {len(models)}")
@@ -83,12 +72,8 @@ def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
 def export(model: Path, to: str, output: Path, features: Sequence[str] | None) -> str:
     """Write the model of a run or of a file in another format, and return a description of the result.
 
-    Raises
-    ------
-    ModelFileError, FileNotFoundError
-        If there is no model.
-    ValueError
-        If it cannot be written in this format.
+    Raise `ModelFileError` or `FileNotFoundError` if there is no model; `ValueError` if it cannot be written in this
+    format.
     """
     if not model.exists():
         raise FileNotFoundError(f"Expected a state directory or the file of a model, found none - at {model}")

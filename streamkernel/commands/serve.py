@@ -9,8 +9,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from streamkernel.commands.errors import EXPECTED, fail
-from streamkernel.commands.signals import StopSignal
+from streamkernel.commands.errors import EXPECTED, StopSignal, fail
 
 _NAMED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)=(?P<path>.+)")
 
@@ -67,10 +66,7 @@ def serve(
 def names_of(states: list[str]) -> dict[str, Path]:
     """Return the state directories by the name of their model.
 
-    Raises
-    ------
-    ValueError
-        If two have the same name, or one has none that is usable.
+    Raise `ValueError` if two have the same name, or one has none that is usable.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from rich.table import Table
 from streamkernel.commands.errors import EXPECTED, fail
 
 if TYPE_CHECKING:
-    from streamkernel.engine.checkpoint.maintenance import Checkpoint
+    from streamkernel.engine.checkpoint.state_directory import Checkpoint
 
 STOPPED = typer.Argument(help="The state directory of a run that is stopped.", show_default=False)
 
@@ -26,7 +26,7 @@ def inspect(
     state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
 ) -> None:
     """Print what the newest checkpoint holds: the model, its quality, and the position in the stream."""
-    from streamkernel.engine.telemetry.description import checkpoint_rows
+    from streamkernel.engine.telemetry.status import checkpoint_rows
 
     table = Table(show_header=False)
     for row in checkpoint_rows(newest_checkpoint(state)):
@@ -39,7 +39,7 @@ def report(
     output: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
 ) -> None:
     """Write the live page of a run to one self-contained file."""
-    from streamkernel.engine.telemetry.report import report
+    from streamkernel.engine.telemetry.observed import report
 
     text = report(newest_checkpoint(state), state)
     try:
@@ -132,10 +132,10 @@ def prune(
     keep: Annotated[int, typer.Option(min=1, help="The newest checkpoints that stay.")] = 1,
 ) -> None:
     """Delete all checkpoints but the newest."""
-    from streamkernel.engine.checkpoint import maintenance
+    from streamkernel.engine.checkpoint import state_directory
 
     def change() -> str:
-        numbers = maintenance.prune(state, keep)
+        numbers = state_directory.prune(state, keep)
         return f"{_counted(numbers)} deleted" if numbers else "nothing to delete"
 
     echo(change)
@@ -143,12 +143,12 @@ def prune(
 
 def _checkpoints(place: str) -> Iterator[Checkpoint]:
     if "://" in place:
-        from streamkernel.engine.mirror import manifests
+        from streamkernel.engine.mirror import bucket
 
-        return manifests.history(place)
-    from streamkernel.engine.checkpoint import maintenance
+        return bucket.history(place)
+    from streamkernel.engine.checkpoint import state_directory
 
-    return maintenance.history(Path(place))
+    return state_directory.history(Path(place))
 
 
 def _counted(numbers: list[int]) -> str:

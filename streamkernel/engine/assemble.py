@@ -8,8 +8,7 @@ from streamkernel.connectors import DeadLetters, FileSink, KafkaDeadLetters, Kaf
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
-from streamkernel.engine.config.models import candidates_of, first_model
-from streamkernel.engine.config.monitoring import build_monitoring, traced_runner
+from streamkernel.engine.config.models import build_monitoring, candidates_of, first_model, traced_runner
 from streamkernel.engine.config.source_and_sink import build_registered
 from streamkernel.engine.config.streams import outlet, predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels
@@ -19,12 +18,7 @@ from streamkernel.engine.mirror.mirror import open_state
 def engine_of(config: Config, source: Source | None = None) -> Engine:
     """Return the engine that `config` describes; `source` replaces its source.
 
-    Raises
-    ------
-    ConfigError
-        If a part cannot be built.
-    StateDirectoryError
-        If another process uses the state directory.
+    Raise `ConfigError` if a part cannot be built; `StateDirectoryError` if another process uses the state directory.
     """
     state = open_state(config.state.directory, config.state.mirror)
     try:
@@ -44,14 +38,7 @@ def engine_of(config: Config, source: Source | None = None) -> Engine:
 def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> dict[str, Any]:
     """Return the components of an engine other than the model, the source and the store of delayed labels.
 
-    Parameters
-    ----------
-    config
-        The configuration.
-    source
-        The source, whose offsets are committed together with the output if both are in Kafka.
-    state
-        The state directory.
+    `source` is the source, whose offsets are committed together with the output if both are in Kafka.
     """
     sink, writes = config.sink, outlet(config, source, state.identity if state else "")
     predictions: Sink | None = None

@@ -39,22 +39,8 @@ log = structlog.get_logger("streamkernel")
 class ChallengerSnapshot:
     """A challenger at one moment, immutable for any thread.
 
-    Parameters
-    ----------
-    name
-        Its name.
-    scores
-        The quality of its predictions.
-    judged
-        Events whose label was compared with its prediction.
-    errors
-        Events that it could not predict or learn.
-    reason
-        The last of these errors, or an empty string.
-    is_suspended
-        Whether it has stopped learning because of them.
-    seconds
-        Time that this process spent on it.
+    `judged` are events whose label was compared with its prediction. `reason` is the last of these errors, or an empty
+    string. `seconds` is the time that this process spent on it.
     """
 
     name: str
@@ -69,27 +55,10 @@ class ChallengerSnapshot:
 class Challenger:
     """A model that predicts and learns the events of a champion.
 
-    Parameters
-    ----------
-    name
-        Its name.
-    setup
-        Its configuration as plain values.
-    model
-        A River model of the same kind as the champion, or a pipeline that ends in one.
-    quality
-        Judges its predictions.
-    with_probabilities
-        Whether the champion's predictions have probabilities.
-
-    Attributes
-    ----------
-    pending : dict
-        Its predictions for features whose label has not arrived, by key.
-    errors : int
-        Events that it could not predict or learn.
-    is_suspended : bool
-        Whether it has stopped learning because of repeated errors.
+    `setup` is its configuration as plain values. `model` is a River model of the same kind as the champion, or a
+    pipeline that ends in one. `with_probabilities` says whether the champion's predictions have probabilities.
+    `pending` are its predictions for features whose label has not arrived, by key. `errors` are events that it could
+    not predict or learn. `is_suspended` says whether it has stopped learning because of repeated errors.
     """
 
     def __init__(
@@ -247,15 +216,7 @@ def _check_finite(values: Iterable[Any]) -> None:
 
 
 class ChallengersSnapshot(NamedTuple):
-    """The models of a run at one moment.
-
-    Parameters
-    ----------
-    champion
-        The name of the champion.
-    models
-        The challengers.
-    """
+    """The models of a run at one moment."""
 
     champion: str
     models: tuple[ChallengerSnapshot, ...]
@@ -264,27 +225,11 @@ class ChallengersSnapshot(NamedTuple):
 class Challengers:
     """Models that predict and learn the events of a run after the champion has.
 
-    The champion's results, their order and their bits are the same with and without them.
-
-    Parameters
-    ----------
-    candidates
-        The models of the configuration, the table ``[model]`` first.
-    metric
-        A metric of the same kind that is empty.
-    with_probabilities
-        Whether the champion's predictions have probabilities.
-    labels
-        The pending features, if labels arrive in separate records.
-
-    Attributes
-    ----------
-    champion : str
-        The name of the champion.
-    promotions : list of dict
-        The promotions: the time, the number of events before it, and the former champion.
-    models : list of Challenger
-        The challengers.
+    The champion's results, their order and their bits are the same with and without them. `promotions` are the
+    promotions: the time, the number of events before it, and the former champion. `candidates` are the models of the
+    configuration, the table ``[model]`` first. `metric` is a metric of the same kind that is empty.
+    `with_probabilities` says whether the champion's predictions have probabilities. `labels` are the pending features,
+    if labels arrive in separate records.
     """
 
     def __init__(
@@ -333,10 +278,7 @@ class Challengers:
     def setup(self, saved: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the preprocessing and the model that the champion of a checkpoint has in the configuration.
 
-        Raises
-        ------
-        StateDirectoryError
-            If it was promoted and the configuration does not have it.
+        Raise `StateDirectoryError` if it was promoted and the configuration does not have it.
         """
         return roles_in(saved, self._candidates).setup
 

@@ -11,10 +11,9 @@ import structlog
 
 from streamkernel.connectors import CommitRefusedError, GaveUpError, Participant, PositionError, Source, Transactions
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup, recover_newest
-from streamkernel.engine.health import Health
 from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor
-from streamkernel.engine.retrying import LONGEST_PAUSE, REPORT_SECONDS, Retries, pause, pause_after
+from streamkernel.engine.retrying import LONGEST_PAUSE, REPORT_SECONDS, Health, Retries, pause, pause_after
 from streamkernel.engine.shared_model import SharedModel
 from streamkernel.engine.telemetry.figure import CHECKPOINT_BOUNDS, Durations
 from streamkernel.engine.telemetry.history import History
@@ -33,34 +32,13 @@ REFUSALS = {
 class Checkpointer:
     """Commits what a run has learned, read and written, all at once, and returns to the last commit that counts.
 
-    It owns the positions of the streams; after each event, `advance` is called.
-
-    Parameters
-    ----------
-    processor, history, source, outputs
-        The parts whose state or position a checkpoint contains.
-    retries
-        For questions to brokers.
-    health
-        Where incidents are counted.
-    state, transactions, checkpoint_seconds, setup
-        As for :class:`~streamkernel.engine.engine.Engine`.
-    shared
-        The model of the group, if there is one.
-
-    Attributes
-    ----------
-    positions : dict
-        The position of each stream after the last event that was processed.
-    is_uncertain : bool
-        Whether it is unknown which checkpoint counts, or streams were lost to others: nothing is processed or committed
-        until `recover` has returned to one.
-    restored : int or None
-        The number of the checkpoint that was read from disk, until the run has resumed.
-    learned_before : int
-        Events that the model had learned when this process began.
-    durations : Durations
-        Durations of commits.
+    It owns the positions of the streams; after each event, `advance` is called. `positions` is the position of each
+    stream after the last event that was processed. `is_uncertain` says whether it is unknown which checkpoint counts,
+    or streams were lost to others: nothing is processed or committed until `recover` has returned to one. `restored` is
+    the number of the checkpoint that was read from disk, until the run has resumed. `learned_before` are events that
+    the model had learned when this process began. `processor`, `history`, `source` and `outputs` are the parts whose
+    state or position a checkpoint contains. `state`, `transactions`, `checkpoint_seconds` and `setup` are as for
+    :class:`~streamkernel.engine.engine.Engine`.
     """
 
     def __init__(
@@ -116,10 +94,8 @@ class Checkpointer:
     def advance(self, stream: str, position: Any) -> None:
         """Record that a stream has been processed up to a position.
 
-        Raises
-        ------
-        PositionError
-            If it goes back: what is between would be learned again, and a restart would miss other events.
+        Raise `PositionError` if it goes back: what is between would be learned again, and a restart would miss other
+        events.
         """
         if stream in self._advanced and self._source.goes_back(self.positions[stream], position):
             raise PositionError(
@@ -156,17 +132,9 @@ class Checkpointer:
         open transaction, which it voids; the same events are then read again. After a crash between 3 and 4, and where
         the outcome of 3 is unknown, Kafka is asked which number it has: :meth:`recover`. A crash before 5 loses nothing
         either, because the next checkpoint acknowledges later positions; if 5 came before 4, a crash in between would
-        lose events, which the group counts as read and no checkpoint contains.
-
-        Parameters
-        ----------
-        deadline
-            When all participants must be done or have failed, by ``time.monotonic``.
-
-        Raises
-        ------
-        CommitRefusedError
-            If Kafka refused 1 or 3, or the outcome is unknown.
+        lose events, which the group counts as read and no checkpoint contains. Raise `CommitRefusedError` if Kafka
+        refused 1 or 3, or the outcome is unknown. `deadline` is when all participants must be done or have failed, by
+        ``time.monotonic``.
         """
         if self.state is None:
             return
@@ -222,11 +190,8 @@ class Checkpointer:
     def try_to_commit(self, *, last: bool = False, deadline: float = math.inf) -> bool:
         """Commit any changes, until a deadline, and return whether everything is durable.
 
-        Raises
-        ------
-        OSError
-            If the checkpoint cannot be written and it is the last one; others are tried again later, but a
-            `GaveUpError` is raised at once.
+        Raise `OSError` if the checkpoint cannot be written and it is the last one; others are tried again later, but a
+        `GaveUpError` is raised at once.
         """
         if self.is_uncertain or (self.state is None and not last):
             return not self.is_uncertain
@@ -254,10 +219,7 @@ class Checkpointer:
     def mark_refused(self, error: CommitRefusedError) -> None:
         """Count a refused commit, after which the run has to return to the last committed checkpoint.
 
-        Raises
-        ------
-        OSError
-            If there are no transactions, so that there is nothing to return to.
+        Raise `OSError` if there are no transactions, so that there is nothing to return to.
         """
         if self.transactions is None:
             raise OSError(f"Expected to write the checkpoint, got an error: {error}") from error
@@ -298,10 +260,7 @@ class Checkpointer:
     def recover(self, stopping: Callable[[], bool]) -> bool:
         """Return to the checkpoint that the brokers have a commit of.
 
-        Returns
-        -------
-        bool
-            Whether that is known; it is not if the run has to stop before the brokers answer.
+        The result says whether that is known; it is not if the run has to stop before the brokers answer.
         """
         if self._failures > 1:  # as by another process of the same name, or a clock that the brokers do not believe
             pause(pause_after(self._failures - 2, max(LONGEST_PAUSE, 2.0 * self.seconds)), stopping)

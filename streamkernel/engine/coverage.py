@@ -58,17 +58,8 @@ class Coverage:
 
     The width of an interval or set is the threshold at the time of the prediction. A label is compared with the
     interval of its prediction, and its distance from the prediction is the next score. So delayed labels update the
-    threshold when they arrive.
-
-    Parameters
-    ----------
-    target
-        The requested share of labels inside, between 0 and 1.
-
-    Attributes
-    ----------
-    judged, inside : int
-        Number of labels compared with their intervals, and of labels inside.
+    threshold when they arrive. `target` is the requested share of labels inside, between 0 and 1. `judged` and `inside`
+    is the number of labels compared with their intervals, and of labels inside.
 
     References
     ----------
@@ -100,13 +91,8 @@ class Coverage:
     def judge(self, y: Any, answer: Answer) -> None:
         """Update with a label and the answer for it.
 
-        Parameters
-        ----------
-        y
-            The label.
-        answer
-            The prediction, the probabilities of a classifier, and the threshold. An answer without a threshold, from
-            before coverage was configured, has no effect.
+        `answer` is the prediction, the probabilities of a classifier, and the threshold. An answer without a threshold,
+        from before coverage was configured, has no effect.
         """
         judged = judgement(y, answer)
         if judged is not None:
@@ -160,12 +146,7 @@ class Coverage:
 class CoverageByTarget:
     """The coverage of each of several targets, by name; the answers are dictionaries, and so are the intervals.
 
-    Parameters
-    ----------
-    target
-        The requested share of labels of each target inside, between 0 and 1.
-    names
-        The names of the targets.
+    `target` is the requested share of labels of each target inside, between 0 and 1.
 
     Examples
     --------
@@ -222,14 +203,8 @@ def coverage_of(target: float, label: str | tuple[str, ...]) -> Coverage | Cover
 class RoundCoverage(Coverage):
     """The threshold of a worker, which it takes from the run when the round begins; the run learns when the round ends.
 
-    Parameters
-    ----------
-    target
-        The requested share of labels inside.
-    threshold
-        The threshold.
-    judgements
-        The list to which judgements for the run are added.
+    `target` is the requested share of labels inside. `judgements` is the list to which judgements for the run are
+    added.
     """
 
     def __init__(self, target: float, threshold: Threshold, judgements: list[Any]) -> None:

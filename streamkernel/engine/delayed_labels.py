@@ -1,20 +1,25 @@
-"""Labels that arrive later than their features: pending predictions in a bounded store."""
+"""Labels that arrive later than their features: pending predictions in a bounded store, and the clock of their age."""
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamkernel.engine.checkpoint.packing import pack, unpack
-from streamkernel.engine.label_clock import LabelClock
 from streamkernel.engine.pipelines import Answer
 from streamkernel.errors import JoinError, shorten
 from streamkernel.field_types.number_texts import TimeUnit, TimeUnitError, expected, seconds_since_1970
+
+SET_BACK = 1000
+"""Events in a row, all older than the time limit, after which the clock was set back."""
+
+SET_AHEAD = 100
+"""Events in a row, all further ahead than the time limit, after which the clock follows them."""
 
 LONGEST_KEY = 1000
 """Largest number of characters of a key."""
@@ -24,6 +29,81 @@ _EXACT = 1 << 53
 
 Key = str
 """The text of a key: ``7``, ``7.0`` and ``"7"`` are the same."""
+
+
+class LabelClock:
+    """A clock that follows the times of events, or the time that passes while they are read.
+
+    It never goes back. An event that is further ahead than the time limit moves it only when `SET_AHEAD` events in a
+    row are, and then to the earliest of them: one wrong time must not drop all that waits. When `SET_BACK` events in a
+    row are older than the time limit, it continues from their times, and pending events keep their age. `limit` is the
+    time limit, in seconds. `now` is the time, in seconds.
+
+    Examples
+    --------
+    >>> clock = LabelClock(60.0)
+    >>> [clock.follow(time) for time in (1000.0, 1010.0, 9e9, 1005.0)], clock.now
+    ([1000.0, 1010.0, 9000000000.0, 1005.0], 1010.0)
+    """
+
+    def __init__(self, limit: float) -> None:
+        self.now = -math.inf
+        self._limit = limit
+        self._shift = 0.0  # of the events' times, since they were set back
+        self._behind = self._beyond = 0  # events in a row
+        self._earliest = math.inf  # of the times that are ahead
+        self._read: float | None = None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the last events were further ahead than the time limit."""
+        return self._beyond > 0
+
+    def follow(self, time: float) -> float:
+        """Follow the time of an event, and return that time on this clock."""
+        time += self._shift
+        if self.now == -math.inf:
+            self.now = time
+        if time > self.now + self._limit:
+            self._behind = 0
+            self._beyond += 1
+            self._earliest = min(self._earliest, time)
+            if self._beyond < SET_AHEAD:
+                return time
+            self.now = self._earliest
+        elif time < self.now - self._limit:
+            self._behind += 1
+            if self._behind >= SET_BACK:
+                self._shift += self.now - time
+                self._behind, time = 0, self.now
+        else:
+            self._behind = 0
+            self.now = max(self.now, time)
+        self._beyond, self._earliest = 0, math.inf
+        return time
+
+    def tick(self, seconds: float) -> float:
+        """Follow a clock that shows `seconds`, and return the time, which starts at the first call.
+
+        Examples
+        --------
+        >>> clock = LabelClock(60.0)
+        >>> [clock.tick(seconds) for seconds in (500.0, 530.0, 510.0, 511.0)]
+        [0.0, 30.0, 30.0, 31.0]
+        """
+        passed = 0.0 if self._read is None else max(0.0, seconds - self._read)
+        self.now = max(self.now, 0.0) + passed
+        self._read = seconds
+        return self.now
+
+    def state(self) -> tuple[float, ...]:
+        """Return the complete state."""
+        return self.now, self._shift, self._behind, self._beyond, self._earliest
+
+    def restore(self, state: Sequence[float]) -> None:
+        """Restore a state that `state` returned."""
+        self.now, self._shift, behind, beyond, self._earliest = state
+        self._behind, self._beyond, self._read = int(behind), int(beyond), None
 
 
 class PendingExample(NamedTuple):
@@ -50,7 +130,13 @@ class DelayedLabels:
     """A join of features and their later labels by key.
 
     An entry expires after `timeout_seconds`, or when `max_pending` newer ones are pending. Time is read from
-    :class:`~streamkernel.engine.label_clock.LabelClock`, which advances with events.
+    :class:`~streamkernel.engine.delayed_labels.LabelClock`, which advances with events. `counts` are joined pairs;
+    labels that came early, again (duplicate), after their features were dropped (late), or whose features never arrived
+    (unmatched); features whose label did not arrive in time (expired) or before too many newer ones waited (evicted),
+    or that came again while they waited (repeated). `since_joined` are features that came since a label was last
+    joined, labels without features (early) or after they were dropped (late), and features that were dropped (lost).
+    `last_keys` is the key of the last features that began to wait, and of the last label without features, in this
+    process.
 
     Parameters
     ----------
@@ -69,18 +155,6 @@ class DelayedLabels:
         The unit of such a number: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"`` since 1970.
     clock
         Returns seconds for that; it must not jump.
-
-    Attributes
-    ----------
-    counts : dict
-        Joined pairs; labels that came early, again (duplicate), after their features were dropped (late), or whose
-        features never arrived (unmatched); features whose label did not arrive in time (expired) or before too many
-        newer ones waited (evicted), or that came again while they waited (repeated).
-    since_joined : dict
-        Features that came since a label was last joined, labels without features (early) or after they were dropped
-        (late), and features that were dropped (lost).
-    last_keys : dict
-        The key of the last features that began to wait, and of the last label without features, in this process.
 
     Examples
     --------
@@ -134,10 +208,7 @@ class DelayedLabels:
     def arrive(self, record: Mapping[str, Any], is_label: bool = False) -> Key:
         """Return the key of a record, after dropping the entries that have expired by its time.
 
-        Raises
-        ------
-        JoinError
-            If there is no usable key, or no usable time; a label may come without a time.
+        Raise `JoinError` if there is no usable key, or no usable time; a label may come without a time.
         """
         key = self.key_of(record)
         if self._time is None:
@@ -153,10 +224,7 @@ class DelayedLabels:
     def label_of(self, key: Key) -> Any:
         """Return the pending label for the features of `key`, or ``None``.
 
-        Raises
-        ------
-        JoinError
-            If such features wait already.
+        Raise `JoinError` if such features wait already.
         """
         self._give_up(key)
         if key in self._waiting:
@@ -182,10 +250,7 @@ class DelayedLabels:
     def waiting_for(self, key: Key, y: Any) -> PendingExample | None:
         """Return the pending features for the label `y` of `key`; without any, the label becomes pending.
 
-        Raises
-        ------
-        JoinError
-            If there was a label for `key` already, or the features have been dropped.
+        Raise `JoinError` if there was a label for `key` already, or the features have been dropped.
         """
         self._give_up(key)
         if key in self._waiting:
@@ -237,10 +302,7 @@ class DelayedLabels:
     def key_of(self, record: Mapping[str, Any]) -> Key:
         """Return the key of a record as text; a float without a fraction has the text of an integer.
 
-        Raises
-        ------
-        JoinError
-            If there is none, or it cannot be one.
+        Raise `JoinError` if there is none, or it cannot be one.
         """
         key, problem = record.get(self.key), "Expected a string or a number as key, got"
         if isinstance(key, str):

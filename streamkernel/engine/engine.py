@@ -14,9 +14,8 @@ from streamkernel.connectors import DeadLetters, KafkaDeadLetters, Sink, Source,
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.monitoring.monitoring import Monitoring
-from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.roles import Candidate
-from streamkernel.engine.runner import Runner, StreamRunner
+from streamkernel.engine.runner import EngineParts, Runner, StreamRunner
 from streamkernel.engine.serving_copy import Publisher
 from streamkernel.engine.telemetry.history import History
 from streamkernel.engine.telemetry.snapshot import ClusterSnapshot, EngineSnapshot

@@ -38,33 +38,13 @@ def check_length(y: Any, name: str) -> None:
 class Examples:
     """Splits records into features and label, and refuses invalid ones.
 
-    A refused record changes neither the scaler nor the model behind it; its fields count in their types.
-
-    Parameters
-    ----------
-    label
-        The field to predict, or several, whose labels are then a dictionary.
-    ignore
-        Fields to leave out, with the fields inside them.
-    numeric_label
-        Whether the label must be a number.
-    weight
-        The field with the weight of an example, ``None`` if all have the same.
-    fields
-        The declared types of fields; ``None`` if all are learned.
-    keys
-        Fields that join labels and are no inputs; unlike in `ignore`, the fields inside are.
-
-    Attributes
-    ----------
-    is_several : bool
-        Whether there are several labels.
-    types : LearnedTypes
-        The types of undeclared fields; a text in one of numbers is refused.
-    numbers : set of str
-        The fields of numbers, learned and declared.
-    ranges : InputRanges
-        The usual ranges of inputs; a value outside is taken and counted.
+    A refused record changes neither the scaler nor the model behind it; its fields count in their types. `is_several`
+    says whether there are several labels. `types` are the types of undeclared fields; a text in one of numbers is
+    refused. `numbers` are the fields of numbers, learned and declared. `ranges` are the usual ranges of inputs; a value
+    outside is taken and counted. `label` is the field to predict, or several, whose labels are then a dictionary.
+    `ignore` are fields to leave out, with the fields inside them. `weight` is the field with the weight of an example,
+    ``None`` if all have the same. `fields` are the declared types of fields; ``None`` if all are learned. `keys` are
+    fields that join labels and are no inputs; unlike in `ignore`, the fields inside are.
 
     Examples
     --------
@@ -109,10 +89,8 @@ class Examples:
     def split(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         """Return the features and the label of `record`; a null field counts as missing.
 
-        Raises
-        ------
-        InputError
-            If the label is missing or unusable, no feature is left, or a value is no finite number and no string.
+        Raise `InputError` if the label is missing or unusable, no feature is left, or a value is no finite number and
+        no string.
         """
         x, y = self.read(record)
         if y is None:
@@ -125,10 +103,7 @@ class Examples:
     def read(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         """Return the features of `record`, if any, and its label or ``None``.
 
-        Raises
-        ------
-        InputError
-            If the label is unusable, or a value is no finite number and no string.
+        Raise `InputError` if the label is unusable, or a value is no finite number and no string.
         """
         x: dict[str, Any] = {}
         types, ignore, labels, limits = self.types, self._ignore, self._labels, self.ranges.limits
@@ -162,10 +137,7 @@ class Examples:
     def _rest(self, x: dict[str, Any], first: Any, record: Mapping[str, Any]) -> dict[str, Any] | None:
         """Take the other labels out of the features; return all of them, or ``None`` if there is none.
 
-        Raises
-        ------
-        LabelError
-            If some are missing, or one is unusable.
+        Raise `LabelError` if some are missing, or one is unusable.
         """
         labels = {name: self._label(name, x.pop(name, None)) for name in self._labels[1:]}
         y = {self._labels[0]: first, **labels}
@@ -180,10 +152,7 @@ class Examples:
     def _label(self, name: str, y: Any) -> Any:
         """Return a label, which must be a number for a regressor, also one that is written as text; "" is missing.
 
-        Raises
-        ------
-        LabelError
-            If it is another text, or too long.
+        Raise `LabelError` if it is another text, or too long.
         """
         check_length(y, name)
         if isinstance(y, str) and not y.strip():
@@ -233,10 +202,7 @@ class Examples:
     def weight_of(self, record: Mapping[str, Any]) -> float:
         """Return the weight of `record`, which is 1 without a weight field.
 
-        Raises
-        ------
-        InputError
-            If it is missing, or no number that a weight can be.
+        Raise `InputError` if it is missing, or no number that a weight can be.
         """
         if self.weight is None:
             return 1.0
@@ -273,10 +239,7 @@ class Examples:
     def check_again(self, x: Mapping[str, Any]) -> None:
         """Raise an error for pending features with strings in fields where numbers have been learned since.
 
-        Raises
-        ------
-        InputError
-            If there is one.
+        Raise `InputError` if there is one.
         """
         numbers = self.numbers
         for name, value in x.items():
@@ -286,18 +249,8 @@ class Examples:
     def take(self, record: Mapping[str, Any], *, is_labelled: bool) -> tuple[dict[str, Any], Any]:
         """Return the features and the label of a record that is read once, and learn the types of its fields.
 
-        Parameters
-        ----------
-        record
-            The record.
-        is_labelled
-            Whether it must have features and a label.
-
-        Raises
-        ------
-        InputError
-            As `split` does, or else as `read` does. Types have been learned then, but the length of a vector only if it
-            is the reason.
+        `is_labelled` says whether it must have features and a label. Raise `InputError` as `split` does, or else as
+        `read` does. Types have been learned then, but the length of a vector only if it is the reason.
         """
         self.count(record)
         try:

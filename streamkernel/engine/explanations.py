@@ -43,21 +43,9 @@ def explain(model: Any, x: Mapping[str, Any], prediction: Any) -> Contributions:
 
     The inputs are the inputs of a pipeline's last step. The contributions add up to the score of the prediction minus
     the score of the mean: of a regressor in units of the label, of a classifier the log-odds or the log-probability of
-    the predicted label. Of several targets there is a dictionary for each.
-
-    Parameters
-    ----------
-    model
-        The pipeline, which ends in a model that is explainable.
-    x
-        The features of a record.
-    prediction
-        The model's prediction for it; ``None`` before the first label, when no input contributes.
-
-    Raises
-    ------
-    InputError
-        If there are more than `MOST_INPUTS` inputs.
+    the predicted label. Of several targets there is a dictionary for each. `model` is the pipeline, which ends in a
+    model that is explainable. `x` are the features of a record. `prediction` is the model's prediction for it; ``None``
+    before the first label, when no input contributes. Raise `InputError` if there are more than `MOST_INPUTS` inputs.
 
     Examples
     --------

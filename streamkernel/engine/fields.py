@@ -20,14 +20,8 @@ class OnFields(base.Transformer):
     """A transformer limited to some of the fields.
 
     A field that the transformer creates replaces an untouched one of the same name. The transformer is not called for a
-    record with none of its fields.
-
-    Parameters
-    ----------
-    transformer
-        The transformer.
-    on
-        ``"numbers"`` (``True`` and ``False`` are numbers), ``"strings"``, or the fields' names.
+    record with none of its fields. `on` is ``"numbers"`` (``True`` and ``False`` are numbers), ``"strings"``, or the
+    fields' names.
 
     Examples
     --------

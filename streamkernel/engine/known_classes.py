@@ -21,12 +21,8 @@ MOST_CLASSES = 1000
 class KnownClasses(LabelForms):
     """The labels that have been learned or that a model brings, and the check of a new one.
 
-    Parameters
-    ----------
-    model
-        A classifier, or a pipeline that ends in one.
-    labels
-        Labels in the order in which they came; by default the labels of a kernel classifier.
+    `model` is a classifier, or a pipeline that ends in one. `labels` are labels in the order in which they came; by
+    default the labels of a kernel classifier.
 
     Examples
     --------
@@ -45,10 +41,8 @@ class KnownClasses(LabelForms):
     def check(self, label: Any) -> None:
         """Add a label, unless it is known.
 
-        Raises
-        ------
-        InputError
-            If the model cannot learn it; a label must be refused before any preprocessing learns its example.
+        Raise `InputError` if the model cannot learn it; a label must be refused before any preprocessing learns its
+        example.
         """
         if label in self:
             return
@@ -95,13 +89,7 @@ class KnownClassesByField:
         return {name: self._field(name).of(value) for name, value in label.items()}
 
     def check(self, label: Mapping[str, Any]) -> None:
-        """Add the labels of an example, unless they are known.
-
-        Raises
-        ------
-        InputError
-            If the model cannot learn one.
-        """
+        """Add the labels of an example, unless they are known. Raise `InputError` if the model cannot learn one."""
         for name, value in label.items():
             if self._is_binary and value not in (False, True):
                 raise LabelError(f'Expected True or False, got {shorten(value)} - at field "{name}"')

@@ -74,13 +74,7 @@ def _cause(lost: Mapping[str, int]) -> str:
 
 
 class LabelLosses:
-    """Reports lost features and labels, at most once a minute.
-
-    Parameters
-    ----------
-    labels
-        The join of features and labels.
-    """
+    """Reports lost features and labels, at most once a minute. `labels` is the join of features and labels."""
 
     def __init__(self, labels: DelayedLabels) -> None:
         self._labels = labels

@@ -125,14 +125,8 @@ class LearnedTypes:
     ) -> None:
         """Count the values of a record.
 
-        Parameters
-        ----------
-        record
-            The record.
-        others
-            Fields that are not counted, as the label.
-        is_input
-            Whether a field is an input. If no input is a number, texts of digits alone are numbers.
+        `others` are fields that are not counted, as the label. `is_input` says whether a field is an input. If no input
+        is a number, texts of digits alone are numbers.
         """
         counts, categories, are_meant = self.counts, self.categories, None
         for name, value in record.items():
@@ -205,12 +199,8 @@ class LearnedTypes:
     def read_text(self, name: str, text: str, *, digits_are_codes: bool = False) -> float | str | None:
         """Return a text as the field takes it: as a number, as a category, or not at all, which is ``None``.
 
-        Parameters
-        ----------
-        name, text
-            The field and its text.
-        digits_are_codes
-            Whether an input of the record is a number, so that digits alone in a text may be a code.
+        `name` and `text` are the field and its text. `digits_are_codes` says whether an input of the record is a
+        number, so that digits alone in a text may be a code.
         """
         counted = self.counts.get(name)
         number = read_number(text, notation := _notation(counted))

@@ -49,31 +49,12 @@ T = TypeVar("T")
 class Outputs(Participant):
     """The sinks of a run, for predictions and for dead letters, either of which may be absent.
 
-    Parameters
-    ----------
-    processor
-        Counts refused records.
-    predictions, dead_letters
-        The sinks; ``None`` for no output. Without a sink, dead letters are logged.
-    member
-        The identity of the state directory, a field of predictions and dead letters.
-    retries
-        Retries calls while the service of a sink is unavailable.
-    source
-        The source, whose repeated events are not written again to sinks that have their records.
-
-    Attributes
-    ----------
-    stopping : callable
-        Says whether the run must stop, and so no longer wait for a sink.
-    last_dead_letters : deque of dict
-        The last few of this process: time, position, reason, and the beginning of the record.
-    dead_letter_groups : DeadLetterGroups
-        The dead letters of this process, grouped by reason.
-    owner : Owner
-        The process of the run.
-    has_refused : bool
-        Whether a sink has refused a prediction since the last commit.
+    `predictions` and `dead_letters` are the sinks; ``None`` for no output. Without a sink, dead letters are logged.
+    `member` is the identity of the state directory, a field of predictions and dead letters. `source` is the
+    source, whose repeated events are not written again to sinks that have their records. `stopping` says whether
+    the run must stop, and so no longer wait for a sink. `last_dead_letters` are the last few of this process: time,
+    position, reason, and the beginning of the record. `has_refused` says whether a sink has refused a prediction
+    since the last commit.
     """
 
     def __init__(
@@ -129,13 +110,7 @@ class Outputs(Participant):
             self.write_gathered()
 
     def write_gathered(self) -> None:
-        """Write the buffered predictions.
-
-        Raises
-        ------
-        CommitRefusedError
-            If the brokers refuse them.
-        """
+        """Write the buffered predictions. Raise `CommitRefusedError` if the brokers refuse them."""
         if self._lines:
             lines, keys, headers = self._lines, self._keys, self._headers
             self._clear_gathered()
@@ -149,12 +124,8 @@ class Outputs(Participant):
     ) -> None:
         """Write predictions after the buffered ones, if there is a sink for predictions.
 
-        Parameters
-        ----------
-        lines, keys
-            The predictions, each with a key.
-        headers
-            The headers of each, which only topics have; ``None`` if none has any.
+        `lines` and `keys` are the predictions, each with a key. `headers` are the headers of each, which only topics
+        have; ``None`` if none has any.
         """
         if self._lines:
             self.write_gathered()
@@ -267,22 +238,8 @@ class Outputs(Participant):
     def seek(self, ends: Mapping[str, Any], *, may_be_lost: bool = False) -> bool:
         """Truncate the sinks to their end positions of a checkpoint, and drop the buffered predictions.
 
-        Parameters
-        ----------
-        ends
-            The positions.
-        may_be_lost
-            Whether a file may be shorter, as after the loss of a disk.
-
-        Returns
-        -------
-        bool
-            Whether all sinks have what they had then.
-
-        Raises
-        ------
-        ValueError
-            If a file is shorter and must not be.
+        `may_be_lost` says whether a file may be shorter, as after the loss of a disk. Raise `ValueError` if a file is
+        shorter and must not be. The result says whether all sinks have what they had then.
         """
         self._clear_gathered()
         is_whole = True
@@ -313,11 +270,8 @@ class Outputs(Participant):
     def _wait_for(self, call: Callable[[], T], deadline: float = math.inf) -> T:
         """Return the result of a call to a sink, which is repeated while its service is unavailable.
 
-        Raises
-        ------
-        StoppedError
-            If the run is stopped before that, or a deadline passes; with a state, the restart writes what no checkpoint
-            has.
+        Raise `StoppedError` if the run is stopped before that, or a deadline passes; with a state, the restart writes
+        what no checkpoint has.
         """
         done = self._retries.ask(lambda: (call(),), lambda: self.stopping() or time.monotonic() >= deadline)
         if done is None and not self.stopping():

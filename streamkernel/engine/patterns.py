@@ -28,12 +28,8 @@ def tokens(text: str, pattern: str) -> Iterator[str]:
 def compiled(pattern: str) -> Any:
     """Return a pattern compiled by RE2.
 
-    Raises
-    ------
-    ValueError
-        If RE2 refuses it: references to groups and looking around take more than linear time.
-    ImportError
-        If RE2 is not installed.
+    Raise `ValueError` if RE2 refuses it: references to groups and looking around take more than linear time;
+    `ImportError` if RE2 is not installed.
     """
     try:
         import re2

@@ -47,25 +47,15 @@ class RecordProcessor:
         The field to predict, or several, whose labels and predictions are then dictionaries.
     ignore
         Fields to leave out, with the fields inside them.
-    metric
-        A River metric of the predictions.
     baseline
         Another River model that learns the same.
-    labels
-        Joins features with the label that comes in another record.
     weight
         The field with the weight that an example is learned with; ``None`` if all have the same. The metric and the
         baseline count each example once.
     fields
         The declared types of fields; ``None`` if all are learned.
-    with_probabilities
-        Whether probabilities are wanted even if the metric does not need them.
-    coverage
-        The requested share of labels inside the interval or the set of a prediction; ``None`` for no intervals.
     explain
         Contributions of inputs in a line, 0 for none.
-    monitoring
-        Monitoring besides the metric; ``None`` without.
     learned_before
         Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
     candidates
@@ -75,16 +65,6 @@ class RecordProcessor:
     ----------
     model, baseline
         The models; a baseline that failed is ``None``.
-    quality : Quality
-        How good predictions are.
-    examples : Examples
-        Makes features from records.
-    labels : DelayedLabels or None
-        Features and labels that wait for each other.
-    challengers : Challengers
-        Models that learn the same events beside the model, and do not affect its results.
-    coverage : Coverage or CoverageByTarget or None
-        How wide intervals are, and the share of labels inside.
     outcomes : dict
         Records by what became of them.
     refused : dict
@@ -177,10 +157,7 @@ class RecordProcessor:
     def process(self, event: Event) -> Step | None:
         """Predict the features of a record, and learn them if their label is known.
 
-        Raises
-        ------
-        InputError
-            If the record cannot be used, and whatever a step of the pipeline raises.
+        Raise `InputError` if the record cannot be used, and whatever a step of the pipeline raises.
         """
         record = event.record
         if record is None:
@@ -273,12 +250,8 @@ class RecordProcessor:
     def line(self, event: Event, y: Any, answer: Answer, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return a prediction as a record for a sink; call it before the step is evaluated.
 
-        Parameters
-        ----------
-        event, y, answer
-            The record, its label if it is known, and what the model answered.
-        more
-            The result of `observe`.
+        `event`, `y` and `answer` are the record, its label if it is known, and what the model answered. `more` is the
+        result of `observe`.
         """
         prediction, probabilities, *_ = answer
         version = self._learned_before + self.outcomes["learned"]

@@ -23,14 +23,8 @@ BATCH = 500
 class Choice(NamedTuple):
     """A selection of letters.
 
-    Parameters
-    ----------
-    kinds
-        Kinds of letters, as in ``streamkernel_dead_letters_total``; empty for all.
-    text
-        A text that the reason must contain.
-    limit
-        Maximum number of letters.
+    `kinds` are kinds of letters, as in ``streamkernel_dead_letters_total``; empty for all. `text` is a text that the
+    reason must contain. `limit` is the maximum number of letters.
     """
 
     kinds: Collection[str] = ()
@@ -45,23 +39,10 @@ class Choice(NamedTuple):
 class Redrive:
     """Sends the records of a configuration's dead letters back to their source.
 
-    Parameters
-    ----------
-    config
-        The configuration of the run that wrote them.
-    choice
-        The selection of letters.
-    to_topic, to_file
-        The destination; by default the source of each record.
-
-    Attributes
-    ----------
-    chosen : Counter
-        The number of selected letters, by kind and reason without its position; set by `count`.
-    target : FileTarget or TopicTarget
-        The destination.
-    left : Counter
-        The number of letters that match but cannot be redriven, by reason.
+    `config` is the configuration of the run that wrote them. `choice` is the selection of letters. `to_topic` and
+    `to_file` are the destination; by default the source of each record. `chosen` is the number of selected letters, by
+    kind and reason without its position; set by `count`. `left` is the number of letters that match but cannot be
+    redriven, by reason.
     """
 
     def __init__(
@@ -106,19 +87,9 @@ class Redrive:
     def drive(self, total: int, rate: float | None = None, progress: Callable[[int], None] = lambda n: None) -> int:
         """Redrive letters, and return their number.
 
-        Parameters
-        ----------
-        total
-            Maximum number of letters.
-        rate
-            Maximum number of letters per second.
-        progress
-            Called with the number redriven so far.
-
-        Raises
-        ------
-        CommitRefusedError
-            If brokers refused the last ones; the next start continues.
+        `total` is the maximum number of letters. `rate` is the maximum number of letters per second. `progress` is
+        called with the number redriven so far. Raise `CommitRefusedError` if brokers refused the last ones; the next
+        start continues.
         """
         sent, began = 0, time.monotonic()
         batch = BATCH if rate is None else max(1, min(BATCH, int(rate)))

@@ -1,4 +1,4 @@
-"""Retries of calls to unavailable brokers, until they succeed, the run is stopped, or a time limit is reached."""
+"""Trouble of a run: retries of calls to unavailable brokers, incidents, and whether the main loop advances."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
-from streamkernel.connectors import GaveUpError, TopicMissingError, Trouble, UnavailableError
+from streamkernel.connectors import GaveUpError, Source, TopicMissingError, Trouble, UnavailableError
 
 FIRST_PAUSE = 0.5
 """Pause in seconds after the first failed attempt, doubled after each further one."""
@@ -30,6 +30,18 @@ log = structlog.get_logger("streamkernel")
 
 T = TypeVar("T")
 
+INCIDENTS = (
+    "rebalance", "commit_refused", "record_refused", "write_forbidden", "unreachable", "topic_missing",
+    "checkpoint_failed", "stalled", "worker_lost", "not_shared",
+)  # fmt: skip
+"""Kinds of incidents from which a run recovers."""
+
+STALLED_SECONDS = 60.0
+"""Seconds without an event, despite a lag, after which that is reported."""
+
+ILL_SECONDS = 300.0
+"""Seconds without a turn of the main loop after which the process is unhealthy."""
+
 
 class StoppedError(UnavailableError):
     """The run is stopped while the service is still unavailable."""
@@ -43,21 +55,9 @@ def retry_until_answered(
 ) -> T | None:
     """Retry a call until it succeeds, and return its result, or ``None`` if the run is stopped first.
 
-    Parameters
-    ----------
-    ask
-        Raises `UnavailableError` if the service is unavailable.
-    stopping
-        Says whether we have to stop.
-    count
-        Is called with the kind of each failure.
-    give_up_after
-        Seconds to retry for.
-
-    Raises
-    ------
-    GaveUpError
-        If the service was unavailable for so long.
+    Raise `GaveUpError` if the service was unavailable for so long. `ask` raises `UnavailableError` if the service is
+    unavailable. `stopping` says whether we have to stop. `count` is called with the kind of each failure.
+    `give_up_after` is the time to retry for, in seconds.
     """
 
     def is_late(attempt: RetryCallState) -> bool:
@@ -122,12 +122,8 @@ def aside(call: Callable[[], T], stopping: Callable[[], bool]) -> Callable[[], T
 class Retries:
     """Retries calls to brokers up to the configured time limit, and reports failures.
 
-    Parameters
-    ----------
-    count
-        Is called with the kind of each failure.
-    give_up_after
-        Seconds to retry for; ``None`` is without end.
+    `count` is called with the kind of each failure. `give_up_after` is the time to retry for, in seconds;
+    ``None`` is without end.
     """
 
     def __init__(self, count: Callable[[str], None], give_up_after: float | None) -> None:
@@ -145,10 +141,7 @@ class Retries:
     def report(self, trouble: Trouble | None) -> GaveUpError | None:
         """Report problems with brokers and topics that a source finds, first at once and then once a minute.
 
-        Returns
-        -------
-        GaveUpError or None
-            The error that must end the run, if the problem has lasted longer than the configured time.
+        The result is the error that must end the run, if the problem has lasted longer than the configured time.
         """
         now, last = time.monotonic(), self._last
         if trouble is None:
@@ -191,3 +184,48 @@ def pause(seconds: float, stopping: Callable[[], bool]) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end and not stopping():
         time.sleep(LOOK_SECONDS)
+
+
+class Health:
+    """Counts incidents, and records the last turn of the main loop and the arrival of the last events.
+
+    `incidents` are incidents of this process by kind.
+
+    Examples
+    --------
+    >>> health = Health()
+    >>> health.count("rebalance")
+    >>> health.incidents["rebalance"], health.ill()
+    (1, '')
+    """
+
+    def __init__(self) -> None:
+        self.incidents = dict.fromkeys(INCIDENTS, 0)
+        self._alive = self._moved = time.monotonic()
+
+    def turn(self) -> None:
+        """Record that the main loop turns, or waits for a known reason."""
+        self._alive = time.monotonic()
+
+    def count(self, incident: str) -> None:
+        """Count an incident; a loop that reports incidents is not stuck."""
+        self.incidents[incident] += 1
+        self.turn()
+
+    def note_events(self) -> None:
+        """Record the arrival of events."""
+        self._moved = time.monotonic()
+
+    def watch(self, source: Source, has_come: bool) -> None:
+        """Report a source with unread records that returns none."""
+        if has_come or not any(source.lag().values()):
+            self.note_events()
+        elif time.monotonic() - self._moved > STALLED_SECONDS:
+            self.note_events()
+            self.count("stalled")
+            log.error("the lag is not 0, and nothing has been read for a minute", lag=sum(source.lag().values()))
+
+    def ill(self) -> str:
+        """Return the reason why this process should be restarted, or an empty string."""
+        silent = time.monotonic() - self._alive
+        return f"the main loop has not advanced for {silent:.0f} s" if silent > ILL_SECONDS else ""

@@ -28,14 +28,8 @@ OF_BASELINE = "baseline", "baseline_recent"
 class Candidate(NamedTuple):
     """A model of a configuration.
 
-    Parameters
-    ----------
-    name
-        Its name, `MODEL` for the table ``[model]``.
-    setup
-        Its preprocessing and model as plain values.
-    build
-        Returns a new one.
+    `name` is its name, `MODEL` for the table ``[model]``. `setup` is its preprocessing and model as plain values.
+    `build` returns a new one.
     """
 
     name: str
@@ -46,16 +40,9 @@ class Candidate(NamedTuple):
 class Roles(NamedTuple):
     """The roles of candidates.
 
-    Parameters
-    ----------
-    champion
-        The name of the champion.
-    setup
-        The preprocessing and the model of the champion, nothing without candidates.
-    challengers
-        The others, each with its part of the checkpoint, or ``None`` if it begins.
-    names
-        The present names of the models in the checkpoint that continue, by the names there.
+    `setup` is the preprocessing and the model of the champion, nothing without candidates. `challengers` are the
+    others, each with its part of the checkpoint, or ``None`` if it begins. `names` are the present names of the models
+    in the checkpoint that continue, by the names there.
     """
 
     champion: str
@@ -73,12 +60,8 @@ def roles_in(saved: Mapping[str, Any] | None, candidates: Sequence[Candidate]) -
     """Return the roles of candidates after a checkpoint, or at the beginning.
 
     A model continues where the checkpoint has one of the same configuration: under its name, else under a name that the
-    configuration no longer has.
-
-    Raises
-    ------
-    StateDirectoryError
-        If the checkpoint has a promoted champion and no candidate has its configuration.
+    configuration no longer has. Raise `StateDirectoryError` if the checkpoint has a promoted champion and no candidate
+    has its configuration.
     """
     if saved is None:
         return Roles(MODEL, candidates[0].setup if candidates else {}, [(one, None) for one in candidates[1:]], {})
@@ -116,12 +99,8 @@ class PromotionError(ValueError):
 def promote(path: Path, name: str) -> str:
     """Make a challenger the champion of a state directory, and return a description of the result.
 
-    Raises
-    ------
-    PromotionError
-        If there is no such challenger, or it cannot be the champion.
-    StateDirectoryError
-        If a run uses the directory.
+    Raise `PromotionError` if there is no such challenger, or it cannot be the champion; `StateDirectoryError` if a run
+    uses the directory.
     """
 
     def choose(state: Mapping[str, Any]) -> str:
@@ -147,12 +126,8 @@ def promote(path: Path, name: str) -> str:
 def rollback(path: Path) -> str:
     """Undo the last promotion in a state directory that was not undone, and return a description of the result.
 
-    Raises
-    ------
-    PromotionError
-        If there is none, or the former champion is no longer there.
-    StateDirectoryError
-        If a run uses the directory.
+    Raise `PromotionError` if there is none, or the former champion is no longer there; `StateDirectoryError` if a run
+    uses the directory.
     """
 
     def choose(state: Mapping[str, Any]) -> str:

@@ -1,20 +1,38 @@
-"""The main loop: it predicts, learns and writes each event, and commits checkpoints."""
+"""The components of a run, each of which owns its state, and the loop over its events."""
 
 from __future__ import annotations
 
 import gc
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
 
-from streamkernel.connectors import CommitRefusedError, Event, Refusal
+from streamkernel.connectors import (
+    CommitRefusedError,
+    DeadLetters,
+    Event,
+    KafkaDeadLetters,
+    Refusal,
+    Sink,
+    Source,
+    Transactions,
+)
+from streamkernel.connectors.interfaces import as_source
 from streamkernel.connectors.kafka.clients import Headers
+from streamkernel.engine.checkpoint.state_directory import StateDirectory
+from streamkernel.engine.checkpointer import Checkpointer
 from streamkernel.engine.outputs import Outputs
-from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.record_processor import RecordProcessor, Step
+from streamkernel.engine.retrying import Health, Retries
+from streamkernel.engine.shared_model import SharedModel
 from streamkernel.engine.telemetry.dead_letters import refusal_of
+from streamkernel.engine.telemetry.history import History
 from streamkernel.engine.telemetry.input_ranges import LARGEST
+from streamkernel.engine.telemetry.monitor import Monitor
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.internals import answers_of, deferred_answers, predict_and_learn
 
@@ -34,6 +52,71 @@ WATCH_EVERY = 100
 """Number of events between two calls of a watcher."""
 
 
+@dataclass(frozen=True)
+class EngineParts:
+    """The components of a run."""
+
+    source: Source
+    processor: RecordProcessor
+    outputs: Outputs
+    checkpointer: Checkpointer
+    health: Health
+    retries: Retries
+    monitor: Monitor
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        source: Source,
+        *,
+        sink: Sink | None,
+        dead_letters: DeadLetters | KafkaDeadLetters | None,
+        state: StateDirectory | None,
+        transactions: Transactions | None,
+        checkpoint_seconds: float,
+        give_up_after: float | None,
+        setup: Mapping[str, Any] | None,
+        shared_model: Path | None = None,
+        **options: Any,
+    ) -> Self:
+        """Create the components from their configuration.
+
+        `model`, `source`, `sink`, `dead_letters`, `state`, `transactions`, `checkpoint_seconds`, `give_up_after`,
+        `setup` and `shared_model` are as for :class:`~streamkernel.engine.engine.Engine`. `options` are as for
+        :class:`~streamkernel.engine.record_processor.RecordProcessor`.
+        """
+        source = as_source(source)
+        processor = RecordProcessor(model, with_probabilities=sink is not None, **options)
+        history, health = History(), Health()
+        retries = Retries(health.count, give_up_after)
+        outputs = Outputs(processor, sink, dead_letters, None if state is None else state.identity, retries, source)
+        shared = None
+        if shared_model is not None and state is not None:
+            shared = SharedModel(shared_model, state.identity, processor, setup or {}, health.count)
+        checkpointer = Checkpointer(
+            processor,
+            history,
+            source,
+            outputs,
+            retries,
+            health,
+            state=state,
+            transactions=transactions,
+            checkpoint_seconds=checkpoint_seconds,
+            setup=setup,
+            shared=shared,
+        )
+        monitor = Monitor(processor, checkpointer, history, source)
+        return cls(source, processor, outputs, checkpointer, health, retries, monitor)
+
+    def close(self) -> None:
+        """Release the source, the sinks, the transactions and the state directory, in this order, also after errors."""
+        with ExitStack() as stack:
+            for part in (self.checkpointer, self.outputs, self.source):
+                stack.callback(part.close)
+
+
 def collect_rarely() -> None:
     """Look for garbage less often, and never among the objects that exist now.
 
@@ -50,14 +133,9 @@ class RecordBatches:
 
     Such are dead letters, records with a new label or a new field, and all records of a model that is not learned from
     in compiled calls of several; they are processed one by one. Where a batch ends early the next ones are shorter, and
-    where none is possible many records pass before the next attempt, so that attempts cost next to nothing.
-
-    Parameters
-    ----------
-    processor, outputs
-        The model with its quality, and the sinks.
-    headers_of
-        Returns the headers of the prediction of an event; ``None`` if it has none.
+    where none is possible many records pass before the next attempt, so that attempts cost next to nothing. `processor`
+    and `outputs` are the model with its quality, and the sinks. `headers_of` returns the headers of the prediction of
+    an event; ``None`` if it has none.
     """
 
     def __init__(
@@ -116,12 +194,8 @@ class Runner(Protocol):
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
         """Process events until the stream ends and everything is durable, or until the run is stopped.
 
-        Parameters
-        ----------
-        stopping
-            Returns whether the run has to stop. Once true it stays true: a run leaves the rest of a poll alone then.
-        watch
-            Is called periodically, after events.
+        `stopping` returns whether the run has to stop. Once true it stays true: a run leaves the rest of a poll alone
+        then. `watch` is called periodically, after events.
         """
 
     def close(self) -> None:
@@ -131,14 +205,8 @@ class Runner(Protocol):
 class StreamRunner:
     """Processes one event after the other, or several together where the results are the same.
 
-    Parameters
-    ----------
-    parts
-        The parts of the run.
-    at_once
-        Maximum number of events that are processed together, between two checks for a request to stop.
-    headers_of
-        Returns the headers of the prediction of an event; ``None`` if it has none.
+    `at_once` is the maximum number of events that are processed together, between two checks for a request to stop.
+    `headers_of` returns the headers of the prediction of an event; ``None`` if it has none.
     """
 
     def __init__(
@@ -267,10 +335,7 @@ class StreamRunner:
     def _check_brokers(self) -> None:
         """Report problems with brokers and topics that the source finds.
 
-        Raises
-        ------
-        GaveUpError
-            If that has lasted for longer than the user wants to wait.
+        Raise `GaveUpError` if that has lasted for longer than the user wants to wait.
         """
         error = self._retries.report(self._source.trouble)
         if error is not None:

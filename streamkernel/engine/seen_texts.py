@@ -62,12 +62,7 @@ class SeenTexts:
     def placeholders(self, name: str, text: str | None = None) -> list[str]:
         """Return the one or two texts that are nearly all texts of a field, or none.
 
-        Parameters
-        ----------
-        name
-            The field.
-        text
-            A text of it, which may not be counted yet.
+        `text` is a text of it, which may not be counted yet.
         """
         counts = self._counts.get(name, {})
         if text is not None:

@@ -23,20 +23,9 @@ SHARE = 0.01
 class PublishedModel(NamedTuple):
     """A copy of the model after a number of events.
 
-    Parameters
-    ----------
-    version
-        The number of this copy, counted in this process.
-    events
-        The number of events learned.
-    model
-        The pipeline.
-    examples
-        Converts a record to features, and refuses invalid records.
-    checkpoint
-        The number of the checkpoint that the copy was read from, if the run has not resumed yet.
-    threshold
-        The maximum distance of a label inside an interval or set from the prediction, if the answer has one.
+    `version` is the number of this copy, counted in this process. `checkpoint` is the number of the checkpoint that the
+    copy was read from, if the run has not resumed yet. `threshold` is the maximum distance of a label inside an
+    interval or set from the prediction, if the answer has one.
     """
 
     version: int
@@ -56,17 +45,8 @@ class PublishedModel(NamedTuple):
     def answer(self, record: Mapping[str, Any], *, explained: bool = False) -> dict[str, Any]:
         """Return the prediction for one record, the probabilities of a classifier, and an interval or a set of labels.
 
-        Parameters
-        ----------
-        record
-            The record.
-        explained
-            Whether to add the contributions of the inputs; the model must be explainable.
-
-        Raises
-        ------
-        InputError
-            If the record cannot be used. Errors of other steps of the pipeline are passed on.
+        `explained` says whether to add the contributions of the inputs; the model must be explainable. Raise
+        `InputError` if the record cannot be used. Errors of other steps of the pipeline are passed on.
         """
         x, _ = self.examples.read(record)
         take_texts(self.model, x)
@@ -81,12 +61,7 @@ class PublishedModel(NamedTuple):
 class Publisher:
     """Copies a model for predictions, so rarely that copies take at most a hundredth of the time.
 
-    Attributes
-    ----------
-    wanted : bool
-        Whether predictions are requested.
-    newest : PublishedModel or None
-        The last copy.
+    `wanted` says whether predictions are requested.
 
     Examples
     --------

@@ -47,25 +47,11 @@ class SharedModel(Participant):
 
     and continues from it. The file of a version can be created only once (by a hard link), so of two members that add
     version k + 1, one repeats the addition as k + 2. After a crash, either a version contains N, and the member
-    continues from the newest version; or none does, and the member continues from its checkpoint and adds it.
-
-    Parameters
-    ----------
-    path
-        The directory, to which all members can write; it is created if it is missing.
-    identity
-        The permanent name of this member.
-    processor
-        The processor with this member's model.
-    setup
-        The configuration of the run; a version of a different configuration is refused.
-    count
-        Called with the kind of an incident, ``"not_shared"``, when a version could not be added.
-
-    Attributes
-    ----------
-    version : int
-        The version from which the member's model continued, 0 for none.
+    continues from the newest version; or none does, and the member continues from its checkpoint and adds it. `version`
+    is the version from which the member's model continued, 0 for none. `path` is the directory, to which all members
+    can write; it is created if it is missing. `identity` is the permanent name of this member. `setup` is the
+    configuration of the run; a version of a different configuration is refused. `count` is called with the kind of an
+    incident, ``"not_shared"``, when a version could not be added.
     """
 
     def __init__(
@@ -87,12 +73,8 @@ class SharedModel(Participant):
         """Start from the newest version if there is no state; return false if another member must create it first.
 
         The first 256 events determine bandwidths and scales, which all members must share. So one member learns them,
-        and the others wait for its version.
-
-        Raises
-        ------
-        StateDirectoryError
-            If the checkpoints of this member are missing, or the versions belong to a different configuration.
+        and the others wait for its version. Raise `StateDirectoryError` if the checkpoints of this member are missing,
+        or the versions belong to a different configuration.
         """
         if newest := newest_version(self.path):
             head = self._read_version(newest)
@@ -269,10 +251,7 @@ def newest_version(path: Path) -> int:
 def check_version(path: Path, setup: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of a version, after comparing its configuration with the run's.
 
-    Raises
-    ------
-    StateDirectoryError
-        If it differs in more than a member's starting point.
+    Raise `StateDirectoryError` if it differs in more than a member's starting point.
     """
     version = read_version(path)
     check_setup(version["setup"], _for_all(setup))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from streamkernel.connectors import Event, Source
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.checkpoint import maintenance
+from streamkernel.engine.checkpoint import state_directory
 from streamkernel.engine.config.config import Config, replay_config
 
 AT_ONCE = 256
@@ -46,13 +46,7 @@ class Sample(NamedTuple):
 
 
 def read_sample(source: Source, stopping: Callable[[], bool], clock: Callable[[], float] = time.perf_counter) -> Sample:
-    """Read the first events of a source, and close it.
-
-    Raises
-    ------
-    ValueError
-        If it has no events.
-    """
+    """Read the first events of a source, and close it. Raise `ValueError` if it has no events."""
     events: list[Event] = []
     spent, began = 0.0, clock()
     try:
@@ -73,14 +67,7 @@ def read_sample(source: Source, stopping: Callable[[], bool], clock: Callable[[]
 class Load(Source):
     """A source that repeats the events of a sample; subclasses determine when they are offered.
 
-    Parameters
-    ----------
-    sample
-        The events.
-    seconds
-        The time after the first poll until it ends.
-    clock
-        Returns the time in seconds.
+    `seconds` is the time after the first poll until it ends. `clock` returns the time in seconds.
     """
 
     def __init__(self, sample: Sequence[Event], seconds: float, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -143,14 +130,8 @@ class FullLoad(Load):
 class SteadyLoad(Load):
     """Offers events when they are due at a rate, and measures how late they are taken.
 
-    Parameters
-    ----------
-    sample, seconds, clock
-        As for :class:`Load`.
-    rate
-        Events per second.
-    sleep
-        Waits for some seconds.
+    `sample`, `seconds` and `clock` are as for :class:`Load`. `rate` is in events per second. `sleep` waits for some
+    seconds.
     """
 
     def __init__(
@@ -184,8 +165,6 @@ class Sizing:
 
     Attributes
     ----------
-    events : int
-        Number of events processed for the measurement.
     refused : int
         Number of dead letters among them.
     features : int or None
@@ -194,8 +173,6 @@ class Sizing:
         Events per second that one process can read, predict, learn and write, checkpoints included.
     memory : int or None
         The largest memory of the process, in bytes; ``None`` if the system does not report it.
-    checkpoint_bytes : int
-        The size of a checkpoint.
     checkpoint_seconds : float
         The time for which a checkpoint pauses the run, in seconds.
     interval : float
@@ -266,29 +243,10 @@ def measure(
     """Run the events of a configuration for some seconds in another folder, and change nothing else.
 
     The first events of the source are read into memory and processed again and again: first as fast as possible, then
-    at the rate of one process. Predictions and dead letters go to files of the folder, and checkpoints too.
-
-    Parameters
-    ----------
-    config
-        Of the run.
-    folder
-        An empty folder.
-    wanted
-        Events per second; by default the recommended rate of one process.
-    seconds
-        The time of each of the two measurements.
-    tell
-        Called with what is being done.
-    stopping
-        Returns whether to stop.
-
-    Raises
-    ------
-    ConfigError
-        If the source cannot be read again, as requests over HTTP.
-    ValueError
-        If there are no events, or it was stopped before there were figures.
+    at the rate of one process. Predictions and dead letters go to files of the folder, and checkpoints too. Raise
+    `ConfigError` if the source cannot be read again, as requests over HTTP; `ValueError` if there are no events, or it
+    was stopped before there were figures. `folder` is an empty folder. `wanted` is in events per second; by default the
+    recommended rate of one process. `seconds` is the time of each of the two measurements.
     """
     replayed = replay_config(config, folder, None, None)
     tell("reading the first events")
@@ -314,7 +272,7 @@ def measure(
         features=None if model is None else model.n_features,
         rate=rate,
         memory=_peak_memory(),
-        checkpoint_bytes=list(maintenance.history(folder))[-1].size,
+        checkpoint_bytes=list(state_directory.history(folder))[-1].size,
         checkpoint_seconds=checkpoint,
         interval=replayed.state.checkpoint_seconds,
         wanted=wanted,

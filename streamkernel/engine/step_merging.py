@@ -47,12 +47,7 @@ def problem_of_step(step: base.Transformer) -> str | None:
 def merge_steps(before: base.Transformer, parts: Sequence[base.Transformer]) -> base.Transformer:
     """Return one step that combines the learning of several workers since a common start.
 
-    Parameters
-    ----------
-    before
-        The step at the common start.
-    parts
-        The step of each worker now.
+    `before` is the step at the common start. `parts` is the step of each worker now.
     """
     if isinstance(before, OnFields):
         return OnFields(merge_steps(before.transformer, [part.transformer for part in parts]), before.on)  # type: ignore[attr-defined]
@@ -115,12 +110,8 @@ _MERGES: dict[type, Callable[[Any, Any, Sequence[Any]], None]] = {
 def merge_problems(pipeline: Any, where: str) -> Iterator[str]:
     """Yield the reasons why copies of a pipeline cannot be merged.
 
-    Parameters
-    ----------
-    pipeline
-        The preprocessing steps and the model, or the model alone.
-    where
-        Where they would be merged, for the messages.
+    `pipeline` are the preprocessing steps and the model, or the model alone. `where` is where they would be merged, for
+    the messages.
 
     Examples
     --------

@@ -13,8 +13,8 @@ from reading import check_every_resume, chunks_of, errors, read_file, records, w
 
 from streamkernel.connectors import FileSource, PartitionedFiles, record_splitters
 from streamkernel.connectors.csv_table import CsvOptions
+from streamkernel.connectors.formats import CsvRow
 from streamkernel.connectors.record_splitters import QuotedCutter
-from streamkernel.connectors.values import CsvRow
 
 ERROR = "Expected closing quotes, got none that end a cell"
 STRAYS = [

@@ -12,7 +12,7 @@ from reading import check_every_resume, errors, records, write
 from streamkernel.connectors import PartitionedFiles
 from streamkernel.connectors.csv_cells import number, numbers
 from streamkernel.connectors.csv_table import Csv, CsvOptions
-from streamkernel.connectors.values import CsvRow
+from streamkernel.connectors.formats import CsvRow
 
 CELLS = [
     "1", "0", "-0", "-0.0", "007", "-01", "+1", "1.", ".5", "1e3", "1E+3", "-1e-400", "1e400", "1_000", " 12", "12 ",

@@ -17,7 +17,7 @@ from reading import check_every_resume, chunks_of, errors, read_file, records, w
 
 from streamkernel.connectors import FileSource
 from streamkernel.connectors.csv_cells import number
-from streamkernel.connectors.nested import flatten
+from streamkernel.connectors.json_values import flatten
 
 CHUNKS = st.sampled_from([1, 7, 1 << 18])
 NAMES = st.sampled_from(["csv", "csv.gz"])

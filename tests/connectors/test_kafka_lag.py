@@ -11,7 +11,7 @@ import pytest
 from topics import made, rows
 
 from streamkernel.connectors import KafkaSource, PartitionedTopics
-from streamkernel.connectors.kafka import topic_watcher
+from streamkernel.connectors.kafka import partition_reader
 from streamkernel.connectors.kafka.clients import Partition
 
 
@@ -65,7 +65,7 @@ def group(request):
 
 
 def test_no_lag_after_a_silent_transactional_producer(servers, options, topic, group, monkeypatch):
-    monkeypatch.setattr(topic_watcher, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(partition_reader, "AGAIN_SECONDS", 0.1)
     source, positions = KafkaSource(options, topic, group=group, member=group and "one"), {}
 
     def is_done(found):

@@ -24,7 +24,7 @@ from test_kafka_start_offsets import test_partitions_that_are_added_are_read_fro
 from waiting import wait_for
 
 from streamkernel.connectors import KafkaSource
-from streamkernel.connectors.kafka import Options, kafka_python, topic_watcher
+from streamkernel.connectors.kafka import Options, kafka_python, partition_reader
 from streamkernel.connectors.kafka.kafka_python import consumer as python_consumer
 from streamkernel.connectors.kafka.kafka_python import tried
 
@@ -59,7 +59,7 @@ NAMES = {
 
 @pytest.fixture
 def options(servers, monkeypatch):
-    monkeypatch.setattr(topic_watcher, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(partition_reader, "LOOK_SECONDS", 0.2)
     return Options(servers, SOON, "kafka-python")
 
 

@@ -11,7 +11,7 @@ import pytest
 from topics import made, produce_to, rows, values
 
 from streamkernel.connectors import CommitRefusedError, KafkaSource
-from streamkernel.connectors.kafka import Options, partition_reader, topic_watcher
+from streamkernel.connectors.kafka import Options, partition_reader
 from streamkernel.connectors.kafka.clients import Partition
 from streamkernel.connectors.kafka.options import CLIENTS
 
@@ -21,7 +21,7 @@ SOON = {"kafka-python": {}, "confluent-kafka": {"topic.metadata.refresh.interval
 
 @pytest.fixture(params=CLIENTS)
 def options(servers, request, monkeypatch):
-    monkeypatch.setattr(topic_watcher, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(partition_reader, "LOOK_SECONDS", 0.2)
     return Options(servers, SOON[request.param], request.param)
 
 

@@ -17,8 +17,7 @@ import pytest
 from waiting import LIMIT, wait_for
 
 from streamkernel.connectors.base import GaveUpError, RecordsRefusedError, UnavailableError
-from streamkernel.connectors.nats.sink import NatsSink
-from streamkernel.connectors.nats.source import NatsSource
+from streamkernel.connectors.nats import NatsSink, NatsSource
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
 

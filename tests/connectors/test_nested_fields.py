@@ -8,12 +8,10 @@ from decimal import Decimal
 
 import pytest
 
-from streamkernel.connectors.formats import JsonLines
-from streamkernel.connectors.json_values import json_object
+from streamkernel.connectors.formats import CsvRow, JsonLines, ValueDecoder, row_after
+from streamkernel.connectors.json_values import DEEPEST, flatten, json_object
 from streamkernel.connectors.kafka.clients import Partition, Record
 from streamkernel.connectors.kafka.events import Events
-from streamkernel.connectors.nested import DEEPEST, flatten
-from streamkernel.connectors.values import CsvRow, ValueDecoder, row_after
 
 
 def test_objects_have_the_path_as_name():

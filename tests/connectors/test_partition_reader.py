@@ -9,8 +9,8 @@ import pytest
 from streamkernel.connectors.kafka import partition_reader
 from streamkernel.connectors.kafka.clients import Partition, Record
 from streamkernel.connectors.kafka.events import Events
+from streamkernel.connectors.kafka.offsets import StartOffsets
 from streamkernel.connectors.kafka.partition_reader import PartitionReader
-from streamkernel.connectors.kafka.start_offsets import StartOffsets
 
 A = Partition("t", 0)
 

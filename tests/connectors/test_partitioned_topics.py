@@ -18,9 +18,9 @@ from waiting import LIMIT, wait_for
 from streamkernel.connectors import PartitionedTopics, TopicMissingError, UnavailableError, WorkAssignment
 from streamkernel.connectors.kafka import Options, partitioned
 from streamkernel.connectors.kafka.clients import Partition
+from streamkernel.connectors.kafka.offsets import TopicReplacedError
 from streamkernel.connectors.kafka.options import CLIENTS
 from streamkernel.connectors.kafka.partitioned import split
-from streamkernel.connectors.kafka.start_offsets import TopicReplacedError
 
 
 @pytest.fixture

@@ -19,9 +19,8 @@ from odd_values import AS_JSON, DAY, NO_JSON, VALUES
 from pyarrow import parquet
 
 from streamkernel.connectors import DeadLetters, Event, FileSink, RecordsRefusedError, Refusal
-from streamkernel.connectors.files.parquet_sink import ParquetSink
-from streamkernel.connectors.json_text import RECORD, all_to_json, to_json
-from streamkernel.connectors.record_encoding import encode_each
+from streamkernel.connectors.files.sinks import ParquetSink
+from streamkernel.connectors.json_text import RECORD, all_to_json, encode_each, to_json
 from streamkernel.connectors.schema_registry.writing import schema_and_write
 from streamkernel.engine.config.streams import PREDICTION_FIELDS
 

@@ -20,10 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamkernel.connectors import UnavailableError
+from streamkernel.connectors.formats import ValueDecoder
 from streamkernel.connectors.schema_registry import Registry, record_writer, registry_reader
 from streamkernel.connectors.schema_registry import protobuf as ours
 from streamkernel.connectors.schema_registry.writing import KINDS
-from streamkernel.connectors.values import ValueDecoder
 
 BY_TOPIC = {"subject.name.strategy": topic_subject_name_strategy}
 

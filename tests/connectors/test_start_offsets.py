@@ -9,7 +9,7 @@ import pytest
 from streamkernel.connectors import Event, KafkaSource, PositionError
 from streamkernel.connectors.kafka import Options
 from streamkernel.connectors.kafka.clients import OffsetGoneError, Partition, Record
-from streamkernel.connectors.kafka.start_offsets import TopicReplacedError, start_offset
+from streamkernel.connectors.kafka.offsets import TopicReplacedError, start_offset
 
 A = Partition("t", 0)
 LOG = (40, 90)

@@ -13,10 +13,10 @@ from reading import check_every_resume, read_file, records, write
 
 from streamkernel.connectors import PartitionedFiles, first_records
 from streamkernel.connectors.csv_table import Csv, CsvOptions
+from streamkernel.connectors.formats import CsvRow, PassedOverError, ValueDecoder
 from streamkernel.connectors.json_values import JsonFields, json_object
 from streamkernel.connectors.kafka.clients import Partition, Record
 from streamkernel.connectors.kafka.events import Events, key_reader
-from streamkernel.connectors.values import CsvRow, PassedOverError, ValueDecoder
 
 CODES = ["1E2", "100", "1.10", "1.1", "007", "7", "7.0", " 7", "1" * 25, "nan", "inf", "-0", "x"]
 LONG = 123456789012345678901234567890

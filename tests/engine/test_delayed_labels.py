@@ -23,15 +23,14 @@ from states import state_in
 
 from streamkernel import KernelClassifier, KernelRegressor, learners, tensor_file
 from streamkernel.connectors import DeadLetters, Event, FileSink, FileSource
-from streamkernel.engine import Engine, label_clock
+from streamkernel.engine import Engine, delayed_labels
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.packing import pack, unpack
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.pipelines import NO_ANSWER
-from streamkernel.engine.telemetry.description import checkpoint_rows
-from streamkernel.engine.telemetry.prometheus import EngineCollector
+from streamkernel.engine.telemetry.status import EngineCollector, checkpoint_rows
 from streamkernel.engine.telemetry.terminal import View
 from streamkernel.errors import JoinError
 
@@ -171,7 +170,7 @@ class PlainLoop:
         self.ahead = [*self.ahead, time] if time > self.now + self.timeout_seconds else []
         if self.now == -math.inf or not self.ahead:
             self.now, self.ahead = max(self.now, time), []
-        elif len(self.ahead) == label_clock.SET_AHEAD:
+        elif len(self.ahead) == delayed_labels.SET_AHEAD:
             self.now, self.ahead = min(self.ahead), []
 
     def is_over(self, since: float, time: float) -> bool:
@@ -221,7 +220,7 @@ def test_any_order_is_joined_like_the_reference(
     labels = DelayedLabels("id", max_pending=max_pending, timeout_seconds=timeout_seconds, time="t")
     plain = PlainLoop(max_pending, timeout_seconds)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(label_clock, "SET_AHEAD", 3)
+        patch.setattr(delayed_labels, "SET_AHEAD", 3)
         engine, sink = ran(records, labels)
         for record in records:
             plain.see(record)
@@ -601,15 +600,15 @@ def test_times_set_back_expire_nothing_immediately_and_keep_nothing_without_end(
     now += 50
     wait(-2)
     now -= 1e6
-    for i in range(label_clock.SET_BACK):
+    for i in range(delayed_labels.SET_BACK):
         assert len(labels) == 2 + i
         wait(i)
     now += 51
     labels.arrive({"id": 0, "t": now})
-    assert (len(labels), labels.counts["expired"]) == (label_clock.SET_BACK + 1, 1)
+    assert (len(labels), labels.counts["expired"]) == (delayed_labels.SET_BACK + 1, 1)
     now += 50
     labels.arrive({"id": 0, "t": now})
-    assert (len(labels), labels.counts["expired"]) == (0, label_clock.SET_BACK + 2)
+    assert (len(labels), labels.counts["expired"]) == (0, delayed_labels.SET_BACK + 2)
 
 
 def test_occasional_wrong_times_expire_nothing() -> None:
@@ -645,7 +644,7 @@ def test_a_time_out_of_order_expires_nothing() -> None:
     records += [{"id": i, "a": 1.0, "t": 0.0 if i % 2 else 1000.0} for i in range(1, 3000)]
     engine, _ = ran(records, DelayedLabels("id", time="t", timeout_seconds=10.0))
     assert engine.pending_labels == 3000
-    later = [{"id": 0, "y": True, "t": 1010.5}] * label_clock.SET_AHEAD
+    later = [{"id": 0, "y": True, "t": 1010.5}] * delayed_labels.SET_AHEAD
     engine, _ = ran([*records, *later], DelayedLabels("id", time="t", timeout_seconds=10.0))
     assert engine.labels["expired"] == 3000
 

@@ -19,7 +19,7 @@ from river import base, metrics
 import streamkernel
 from streamkernel.connectors import Event
 from streamkernel.engine import Engine
-from streamkernel.engine.http import applications, connections, predictions, serve
+from streamkernel.engine.http import applications, listening, predictions, serve
 
 PATIENCE = 60.0
 HEAD = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nx: "
@@ -133,7 +133,7 @@ def guarded() -> Iterator[Served]:
 
 def test_half_sent_headers_block_no_other_client(served: Served) -> None:
     with ExitStack() as held:
-        clients = [held.enter_context(served.connect()) for _ in range(connections.MAX_CONNECTIONS + 20)]
+        clients = [held.enter_context(served.connect()) for _ in range(listening.MAX_CONNECTIONS + 20)]
         for client in clients:
             try:
                 client.sendall(HEAD)
@@ -146,8 +146,8 @@ def test_half_sent_headers_block_no_other_client(served: Served) -> None:
 
 
 def test_the_client_with_the_most_connections_loses_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 4)
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 2 * PATIENCE)
+    monkeypatch.setattr(listening, "MAX_CONNECTIONS", 4)
+    monkeypatch.setattr(listening, "HEAD_SECONDS", 2 * PATIENCE)
     with ExitStack() as held:
         made = Served()  # a server without other clients
         held.callback(made.close)
@@ -173,7 +173,7 @@ def send_until_closed(client: socket.socket, part: bytes) -> None:
 @pytest.mark.parametrize("before", [b"", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"])
 def test_headers_have_a_deadline(served: Served, monkeypatch: pytest.MonkeyPatch, before: bytes) -> None:
     """The deadline also holds for a client that sends single bytes, and after a complete request."""
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(listening, "HEAD_SECONDS", 0.2)
     with served.connect() as client:
         client.sendall(before + HEAD)
         with pytest.raises(DROPPED):
@@ -183,7 +183,7 @@ def test_headers_have_a_deadline(served: Served, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_response_may_take_longer_than_the_headers(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(listening, "HEAD_SECONDS", 0.5)
     may_answer.clear()
     is_asked.clear()
     answers: list[int] = []
@@ -197,7 +197,7 @@ def test_a_response_may_take_longer_than_the_headers(served: Served, monkeypatch
 
 
 def test_a_connection_that_waits_for_its_response_is_not_the_one_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(listening, "MAX_CONNECTIONS", 3)
     with ExitStack() as held:
         made = Served()
         held.callback(made.close)
@@ -223,15 +223,15 @@ def test_uvicorn_is_used_by_its_public_interface() -> None:
 
 
 def test_idle_connections_have_a_deadline(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(listening, "IDLE_SECONDS", 0.1)
     with served.connect() as client:
         client.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert is_closed_at_last(client)
 
 
 def test_responses_that_no_client_reads_have_a_deadline(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
-    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(listening, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(listening, "IDLE_SECONDS", 0.2)
     with served.connect() as client, pytest.raises(DROPPED):
         send_until_closed(client, b"GET /page.js HTTP/1.1\r\nhost: localhost\r\n\r\n")
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from streamkernel import KernelClassifier
 from streamkernel.cli import app
 from streamkernel.connectors import DeadLetters, Event, FileSink, GaveUpError, RecordsRefusedError, UnavailableError
-from streamkernel.connectors.files.parquet_sink import ParquetSink
+from streamkernel.connectors.files.sinks import ParquetSink
 from streamkernel.engine import Engine
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.http.applications import json_answer

@@ -11,8 +11,14 @@ from stored_files import FOLDER, STATE, has_the_bits_of_the_files, run
 from typer.testing import CliRunner
 
 from streamkernel.cli import app
-from streamkernel.engine.checkpoint.maintenance import history, prune
-from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, checkpoints, read_newest
+from streamkernel.engine.checkpoint.state_directory import (
+    StateDirectory,
+    StateDirectoryError,
+    checkpoints,
+    history,
+    prune,
+    read_newest,
+)
 
 
 @pytest.fixture

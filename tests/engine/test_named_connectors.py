@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from streamkernel.cli import app
 from streamkernel.connectors.base import GaveUpError, UnavailableError
-from streamkernel.connectors.files.parquet_sink import ParquetSink
+from streamkernel.connectors.files.sinks import ParquetSink
 from streamkernel.connectors.http.webhook import WebhookSink
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import ConfigError, load_config

@@ -21,7 +21,7 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import checkpoints
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.http.listening import Certificate
-from streamkernel.engine.serving.follower import CheckpointFollower
+from streamkernel.engine.serving.application import CheckpointFollower
 
 CONFIG = """
 label = "y"

@@ -23,11 +23,9 @@ from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.coverage import CoverageByTarget, RoundCoverage
 from streamkernel.engine.http.openapi import ANSWER
-from streamkernel.engine.serving import follower
-from streamkernel.engine.telemetry.description import checkpoint_rows
-from streamkernel.engine.telemetry.prometheus import EngineCollector
-from streamkernel.engine.telemetry.river_metrics import values_by_target
-from streamkernel.engine.telemetry.status import status_of
+from streamkernel.engine.serving import application
+from streamkernel.engine.telemetry.quality import values_by_target
+from streamkernel.engine.telemetry.status import EngineCollector, checkpoint_rows, status_of
 from streamkernel.engine.telemetry.terminal import View
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "schemas" / "prediction.schema.json"
@@ -221,7 +219,7 @@ def _check_answer(engine: Any, state: Any, name: str) -> None:
     engine.parts.monitor.publish_model()
     answer = engine.publisher.newest.answer(XS[7], explained=True)
     Draft202012Validator(ANSWER).validate(answer)
-    assert follower.model_of(state, 1).answer(XS[7], explained=True) == answer
+    assert application.model_of(state, 1).answer(XS[7], explained=True) == answer
     model, signs = (
         engine.model,
         {target: -1.0 if answer["prediction"][target] is False else 1.0 for target in engine.model.targets},

@@ -12,7 +12,7 @@ import pytest
 
 from streamkernel import Fields
 from streamkernel.cluster.assemble import partitioned_source
-from streamkernel.connectors.values import ValueDecoder
+from streamkernel.connectors.formats import ValueDecoder
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
 

@@ -15,7 +15,7 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.learned_types import WINDOW, LearnedTypes
-from streamkernel.engine.serving import follower
+from streamkernel.engine.serving import application
 from streamkernel.errors import InputError
 from tests.test_cli import call
 
@@ -342,7 +342,7 @@ def test_a_checkpoint_serves_texts_in_mixed_fields_and_declared_types(tmp_path: 
     ]
     predictions, dead = run(tmp_path, records, model=model, tables='[fields]\nplan = "category"\nv = "vector"')
     assert (len(predictions), dead) == (200, [])
-    served = follower.load(sorted((tmp_path / "state").glob("*.safetensors"))[-1])
+    served = application.load(sorted((tmp_path / "state").glob("*.safetensors"))[-1])
     for plan in (0, "0", 0.0):
         answers = [served.answer({"a": a, "plan": plan, "v": [0, 1], "n": 2})["prediction"] for a in ("none", 2, "new")]
         assert answers == [0, 0, 0]

@@ -21,14 +21,8 @@ from streamkernel.connectors.kafka.timeouts import Failure
 def certificate_problem(cause: str, options: Mapping[str, Any], seconds: float) -> str:
     """Return the reason why Python does not trust a broker's certificate either, or nothing.
 
-    Parameters
-    ----------
-    cause : str
-        The error of librdkafka, which has the address of the broker.
-    options : dict
-        The options of the client.
-    seconds : float
-        The time to wait for the broker, in seconds.
+    `cause` is the error of librdkafka, which has the address of the broker. `seconds` is the time to wait for the
+    broker, in seconds.
 
     Examples
     --------
@@ -119,13 +113,7 @@ def settings(servers: str, options: Mapping[str, Any], **own: Any) -> dict[str, 
 
 
 def reach(kafka: Any, servers: str, options: Mapping[str, Any], reasons: Sequence[KafkaError]) -> None:
-    """Wait until a broker responds.
-
-    Raises
-    ------
-    UnavailableError
-        If none does, with the errors that the client reported.
-    """
+    """Wait until a broker responds. Raise `UnavailableError` if none does, with the errors that the client reported."""
     seconds = int(options.get("socket.connection.setup.timeout.ms", 1000 * CONNECT_SECONDS)) / 1000
     try:
         kafka.list_topics(timeout=seconds)

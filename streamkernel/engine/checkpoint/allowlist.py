@@ -185,10 +185,7 @@ def name_of(thing: Any) -> str | None:
 def object_named(name: str) -> Any:
     """Return the class or function with a stored name.
 
-    Raises
-    ------
-    ValueError
-        If the name is not allowed.
+    Raise `ValueError` if the name is not allowed.
 
     Examples
     --------
@@ -207,10 +204,7 @@ def object_named(name: str) -> Any:
 def class_named(name: str) -> type:
     """Return the class with a stored name, if a checkpoint may hold instances of it.
 
-    Raises
-    ------
-    ValueError
-        If there is no such class, or it is not allowed.
+    Raise `ValueError` if there is no such class, or it is not allowed.
     """
     kind = _class_named(name)
     if kind is None or not is_plain(kind):
@@ -233,10 +227,7 @@ def is_plain(kind: type) -> bool:
 def method(owner: Any, name: str) -> MethodType:
     """Return a method of an instance or of a class, from the few that River's objects refer to.
 
-    Raises
-    ------
-    ValueError
-        If the method is not allowed.
+    Raise `ValueError` if the method is not allowed.
 
     Examples
     --------

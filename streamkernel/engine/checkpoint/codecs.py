@@ -76,10 +76,7 @@ def attributes(obj: Any) -> dict[str, Any]:
 def check_steps(made: Any) -> None:
     """Raise an error if the steps of a pipeline or a union, or the model in a wrapper, are not River's or ours.
 
-    Raises
-    ------
-    TypeError
-        If one of them is not.
+    Raise `TypeError` if one of them is not.
     """
     parts: Any = {}
     if isinstance(made, compose.Pipeline):
@@ -102,10 +99,7 @@ def is_attribute(name: str) -> bool:
 def require(kind: type[T], part: Any) -> T:
     """Return a part of a value, if it is of this type, and not one that a constructor would read without end.
 
-    Raises
-    ------
-    TypeError
-        If it is not.
+    Raise `TypeError` if it is not.
     """
     if type(part) is not kind:
         raise TypeError(f"Expected a {kind.__name__}, got a {type(part).__name__}")

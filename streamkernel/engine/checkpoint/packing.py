@@ -19,7 +19,8 @@ def pack(rows: Iterable[Sequence[Any]], width: int) -> dict[str, Any]:
     """Return rows as arrays.
 
     The items of all rows form one sequence, and the values of all their tables another one. The floats of a sequence
-    are stored in an array, its other values in a JSON text, and the names of tables once.
+    are stored in an array, its other values in a JSON text, and the names of tables once. The result is the width, and
+    arrays of bytes and floats.
 
     Parameters
     ----------
@@ -27,11 +28,6 @@ def pack(rows: Iterable[Sequence[Any]], width: int) -> dict[str, Any]:
         Rows; an item is ``None``, a bool, an integer, a float, a string or a table of such.
     width
         Items in a row.
-
-    Returns
-    -------
-    dict
-        The width, and arrays of bytes and floats.
 
     Examples
     --------
@@ -52,13 +48,7 @@ def pack(rows: Iterable[Sequence[Any]], width: int) -> dict[str, Any]:
 
 
 def unpack(packed: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """Return the rows that :func:`pack` packed.
-
-    Raises
-    ------
-    ValueError
-        If the parts do not fit together.
-    """
+    """Return the rows that :func:`pack` packed. Raise `ValueError` if the parts do not fit together."""
     try:
         names, numbers = json.loads(packed["tables"].tobytes())
         values = iter(_unpack_line(packed["values"], []))

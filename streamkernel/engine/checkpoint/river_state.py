@@ -49,18 +49,8 @@ _UNFINISHED = object()
 def encode(obj: Any, hook: Hook | None = None) -> Json:
     """Return an object as a JSON value.
 
-    Parameters
-    ----------
-    obj
-        The object.
-    hook
-        Called with every object that is not plain. Its result, unless ``None``, must be a JSON value, which is stored
-        in place of the object.
-
-    Raises
-    ------
-    TypeError
-        If a part of the object cannot be stored; the message names it.
+    `hook` is called with every object that is not plain. Its result, unless ``None``, must be a JSON value, which is
+    stored in place of the object. Raise `TypeError` if a part of the object cannot be stored; the message names it.
 
     Examples
     --------
@@ -81,17 +71,8 @@ def encode(obj: Any, hook: Hook | None = None) -> Json:
 def decode(value: Json, hook: Hook | None = None) -> Any:
     """Return the object that a JSON value encodes.
 
-    Parameters
-    ----------
-    value
-        The result of `encode`.
-    hook
-        Is given what the hook of `encode` returned, and returns the object.
-
-    Raises
-    ------
-    ValueError
-        If the value was not made by `encode`, or names a class or function that is not allowed.
+    Raise `ValueError` if the value was not made by `encode`, or names a class or function that is not allowed. `value`
+    is the result of `encode`. `hook` is given what the hook of `encode` returned, and returns the object.
 
     Examples
     --------

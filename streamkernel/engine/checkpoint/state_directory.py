@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import fcntl
 import os
 import uuid
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import structlog
 from river import base
@@ -37,17 +38,9 @@ class StateDirectory:
     """A directory of checkpoints, used by one process at a time.
 
     Only the user of the process can read its files. Symbolic links in it are not followed, so another user with write
-    access cannot make the process read or overwrite other files.
-
-    Parameters
-    ----------
-    path
-        The directory, or a symbolic link to it; if it is missing it is made, for its owner only.
-
-    Raises
-    ------
-    StateDirectoryError
-        If another process uses it, it cannot be written to, or one of its files is a symbolic link.
+    access cannot make the process read or overwrite other files. `path` is the directory, or a symbolic link to it; if
+    it is missing it is made, for its owner only. `StateDirectoryError` is raised if another process uses it, it cannot
+    be written to, or one of its files is a symbolic link.
 
     Examples
     --------
@@ -139,10 +132,7 @@ class StateDirectory:
     def read_newest(self) -> dict[str, Any] | None:
         """Return the newest intact state, with its number as "checkpoint", or ``None`` if none has ever been written.
 
-        Raises
-        ------
-        ModelFileError
-            If there are checkpoints, and none of them is whole.
+        Raise `ModelFileError` if there are checkpoints, and none of them is whole.
         """
         return read_newest(self.path)
 
@@ -163,12 +153,7 @@ def check_setup(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise an error that names the first difference if a state was written with another setup.
 
     Topics may be added at the end: the number of the committed checkpoint is stored with the offsets of the first
-    topic.
-
-    Raises
-    ------
-    StateDirectoryError
-        If they differ.
+    topic. Raise `StateDirectoryError` if they differ.
 
     Examples
     --------
@@ -212,10 +197,7 @@ def checkpoints(path: Path) -> list[Path]:
 def existing_checkpoints(path: Path) -> list[Path]:
     """Return the checkpoints in a directory, oldest first; raise an error if there is none.
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such directory, or no checkpoint in it.
+    Raise `FileNotFoundError` if there is no such directory, or no checkpoint in it.
     """
     if not path.is_dir():
         raise FileNotFoundError(f"Expected a state directory, found none - at {path}")
@@ -260,10 +242,7 @@ def _lock_directory(path: Path) -> int:
 def no_link(path: Path) -> Path:
     """Return the path of a file in a state directory; raise an error for a symbolic link.
 
-    Raises
-    ------
-    StateDirectoryError
-        If it is.
+    Raise `StateDirectoryError` if it is.
     """
     if path.is_symlink():
         raise StateDirectoryError(f"a symbolic link in a state directory is not followed; delete it - at {path}")
@@ -271,34 +250,17 @@ def no_link(path: Path) -> Path:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return the state in the file of a checkpoint.
-
-    Raises
-    ------
-    ModelFileError
-        If it cannot be read.
-    """
+    """Return the state in the file of a checkpoint. Raise `ModelFileError` if it cannot be read."""
     return state_file.read(no_link(path), "checkpoint")
 
 
 def recover_newest(state: StateDirectory, newest: int, session: str) -> dict[str, Any] | None:
     """Return the newest checkpoint that is committed and intact, or ``None`` if there has never been one.
 
-    Parameters
-    ----------
-    state
-        The directory. What was prepared there counts now, or is gone.
-    newest
-        The number that Kafka has, 0 for none.
-    session
-        The session that committed it. A process with a copy of the directory prepares checkpoints of the same numbers.
-
-    Raises
-    ------
-    StateDirectoryError
-        If Kafka has a checkpoint that was never in this directory, or has forgotten whether a prepared one counts.
-    ModelFileError
-        If there are checkpoints and none is whole.
+    `state` is the directory. What was prepared there counts now, or is gone. `newest` is the number that Kafka has, 0
+    for none. `session` is the session that committed it. A process with a copy of the directory prepares checkpoints of
+    the same numbers. Raise `StateDirectoryError` if Kafka has a checkpoint that was never in this directory, or has
+    forgotten whether a prepared one counts; `ModelFileError` if there are checkpoints and none is whole.
     """
     prepared, committed = state.prepared(), state.newest()
     if prepared is not None and not newest and committed:
@@ -342,12 +304,8 @@ def recover_newest(state: StateDirectory, newest: int, session: str) -> dict[str
 def read_model(path: Path) -> Any:
     """Return the model or the pipeline in a file, or that in the newest whole checkpoint of a state directory.
 
-    Raises
-    ------
-    ModelFileError
-        If there is no readable model.
-    FileNotFoundError
-        If there is no such file, or no checkpoint in the directory.
+    Raise `ModelFileError` if there is no readable model; `FileNotFoundError` if there is no such file, or no checkpoint
+    in the directory.
     """
     if path.is_dir():
         checkpoint = read_newest(path)
@@ -360,3 +318,62 @@ def read_model(path: Path) -> Any:
     if not isinstance(description, dict) or "models" not in description:
         return model_file.rebuild(description, tensors, str(path))
     return state_file.rebuild(description, tensors, str(path), base.Base)
+
+
+class Checkpoint(NamedTuple):
+    """One checkpoint of a state directory or of a mirror.
+
+    `written` is when its file was written, in UTC; ``None`` if that is unknown, as for a damaged manifest. `format` is
+    the version of its file format; empty for a file that a mirror does not have as it was copied. `size` is the size of
+    the file in bytes. `learned` are events that its model has learned; ``None`` for a damaged file. `problem` says why
+    it cannot be read; empty if it can.
+    """
+
+    number: int
+    written: dt.datetime | None
+    format: str
+    size: int
+    learned: int | None
+    problem: str
+
+
+def history(path: Path) -> Iterator[Checkpoint]:
+    """Yield the checkpoints in a directory, oldest first.
+
+    Raise `FileNotFoundError` if there is no such directory, or no checkpoint in it.
+    """
+    for file in existing_checkpoints(path):
+        yield described(file, dt.datetime.fromtimestamp(file.stat().st_mtime, dt.UTC))
+
+
+def described(file: Path, written: dt.datetime) -> Checkpoint:
+    """Return the entry of a checkpoint, from its file and the time at which that was written."""
+    learned, problem = None, ""
+    try:
+        learned = int(read_checkpoint(file)["outcomes"]["learned"])
+    except ModelFileError as error:
+        problem = str(error)
+    return Checkpoint(number_of(file), written, tensor_file.version_of(file), file.stat().st_size, learned, problem)
+
+
+def prune(path: Path, keep: int = 1) -> list[int]:
+    """Delete all checkpoints but the newest, and return the numbers of the deleted ones.
+
+    `keep` are the checkpoints that stay, at least 1. Raise `FileNotFoundError` if there is no such directory, or no
+    checkpoint in it; `StateDirectoryError` if a run uses the directory, or one that would stay is damaged: a run then
+    continues from an older one.
+    """
+    if keep < 1:
+        raise ValueError(f"Expected keep to be at least 1, got {keep}")
+    files = existing_checkpoints(path)
+    with StateDirectory(path):
+        for file in files[-keep:]:
+            try:
+                read_checkpoint(file)
+            except ModelFileError as error:
+                raise StateDirectoryError(
+                    f"nothing is deleted, because a checkpoint that would stay is damaged: {error}"
+                ) from error
+        for file in files[:-keep]:
+            file.unlink()
+    return [number_of(file) for file in files[:-keep]]

@@ -19,12 +19,8 @@ T = TypeVar("T")
 def write(path: Path, kind: str, value: Any, mode: int = 0o666) -> None:
     """Write a value to a file of some kind; `mode` is as for :func:`streamkernel.estimators.tensor_file.put`.
 
-    Raises
-    ------
-    TypeError
-        If a part of it cannot be stored; the message names the part.
-    ModelFileError
-        If the value could not be read again; the file is as before.
+    Raise `TypeError` if a part of it cannot be stored; the message names the part; `ModelFileError` if the value could
+    not be read again; the file is as before.
     """
     models: list[Any] = []
     tensors: dict[str, Any] = {}
@@ -42,23 +38,14 @@ def write(path: Path, kind: str, value: Any, mode: int = 0o666) -> None:
 
 
 def read(path: Path, kind: str) -> dict[str, Any]:
-    """Return the table in a file that :func:`write` wrote.
-
-    Raises
-    ------
-    ModelFileError
-        If it cannot be read.
-    """
+    """Return the table in a file that :func:`write` wrote. Raise `ModelFileError` if it cannot be read."""
     return rebuild(*tensor_file.read(path, kind), str(path), dict)
 
 
 def rebuild(description: Any, tensors: Mapping[str, Any], where: str, kind: type[T]) -> T:
     """Return the value of a description and tensors that :func:`write` wrote, of the expected type.
 
-    Raises
-    ------
-    ModelFileError
-        If they do not fit together, or the value is of another type.
+    Raise `ModelFileError` if they do not fit together, or the value is of another type.
     """
     arrays: dict[str, Any] = {}
     by_model: dict[str, dict[str, Any]] = {}

@@ -56,19 +56,8 @@ _CHOICES = ("numbers", "strings", "all")
 def build(spec: Spec, catalogue: Catalogue, where: str) -> Any:
     """Return the object that a table describes.
 
-    Parameters
-    ----------
-    spec
-        The table, or only the name.
-    catalogue
-        The classes that a table can name.
-    where
-        The path of the table in the configuration.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such object; all problems of the table are in it.
+    `spec` is the table, or only the name. `catalogue` are the classes that a table can name. `where` is the path of the
+    table in the configuration. Raise `ConfigError` if there is no such object; all problems of the table are in it.
 
     Examples
     --------
@@ -93,10 +82,7 @@ def check(spec: Spec, catalogue: Catalogue, where: str) -> None:
 def build_step(spec: Spec, where: str) -> base.Transformer:
     """Return the transformer that a table describes, limited to the fields that its key ``on`` names.
 
-    Raises
-    ------
-    ConfigError
-        If there is no such transformer; all problems of the table are in it.
+    Raise `ConfigError` if there is no such transformer; all problems of the table are in it.
 
     Examples
     --------
@@ -144,14 +130,8 @@ def type_of(spec: Any) -> str:
 def transformer_on(transformer: base.Transformer, on: str | Sequence[str] | None = None) -> base.Transformer:
     """Return a transformer limited to some fields; the others pass unchanged.
 
-    Parameters
-    ----------
-    transformer
-        The transformer.
-    on
-        ``"numbers"``, ``"strings"``, ``"all"`` or the fields' names. By default ``"strings"`` for
-        `OneHotEncoder` and `OrdinalEncoder`, ``"all"`` for `Calendar`, `Lags` and `LastTarget`, and ``"numbers"`` for
-        everything else.
+    `on` is ``"numbers"``, ``"strings"``, ``"all"`` or the fields' names. By default ``"strings"`` for `OneHotEncoder`
+    and `OrdinalEncoder`, ``"all"`` for `Calendar`, `Lags` and `LastTarget`, and ``"numbers"`` for everything else.
 
     Examples
     --------

@@ -12,8 +12,7 @@ from river import base, compose
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_key, to_toml
-from streamkernel.engine.config.models import check_challengers
-from streamkernel.engine.config.monitoring import check_monitoring, check_telemetry, further_metrics
+from streamkernel.engine.config.models import check_challengers, check_monitoring, check_telemetry, further_metrics
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.source_and_sink import check_registered
 from streamkernel.engine.config.streams import build_source, kafka_options, predictions_writer
@@ -35,10 +34,8 @@ _NAMES_SHOWN = 20
 def check_config(settings: Settings) -> None:
     """Build all components once, as a run would.
 
-    Raises
-    ------
-    ConfigError
-        If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
+    Raise `ConfigError` if something cannot be built or opened, the metric is not for the model, or a step cannot be
+    stored.
     """
     of_model = _check_history, check_targets, _check_additions, _check_state
     checks = (
@@ -98,10 +95,7 @@ def conflicts(settings: Settings) -> Iterator[str]:
 def check_label(settings: Settings) -> None:
     """Check that the first records of files have the label.
 
-    Raises
-    ------
-    ConfigError
-        If they have other fields only. This is not checked if labels arrive in separate records.
+    Raise `ConfigError` if they have other fields only. This is not checked if labels arrive in separate records.
     """
     from streamkernel.connectors import field_names
 

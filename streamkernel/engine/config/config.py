@@ -11,10 +11,9 @@ from pydantic import ValidationError, model_validator
 
 from streamkernel.engine.config import streams
 from streamkernel.engine.config.checks import check_config, check_label, conflicts
-from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.messages import ConfigError, problems_of, syntax_problem
 from streamkernel.engine.config.models import challenger_problems
-from streamkernel.engine.config.settings import Settings
+from streamkernel.engine.config.settings import Resolved, Settings
 
 if TYPE_CHECKING:
     from streamkernel.connectors import Source
@@ -88,7 +87,7 @@ def load_config(path: str | Path) -> Config:
     """Return the configuration in a TOML file; relative paths in it are relative to its folder.
 
     Texts may refer to variables of the environment and to files, and variables may set keys, as in
-    :class:`~streamkernel.engine.config.environment.Resolved`.
+    :class:`~streamkernel.engine.config.settings.Resolved`.
 
     Raises
     ------
@@ -123,7 +122,8 @@ def replay_config(config: Config, directory: Path, start: str | None, until: str
     """Return the configuration that runs a stream again and writes everything to a directory.
 
     Topics are read to their present end without a consumer group, and files are not followed, so a run in progress is
-    not disturbed; no metrics are served.
+    not disturbed; no metrics are served. Raise `ConfigError` if the directory is the run's own, or a range is given for
+    a source without offsets.
 
     Parameters
     ----------
@@ -133,11 +133,6 @@ def replay_config(config: Config, directory: Path, start: str | None, until: str
         The directory for the new state, and for predictions and dead letters as files.
     start, until
         For topics: an offset, a time with its zone, ``"earliest"`` or ``"latest"``.
-
-    Raises
-    ------
-    ConfigError
-        If the directory is the run's own, or a range is given for a source without offsets.
 
     Examples
     --------

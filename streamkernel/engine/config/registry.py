@@ -42,15 +42,7 @@ _FEW, _SOME = 8, 24
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The classes that a table of one kind can name.
-
-    Parameters
-    ----------
-    kind
-        The kind of the classes, with an article, for errors.
-    classes
-        The classes by name.
-    """
+    """The classes that a table of one kind can name. `kind` is the kind of the classes, with an article, for errors."""
 
     kind: str
     classes: Mapping[str, type]
@@ -155,10 +147,7 @@ def datasets() -> Catalogue:
 def find_kind(name: Any, catalogue: Catalogue, where: str) -> type:
     """Return the class with a given name.
 
-    Raises
-    ------
-    ConfigError
-        If there is none; the message proposes the nearest name.
+    Raise `ConfigError` if there is none; the message proposes the nearest name.
     """
     names = catalogue.classes
     if isinstance(name, str) and name in names:
@@ -258,11 +247,7 @@ def fit_value(value: Any, annotation: Any) -> Any:
     """Return a value in the type of the annotation: a list can become a set, 1 can become 1.0.
 
     ``True`` is not an integer, and ``"5"`` is not a number. A value whose type cannot be checked is passed unchanged.
-
-    Raises
-    ------
-    ValueError
-        If it does not fit; the message names the expected type.
+    Raise `ValueError` if it does not fit; the message names the expected type.
 
     Examples
     --------

@@ -35,16 +35,9 @@ MOST_RECORDS, MOST_REASONS = 1000, 5
 class SourceSample(NamedTuple):
     """The first records of a source, and what a run would make of them.
 
-    Attributes
-    ----------
-    n_records : int
-        Their number, with unreadable records.
-    records : list of dict
-        The readable records.
-    examples : Examples
-        The types that a run would have learned from them.
-    dead_letters : list of str
-        The number of records that would become dead letters, and their reasons; empty if none would.
+    `n_records` is their number, with unreadable records. `examples` are the types that a run would have learned from
+    them. `dead_letters` is the number of records that would become dead letters, and their reasons; empty if none
+    would.
     """
 
     n_records: int
@@ -66,12 +59,8 @@ def why_not_sampled(config: Config) -> str:
 def sample_of(config: Config) -> SourceSample:
     """Process the first records of a source with a new model, and write nothing.
 
-    Raises
-    ------
-    ConfigError
-        If more than half of them would become dead letters.
-    OSError, ValueError
-        If the source cannot be read.
+    Raise `ConfigError` if more than half of them would become dead letters; `OSError` or `ValueError` if the source
+    cannot be read.
     """
     processor = RecordProcessor(
         config.build_pipeline(),
@@ -170,16 +159,7 @@ def describe(
 ) -> list[str]:
     """Return a line for each of some fields of records that were counted.
 
-    Parameters
-    ----------
-    records
-        The records.
-    examples
-        The types that were learned from them.
-    names
-        The fields.
-    codes
-        Why numbers of some fields look like codes.
+    `examples` are the types that were learned from them. `codes` says why numbers of some fields look like codes.
 
     Examples
     --------

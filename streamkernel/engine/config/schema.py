@@ -156,10 +156,7 @@ class HttpTable(ConfigTable):
     def read_certificate(self) -> Certificate | None:
         """Return the certificate of the server, or ``None`` if it has none.
 
-        Raises
-        ------
-        ConfigError
-            If the files cannot be used.
+        Raise `ConfigError` if the files cannot be used.
         """
         from streamkernel.engine.http.listening import Certificate
 

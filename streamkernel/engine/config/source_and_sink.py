@@ -12,9 +12,8 @@ from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PrivateAt
 
 from streamkernel.connectors.csv_table import CsvOptions, check_encoding
 from streamkernel.connectors.files.many_files import is_pattern, matches
-from streamkernel.connectors.formats import SUFFIXES, suffix_of
+from streamkernel.connectors.formats import SUFFIXES, VALUE_FORMATS, suffix_of
 from streamkernel.connectors.registry import SINKS, SOURCES, class_at, installed
-from streamkernel.connectors.values import VALUE_FORMATS
 from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error
 from streamkernel.engine.config.registry import parameters_of, takes_paths
@@ -231,18 +230,8 @@ class SinkTable(ConfigTable):
 class RegisteredClass(NamedTuple):
     """A registered class that a table selects.
 
-    Parameters
-    ----------
-    name
-        Its key or name.
-    place
-        Its module and class.
-    parameters
-        Its parameters, as in the file.
-    where
-        The path of the table with these parameters.
-    is_table
-        Whether the table has the name, as ``[source.nats]``; otherwise a key of the table selects the class.
+    `place` is its module and class. `where` is the path of the table with these parameters. `is_table` says whether the
+    table has the name, as ``[source.nats]``; otherwise a key of the table selects the class.
     """
 
     name: str
@@ -267,23 +256,9 @@ def choose(
 ) -> RegisteredClass | None:
     """Return the registered class that a table selects, or ``None``.
 
-    Parameters
-    ----------
-    table
-        The table ``[source]`` or ``[sink.predictions]``.
-    keys
-        The places of classes by the keys that select them.
-    group
-        The group of entry points for tables with a name.
-    where
-        The path of the table.
-    fields
-        Keys of the table that select nothing here.
-
-    Raises
-    ------
-    ConfigError
-        If no class of that name is installed, or there are other keys beside the name.
+    Raise `ConfigError` if no class of that name is installed, or there are other keys beside the name. `keys` are the
+    places of classes by the keys that select them. `group` is the group of entry points for tables with a name.
+    `fields` are keys of the table that select nothing here.
     """
     if not isinstance(table, dict):
         return None
@@ -310,17 +285,8 @@ def choose(
 def build_registered(choice: RegisteredClass, folder: Path) -> Any:
     """Return the object that a table describes.
 
-    Parameters
-    ----------
-    choice
-        The class and its parameters.
-    folder
-        The folder that relative paths are relative to.
-
-    Raises
-    ------
-    ConfigError
-        If a parameter is wrong or unknown, or the object cannot be opened.
+    `choice` is the class and its parameters. `folder` is the folder that relative paths are relative to. Raise
+    `ConfigError` if a parameter is wrong or unknown, or the object cannot be opened.
     """
     try:
         return build.build(*_spec(choice, folder), choice.where)

@@ -24,20 +24,10 @@ from streamkernel.engine.shared_model import check_version, versions
 def check_state(config: Config) -> str:
     """Compare the newest checkpoint with the configuration, and change nothing.
 
-    Returns
-    -------
-    str
-        Why a run that starts now would be refused though the configuration is valid, or nothing.
-
-    Raises
-    ------
-    ConfigError
-        If the source cannot be read from the position of the checkpoint, or a file of results cannot be written or has
-        become shorter.
-    StateDirectoryError
-        If the state directory belongs to a run with another setup.
-    ModelFileError
-        If there are checkpoints and none is whole.
+    Raise `ConfigError` if the source cannot be read from the position of the checkpoint, or a file of results cannot be
+    written or has become shorter; `StateDirectoryError` if the state directory belongs to a run with another setup;
+    `ModelFileError` if there are checkpoints and none is whole. The result says why a run that starts now would be
+    refused though the configuration is valid, or nothing.
     """
     first_model(config)
     if (shared := config.state.shared_model) is not None and (newest := versions(shared)):
@@ -116,11 +106,8 @@ def mirror_promise(config: Config) -> str:
 def check_connections(config: Config) -> None:
     """Connect to brokers and registry with the configured credentials, check that topics exist, and read nothing.
 
-    Raises
-    ------
-    ConfigError
-        If brokers, the registry or the mirror are unavailable, a topic or a partition does not exist, or a topic was
-        made again since the last checkpoint.
+    Raise `ConfigError` if brokers, the registry or the mirror are unavailable, a topic or a partition does not exist,
+    or a topic was made again since the last checkpoint.
     """
     calls: list[Callable[[], None]] = []
     if config.source.topics is not None:
@@ -187,16 +174,8 @@ SECURITY = ("security", "sasl", "ssl")
 class Topic(NamedTuple):
     """A topic that a configuration names.
 
-    Parameters
-    ----------
-    name
-        Its name.
-    purpose
-        Its use in the run.
-    partitions
-        The number that it has, or should have; ``None`` for the brokers' default.
-    exists
-        Whether it exists.
+    `purpose` is its use in the run. `partitions` is the number that it has, or should have; ``None`` for the brokers'
+    default. `exists` says whether it exists.
     """
 
     name: str
@@ -225,14 +204,8 @@ def find_topics(config: Config) -> list[Topic]:
     """Look up the configured topics at the brokers.
 
     A missing topic of predictions should have as many partitions as the source, and a missing source as many as the
-    other sources; one is enough for dead letters.
-
-    Raises
-    ------
-    ConfigError
-        If there is no table ``[kafka]``.
-    UnavailableError
-        If no broker can be reached.
+    other sources; one is enough for dead letters. Raise `ConfigError` if there is no table ``[kafka]``;
+    `UnavailableError` if no broker can be reached.
     """
     sources, sink = config.source.topics or (), config.sink
     purposes: dict[str, str] = {}
@@ -257,19 +230,9 @@ def find_topics(config: Config) -> list[Topic]:
 def report_topics(config: Config, *, create: bool) -> tuple[list[str], bool]:
     """Return a report on the required topics, and whether all exist.
 
-    Parameters
-    ----------
-    config
-        The configuration.
-    create
-        Whether to create missing topics, with as many replicas as the brokers have as their default.
-
-    Raises
-    ------
-    ConfigError
-        If there is no table ``[kafka]``.
-    OSError
-        If no broker can be reached, or the brokers refuse to create a topic.
+    `create` says whether to create missing topics, with as many replicas as the brokers have as their default. Raise
+    `ConfigError` if there is no table ``[kafka]``; `OSError` if no broker can be reached, or the brokers refuse to
+    create a topic.
     """
     topics = find_topics(config)
     missing = [topic for topic in topics if not topic.exists]

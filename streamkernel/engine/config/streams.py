@@ -12,20 +12,17 @@ from streamkernel.engine.config.source_and_sink import REGISTRY_FORMATS, build_r
 
 if TYPE_CHECKING:
     from streamkernel.connectors import KafkaSource, Source, Transactions
+    from streamkernel.connectors.formats import ValueDecoder
     from streamkernel.connectors.json_values import JsonFields
     from streamkernel.connectors.kafka import Options, Writer
     from streamkernel.connectors.schema_registry import Registry, ValueWriter
-    from streamkernel.connectors.values import ValueDecoder
     from streamkernel.engine.config.settings import Settings
 
 
 def build_source(settings: Settings, member: str | None = None) -> Source:
     """Return the source of records; a consumer group knows it as `member`.
 
-    Raises
-    ------
-    ConfigError
-        If it cannot be opened, or there is no such data set.
+    Raise `ConfigError` if it cannot be opened, or there is no such data set.
     """
     source = settings.source
     if source.choice is not None:
@@ -95,10 +92,7 @@ def kafka_problems(settings: Settings) -> Iterator[str]:
 def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
     """Return the source; it connects when it is polled.
 
-    Raises
-    ------
-    ConfigError
-        If an option is not one, or there is no such decoder.
+    Raise `ConfigError` if an option is not one, or there is no such decoder.
     """
     from streamkernel.connectors import KafkaSource
 
@@ -125,14 +119,11 @@ def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
 def decoder_of(settings: Settings) -> Any:
     """Return the function from bytes to fields, or ``None`` for JSON.
 
-    Raises
-    ------
-    ConfigError
-        If there is no such function, or what the format needs is wrong.
+    Raise `ConfigError` if there is no such function, or what the format needs is wrong.
     """
     if settings.source.decoder is None:
         return value_decoder(settings)
-    from streamkernel.connectors.python_names import function_at
+    from streamkernel.connectors.registry import function_at
 
     try:
         return function_at(settings.source.decoder, settings.folder)
@@ -141,13 +132,7 @@ def decoder_of(settings: Settings) -> Any:
 
 
 def kafka_options(settings: Settings) -> Options:
-    """Return the options of the client.
-
-    Raises
-    ------
-    ConfigError
-        If one is none, or the client is not installed.
-    """
+    """Return the options of the client. Raise `ConfigError` if one is none, or the client is not installed."""
     from streamkernel.connectors.kafka import Options
 
     if settings.kafka is None:
@@ -219,13 +204,10 @@ def value_problems(settings: Settings) -> Iterator[str]:
 def value_decoder(settings: Settings) -> ValueDecoder | JsonFields:
     """Return the decoder of values.
 
-    Raises
-    ------
-    ConfigError
-        If the schema that is read into is none, or the registry's options are wrong.
+    Raise `ConfigError` if the schema that is read into is none, or the registry's options are wrong.
     """
+    from streamkernel.connectors.formats import CsvRow, ValueDecoder
     from streamkernel.connectors.json_values import JsonFields, json_object
-    from streamkernel.connectors.values import CsvRow, ValueDecoder
 
     source = settings.source
     form = source.format or "json"
@@ -255,10 +237,7 @@ def value_decoder(settings: Settings) -> ValueDecoder | JsonFields:
 def predictions_writer(settings: Settings) -> ValueWriter | None:
     """Return the encoder of predictions for a topic, or ``None`` for JSON.
 
-    Raises
-    ------
-    ConfigError
-        If the registry's options are wrong.
+    Raise `ConfigError` if the registry's options are wrong.
     """
     form, topic = settings.sink.predictions_format, settings.sink.predictions_topic
     if form not in REGISTRY_FORMATS or topic is None:
@@ -273,13 +252,7 @@ def predictions_writer(settings: Settings) -> ValueWriter | None:
 
 
 def registry_of(settings: Settings) -> Registry:
-    """Return the registry.
-
-    Raises
-    ------
-    ConfigError
-        If there is no table of it, or an option is wrong.
-    """
+    """Return the registry. Raise `ConfigError` if there is no table of it, or an option is wrong."""
     from streamkernel.connectors.schema_registry import Registry
 
     table = settings.schema_registry

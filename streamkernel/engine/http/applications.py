@@ -1,4 +1,4 @@
-"""Parts that all ASGI applications share: access control, bodies of requests, and values and errors as JSON.
+"""Parts that all ASGI applications share: access control, bodies of requests, JSON, and the files of the live page.
 
 Access is for clients with the token, or without a token for programs on this machine. Bodies are JSON, compressed or
 not, of limited size, and within a time limit.
@@ -12,6 +12,7 @@ import ipaddress
 import re
 import zlib
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from importlib import resources
 from typing import Any
 
 import orjson
@@ -24,7 +25,28 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streamkernel.connectors.json_text import to_json
-from streamkernel.engine.http.page_files import FILES
+
+KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+
+_FOLDER = resources.files("streamkernel.engine.http").joinpath("page")
+
+FILES = {
+    ("/" if one.name == "index.html" else f"/{folder}{one.name}"): f"{folder}{one.name}"
+    for folder in ("", "vendor/")
+    for one in sorted(_FOLDER.joinpath(folder).iterdir(), key=lambda one: one.name)
+    if one.name[one.name.rfind(".") :] in KINDS
+}
+"""The files by the path of a request."""
+
+HEADERS = {
+    "content-security-policy": "; ".join(
+        ["default-src 'self'", "img-src data:", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"]
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+"""The headers of all of them."""
 
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
@@ -47,6 +69,22 @@ LARGEST_BODY = 1 << 20
 
 BODY_SECONDS = 10.0
 """Seconds in which a body has to arrive."""
+
+
+def read(name: str) -> str:
+    """Return the text of a file."""
+    return _FOLDER.joinpath(name).read_text()
+
+
+def kind_of(name: str) -> str:
+    """Return the media type of a file.
+
+    Examples
+    --------
+    >>> kind_of("page.css"), FILES["/"], FILES["/vendor/uPlot.min.css"]
+    ('text/css', 'index.html', 'vendor/uPlot.min.css')
+    """
+    return KINDS[name[name.rfind(".") :]]
 
 
 def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -174,20 +212,9 @@ class TooLongError(ValueError):
 def decompress(body: bytes, coding: str, most: int) -> bytes:
     """Return a body without its coding; never more than `most` bytes are decompressed.
 
-    Parameters
-    ----------
-    body
-        The body as it was sent.
-    coding
-        The value of ``Content-Encoding``; empty or ``identity`` for none.
-    most
-        The largest size of the result in bytes.
-
-    Raises
-    ------
-    ValueError
-        If the body is damaged or incomplete; `UnknownCodingError` if the coding is unknown, and `TooLongError` if the
-        result has more than `most` bytes.
+    `body` is the body as it was sent. `coding` is the value of ``Content-Encoding``; empty or ``identity`` for none.
+    `most` is the largest size of the result in bytes. Raise `ValueError` if the body is damaged or incomplete;
+    `UnknownCodingError` if the coding is unknown, and `TooLongError` if the result has more than `most` bytes.
 
     Examples
     --------
@@ -224,10 +251,7 @@ def decompress(body: bytes, coding: str, most: int) -> bytes:
 async def json_body(request: Request) -> bytes:
     """Return the decompressed body of a request.
 
-    Raises
-    ------
-    HTTPException
-        If it is not declared as JSON, has an unknown coding, or is damaged, too long or too slow.
+    Raise `HTTPException` if it is not declared as JSON, has an unknown coding, or is damaged, too long or too slow.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "Expected a body of content-type application/json")

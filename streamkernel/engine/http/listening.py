@@ -1,4 +1,4 @@
-"""Sockets, and servers on them that accept a few connections at a time, with TLS 1.2 or newer or without."""
+"""Connections of clients, and servers on sockets that accept a few at a time, with TLS 1.2 or newer or without."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import asyncio
 import socket
 import ssl
 import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,40 @@ import structlog
 import uvicorn
 
 from streamkernel.connectors.owner import Owner
-from streamkernel.engine.http.connections import HEAD_BYTES, HEAD_SECONDS, IDLE_SECONDS, Connection, Connections
+
+MAX_CONNECTIONS = 200
+"""Largest number of open connections."""
+
+HEAD_BYTES = 1 << 14
+"""Largest size of the request line and the headers together, in bytes."""
+
+HEAD_SECONDS = 10.0
+"""Seconds for them, from the connection or the first byte of another request."""
+
+REQUEST_SECONDS = 60.0
+"""Seconds from the end of the headers to the response; bodies have a shorter limit."""
+
+IDLE_SECONDS = 30.0
+"""Seconds in which a client has to read a response and start the next request."""
+
+NEW_SECONDS = 2.0
+"""Seconds in which a new connection is closed only if all are new: its request may not have been read yet."""
+
+LOG_SECONDS = 60.0
+"""Seconds between two log lines about too many connections, at least."""
+
+BODY = b"content-length", b"transfer-encoding"
+"""The headers of requests with a body."""
 
 log = structlog.get_logger("streamkernel")
+
+
+Message = MutableMapping[str, Any]
+App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+"""An application of ASGI."""
+
+Addresses = tuple[Any, Any]
+"""The address and port of a client, and of the server: what names a connection."""
 
 BACKLOG = 128
 """Connections that the system queues for the server."""
@@ -31,26 +65,152 @@ SWITCH_SECONDS = 5e-4
 """Seconds for which a thread keeps the interpreter while another waits; the default would slow responses tenfold."""
 
 
+class Connections:
+    """The open connections of a server. Each has a deadline for each phase, and their number is bounded.
+
+    Half-sent requests and unread responses cannot lock out other clients: beyond the limit, the server closes a
+    connection of the client with the most connections, the one that has kept it waiting longest.
+
+    It lies between the event loop and the server's protocol, and between the server and its application: what it needs
+    of the server are the interfaces of asyncio and of ASGI. `app` is the application, which this object calls in its
+    place.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._open: dict[Addresses, Connection] = {}
+        self._last_log = -LOG_SECONDS
+
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        """Answer a request, and keep in mind its phase."""
+        connection = self._open.get((scope.get("client"), scope.get("server")))
+        if connection is None:  # it was closed meanwhile
+            await self._app(scope, receive, send)
+        else:
+            await connection.answer(self._app, scope, receive, send)
+
+    def add(self, connection: Connection) -> None:
+        """Add an open connection, and close one if there are too many."""
+        self._open[connection.addresses] = connection
+        if len(self._open) > MAX_CONNECTIONS:
+            self._close_one()
+
+    def discard(self, connection: Connection) -> None:
+        """Remove a closed connection."""
+        if self._open.get(connection.addresses) is connection:
+            del self._open[connection.addresses]
+
+    def _close_one(self) -> None:
+        of_client = Counter(one.host for one in self._open.values())
+        new = asyncio.get_running_loop().time() - NEW_SECONDS
+        longest = max(
+            (one for one in self._open.values() if not one.is_answering),
+            key=lambda one: (of_client[one.host], one.has_asked or one.since < new, -one.since),
+        )
+        self.discard(longest)
+        longest.abort()
+        if time.monotonic() - self._last_log >= LOG_SECONDS:
+            self._last_log = time.monotonic()
+            log.warning("too many HTTP connections; closing the connections that wait longest", client=longest.host)
+
+
+class Connection(asyncio.Protocol):
+    """A client's connection, with a deadline for each phase.
+
+    `server` is the server's protocol for the connection. `since` is when the present phase began, by the clock of the
+    event loop. `has_asked` says whether it has sent the headers of a request. `is_answering` says whether the server
+    has a whole request and is working on the response.
+    """
+
+    def __init__(self, connections: Connections, server: asyncio.Protocol) -> None:
+        self._connections, self._server = connections, server
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.BaseTransport | None = None
+        self.addresses: Addresses = None, None
+        self.since = 0.0
+        self.has_asked = self.is_answering = self._is_idle = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Accept a connection, and close one if there are too many."""
+        self._transport = transport
+        client, server = (transport.get_extra_info(name) for name in ("peername", "sockname"))
+        self.addresses = client and tuple(client[:2]), server and tuple(server[:2])
+        self._server.connection_made(transport)
+        self._limit(HEAD_SECONDS)
+        self._connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Receive a part of a request."""
+        if self._is_idle:
+            self._limit(HEAD_SECONDS)
+        self._server.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """Receive the end of all requests."""
+        return self._server.eof_received()
+
+    def pause_writing(self) -> None:
+        """Wait until the client reads."""
+        self._server.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Continue when the client has read."""
+        self._server.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Remove a closed connection."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._connections.discard(self)
+        self._server.connection_lost(exc)
+
+    async def answer(self, app: App, scope: Message, receive: Any, send: Any) -> None:
+        """Answer a request whose headers are complete, and wait for the next one."""
+        self._limit(REQUEST_SECONDS)
+        self.has_asked = True
+        self.is_answering = not any(name in BODY and value != b"0" for name, value in scope["headers"])
+
+        async def receive_part() -> Message:
+            part: Message = await receive()
+            if part["type"] == "http.request":
+                self.is_answering = not part.get("more_body", False)
+            return part
+
+        async def send_part(part: Message) -> None:
+            await send(part)
+            if part["type"] == "http.response.body" and not part.get("more_body", False):
+                self.is_answering = False
+                self._limit(IDLE_SECONDS, is_idle=True)
+
+        await app(scope, receive_part, send_part)
+
+    @property
+    def host(self) -> str:
+        """The address of the client."""
+        client, _ = self.addresses
+        return client[0] if client else ""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if isinstance(self._transport, asyncio.WriteTransport):
+            self._transport.abort()
+
+    def _limit(self, seconds: float, *, is_idle: bool = False) -> None:
+        """Start a phase with a time limit."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.since, self._is_idle = self._loop.time(), is_idle
+        self._timer = self._loop.call_later(seconds, self.abort)
+
+
 class Certificate:
     """A certificate with its private key, as files in PEM format.
 
     A connection begins with the files of that moment. Files that do not fit together, such as while they are being
-    replaced, are reported once, and the certificate before is used until they do.
-
-    Parameters
-    ----------
-    certificate, key
-        The files; the first one may have a chain.
-
-    Attributes
-    ----------
-    context : ssl.SSLContext
-        The context of a server.
-
-    Raises
-    ------
-    ValueError
-        If the files cannot be read, do not fit together, or the key has a password.
+    replaced, are reported once, and the certificate before is used until they do. `certificate` and `key` are the
+    files; the first one may have a chain. `ValueError` is raised if the files cannot be read, do not fit together, or
+    the key has a password.
     """
 
     def __init__(self, certificate: Path, key: Path) -> None:
@@ -98,13 +258,7 @@ def _refuse_password() -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; the system chooses the port if `port` is 0.
-
-    Raises
-    ------
-    OSError
-        If the port is in use.
-    """
+    """Return a listening socket; the system chooses the port if `port` is 0. Raise `OSError` if the port is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -117,17 +271,8 @@ def listen(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """A server of an ASGI application on sockets that other processes may share.
 
-    Parameters
-    ----------
-    app
-        The application.
-    certificate
-        The certificate of the server; ``None`` for plain HTTP.
-
-    Attributes
-    ----------
-    owner : Owner or None
-        The process of the sockets, if no other process shares them.
+    `certificate` is the certificate of the server; ``None`` for plain HTTP. `owner` is the process of the sockets, if
+    no other process shares them.
     """
 
     owner: Owner | None = None

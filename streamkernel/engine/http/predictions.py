@@ -17,8 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from streamkernel.connectors.json_values import JSON_NAMES, json_object, put_digits
-from streamkernel.connectors.nested import flatten
+from streamkernel.connectors.json_values import JSON_NAMES, flatten, json_object, put_digits
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.http.applications import json_answer, json_body
 from streamkernel.engine.pipelines import last_step, name_of
@@ -49,17 +48,7 @@ T = TypeVar("T")
 def question_in(body: bytes, texts: Collection[str] = ()) -> Any:
     """Return the list of records that a request asks to predict, or its only record; none is checked yet.
 
-    Parameters
-    ----------
-    body
-        The body of the request.
-    texts
-        Fields in which integers beyond 64 bits are texts.
-
-    Raises
-    ------
-    ValueError
-        If the body is not one.
+    `texts` are fields in which integers beyond 64 bits are texts. Raise `ValueError` if the body is not one.
 
     Examples
     --------
@@ -86,10 +75,7 @@ def question_in(body: bytes, texts: Collection[str] = ()) -> Any:
 def is_explanation_wanted(query: Mapping[str, str]) -> bool:
     """Return whether the query of a request asks for explanations.
 
-    Raises
-    ------
-    ValueError
-        If it has another value than true or false.
+    Raise `ValueError` if it has another value than true or false.
 
     Examples
     --------
@@ -105,19 +91,8 @@ def is_explanation_wanted(query: Mapping[str, str]) -> bool:
 def answer_to(question: Any, published: PublishedModel, *, explained: bool = False) -> dict[str, Any]:
     """Return the prediction for a record, or for each of several a prediction or the reason why there is none.
 
-    Parameters
-    ----------
-    question
-        The result of `question_in`.
-    published
-        The model.
-    explained
-        Whether each prediction has the contributions of the inputs.
-
-    Raises
-    ------
-    ValueError
-        If the only record cannot be used or explained, or none can.
+    `question` is the result of `question_in`. `explained` says whether each prediction has the contributions of the
+    inputs. Raise `ValueError` if the only record cannot be used or explained, or none can.
     """
     if explained and not is_explainable(type(last_step(published.model))):
         raise ValueError(f"Expected a model with explain_one to explain, got {name_of(published.model)}")
@@ -182,13 +157,7 @@ class Worker:
         self._thread = self._started_thread()
 
     async def run(self, job: Callable[[], T], *, is_short: bool) -> T:
-        """Run a job, and return its result or raise its error.
-
-        Raises
-        ------
-        BusyError
-            If `MAX_JOBS` are queued already.
-        """
+        """Run a job, and return its result or raise its error. Raise `BusyError` if `MAX_JOBS` are queued already."""
         if is_short and self._is_quick and not self._n_jobs:
             return self._time_call(job)
         if self._n_jobs >= MAX_JOBS:
@@ -236,19 +205,8 @@ class Worker:
 async def answer_prediction(request: Request, published: PublishedModel, worker: Worker) -> Response:
     """Return the predictions that a request asks for.
 
-    Parameters
-    ----------
-    request
-        The request; its state gets the number of predicted `records`.
-    published
-        The model.
-    worker
-        Runs what takes longer than a short request.
-
-    Raises
-    ------
-    HTTPException
-        If the request is invalid, or too many are waiting.
+    Raise `HTTPException` if the request is invalid, or too many are waiting. `request` is the request; its state gets
+    the number of predicted `records`. `worker` runs what takes longer than a short request.
     """
     try:
         body = await json_body(request)

@@ -24,17 +24,22 @@ from streamkernel.connectors.base import Position
 from streamkernel.connectors.http.request_log import KeyConflictError, Stored
 from streamkernel.connectors.http.request_log import Request as LearningRequest
 from streamkernel.connectors.http.source import BacklogError, NotReadyError, positions_of
-from streamkernel.connectors.json_values import JSON_NAMES, json_object, put_digits
-from streamkernel.connectors.nested import flatten
+from streamkernel.connectors.json_values import JSON_NAMES, flatten, json_object, put_digits
 from streamkernel.connectors.owner import Owner
 from streamkernel.engine.http import openapi
-from streamkernel.engine.http.applications import application_of, json_answer, json_body, metrics_answer
+from streamkernel.engine.http.applications import (
+    FILES,
+    HEADERS,
+    application_of,
+    json_answer,
+    json_body,
+    kind_of,
+    metrics_answer,
+    read,
+)
 from streamkernel.engine.http.listening import Certificate, Server, listen
-from streamkernel.engine.http.page_files import FILES, HEADERS, kind_of, read
 from streamkernel.engine.http.predictions import MOST_NAMES, MOST_ROWS, Worker, answer_prediction, version_headers
-from streamkernel.engine.telemetry.description import model_rows
-from streamkernel.engine.telemetry.prometheus import registry_of
-from streamkernel.engine.telemetry.status import status_of
+from streamkernel.engine.telemetry.status import model_rows, registry_of, status_of
 
 if TYPE_CHECKING:
     from streamkernel.engine.engine import Engine
@@ -78,17 +83,8 @@ def learning_route(submit: Callable[[LearningRequest], Future[Stored]], texts: C
 def events_in(body: bytes, texts: Collection[str] = ()) -> list[bytes | ValueError]:
     """Return the events of a request as JSON, and in the place of one of several that cannot be stored its error.
 
-    Parameters
-    ----------
-    body
-        The body of the request.
-    texts
-        Fields in which integers beyond 64 bits are texts.
-
-    Raises
-    ------
-    ValueError
-        If the body has none, or its only event cannot be stored.
+    `texts` are fields in which integers beyond 64 bits are texts. Raise `ValueError` if the body has none, or its only
+    event cannot be stored.
 
     Examples
     --------
@@ -116,10 +112,7 @@ def events_in(body: bytes, texts: Collection[str] = ()) -> list[bytes | ValueErr
 def key_of(values: list[str]) -> str | None:
     """Return the name that a client gives its request, or ``None`` if it has no name.
 
-    Raises
-    ------
-    ValueError
-        If there are several, or it is not usable.
+    Raise `ValueError` if there are several, or it is not usable.
     """
     if not values:
         return None
@@ -162,10 +155,7 @@ def serve(
 ) -> int:
     """Start the server in a thread of its own, and return the port (chosen by the system if `port` is 0).
 
-    Raises
-    ------
-    OSError
-        If the port is in use.
+    Raise `OSError` if the port is in use.
     """
     listening = listen(host, port)
     engine.publisher.wanted = True

@@ -20,32 +20,27 @@ from streamkernel.engine.checkpoint.state_directory import (
     checkpoints,
     number_of,
 )
-from streamkernel.engine.mirror.bucket import Bucket, DamagedError, MirrorError, MirrorTakenError
-from streamkernel.engine.mirror.manifests import Manifest, download, manifest_name, manifest_numbers, read, upload
+from streamkernel.engine.mirror.bucket import (
+    Bucket,
+    DamagedError,
+    Manifest,
+    MirrorError,
+    MirrorTakenError,
+    download,
+    manifest_name,
+    manifest_numbers,
+    read,
+    upload,
+)
 from streamkernel.engine.retrying import pause_after
 
 
 class MirroredDirectory(StateDirectory):
     """A state directory with a mirror, from which it begins where it has no checkpoints.
 
-    Parameters
-    ----------
-    path
-        The directory.
-    address
-        The mirror, as ``s3://bucket/prefix``.
-
-    Attributes
-    ----------
-    mirror : Mirror
-        The thread that copies its checkpoints.
-
-    Raises
-    ------
-    MirrorError
-        If there is no checkpoint here, and none can be read there.
-    StateDirectoryError
-        If another process uses the directory, or the mirror is another directory's.
+    `address` is the mirror, as ``s3://bucket/prefix``. `mirror` is the thread that copies its checkpoints.
+    `MirrorError` is raised if there is no checkpoint here, and none can be read there; `StateDirectoryError` if another
+    process uses the directory, or the mirror is another directory's.
     """
 
     mirror: Mirror
@@ -79,15 +74,9 @@ def open_state(path: Path | None, mirror: str | None) -> StateDirectory | None:
 def begin(directory: StateDirectory, bucket: Bucket) -> int:
     """Restore a directory without checkpoints, compare one that has some, and return the newest number in the mirror.
 
-    A directory with checkpoints needs no store at a start: the mirror only lags.
-
-    Raises
-    ------
-    MirrorError
-        If there is no checkpoint here and the store is unavailable, or all that it has are damaged: a new start would
-        forget what was learned.
-    StateDirectoryError
-        If the mirror has a later checkpoint, or one of another directory.
+    A directory with checkpoints needs no store at a start: the mirror only lags. Raise `MirrorError` if there is no
+    checkpoint here and the store is unavailable, or all that it has are damaged: a new start would forget what was
+    learned; `StateDirectoryError` if the mirror has a later checkpoint, or one of another directory.
     """
     newest = directory.newest()
     try:
@@ -112,14 +101,8 @@ def restore(directory: StateDirectory, bucket: Bucket) -> int:
     """Write the newest whole checkpoint of a mirror into an empty directory, and return its number.
 
     Its file comes last, so a crash before leaves a directory without checkpoints. Damaged ones after it no longer
-    count.
-
-    Raises
-    ------
-    MirrorError
-        If there is none, or the store is unavailable.
-    StateDirectoryError
-        If the directory has checkpoints.
+    count. Raise `MirrorError` if there is none, or the store is unavailable; `StateDirectoryError` if the directory has
+    checkpoints.
     """
     if directory.newest():
         raise StateDirectoryError(f"expected no checkpoints where a mirror is restored - at {directory.path}")
@@ -169,23 +152,9 @@ class Mirror(Participant):
     """Copies the newest checkpoint of a directory; checkpoints that a newer one has replaced meanwhile are left out.
 
     Learning never waits for it. An upload that fails is tried again with the then newest checkpoint, after pauses that
-    grow to half a minute.
-
-    Parameters
-    ----------
-    bucket
-        Where to.
-    directory, identity
-        The state directory, and its name.
-    copied
-        The newest checkpoint that is there already, 0 for none.
-
-    Attributes
-    ----------
-    copied : int
-        The number of the last checkpoint that is in the store.
-    copies, failures : int
-        Uploads of this process that succeeded, and that failed.
+    grow to half a minute. `directory` and `identity` are the state directory, and its name. `copied` is the newest
+    checkpoint that is there already, 0 for none. `copied` is the number of the last checkpoint that is in the store.
+    `copies` and `failures` are uploads of this process that succeeded, and that failed.
     """
 
     def __init__(self, bucket: Bucket, directory: Path, identity: str, copied: int) -> None:

@@ -99,7 +99,8 @@ class DriftSnapshot(NamedTuple):
 class DriftWatch:
     """Raises an alarm where the distribution of inputs or scores changes.
 
-    After an alarm, all detectors restart, with the next rows as their reference.
+    After an alarm, all detectors restart, with the next rows as their reference. `scores` says whether the detectors
+    also receive the model's scores.
 
     Parameters
     ----------
@@ -110,21 +111,12 @@ class DriftWatch:
         The inputs; ``None`` for the first ones of the stream.
     most
         Maximum number of inputs.
-    scores
-        Whether the detectors also receive the model's scores.
     every
         The sampling interval: 16 takes the first of every 16 events.
     average_run_length
         Lower bound of the mean number of sampled events until a false alarm of the kernel detector.
     delta
         The `delta` of ADWIN, which is divided by the number of monitored fields.
-    forget
-        Whether the model is reset after an alarm.
-
-    Attributes
-    ----------
-    scores : bool
-        Whether the detectors also receive the model's scores.
     """
 
     def __init__(

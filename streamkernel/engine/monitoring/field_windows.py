@@ -73,21 +73,10 @@ class _Field(NamedTuple):
 class FieldWindows:
     """Summarizes fields of rows in windows of equal size.
 
-    Parameters
-    ----------
-    window
-        Number of rows in a window.
-    fields
-        The fields; ``None`` to choose from the fields of the reference window.
-    most
-        Maximum number of fields to choose.
-
-    Attributes
-    ----------
-    names : list of str
-        The fields, once the reference window is full.
-    reference, last : dict
-        The summaries of the reference window and of the last full one, by field; empty before.
+    `window` is the number of rows in a window. `fields` are the fields; ``None`` to choose from the fields of the
+    reference window. `most` is the maximum number of fields to choose. `names` are the fields, once the reference
+    window is full. `reference` and `last` are the summaries of the reference window and of the last full one, by field;
+    empty before.
 
     Examples
     --------

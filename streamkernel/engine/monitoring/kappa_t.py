@@ -15,12 +15,8 @@ class KappaT(ClassificationMetric):
 
     With the accuracies p of the classifier and q of the previous label, κ = (p - q) / (1 - q): 1 for a classifier that
     is always correct, 0 for one that is as good as the previous label, below 0 for a worse one. If labels come in long
-    runs, a high accuracy can be worthless, and κ shows this.
-
-    Parameters
-    ----------
-    cm : river.metrics.ConfusionMatrix or None, default None
-        The confusion matrix, which may be shared with other metrics of River.
+    runs, a high accuracy can be worthless, and κ shows this. `cm` is the confusion matrix, which may be shared with
+    other metrics of River.
 
     References
     ----------

@@ -157,23 +157,8 @@ class MonitoringSnapshot(NamedTuple):
 class Monitoring:
     """Collects predictions and their labels, and passes them to metrics, statistics and drift detection.
 
-    Parameters
-    ----------
-    quality
-        More metrics, and metrics by segment.
-    segment_field
-        The input whose values are the segments.
-    statistics
-        Statistics of inputs and predictions.
-    drift
-        Drift detection.
-    novelty
-        Detection of events unlike earlier ones.
-
-    Attributes
-    ----------
-    until_due : float
-        Number of predicted events until `look` must be called, so that it is called after the same event in each run.
+    `until_due` is the number of predicted events until `look` must be called, so that it is called after the same event
+    in each run. `segment_field` is the input whose values are the segments.
     """
 
     def __init__(

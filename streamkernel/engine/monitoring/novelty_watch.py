@@ -74,8 +74,6 @@ class NoveltySnapshot(NamedTuple):
         The bound of this share.
     quantiles
         The quantiles of the scores of held-out events of the last full window, at `LEVELS`; empty before.
-    alarms
-        The last alarms.
     """
 
     alarms_raised: int
@@ -95,29 +93,15 @@ class NoveltyWatch:
     """Scores events, and raises an alarm where too many of them are novel.
 
     Of the sampled events, every second one is learned, and the others are held out. After `WINDOW` of them, a copy of
-    the detector scores the events held out in this window, and then each event of the next one. An event of that
-    is novel if it is among the ``rate * (HELD_OUT + 1)`` largest of these scores and its own. The copy has learned none
-    of these events. So if events are independent and their distribution does not change, the probability of that is at
+    the detector scores the events held out in this window, and then each event of the next one. An event of that is
+    novel if it is among the ``rate * (HELD_OUT + 1)`` largest of these scores and its own. The copy has learned none of
+    these events. So if events are independent and their distribution does not change, the probability of that is at
     most `rate`, and the number of novel events in a window has a beta-binomial distribution. An alarm is raised when
-    the number exceeds a limit that it exceeds with a probability of at most ``WINDOW / average_run_length``.
-
-    Parameters
-    ----------
-    fields
-        The inputs; ``None`` for the first ones of the stream.
-    most
-        Maximum number of inputs.
-    every
-        The sampling interval: 4 takes the first of every 4 events.
-    rate
-        The share of novel events in a stream that does not change, at least 0.002.
-    average_run_length
-        The number of sampled events, on average, for one false alarm.
-
-    Attributes
-    ----------
-    limit : int
-        The largest number of novel events in a window without an alarm.
+    the number exceeds a limit that it exceeds with a probability of at most ``WINDOW / average_run_length``. `limit` is
+    the largest number of novel events in a window without an alarm. `fields` are the inputs; ``None`` for the first
+    ones of the stream. `most` is the maximum number of inputs. `every` is the sampling interval: 4 takes the first of
+    every 4 events. `rate` is the share of novel events in a stream that does not change, at least 0.002.
+    `average_run_length` is the number of sampled events, on average, for one false alarm.
 
     References
     ----------

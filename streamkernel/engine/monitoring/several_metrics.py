@@ -17,8 +17,7 @@ from river.metrics.base import Metric
 
 from streamkernel.engine.delayed_labels import plain
 from streamkernel.engine.monitoring.kappa_t import KappaT
-from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW
-from streamkernel.engine.telemetry.river_metrics import Pair, counts_pairs, update_metric, value
+from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, Pair, counts_pairs, update_metric, value
 from streamkernel.estimators.internals import read_several
 from streamkernel.estimators.parameters import parameters_of
 
@@ -106,19 +105,10 @@ class SeveralMetrics:
     """Evaluates predictions by several metrics, all together and in each segment.
 
     The segments are the most frequent values of a field among the first `WINDOW` labels, and one more for all other
-    values. So their number is bounded, and a restart does not change them.
-
-    Parameters
-    ----------
-    metrics
-        River's metrics by name.
-    main
-        The name of the key metric, which is evaluated elsewhere since the start, and here over the last labels and by
-        segment.
-    most_segments
-        Maximum number of named segments; ``None`` without segments.
-    classes
-        Whether predictions are classes, for which a confusion matrix is counted.
+    values. So their number is bounded, and a restart does not change them. `main` is the name of the key metric, which
+    is evaluated elsewhere since the start, and here over the last labels and by segment. `most_segments` is the maximum
+    number of named segments; ``None`` without segments. `classes` says whether predictions are classes, for which a
+    confusion matrix is counted.
 
     Examples
     --------

@@ -126,16 +126,8 @@ class StatisticsSnapshot(NamedTuple):
 class StreamStatistics:
     """Keeps windows of inputs and predictions, and the calibration of probabilities.
 
-    Parameters
-    ----------
-    classes
-        Whether predictions are classes.
-    window
-        Number of sampled events in a window.
-    every
-        The sampling interval: 4 takes the first of every 4 events.
-    fields, most
-        The inputs, as for `FieldWindows`.
+    `classes` says whether predictions are classes. `window` is the number of sampled events in a window. `every` is the
+    sampling interval: 4 takes the first of every 4 events. `fields` and `most` are the inputs, as for `FieldWindows`.
     """
 
     def __init__(

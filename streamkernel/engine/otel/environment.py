@@ -27,10 +27,7 @@ BY_RATIO = "parentbased_traceidratio"
 def check_address(address: str) -> str:
     """Return the address of a collector.
 
-    Raises
-    ------
-    ValueError
-        If it is none, or has a login or a query in it, which could be secrets.
+    Raise `ValueError` if it is none, or has a login or a query in it, which could be secrets.
 
     Examples
     --------
@@ -54,10 +51,7 @@ def check_address(address: str) -> str:
 def ratio_of(environ: Mapping[str, str]) -> float:
     """Return the share of records without a trace that begin one, by the sampler that the environment names.
 
-    Raises
-    ------
-    ValueError
-        If it is not one of the samplers that follow the decision of a trace.
+    Raise `ValueError` if it is not one of the samplers that follow the decision of a trace.
 
     Examples
     --------
@@ -78,10 +72,7 @@ def ratio_of(environ: Mapping[str, str]) -> float:
 def interval_of(environ: Mapping[str, str]) -> float:
     """Return the seconds between two exports of the metrics.
 
-    Raises
-    ------
-    ValueError
-        If the environment has another value than milliseconds.
+    Raise `ValueError` if the environment has another value than milliseconds.
 
     Examples
     --------

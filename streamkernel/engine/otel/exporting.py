@@ -34,14 +34,8 @@ log = structlog.get_logger("streamkernel")
 def metrics_data(families: Iterable[Metric], resource: Resource, since: int) -> export.MetricsData:
     """Return the values of all metrics at this moment.
 
-    Parameters
-    ----------
-    families
-        The metrics as Prometheus's client collects them.
-    resource
-        The process that they describe.
-    since
-        When its counters were first observed, in nanoseconds since 1970.
+    `families` are the metrics as Prometheus's client collects them. `resource` is the process that they describe.
+    `since` is when its counters were first observed, in nanoseconds since 1970.
 
     Examples
     --------
@@ -112,10 +106,7 @@ def _histogram(samples: Iterable[Sample], since: int, now: int) -> export.Histog
 def resource_of(member: str | None) -> Resource:
     """Return the description of this process; variables of the environment take precedence.
 
-    Parameters
-    ----------
-    member
-        The identity of its state directory, which a restart keeps; ``None`` if it has none.
+    `member` is the identity of its state directory, which a restart keeps; ``None`` if it has none.
     """
     attributes = {
         "service.name": "streamkernel",
@@ -133,14 +124,8 @@ def span_exporter(endpoint: str | None) -> OTLPSpanExporter:
 class MetricsExport:
     """A thread that sends the metrics of a registry periodically, and once at the end.
 
-    Parameters
-    ----------
-    registry
-        The metrics; any thread may collect them.
-    endpoint
-        The address of the collector; without one, the address in the environment.
-    resource
-        The description of this process.
+    `registry` are the metrics; any thread may collect them. `endpoint` is the address of the collector; without one,
+    the address in the environment. `resource` is the description of this process.
     """
 
     def __init__(self, registry: CollectorRegistry, endpoint: str | None, resource: Resource) -> None:

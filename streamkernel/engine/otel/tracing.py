@@ -24,9 +24,8 @@ from streamkernel.connectors import Event, Refusal
 from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.engine.delayed_labels import Key
 from streamkernel.engine.otel import exporting
-from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.record_processor import Step
-from streamkernel.engine.runner import StreamRunner
+from streamkernel.engine.runner import EngineParts, StreamRunner
 
 PARENT = "traceparent"
 CARRIED = (PARENT, "tracestate")
@@ -59,15 +58,7 @@ def carried(event: Event) -> Headers:
 class CountingExporter(SpanExporter):
     """Passes spans to another exporter, and counts the spans that it has sent.
 
-    Parameters
-    ----------
-    exporter
-        The other exporter.
-
-    Attributes
-    ----------
-    sent : int
-        The number of spans that a collector has taken.
+    `sent` is the number of spans that a collector has taken.
     """
 
     def __init__(self, exporter: SpanExporter) -> None:
@@ -89,15 +80,7 @@ class Tracing:
     """Decides which records are traced, and sends their spans to a collector.
 
     Spans are sent by another thread, from a bounded queue; what a collector does not take is lost, and counted.
-
-    Parameters
-    ----------
-    exporter
-        Sends spans.
-    resource
-        The description of this process.
-    ratio
-        The share of records without a trace that begin one.
+    `resource` is the description of this process. `ratio` is the share of records without a trace that begin one.
     """
 
     def __init__(self, exporter: SpanExporter, resource: Resource, ratio: float) -> None:
@@ -136,19 +119,7 @@ class Tracing:
 class Trace:
     """The spans of one record: one of its processing, which begins now, and one for each part.
 
-    Parameters
-    ----------
-    tracing
-        Sends them.
-    event
-        The record.
-
-    Attributes
-    ----------
-    began : int
-        When it began, in nanoseconds since 1970.
-    context : SpanContext
-        The identity of the span of its processing.
+    `began` is when it began, in nanoseconds since 1970. `context` is the identity of the span of its processing.
     """
 
     def __init__(self, tracing: Tracing, event: Event) -> None:
@@ -226,12 +197,7 @@ def _of_topic(place: Mapping[str, str | int], operation: str = "process") -> dic
 class TracedRunner(StreamRunner):
     """A :class:`StreamRunner` that processes a record alone if its trace is sampled, and makes its spans.
 
-    Parameters
-    ----------
-    parts
-        The parts of the run.
-    tracing
-        Decides which records are traced.
+    `tracing` decides which records are traced.
     """
 
     def __init__(self, parts: EngineParts, tracing: Tracing) -> None:

@@ -15,8 +15,7 @@ from pathlib import Path
 import structlog
 
 from streamkernel.engine.http.listening import DRAIN_SECONDS, Certificate, Server, listen
-from streamkernel.engine.serving.application import SharedCounts, serving_application
-from streamkernel.engine.serving.follower import CheckpointFollower
+from streamkernel.engine.serving.application import CheckpointFollower, SharedCounts, serving_application
 
 STOP_SECONDS = DRAIN_SECONDS + 5.0
 """Seconds in which a worker has to end after a request to stop; it is killed then."""
@@ -29,20 +28,12 @@ POLL_SECONDS = 0.2
 
 log = structlog.get_logger("streamkernel")
 
-log = structlog.get_logger("streamkernel")
-
 
 class Workers:
     """Forked processes that all do the same work.
 
-    Parameters
-    ----------
-    work
-        The function that a process runs, given its number; it returns after SIGTERM.
-    count
-        The number of processes.
-    on_restart
-        Called before a process is started again.
+    `work` is the function that a process runs, given its number; it returns after SIGTERM. `count` is the number of
+    processes. `on_restart` is called before a process is started again.
     """
 
     def __init__(self, work: Callable[[int], None], count: int, on_restart: Callable[[], None]) -> None:
@@ -89,30 +80,20 @@ class Workers:
 class ModelServer:
     """Follows state directories, and answers requests for predictions by their models.
 
+    `OSError` is raised if the port is in use.
+
     Parameters
     ----------
     states
         The state directories, by the name of the model.
     host, port
         Address and port to listen on; the system chooses a port for 0.
-    workers
-        Processes that answer.
     poll_seconds
         Seconds between checks for a new checkpoint.
     token
         As for :class:`~streamkernel.engine.http.applications.Guard`.
     certificate
         The certificate of the server; ``None`` for plain HTTP.
-
-    Attributes
-    ----------
-    port : int
-        The port.
-
-    Raises
-    ------
-    OSError
-        If the port is in use.
     """
 
     def __init__(

@@ -101,10 +101,7 @@ def n_and_reason(group: Mapping[str, Any]) -> tuple[int, str]:
 class DeadLetterReports:
     """Logs the first dead letter at once and later ones together, at most once a minute and at the end.
 
-    Parameters
-    ----------
-    clock
-        Returns seconds.
+    `clock` returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -31,15 +31,8 @@ class Histogram(NamedTuple):
 class Durations:
     """Durations in seconds, counted by bounds.
 
-    Parameters
-    ----------
-    bounds
-        Upper bounds of the buckets except the last one, which has none.
-
-    Attributes
-    ----------
-    new : list of float
-        Durations not counted yet; the code that measures appends to it.
+    `bounds` are upper bounds of the buckets except the last one, which has none. `new` are durations not counted yet;
+    the code that measures appends to it.
 
     Examples
     --------
@@ -78,19 +71,10 @@ class Durations:
 class Figure(NamedTuple):
     """A figure of one part of a run.
 
-    Parameters
-    ----------
-    name
-        The name of the metric, without ``streamkernel_``; empty for a figure that only the page shows.
-    kind, unit, help
-        The type, the unit and the help text of the metric.
-    read
-        Returns the value in the part: a number or a histogram, with labels a dictionary by their values, or ``None``
-        if there is no value now.
-    labels
-        The names of the labels.
-    page, point
-        The name on the live page, and in the history; empty where the figure is missing.
+    `name` is the name of the metric, without ``streamkernel_``; empty for a figure that only the page shows. `kind`,
+    `unit` and `help` are the type, the unit and the help text of the metric. `read` returns the value in the part: a
+    number or a histogram, with labels a dictionary by their values, or ``None`` if there is no value now. `page` and
+    `point` are the name on the live page, and in the history; empty where the figure is missing.
 
     Examples
     --------

@@ -42,18 +42,9 @@ class InputRanges:
     values.
 
     A value outside the range counts as its limit in mean and deviation, so that a few of them change little and many
-    become usual. A constant input has no limits.
-
-    Attributes
-    ----------
-    limits : dict
-        The range of each input that has one.
-    n_refused : int
-        Number of values that were ignored, because too many inputs have a range or the name is too long.
-    n_outside : int
-        Number of values outside.
-    last : tuple
-        The name, the value and the limits of the last one.
+    become usual. A constant input has no limits. `limits` is the range of each input that has one. `n_refused` is the
+    number of values that were ignored, because too many inputs have a range or the name is too long. `n_outside` is the
+    number of values outside. `last` is the name, the value and the limits of the last one.
 
     Examples
     --------
@@ -87,10 +78,7 @@ class InputRanges:
     def learn_many(self, xs: Sequence[Mapping[str, Any]], values: Any) -> None:
         """Count values that are outside, and learn; equivalent to one example after the other.
 
-        Parameters
-        ----------
-        xs, values
-            Examples of the same inputs, and their values, an array of shape (examples, inputs).
+        `xs` and `values` are examples of the same inputs, and their values, an array of shape (examples, inputs).
         """
         names, done = list(xs[0]), 0
         extremes = values.min(axis=0).tolist(), values.max(axis=0).tolist()

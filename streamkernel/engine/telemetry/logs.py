@@ -32,10 +32,7 @@ _CHANGES = re.compile(r"0x[0-9a-f]+|\d+")
 class Folding(logging.Filter):
     """Passes a log line of these loggers unless a similar one was recent, and counts the suppressed ones.
 
-    Parameters
-    ----------
-    clock
-        Returns seconds.
+    `clock` returns seconds.
 
     Examples
     --------
@@ -79,13 +76,9 @@ def is_json(form: str = "auto") -> bool:
 def configure(level: str = "info", form: str = "auto") -> None:
     """Send all logs and warnings of the process through one formatter.
 
-    Parameters
-    ----------
-    level
-        The lowest level of this project's lines: ``"debug"``, ``"info"``, ``"warning"`` or ``"error"``. Libraries
-        write warnings and errors.
-    form
-        ``"json"``, ``"console"``, or ``"auto"``: JSON unless standard error is a terminal.
+    `level` is the lowest level of this project's lines: ``"debug"``, ``"info"``, ``"warning"`` or ``"error"``.
+    Libraries write warnings and errors. `form` is ``"json"``, ``"console"``, or ``"auto"``: JSON unless standard error
+    is a terminal.
     """
     steps: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,

@@ -39,12 +39,8 @@ log = structlog.get_logger("streamkernel")
 class Monitor:
     """Publishes the figures of a run; only the learning thread calls its methods.
 
-    Parameters
-    ----------
-    processor, checkpointer, source
-        The parts of the run whose figures are published.
-    history
-        The history to which points are added.
+    `processor`, `checkpointer` and `source` are the parts of the run whose figures are published. `history` is the
+    history to which points are added.
 
     Attributes
     ----------

@@ -28,15 +28,9 @@ MOST = 100
 class RoundSnapshot(NamedTuple):
     """Figures of one round.
 
-    Parameters
-    ----------
-    events, seconds
-        The number of events that each worker read, and the time that this took; both 0 for a worker without an
-        assignment.
-    round_seconds, merge_seconds
-        Duration of the whole round, and of its merge.
-    spread
-        Distance of the replicas from their mean before the merge, in units of the mean's size.
+    `events` and `seconds` are the number of events that each worker read, and the time that this took; both 0 for a
+    worker without an assignment. `round_seconds` and `merge_seconds` is the duration of the whole round, and of its
+    merge. `spread` is the distance of the replicas from their mean before the merge, in units of the mean's size.
     """
 
     events: tuple[int, ...]
@@ -49,16 +43,8 @@ class RoundSnapshot(NamedTuple):
 class ClusterSnapshot(NamedTuple):
     """The rounds of this process so far.
 
-    Parameters
-    ----------
-    by_worker
-        Events and seconds of each worker.
-    rounds, merges
-        Durations of rounds and merges.
-    last
-        The last round.
-    recent
-        The last few rounds.
+    `by_worker` are events and seconds of each worker. `rounds` and `merges` are durations of rounds and merges.
+    `recent` are the last few rounds.
     """
 
     by_worker: Mapping[int, tuple[int, float]]
@@ -110,27 +96,11 @@ class EngineSnapshot:
         Values of inputs far outside their usual range, in this process.
     names, names_refused
         Number of names in each table of names, and of values in this process whose name did not fit into it.
-    positions
-        The position of each stream.
-    scores
-        The quality of predictions.
-    challengers
-        The figures of the challengers.
     of_targets
         Numbers of predictions that were limited to the range of targets, and of targets that did not count in full;
         ``None`` if the model has no such range.
-    coverage
-        The coverage of intervals or sets of labels, if the run has these.
-    monitoring
-        The figures of the monitoring, if there is any.
-    model
-        The state of the kernel model, if the model is one.
-    events, checkpoints
-        Their durations.
     last_event
         The time of the last event, in seconds since 1970; 0 before the first of this process.
-    time
-        The time of the snapshot.
     """
 
     outcomes: Mapping[str, int]

@@ -14,9 +14,8 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from streamkernel.engine.telemetry.description import texts
 from streamkernel.engine.telemetry.figures import OUTCOMES
-from streamkernel.engine.telemetry.status import summary_of
+from streamkernel.engine.telemetry.status import summary_of, texts
 from streamkernel.warm_up import warm_up
 
 if TYPE_CHECKING:
@@ -35,15 +34,7 @@ log = structlog.get_logger("streamkernel")
 
 
 class View:
-    """The figures of one engine, read when they are drawn.
-
-    Parameters
-    ----------
-    engine
-        The engine.
-    title
-        The title above the figures.
-    """
+    """The figures of one engine, read when they are drawn."""
 
     def __init__(self, engine: Engine, title: str) -> None:
         self._engine = engine
@@ -117,12 +108,8 @@ class ProgressLog:
 def rows_of(status: Mapping[str, Any], rate: float | None) -> list[tuple[str, str]]:
     """Return names and values as text.
 
-    Parameters
-    ----------
-    status
-        The data of the page, or the part of it that `status.summary_of` returns.
-    rate
-        Events per second, if known.
+    `status` is the data of the page, or the part of it that `status.summary_of` returns. `rate` are events per second,
+    if known.
     """
     now = status["now"]
     rows = [("health", status["ill"] or "ok")] if "ill" in status else []

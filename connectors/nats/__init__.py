@@ -1,1 +1,0 @@
-"""Streams of NATS JetStream as a source and as a sink."""
