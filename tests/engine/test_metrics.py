@@ -201,7 +201,7 @@ def test_metrics_match_the_run(tmp_path: Path) -> None:
     assert first["streamkernel_model_bytes"] > 64 * 2 * 8  # the coefficients alone
     assert first["streamkernel_cache_bytes"] > 0
     assert second["streamkernel_pending_labels"] == second["streamkernel_events_total/pending"] - 20 == 20
-    assert second["streamkernel_groups"] == 6  # four blocks, and two groups that forget
+    assert second["streamkernel_groups"] == 5  # four blocks, and one group that forgets
     shares = [second[f"streamkernel_function_weight/{kind}"] for kind in ("newton", "constant", "level")]
     assert sum(shares) != 0.0
 
