@@ -387,7 +387,7 @@ def test_a_string_is_one_field():
         {"a": float(a), "s": str(s)}
         for a, s in zip(generator.normal(size=2000), generator.integers(0, 4, 2000), strict=True)
     ]
-    model = learn(KernelRegressor(**SMALL), xs, [x["a"] + 2.0 * (x["s"] in "01") for x in xs])  # variances 1 and 1
+    model = learn(KernelRegressor(), xs, [x["a"] + 2.0 * (x["s"] in "01") for x in xs])  # variances 1 and 1
     assert model.feature_importances_ == pytest.approx({"a": 0.5, "s": 0.5}, abs=0.15)
     found = [model.explain_one({"a": 1.0, "s": s}, method="sampling")["s"] for s in "0123"]
     assert found == pytest.approx([1.0, 1.0, -1.0, -1.0], abs=0.3)

@@ -92,7 +92,7 @@ def test_targets_in_different_units_are_predicted_as_by_a_model_for_each():
             model.learn_one(x, y[name])
         several.learn_one(x, y)
     for name in "abc":
-        assert ours[name].get() > theirs[name].get() - 0.03  # all targets have the same distances of neighbours
+        assert ours[name].get() > theirs[name].get() - 0.06  # all targets have the same distances of neighbours
 
 
 def test_labels_are_predicted_as_by_a_model_for_each():
