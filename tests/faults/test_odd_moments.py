@@ -80,7 +80,7 @@ def test_a_clock_that_jumps(servers, calm, tmp_path):
     assert_same(run, calm)
 
 
-SOON = "from streamkernel.connectors.kafka import topic_watcher as w; w.LOOK_SECONDS = w.AGAIN_SECONDS = 0.3; "
+SOON = "from streamkernel.connectors.kafka import partition_reader as w; w.LOOK_SECONDS = w.AGAIN_SECONDS = 0.3; "
 """Code that lets a process look often whether its topics are there."""
 
 

@@ -9,9 +9,14 @@ from functools import cache, partial
 from time import monotonic
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer as AnyConsumer
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import Producer as AnyProducer
+try:
+    from confluent_kafka import Consumer as AnyConsumer
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import Producer as AnyProducer
+    from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+    from confluent_kafka.cimpl import NewTopic
+except ImportError as error:
+    raise ImportError("confluent-kafka is needed: pip install 'streamkernel[confluent]'") from error
 
 from streamkernel.connectors.base import CommitRefusedError, UnavailableError
 from streamkernel.connectors.kafka.clients import (
@@ -29,14 +34,6 @@ from streamkernel.connectors.kafka.clients import (
 from streamkernel.connectors.kafka.confluent.client_mapping import describe_error, reach, settings, to_client
 from streamkernel.connectors.kafka.confluent.consumer import ConfluentConsumer
 from streamkernel.connectors.kafka.timeouts import run_within
-
-try:
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka import Producer as AnyProducer
-    from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
-    from confluent_kafka.cimpl import NewTopic
-except ImportError as error:
-    raise ImportError("confluent-kafka is needed: pip install 'streamkernel[confluent]'") from error
 
 BATCHES = {"linger.ms": 50}
 """Default batching; a flush does not wait for a batch to fill."""
