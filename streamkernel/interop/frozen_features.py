@@ -237,9 +237,7 @@ def _of_values(own: Linear, hashes: U64, units: F64) -> dict[str, Any]:
 
 
 def _reach(errors: F64, sizes: F64) -> F64:
-    """Return the bounds of the linear functions for each target, as :func:`streamkernel.second_order.linear.reach`
-    does.
-    """
+    """Return the bounds of the linear functions for each target, as :func:`second_order.linear.steps.reach` does."""
     known = np.where(sizes > 0.0, sizes, 1.0)
     bounds = REACH * np.sqrt(known) / np.maximum(errors / known, SMALLEST_SHARE)
     return np.where(sizes > 0.0, bounds, LARGEST_SCORE)

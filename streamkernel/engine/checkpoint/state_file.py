@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def write(path: Path, kind: str, value: Any, mode: int = 0o666) -> None:
-    """Write a value to a file of some kind; `mode` is as for :func:`streamkernel.estimators.tensor_file.put`.
+    """Write a value to a file of some kind; `mode` is as for :func:`streamkernel.tensor_file.put`.
 
     Raise `TypeError` if a part of it cannot be stored; the message names the part; `ModelFileError` if the value could
     not be read again; the file is as before.
