@@ -8,10 +8,13 @@ import typer
 
 from streamkernel import __version__
 from streamkernel.commands.models import export, merge, prune, refit
-from streamkernel.commands.run import redrive, replay, run, size, top, topics
+from streamkernel.commands.redrive import redrive
+from streamkernel.commands.run import replay, run, topics
 from streamkernel.commands.serve import serve
 from streamkernel.commands.setup import dashboards, demo, warm_up
+from streamkernel.commands.size import size
 from streamkernel.commands.state import inspect, promote, report, rollback, state
+from streamkernel.commands.top import top
 
 COMMANDS = (
     run,

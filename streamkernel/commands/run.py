@@ -1,10 +1,7 @@
-"""Commands that run a stream, replay it, measure it, show it, or send its dead letters back to their source."""
+"""Commands that run a stream: from the start, from a checkpoint, or as a replay."""
 
 from __future__ import annotations
 
-import sys
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,20 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 from rich.console import Console
-from rich.live import Live
-from rich.progress import Progress
-from rich.table import Table
 
 from streamkernel import __version__
-from streamkernel.commands.errors import EXPECTED, StopSignal, WorkerCount, fail
+from streamkernel.commands.errors import EXPECTED, fail
+from streamkernel.commands.signals import StopSignal, WorkerCount
 from streamkernel.commands.state import inspect
 
 if TYPE_CHECKING:
     from streamkernel.engine.config.config import Config
     from streamkernel.engine.engine import Engine
-
-
-REFRESH_SECONDS, STEP_SECONDS = 1.0, 0.1
 
 
 def run(
@@ -182,125 +174,3 @@ def run_engine(config: Config, title: str, make: Callable[[], Engine] | None = N
         raise typer.Exit(1) from None
     if reason := engine.reason_all_refused():
         fail(ValueError(reason), as_json=as_json, code=1)
-
-
-def redrive(
-    config: Annotated[
-        Path, typer.Argument(help="The TOML file of the run that wrote the dead letters.", show_default=False)
-    ],
-    kind: Annotated[list[str] | None, typer.Option(help="Only letters of this kind, one option for each.")] = None,
-    reason: Annotated[str, typer.Option(help="Only letters whose reason contains this text.", show_default=False)] = "",
-    limit: Annotated[int | None, typer.Option(help="Maximum number of letters.", min=1)] = None,
-    rate: Annotated[float | None, typer.Option(help="Maximum number of letters per second.", min=0.001)] = None,
-    to_topic: Annotated[str | None, typer.Option(help="A topic for the records instead of their source.")] = None,
-    to_file: Annotated[Path | None, typer.Option(help="A file for the records instead of their source.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the letters by kind and reason, and exit.")] = False,
-) -> None:
-    """Send the records of dead letters back to their source, each once, for the run to read again."""
-    from streamkernel.connectors import CommitRefusedError
-    from streamkernel.connectors.redrive.letters import OUTPUT
-    from streamkernel.engine.redrive import Choice, Redrive, lines_of
-    from streamkernel.engine.telemetry.dead_letters import KINDS
-
-    kinds = [name for name in KINDS if name != OUTPUT]
-    for name in kind or ():
-        if name not in kinds:
-            why = ", whose records were learned: only their predictions are missing" if name == OUTPUT else ""
-            fail(ValueError(f'--kind: expected one of {", ".join(kinds)}, got "{name}"{why}'))
-    if to_topic is not None and to_file is not None:
-        fail(ValueError("expected --to-topic or --to-file, got both"))
-    loaded = load_or_fail(config, is_run=False)
-    try:
-        work = Redrive(loaded, Choice(tuple(kind or ()), reason, limit), to_topic, to_file)
-        try:
-            total = work.count()
-            typer.echo("\n".join(lines_of(work.chosen, work.left)) or "no dead letters are left")
-            if not dry_run and total:
-                with Progress(console=Console(stderr=True), transient=True) as bar:
-                    task = bar.add_task("sending", total=total)
-                    done = work.drive(total, rate, lambda sent: bar.update(task, completed=sent))
-                typer.echo(f"{done:,} sent back")
-        finally:
-            work.close()
-    except CommitRefusedError as error:
-        fail(OSError(f"brokers refused the last letters: {error}; start the command again; no record is sent twice"))
-    except EXPECTED as error:
-        fail(error)
-
-
-def size(
-    config: Annotated[Path, typer.Argument(help="The TOML file of a run.", show_default=False)],
-    events_per_second: Annotated[
-        float | None,
-        typer.Option(help="The rate to plan for; by default the recommended rate of one process.", min=0.001),
-    ] = None,
-    seconds: Annotated[
-        float, typer.Option(help="The time of each of the two measurements; a model that grows needs longer.", min=1.0)
-    ] = 20.0,
-) -> None:
-    """Measure on this machine the events per second of one process, its memory, its checkpoints and its lag."""
-    from streamkernel.engine.sizing import measure
-    from streamkernel.engine.telemetry import logs
-    from streamkernel.engine.telemetry.terminal import compile_for
-
-    loaded = load_or_fail(config, is_run=False)
-    logs.configure("warning", "auto")
-    console, stop = Console(stderr=True), StopSignal()
-    for model in loaded.build_models():
-        compile_for(model, console)
-    try:
-        with tempfile.TemporaryDirectory() as folder, console.status("") as status:
-            sizing = measure(loaded, Path(folder), events_per_second, seconds, status.update, stop.is_requested)
-    except EXPECTED as error:
-        fail(error)
-    table = Table(show_header=False)
-    for row in sizing.rows():
-        table.add_row(*row)
-    Console().print(table)
-
-
-def top(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="STATE|URL",
-            help="The state directory of a run, or the address of its live page.",
-            show_default=False,
-        ),
-    ],
-    once: Annotated[bool, typer.Option("--once", help="Print the figures once; so without a terminal.")] = False,
-    certificate: Annotated[
-        Path | None, typer.Option(help="The certificate to trust, as a PEM file; by default the system's certificates.")
-    ] = None,
-) -> None:
-    """Show the figures of a running process in the terminal, as `run` does, until Ctrl-C.
-
-    Of a state directory whose run is unavailable, it shows the newest checkpoint, and says so; where an address is
-    unavailable, it waits. The variable STREAMKERNEL_HTTP_TOKEN has the token.
-    """
-    from streamkernel.engine.config.schema import HttpTable
-    from streamkernel.engine.telemetry.observed import ObservedRun
-    from streamkernel.engine.telemetry.terminal import rate_between, rows_of, table_of
-
-    try:
-        token = HttpTable().token
-        run = ObservedRun(target, None if token is None else token.get_secret_value(), certificate)
-        if once or not sys.stdout.isatty():
-            origin, status = run.read()
-            Console().print(table_of(origin, rows_of(status, rate_between(None, status))))
-            return
-        stop, before = StopSignal(), None
-        with Live(auto_refresh=False) as live:
-            while not stop.is_requested():
-                try:
-                    origin, status = run.read()
-                except ConnectionError as error:
-                    live.update(table_of(f"{error}; waiting", rows_of(before, None) if before else []), refresh=True)
-                else:
-                    live.update(table_of(origin, rows_of(status, rate_between(before, status))), refresh=True)
-                    before = status
-                began = time.monotonic()
-                while not stop.is_requested() and time.monotonic() - began < REFRESH_SECONDS:
-                    time.sleep(STEP_SECONDS)
-    except EXPECTED as error:
-        fail(error)

@@ -9,7 +9,8 @@ from typing import Annotated
 import structlog
 import typer
 
-from streamkernel.commands.errors import EXPECTED, StopSignal, fail
+from streamkernel.commands.errors import EXPECTED, fail
+from streamkernel.commands.signals import StopSignal
 
 _NAMED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)=(?P<path>.+)")
 
