@@ -26,7 +26,7 @@ from streamkernel import KernelClassifier
 from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 from streamkernel.engine.config.config import Config
-from streamkernel.engine.config.models import DRIFT_EVERY, build_monitoring
+from streamkernel.engine.config.monitoring import DRIFT_EVERY, build_monitoring
 from streamkernel.engine.runner import StreamRunner, collect_rarely
 
 MODELS: dict[str, tuple[dict[str, Any], int]] = {

@@ -22,8 +22,9 @@ from streamkernel.connectors import CommitRefusedError, PartitionedSource, WorkA
 from streamkernel.connectors.json_text import to_json
 from streamkernel.engine import step_merging
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectory, no_link
+from streamkernel.engine.health import Health
 from streamkernel.engine.pipelines import first_steps, kernel_of
-from streamkernel.engine.retrying import Health, pause, pause_after
+from streamkernel.engine.retrying import pause, pause_after
 from streamkernel.engine.runner import POLL_SECONDS, EngineParts
 from streamkernel.engine.telemetry.figure import CHECKPOINT_BOUNDS, Durations
 from streamkernel.engine.telemetry.snapshot import ClusterSnapshot, RoundSnapshot

@@ -139,7 +139,7 @@ def load_or_fail(path: Path, change: Callable[[Config], Config] = lambda loaded:
 
 def run_engine(config: Config, title: str, make: Callable[[], Engine] | None = None) -> None:
     from streamkernel.engine.assemble import engine_of
-    from streamkernel.engine.config.models import exported_metrics
+    from streamkernel.engine.config.monitoring import exported_metrics
     from streamkernel.engine.runner import collect_rarely
     from streamkernel.engine.telemetry import logs
     from streamkernel.engine.telemetry.terminal import ProgressLog, compile_for, showing

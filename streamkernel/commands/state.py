@@ -39,7 +39,7 @@ def report(
     output: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
 ) -> None:
     """Write the live page of a run to one self-contained file."""
-    from streamkernel.engine.telemetry.observed import report
+    from streamkernel.engine.telemetry.report import report
 
     text = report(newest_checkpoint(state), state)
     try:
@@ -143,9 +143,9 @@ def prune(
 
 def _checkpoints(place: str) -> Iterator[Checkpoint]:
     if "://" in place:
-        from streamkernel.engine.mirror import bucket
+        from streamkernel.engine.mirror import manifests
 
-        return bucket.history(place)
+        return manifests.history(place)
     from streamkernel.engine.checkpoint import state_directory
 
     return state_directory.history(Path(place))

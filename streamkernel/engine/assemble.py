@@ -8,7 +8,8 @@ from streamkernel.connectors import DeadLetters, FileSink, KafkaDeadLetters, Kaf
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
-from streamkernel.engine.config.models import build_monitoring, candidates_of, first_model, traced_runner
+from streamkernel.engine.config.models import candidates_of, first_model
+from streamkernel.engine.config.monitoring import build_monitoring, traced_runner
 from streamkernel.engine.config.source_and_sink import build_registered
 from streamkernel.engine.config.streams import outlet, predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels

@@ -223,7 +223,7 @@ def test_requests_before_the_first_model() -> None:
 
 
 def test_a_loop_that_does_not_advance_is_unhealthy(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamkernel.engine.retrying.ILL_SECONDS", -1.0)
+    monkeypatch.setattr("streamkernel.engine.health.ILL_SECONDS", -1.0)
     for path in ("/healthz", "/readyz"):
         status, _, answer = run.ask("GET", path)
         assert status == 503

@@ -27,6 +27,7 @@ from streamkernel.connectors import Event, FileSource
 from streamkernel.engine import Engine, checkpointer
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.health import INCIDENTS
 from streamkernel.engine.mirror.mirror import open_state
 from streamkernel.engine.monitoring.drift_watch import DriftWatch
 from streamkernel.engine.monitoring.kappa_t import KappaT
@@ -35,11 +36,11 @@ from streamkernel.engine.monitoring.novelty_watch import NoveltyWatch
 from streamkernel.engine.monitoring.several_metrics import SeveralMetrics
 from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
 from streamkernel.engine.pipelines import NO_ANSWER
-from streamkernel.engine.retrying import INCIDENTS
 from streamkernel.engine.roles import Candidate
 from streamkernel.engine.telemetry.figures import FIGURES
+from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.snapshot import MOST
-from streamkernel.engine.telemetry.status import EngineCollector, status_of
+from streamkernel.engine.telemetry.status import status_of
 from streamkernel.upkeep import Refit
 
 FIRST: dict[str, Any] = {"learner": "dsg", "max_features": 64, "features_per_seed": 16}

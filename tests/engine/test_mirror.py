@@ -23,7 +23,8 @@ from streamkernel.engine.checkpoint.state_directory import StateDirectory, State
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.config.messages import ConfigError
 from streamkernel.engine.mirror import mirror as mirroring
-from streamkernel.engine.mirror.bucket import Bucket, DamagedError, MirrorError, history, manifest_numbers, read
+from streamkernel.engine.mirror.bucket import Bucket, DamagedError, MirrorError
+from streamkernel.engine.mirror.manifests import history, manifest_numbers, read
 from streamkernel.engine.mirror.mirror import MirroredDirectory
 
 

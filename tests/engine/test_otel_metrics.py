@@ -17,9 +17,9 @@ from waiting import wait_for
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import ConfigError, load_config
-from streamkernel.engine.config.models import exported_metrics
+from streamkernel.engine.config.monitoring import exported_metrics
 from streamkernel.engine.config.schema import TelemetryTable
-from streamkernel.engine.telemetry.status import registry_of
+from streamkernel.engine.telemetry.prometheus import registry_of
 
 CONFIG = """
 label = "y"
@@ -171,7 +171,7 @@ WITHOUT = """
 import sys
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.config.models import exported_metrics
+from streamkernel.engine.config.monitoring import exported_metrics
 config = load_config(sys.argv[1])
 config.check()
 engine = engine_of(config)

@@ -21,7 +21,7 @@ from streamkernel.connectors.kafka.options import CLIENTS
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.config.models import traced_runner
+from streamkernel.engine.config.monitoring import traced_runner
 from streamkernel.engine.config.schema import TelemetryTable
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.otel import exporting

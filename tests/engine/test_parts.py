@@ -13,11 +13,11 @@ from river import linear_model, metrics, preprocessing
 from structlog.testing import capture_logs
 
 from streamkernel.connectors import Event, Participant, Sink, Source, Transactions
-from streamkernel.engine import Engine, retrying
+from streamkernel.engine import Engine, health
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.health import Health
 from streamkernel.engine.record_processor import RecordProcessor
-from streamkernel.engine.retrying import Health
 from streamkernel.engine.runner import EngineParts
 
 
@@ -147,7 +147,7 @@ def test_a_processor_that_was_restored_continues_with_the_same_bits() -> None:
 
 
 def test_a_source_that_returns_nothing_despite_lag_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "STALLED_SECONDS", -1.0)
+    monkeypatch.setattr(health, "STALLED_SECONDS", -1.0)
     found, idle, stuck = Health(), Calls("idle", []), Calls("stuck", [], lag=3)
     with capture_logs() as logs:
         found.watch(idle, has_come=False)  # type: ignore[arg-type]

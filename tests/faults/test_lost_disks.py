@@ -13,7 +13,8 @@ from object_stores import object_store
 from waiting import LIMIT, wait_for
 
 from streamkernel.engine.checkpoint.state_directory import checkpoints, number_of, read_newest
-from streamkernel.engine.mirror.bucket import Bucket, manifest_numbers
+from streamkernel.engine.mirror.bucket import Bucket
+from streamkernel.engine.mirror.manifests import manifest_numbers
 
 pytestmark = pytest.mark.java
 

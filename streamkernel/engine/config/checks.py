@@ -12,7 +12,8 @@ from river import base, compose
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_key, to_toml
-from streamkernel.engine.config.models import check_challengers, check_monitoring, check_telemetry, further_metrics
+from streamkernel.engine.config.models import check_challengers
+from streamkernel.engine.config.monitoring import check_monitoring, check_telemetry, further_metrics
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.source_and_sink import check_registered
 from streamkernel.engine.config.streams import build_source, kafka_options, predictions_writer

@@ -11,9 +11,10 @@ from pydantic import ValidationError, model_validator
 
 from streamkernel.engine.config import streams
 from streamkernel.engine.config.checks import check_config, check_label, conflicts
+from streamkernel.engine.config.environment import Resolved
 from streamkernel.engine.config.messages import ConfigError, problems_of, syntax_problem
 from streamkernel.engine.config.models import challenger_problems
-from streamkernel.engine.config.settings import Resolved, Settings
+from streamkernel.engine.config.settings import Settings
 
 if TYPE_CHECKING:
     from streamkernel.connectors import Source
@@ -87,7 +88,7 @@ def load_config(path: str | Path) -> Config:
     """Return the configuration in a TOML file; relative paths in it are relative to its folder.
 
     Texts may refer to variables of the environment and to files, and variables may set keys, as in
-    :class:`~streamkernel.engine.config.settings.Resolved`.
+    :class:`~streamkernel.engine.config.environment.Resolved`.
 
     Raises
     ------

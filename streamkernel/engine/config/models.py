@@ -1,10 +1,8 @@
-"""The model of a start, its challengers, their monitoring and the exported metrics that a configuration describes."""
+"""The model with which a run begins, and its challengers."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,34 +18,19 @@ from streamkernel.engine.checkpoint.state_directory import (
 )
 from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, of_error, to_toml
-from streamkernel.engine.config.schema import DriftTable, MonitoringTable, NoveltyTable, TelemetryTable, metric_at
 from streamkernel.engine.fields import OnFields
-from streamkernel.engine.monitoring.drift_watch import DriftWatch
-from streamkernel.engine.monitoring.monitoring import Monitoring
-from streamkernel.engine.monitoring.novelty_watch import NoveltyWatch
-from streamkernel.engine.monitoring.several_metrics import SeveralMetrics
-from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
-from streamkernel.engine.otel.environment import problems_of, ratio_of
 from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.engine.roles import KEYS, MODEL, Candidate, own_setup
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.internals import learner_of
 from streamkernel.estimators.parameters import parameters_of
 
 if TYPE_CHECKING:
-    from river.metrics.base import Metric
-
     from streamkernel.engine.config.schema import ChallengerTable
     from streamkernel.engine.config.settings import Settings
-    from streamkernel.engine.engine import Engine
-    from streamkernel.engine.runner import EngineParts, Runner
 
 
 _KINDS = base.Classifier, base.Regressor, base.MultiTargetRegressor, base.MultiLabelClassifier
-
-STATISTICS_EVERY, DRIFT_EVERY, NOVELTY_EVERY = (8, 64), (64, 512), (32, 64)
-"""Sampling intervals for second-order models, and for first-order models, which are many times as fast."""
 
 
 def candidates_of(settings: Settings) -> list[Candidate]:
@@ -201,138 +184,3 @@ def _differences(made: Any, saved: Any) -> Any:
         for name, value in parameters_of(ours).items():
             if name not in _MAY_DIFFER and value != got[name]:
                 yield name, f"= {to_toml(value) if isinstance(value, str) else value}", repr(got[name])
-
-
-def build_monitoring(settings: Settings) -> Monitoring | None:
-    """Return the monitoring that a configuration describes; ``None`` if there is none."""
-    quality, segments, table = settings.quality, settings.segments, settings.monitoring
-    tables = quality, segments, table, settings.drift, settings.novelty
-    if all(one is None for one in tables):
-        return None
-    several, main = None, build.type_of(settings.metric_spec)
-    if quality is not None or segments is not None:
-        several = SeveralMetrics(
-            {main: settings.build_metric()} | further_metrics(settings),
-            main=main,
-            most_segments=None if segments is None else segments.most,
-            classes=_is_classifier(settings),
-        )
-    return Monitoring(
-        quality=several,
-        segment_field=None if segments is None else segments.field,
-        statistics=None if table is None else _statistics(settings, table),
-        drift=None if settings.drift is None else _drift(settings, settings.drift),
-        novelty=None if settings.novelty is None else _novelty(settings, settings.novelty),
-    )
-
-
-def check_monitoring(settings: Settings) -> None:
-    """Raise a ConfigError for metrics and segments that do not fit the model and its inputs."""
-    problems, main = [], build.type_of(settings.metric_spec)
-    for name in ("quality", "segments"):
-        if getattr(settings, name) is not None and not isinstance(settings.label, str):
-            problems.append(f"{name}: expected none with several targets, got a table")
-    if problems:
-        raise ConfigError(*problems)
-    for i, (name, metric) in enumerate(further_metrics(settings).items()):
-        where = f"quality.metrics[{i}]"
-        if name == main:
-            problems.append(f"{where}: expected another metric than the key metric has, got {to_toml(name)}")
-        elif not metric.works_with(settings.build_model()):
-            problems.append(f"{where}: expected a metric for {build.type_of(settings.model)}, got {to_toml(name)}")
-    segments = settings.segments
-    if segments is not None and (
-        segments.field in (*settings.labels, settings.weight) or settings.ignored[segments.field]
-    ):
-        problems.append(f"segments.field: expected an input of the model, got {to_toml(segments.field)}")
-    for key, table in (
-        ("monitoring", settings.monitoring),
-        ("drift", settings.drift),
-        ("novelty", settings.novelty),
-    ):
-        for name in (table and table.fields) or ():
-            if name in (*settings.labels, settings.weight) or settings.ignored[name]:
-                problems.append(f"{key}.fields: expected inputs of the model, got {to_toml(name)}")
-    if problems:
-        raise ConfigError(*problems)
-
-
-def _is_classifier(settings: Settings) -> bool:
-    return issubclass(settings.estimator_class, base.Classifier)
-
-
-def _is_first_order(settings: Settings) -> bool:
-    model = settings.build_model()
-    return isinstance(model, KernelModel) and learner_of(model).table is None
-
-
-def _drift(settings: Settings, table: DriftTable) -> DriftWatch:
-    every = table.every or DRIFT_EVERY[_is_first_order(settings)]
-    options = table.model_dump(exclude={"every", "action"})
-    return DriftWatch(**options, every=every, forget=table.action == "forget")
-
-
-def _novelty(settings: Settings, table: NoveltyTable) -> NoveltyWatch:
-    every = table.every or NOVELTY_EVERY[_is_first_order(settings)]
-    return NoveltyWatch(**table.model_dump(exclude={"every"}), every=every)
-
-
-def _statistics(settings: Settings, table: MonitoringTable) -> StreamStatistics:
-    return StreamStatistics(
-        classes=_is_classifier(settings),
-        window=table.window,
-        every=table.every or STATISTICS_EVERY[_is_first_order(settings)],
-        fields=table.fields,
-        most=table.most,
-    )
-
-
-def further_metrics(settings: Settings) -> dict[str, Metric]:
-    """Return the metrics besides the one of the key metric, by name."""
-    specs = () if settings.quality is None else settings.quality.metrics
-    return {build.type_of(spec): metric_at(i, spec) for i, spec in enumerate(specs)}
-
-
-def check_telemetry(settings: Settings) -> None:
-    """Check OpenTelemetry's variables of the environment, and that its packages are installed.
-
-    Raise `ConfigError` if a run could not follow them.
-    """
-    if settings.telemetry is None:
-        return
-    problems = list(problems_of(os.environ))
-    try:
-        import streamkernel.engine.otel.exporting  # noqa: F401
-    except ImportError as error:
-        problems.append(f"telemetry: it needs pip install 'streamkernel[otel]', got no module \"{error.name}\"")
-    if problems:
-        raise ConfigError(*problems)
-
-
-def traced_runner(table: TelemetryTable) -> Callable[[EngineParts], Runner]:
-    """Return a function that makes the loop of a run that follows traces."""
-    from streamkernel.engine.otel.exporting import resource_of, span_exporter
-    from streamkernel.engine.otel.tracing import TracedRunner, Tracing
-
-    ratio = ratio_of(os.environ) if table.sampling_ratio is None else table.sampling_ratio
-
-    def make(parts: EngineParts) -> Runner:
-        return TracedRunner(parts, Tracing(span_exporter(table.endpoint), resource_of(parts.outputs.member), ratio))
-
-    return make
-
-
-@contextmanager
-def exported_metrics(engine: Engine, table: TelemetryTable | None) -> Iterator[None]:
-    """Send the metrics of an engine to the collector meanwhile, if there is one."""
-    if table is None:
-        yield
-        return
-    from streamkernel.engine.otel.exporting import MetricsExport, resource_of
-    from streamkernel.engine.telemetry.status import registry_of
-
-    export = MetricsExport(registry_of(engine), table.endpoint, resource_of(engine.parts.outputs.member))
-    try:
-        yield
-    finally:
-        export.close()

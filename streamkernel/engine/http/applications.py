@@ -1,4 +1,4 @@
-"""Parts that all ASGI applications share: access control, bodies of requests, JSON, and the files of the live page.
+"""Parts that all ASGI applications share: access control, bodies of requests, and values and errors as JSON.
 
 Access is for clients with the token, or without a token for programs on this machine. Bodies are JSON, compressed or
 not, of limited size, and within a time limit.
@@ -12,7 +12,6 @@ import ipaddress
 import re
 import zlib
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from importlib import resources
 from typing import Any
 
 import orjson
@@ -25,28 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streamkernel.connectors.json_text import to_json
-
-KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-
-_FOLDER = resources.files("streamkernel.engine.http").joinpath("page")
-
-FILES = {
-    ("/" if one.name == "index.html" else f"/{folder}{one.name}"): f"{folder}{one.name}"
-    for folder in ("", "vendor/")
-    for one in sorted(_FOLDER.joinpath(folder).iterdir(), key=lambda one: one.name)
-    if one.name[one.name.rfind(".") :] in KINDS
-}
-"""The files by the path of a request."""
-
-HEADERS = {
-    "content-security-policy": "; ".join(
-        ["default-src 'self'", "img-src data:", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"]
-    ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
-"""The headers of all of them."""
+from streamkernel.engine.http.page_files import FILES
 
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
@@ -69,22 +47,6 @@ LARGEST_BODY = 1 << 20
 
 BODY_SECONDS = 10.0
 """Seconds in which a body has to arrive."""
-
-
-def read(name: str) -> str:
-    """Return the text of a file."""
-    return _FOLDER.joinpath(name).read_text()
-
-
-def kind_of(name: str) -> str:
-    """Return the media type of a file.
-
-    Examples
-    --------
-    >>> kind_of("page.css"), FILES["/"], FILES["/vendor/uPlot.min.css"]
-    ('text/css', 'index.html', 'vendor/uPlot.min.css')
-    """
-    return KINDS[name[name.rfind(".") :]]
 
 
 def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -27,19 +27,12 @@ from streamkernel.connectors.http.source import BacklogError, NotReadyError, pos
 from streamkernel.connectors.json_values import JSON_NAMES, flatten, json_object, put_digits
 from streamkernel.connectors.owner import Owner
 from streamkernel.engine.http import openapi
-from streamkernel.engine.http.applications import (
-    FILES,
-    HEADERS,
-    application_of,
-    json_answer,
-    json_body,
-    kind_of,
-    metrics_answer,
-    read,
-)
+from streamkernel.engine.http.applications import application_of, json_answer, json_body, metrics_answer
 from streamkernel.engine.http.listening import Certificate, Server, listen
+from streamkernel.engine.http.page_files import FILES, HEADERS, kind_of, read
 from streamkernel.engine.http.predictions import MOST_NAMES, MOST_ROWS, Worker, answer_prediction, version_headers
-from streamkernel.engine.telemetry.status import model_rows, registry_of, status_of
+from streamkernel.engine.telemetry.prometheus import registry_of
+from streamkernel.engine.telemetry.status import model_rows, status_of
 
 if TYPE_CHECKING:
     from streamkernel.engine.engine import Engine

@@ -20,18 +20,8 @@ from streamkernel.engine.checkpoint.state_directory import (
     checkpoints,
     number_of,
 )
-from streamkernel.engine.mirror.bucket import (
-    Bucket,
-    DamagedError,
-    Manifest,
-    MirrorError,
-    MirrorTakenError,
-    download,
-    manifest_name,
-    manifest_numbers,
-    read,
-    upload,
-)
+from streamkernel.engine.mirror.bucket import Bucket, DamagedError, MirrorError, MirrorTakenError
+from streamkernel.engine.mirror.manifests import Manifest, download, manifest_name, manifest_numbers, read, upload
 from streamkernel.engine.retrying import pause_after
 
 

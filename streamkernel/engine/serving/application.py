@@ -35,7 +35,8 @@ from streamkernel.engine.http import openapi
 from streamkernel.engine.http.applications import application_of, json_answer, metrics_answer
 from streamkernel.engine.http.predictions import Worker, answer_prediction, version_headers
 from streamkernel.engine.serving_copy import PublishedModel
-from streamkernel.engine.telemetry.status import build_info, model_rows
+from streamkernel.engine.telemetry.prometheus import build_info
+from streamkernel.engine.telemetry.status import model_rows
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators.internals import prediction_copy
 from streamkernel.field_types.fields import Fields
