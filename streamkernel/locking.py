@@ -48,10 +48,10 @@ class OwnedLock:
 def refuse(method: Callable[..., Any], owner: Any, *arguments: Any, **options: Any) -> Any:
     """Raise an error for a change inside another call of the same thread."""
     frames = [frame for frame, _ in traceback.walk_stack(None) if isinstance(_locked_by(frame), type(owner))]
-    own = [i for i, frame in enumerate(frames) if _locked_by(frame) is owner]
-    outermost = max(i for i in own if frames[i].f_code.co_filename == __file__)  # the call that holds the lock
+    indices = [i for i, frame in enumerate(frames) if _locked_by(frame) is owner]
+    outermost = max(i for i in indices if frames[i].f_code.co_filename == __file__)  # the call that holds the lock
     inner = [*_public_names(frames[:outermost]), method.__name__][0]
-    outer = ["another call", *_public_names([frames[i] for i in own if i > outermost - 3])][-1]
+    outer = ["another call", *_public_names([frames[i] for i in indices if i > outermost - 3])][-1]
     raise RuntimeError(
         f"Expected no change of a {getattr(owner, 'name', type(owner).__name__)} in the middle of {outer}, got {inner} "
         "in the same thread, as from the handler of a signal or of a log, or from a finalizer; these may predict, save "
@@ -61,8 +61,8 @@ def refuse(method: Callable[..., Any], owner: Any, *arguments: Any, **options: A
 
 def _locked_by(frame: FrameType) -> Any:
     """Return the object whose method a frame runs, or the ``_model`` of this object, which has the lock then."""
-    own = frame.f_locals.get("self")
-    return getattr(own, "__dict__", {}).get("_model", own)
+    instance = frame.f_locals.get("self")
+    return getattr(instance, "__dict__", {}).get("_model", instance)
 
 
 def _public_names(frames: list[FrameType]) -> list[str]:

@@ -89,9 +89,9 @@ def importances(model: Any, *, most: int = 20, ax: Axes | None = None) -> Axes:
     ['age', 'income']
     """
     ax = _axes(ax)
-    found: Mapping[Hashable, float]
-    found = model if isinstance(model, Mapping) else getattr(model, "model_", model).feature_importances_
-    kept = sorted(found.items(), key=lambda item: item[1], reverse=True)[:most][::-1]
+    shares: Mapping[Hashable, float]
+    shares = model if isinstance(model, Mapping) else getattr(model, "model_", model).feature_importances_
+    kept = sorted(shares.items(), key=lambda item: item[1], reverse=True)[:most][::-1]
     bars = ax.barh([str(name) for name, _ in kept], [share for _, share in kept], height=0.7)
     ax.bar_label(bars, [f"{share:.0%}" for _, share in kept], padding=3, fontsize="small")
     ax.margins(x=0.12)
@@ -145,11 +145,11 @@ def calibration(
     n = np.bincount(in_bin, minlength=bins)
     kept = n > 0
     n = n[kept]
-    said, share = (np.bincount(in_bin, values, bins)[kept] / n for values in (p, happened))
+    predicted, share = (np.bincount(in_bin, values, bins)[kept] / n for values in (p, happened))
     error = 2.0 * np.sqrt(share * (1.0 - share) / n)
     ax.plot([0.0, 1.0], [0.0, 1.0], color="0.6", linewidth=1, linestyle="--", zorder=1)
     below, above = np.minimum(error, share), np.minimum(error, 1.0 - share)
-    ax.errorbar(said, share, (below, above), marker="o", capsize=2, linewidth=1.5, label=label or None)
+    ax.errorbar(predicted, share, (below, above), marker="o", capsize=2, linewidth=1.5, label=label or None)
     ax.set(xlabel="predicted probability", ylabel="share that happened", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     ax.set_aspect("equal")
     return _finished(ax)
@@ -181,8 +181,8 @@ def groups(history: Iterable[tuple[float, int, Mapping[str, float]]], *, ax: Axe
     ['newton', 'constant', 'level', 'linear', 'neighbours']
     """
     ax = _axes(ax)
-    known = list(history)
-    events, features = [n for n, _, _ in known], [count for _, count, _ in known]
+    points = list(history)
+    events, features = [n for n, _, _ in points], [count for _, count, _ in points]
     behind = ax.twinx()
     behind.fill_between(events, features, step="post", color="0.5", alpha=0.18, linewidth=0)
     behind.set_ylabel("random features", color="0.5")
@@ -191,8 +191,8 @@ def groups(history: Iterable[tuple[float, int, Mapping[str, float]]], *, ax: Axe
     behind.spines[["top", "left"]].set_visible(False)
     ax.set_zorder(behind.get_zorder() + 1)
     ax.patch.set_visible(False)
-    for name in dict.fromkeys(name for _, _, weights in known for name in weights):
-        ax.plot(events, [weights.get(name, 0.0) for _, _, weights in known], label=name, linewidth=1.8)
+    for name in dict.fromkeys(name for _, _, weights in points for name in weights):
+        ax.plot(events, [weights.get(name, 0.0) for _, _, weights in points], label=name, linewidth=1.8)
     ax.set(xlabel="events", ylabel="weight in the mixture")
     return _finished(ax)
 
@@ -242,8 +242,8 @@ def interval_band(
     places = np.asarray(x)
     order = np.argsort(places, kind="stable")
     low, high = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
-    given = {"lower": low, "upper": high, "y": y, "prediction": prediction}
-    for name, values in given.items():
+    series = {"lower": low, "upper": high, "y": y, "prediction": prediction}
+    for name, values in series.items():
         if values is not None and np.shape(values) != places.shape:
             raise ValueError(f"Expected as many numbers as places, {places.shape}, got {np.shape(values)} - at {name}")
     band = ax.fill_between(
@@ -263,10 +263,10 @@ def interval_band(
 def _numbers(points: Points) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return numbers of events and the values of a metric."""
     try:
-        known = [(n, value.get() if hasattr(value, "get") else value) for n, value in points]
+        pairs = [(n, value.get() if hasattr(value, "get") else value) for n, value in points]
     except (TypeError, ValueError):
         raise ValueError("Expected pairs of a number of events and a metric as points, got something else") from None
-    table = np.array(known, np.float64).reshape(-1, 2)
+    table = np.array(pairs, np.float64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
 
 

@@ -131,9 +131,9 @@ class ConformalWrapper(base.Wrapper[Any]):
         """Return a prediction, and the threshold after the same examples."""
         while True:
             scores = self._scores
-            found = predict(x)
+            prediction = predict(x)
             if self._scores is scores:  # else another thread has learned an example
-                return found, scores.threshold()
+                return prediction, scores.threshold()
 
     def _score(self, x: Mapping[Hashable, Any], y: Any) -> float:
         """Return the distance of a target from the prediction."""

@@ -207,13 +207,13 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         The hinge losses and the sigmoid loss have no probabilities. With them the values are a sigmoid of the scores:
         they have the order of the scores and are not calibrated.
         """
-        score, found = self._model.score(x)
-        return probabilities_of(self._loss, found.labels, score)
+        score, state = self._model.score(x)
+        return probabilities_of(self._loss, state.labels, score)
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> Label | None:  # type: ignore[override]
         """Return the label of the highest score, ``None`` before the first label is learned."""
-        score, found = self._model.score(x)
-        return label_of(found.names, score)
+        score, state = self._model.score(x)
+        return label_of(state.names, score)
 
     def explain_one(
         self, x: Mapping[Hashable, Any], *, label: Label | None = None, method: str = "gradient", n_orders: int = 32
@@ -242,20 +242,20 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         ('rain', True)
         """
 
-        def scores_in(found: State) -> Score:
-            labels, wanted = found.labels, label
+        def scores_in(state: State) -> Score:
+            labels, wanted = state.labels, label
             if wanted is None and len(labels) == 2:
                 wanted = larger(labels)
             elif wanted is None:
-                wanted = label_of(found.names, found.learner.score_event(x, found.numeric, found.scales))
+                wanted = label_of(state.names, state.learner.score_event(x, state.numeric, state.scales))
             elif as_label(wanted) not in labels:
-                known, got = shorten([*labels]), shorten(wanted)
-                raise LabelError(f"Expected a label that the model has learned, {known}, got {got} - at label")
+                learned, got = shorten([*labels]), shorten(wanted)
+                raise LabelError(f"Expected a label that the model has learned, {learned}, got {got} - at label")
             centred = isinstance(self._loss, (losses.Logistic, losses.Softmax))
             return lambda scores: label_scores(scores, labels, wanted, centred)[:, None]
 
-        found, _ = explaining.explain(self._model, x, scores_in, method, n_orders, self.seed)
-        return {name: share for name, (share,) in found.items()}
+        contributions, _ = explaining.explain(self._model, x, scores_in, method, n_orders, self.seed)
+        return {name: share for name, (share,) in contributions.items()}
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None, *, verbose: bool = False) -> None:
         """Learn from the rows of a data frame in order, as :meth:`learn_one` of each row does, and faster.
@@ -274,14 +274,14 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Return the probabilities of the labels for each row of a data frame."""
-        scores, found = row_scores(self._model, X)
-        shares = probabilities(self._loss, scores, len(found.labels))
-        return native_frame({label: shares[:, i] for label, i in found.labels.items()}, X)
+        scores, state = row_scores(self._model, X)
+        shares = probabilities(self._loss, scores, len(state.labels))
+        return native_frame({label: shares[:, i] for label, i in state.labels.items()}, X)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the label of each row of a data frame."""
-        scores, found = row_scores(self._model, X)
-        if not found.labels:
+        scores, state = row_scores(self._model, X)
+        if not state.labels:
             return native_series(np.full(len(scores), None, object), X)
-        best = probabilities(self._loss, scores, len(found.labels)).argmax(axis=1)
-        return native_series(label_array(found.labels)[best], X)
+        best = probabilities(self._loss, scores, len(state.labels)).argmax(axis=1)
+        return native_series(label_array(state.labels)[best], X)

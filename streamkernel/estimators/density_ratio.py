@@ -56,9 +56,9 @@ class Sides(ModelOutputs):
         """Return the counts of events of p and q, and their running losses without weights."""
         return np.zeros(2, np.int64), np.zeros(2)
 
-    def tensors(self, own: Any) -> dict[str, Any]:
+    def tensors(self, outputs_state: Any) -> dict[str, Any]:
         """Return the counts and the losses."""
-        counts, running = own
+        counts, running = outputs_state
         return {"counts": counts.copy(), "losses": running.copy()}
 
     def own_in(self, tensors: Mapping[str, Any]) -> Any:
@@ -204,8 +204,8 @@ class KernelDensityRatio(KernelModel, base.Estimator):
             raise InputError(f"Expected True for an event of q or False for one of p, got {shorten(y)} - at y")
         model = self._model
         try:
-            found = model.state
-            row, numeric = found.learner.directions.learnable_row(x, found.numeric)
+            model_state = model.state
+            row, numeric = model_state.learner.directions.learnable_row(x, model_state.numeric)
             _learn_side(model, row, int(y), numeric, self.l2)
         except (InputError, TypeError, AttributeError, IndexError):
             model.check(x)
@@ -224,13 +224,13 @@ class KernelDensityRatio(KernelModel, base.Estimator):
 def _learn_side(model: Model, row: Rows, side: int, numeric: NumericNames, l2: float) -> None:
     """Learn from one event of p, side 0, or of q, side 1."""
     model.recover()
-    found, sign = model.state, 1.0 if side else -1.0
-    f = float(found.learner.scores(row, found.scales)[0, 0])
-    counts, running = (part.copy() for part in found.own)
+    model_state, sign = model.state, 1.0 if side else -1.0
+    f = float(model_state.learner.scores(row, model_state.scales)[0, 0])
+    counts, running = (part.copy() for part in model_state.own)
     counts[side] += 1
-    rarer, own = counts.min() + 1, counts[side] + 1
-    loss = found.learner.loss.value(f, sign)
+    rarer, count = counts.min() + 1, counts[side] + 1
+    loss = model_state.learner.loss.value(f, sign)
     running[side] += (loss - running[side]) / min(counts[side], state.HORIZON)
-    found.learner.numbers["l2"] = l2 * 2.0 * rarer / (counts.sum() + 2)
-    found = replace(found, numeric=numeric)
-    model.offer(row, np.array([sign * 2.0 * rarer / own]), found, (counts, running))
+    model_state.learner.numbers["l2"] = l2 * 2.0 * rarer / (counts.sum() + 2)
+    model_state = replace(model_state, numeric=numeric)
+    model.offer(row, np.array([sign * 2.0 * rarer / count]), model_state, (counts, running))

@@ -220,16 +220,18 @@ def documented(shared: str = ESTIMATOR, methods: Mapping[str, str] = METHODS) ->
     return decorate
 
 
-def _completed(own: str | None, shared: str, thing: Callable[..., object]) -> str | None:
+def _completed(docstring: str | None, shared: str, thing: Callable[..., object]) -> str | None:
     """Return the docstring of a class or a function with what it lacks; the option -OO of Python leaves all out."""
-    if own is None:
+    if docstring is None:
         return None
-    (summary, found), (more, common) = _parts(own), _parts(shared)
-    described, known = _entries(found.get("Parameters", "")), _entries(common.get("Parameters", ""))
-    parameters = [described.get(name) or known.get(name, "") for name in inspect.signature(thing).parameters]
+    (summary, specific), (more, common) = _parts(docstring), _parts(shared)
+    described, common_entries = _entries(specific.get("Parameters", "")), _entries(common.get("Parameters", ""))
+    parameters = [described.get(name) or common_entries.get(name, "") for name in inspect.signature(thing).parameters]
     texts = _entries(common.get("Attributes", ""))
-    attributes = [text if " :" in text else texts[name] for name, text in _entries(found.get("Attributes", "")).items()]
-    sections = common | found | {"Parameters": "".join(parameters), "Attributes": "".join(attributes)}
+    attributes = [
+        text if " :" in text else texts[name] for name, text in _entries(specific.get("Attributes", "")).items()
+    ]
+    sections = common | specific | {"Parameters": "".join(parameters), "Attributes": "".join(attributes)}
     parts = [f"{title}\n{'-' * len(title)}\n{sections[title].strip()}" for title in _SECTIONS if sections.get(title)]
     return "\n\n".join([part for part in (summary, more) if part] + parts) + "\n"
 

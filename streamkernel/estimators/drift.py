@@ -237,11 +237,11 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         done = 0
         while done == 0 or (done < len(rows) and not self._seen.drift_detected):
             seen = self._seen
-            own = seen.model.learner.directions
-            if done and own.plan is not directions.plan:
+            directions_in_use = seen.model.learner.directions
+            if done and directions_in_use.plan is not directions.plan:
                 break
-            if directions.store is not own.store:
-                rows, directions = [own.adopt_rows(row) for row in rows], own
+            if directions.store is not directions_in_use.store:
+                rows, directions = [directions_in_use.adopt_rows(row) for row in rows], directions_in_use
             if not seen.waits and 2 * len(seen.waiting) >= self.window:
                 done += self._compare(seen, rows[done:])
                 continue

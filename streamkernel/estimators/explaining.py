@@ -49,7 +49,7 @@ class Comparison(NamedTuple):
         """
         n, width = len(chosen), len(self.hashes)
         if directions.plan.transforms:  # these know names, not hashes; there are no means
-            return Rows.stack([directions.row(self._part(own)) for own in chosen])
+            return Rows.stack([directions.row(self._part(mask)) for mask in chosen])
         values = np.where(chosen[:, self.field_of], self.values, self.means).ravel()
         start = np.arange(0, n * width + 1, width) if width else np.zeros(n + 1, np.int64)
         one = self.row(directions)
@@ -61,29 +61,29 @@ class Comparison(NamedTuple):
         return {name: self.x[name] for name, is_chosen in zip(self.fields, chosen, strict=True) if is_chosen}
 
 
-def compare(found: State, x: Mapping[Hashable, Any]) -> Comparison:
+def compare(state: State, x: Mapping[Hashable, Any]) -> Comparison:
     """Return the comparison of an example with the running means, which are 0 if inputs are not scaled.
 
     A missing field of `x` that is usually present is compared with its own mean, and so does not differ. Raise an
     InputError if a value is neither a number, a string nor missing, or a string where a number was learned.
     """
-    directions = found.learner.directions
+    directions = state.learner.directions
     fields = tuple(sorted(x, key=hash64))
     number = {name: i for i, name in enumerate(fields)}
-    row = directions.row(x, found.numeric)
+    row = directions.row(x, state.numeric)
     if directions.plan.transforms:
         nothing: Any = np.zeros(0)
         return Comparison(x, fields, nothing.astype(int), row.hashes[:0], row.readers[:0], nothing, nothing)
     field_of = {one: number[name] for one, name in read_fields(x).items()}
-    given, values = row.hashes.tolist(), dict(zip(row.hashes.tolist(), row.values.tolist(), strict=True))
-    readers = dict(zip(given, row.readers.tolist(), strict=True))
-    means = dict.fromkeys(given, 0.0)
-    if found.scales is not None:
-        for one, field in (found.numeric.fields or {}).items():
+    keys, values = row.hashes.tolist(), dict(zip(row.hashes.tolist(), row.values.tolist(), strict=True))
+    readers = dict(zip(keys, row.readers.tolist(), strict=True))
+    means = dict.fromkeys(keys, 0.0)
+    if state.scales is not None:
+        for one, field in (state.numeric.fields or {}).items():
             if field in number:
                 field_of.setdefault(one, number[field])
         hashes = np.array(sorted(field_of), np.uint64)
-        moments = moments_of(found.scales.state, hashes)
+        moments = moments_of(state.scales.state, hashes)
         for one, mean, is_usual in zip(hashes.tolist(), moments.mean.tolist(), moments.is_usual, strict=True):
             if one in values or not is_usual:
                 means[one] = mean
@@ -122,16 +122,16 @@ def explain(
 
     `scores_in` returns the scores to explain for a state. The other arguments are as for :func:`contributions`.
     """
-    found = model.frozen()
+    state = model.frozen()
     try:
-        return contributions(found, x, scores_in(found), method, n_orders, seed), found
+        return contributions(state, x, scores_in(state), method, n_orders, seed), state
     except (InputError, TypeError, AttributeError, IndexError):
         model.check(x)
         raise
 
 
 def contributions(
-    found: State, x: Mapping[Hashable, Any], score: Score, method: str, n_orders: int, seed: int
+    state: State, x: Mapping[Hashable, Any], score: Score, method: str, n_orders: int, seed: int
 ) -> dict[Hashable, list[float]]:
     """Return the contributions of each field of an example to one or more scores, in the order of the example.
 
@@ -143,28 +143,28 @@ def contributions(
         raise ValueError(f'Expected method="gradient" or "sampling", got {method!r}')
     if not isinstance(n_orders, (int, np.integer)) or isinstance(n_orders, bool) or n_orders < 1:
         raise ValueError(f"Expected an integer n_orders >= 1, got {n_orders!r}")
-    compared = compare(found, x)
+    compared = compare(state, x)
     if not x:
         return {}
     if method == "gradient":
-        totals = _by_gradient(found, compared, score)
+        totals = _by_gradient(state, compared, score)
     else:
-        totals = _by_sampling(found, compared, score, int(n_orders), seed)
+        totals = _by_sampling(state, compared, score, int(n_orders), seed)
     by_field = dict(zip(compared.fields, totals.tolist(), strict=True))
     return {name: by_field[name] for name in x}
 
 
-def _by_gradient(found: State, compared: Comparison, score: Score) -> F64:
+def _by_gradient(state: State, compared: Comparison, score: Score) -> F64:
     """Return for each field the gradient of each score times the difference from the mean, and the change of the part
     of f without a gradient when the field is set: the mean of the changes as the first and as the last of all fields.
     """
-    learner, k = found.learner, len(compared.fields)
+    learner, k = state.learner, len(compared.fields)
     row = compared.row(learner.directions)
-    learner.scores(row, found.scales)  # what cannot be used is refused
-    gradients = score(learner.derivatives(row, found.scales).T)
+    learner.scores(row, state.scales)  # what cannot be used is refused
+    gradients = score(learner.derivatives(row, state.scales).T)
     totals = np.zeros((k, gradients.shape[1]))
     np.add.at(totals, compared.field_of, gradients * (compared.values - compared.means)[:, None])
-    others = _in_parts(compared, learner.directions, lambda rows: score(learner.others(rows, found.scales)))
+    others = _in_parts(compared, learner.directions, lambda rows: score(learner.others(rows, state.scales)))
     alone = np.concatenate([np.zeros((1, k), bool), np.eye(k, dtype=bool)])
     first, last = others(alone), others(~alone)
     return np.asarray(totals + 0.5 * (first[1:] - first[0] + last[0] - last[1:]))
@@ -181,10 +181,10 @@ def _in_parts(compared: Comparison, directions: Directions, evaluate: Callable[[
     return value
 
 
-def _by_sampling(found: State, compared: Comparison, score: Score, n_orders: int, seed: int) -> F64:
+def _by_sampling(state: State, compared: Comparison, score: Score, n_orders: int, seed: int) -> F64:
     """Return the Shapley values of the fields: exact if that takes no more examples, else from sampled orders."""
-    k, learner = len(compared.fields), found.learner
-    value = _in_parts(compared, learner.directions, lambda rows: score(learner.scores(rows, found.scales)))
+    k, learner = len(compared.fields), state.learner
+    value = _in_parts(compared, learner.directions, lambda rows: score(learner.scores(rows, state.scales)))
     return _over_sets(value, k) if 1 << min(k, 62) <= k * n_orders else _over_orders(value, k, n_orders, seed)
 
 
@@ -214,37 +214,37 @@ def _over_orders(value: Score, k: int, n_orders: int, seed: int) -> F64:
     return np.asarray(totals / n_orders)
 
 
-def importances(found: State) -> dict[Hashable, float]:
+def importances(state: State) -> dict[Hashable, float]:
     """Return the share of each field in the mean squared change of f with each deviation of its inputs, largest first.
 
     Raise an AttributeError if the model keeps no gradients, a NotFittedError if it has not yet learned enough examples.
     """
-    learner, fields = found.learner, found.numeric.fields
-    if found.scales is None or fields is None or not isinstance(learner, SecondOrderLearner):
+    learner, fields = state.learner, state.numeric.fields
+    if state.scales is None or fields is None or not isinstance(learner, SecondOrderLearner):
         raise AttributeError(
             'Expected the default kernel and learner="newton" for feature_importances_, because other models '
             "keep no gradients; explain_one explains single examples"
         )
     metric = learner.arrays.metric
-    known, weight = rows_of(metric.sensitivities), float(metric.totals[WEIGHT])
+    sensitivities, weight = rows_of(metric.sensitivities), float(metric.totals[WEIGHT])
     if weight < GRADIENTS and not learner.has_metric:
         raise AttributeError(
             "Expected a model of four blocks of features or more, and not joint=True, for feature_importances_, "
             "because others keep no gradients; explain_one explains single examples"
         )
-    known = known[[int(key) in fields for key in known["key"]]]
+    sensitivities = sensitivities[[int(key) in fields for key in sensitivities["key"]]]
     if learner.examples < FEWEST:
         raise NotFittedError(
             f"Expected a model that has learned {FEWEST} examples for feature_importances_, got one of "
             f"{learner.examples}"
         )
-    if weight < GRADIENTS or not len(known):
+    if weight < GRADIENTS or not len(sensitivities):
         raise NotFittedError(f"Expected {FEWEST} examples with gradients for feature_importances_, got fewer")
-    moments = moments_of(found.scales.state, known["key"])
+    moments = moments_of(state.scales.state, sensitivities["key"])
     deviations = moments.deviation / np.where(moments.rows["unit"] > 0.0, moments.rows["unit"], 1.0)
-    squares = known["squares"] / np.maximum(known["present"], 1e-300) * np.square(deviations)
+    squares = sensitivities["squares"] / np.maximum(sensitivities["present"], 1e-300) * np.square(deviations)
     totals: dict[Hashable, float] = dict.fromkeys(sorted(set(fields.values()), key=hash64), 0.0)
-    for key, square in zip(known["key"].tolist(), squares.tolist(), strict=True):
+    for key, square in zip(sensitivities["key"].tolist(), squares.tolist(), strict=True):
         totals[fields[key]] += square
     whole = math.fsum(totals.values()) or 1.0
     return {name: total / whole for name, total in sorted(totals.items(), key=lambda item: -item[1])}

@@ -73,9 +73,9 @@ class LearningProcess(model_file.Serializable):
         """Read the state by a function, again if it was replaced meanwhile."""
         while True:
             seen = self._complete()
-            found = read(seen)
+            result = read(seen)
             if self._seen.posterior is seen.posterior:  # else it may have learned an example before it was replaced
-                return found
+                return result
 
     @locked()
     def _learn(self, rows: Rows, y: F64) -> None:
@@ -127,9 +127,9 @@ class LearningProcess(model_file.Serializable):
         choice = (0.5, 1.0, 2.0) if self.kernel is None and self.noise is None else (1.0,)
         phis, offset, ratio = choose_by_first(seen, first, self._given, choice, is_noise_given=self.noise is not None)
         posterior = self._new_posterior(phis, ratio)
-        for known, target in first:
+        for example, target in first:
             try:
-                posterior.learn(known, np.array([target - offset]))
+                posterior.learn(example, np.array([target - offset]))
             except InputError as error:
                 log.warning("cannot learn an example again: %s", error)
         is_last = bandwidth.is_enough([row for row, _ in first])
@@ -156,21 +156,21 @@ class LearningProcess(model_file.Serializable):
 
 
 def choose_by_first(
-    seen: ProcessState, first: FirstExamples, given: Kernel, choice: Sequence[float], *, is_noise_given: bool
+    seen: ProcessState, first: FirstExamples, wanted: Kernel, choice: Sequence[float], *, is_noise_given: bool
 ) -> tuple[tuple[FeatureMap, ...], float, float]:
     """Return the features, the origin of the targets and the noise ratio chosen from the first examples.
 
-    A bandwidth of the kernel `given` that is pending is one of the multiples in `choice` of the median distance of the
+    A bandwidth of the kernel `wanted` that is pending is one of the multiples in `choice` of the median distance of the
     examples. With `is_noise_given` the noise is known, and with it the origin.
     """
     rows, y = Rows.stack([row for row, _ in first]), np.array([y for _, y in first])
     phi, offset, ratio, kernels = seen.phis[0], seen.offset, seen.ratio, [seen.phis[0].kernel]
-    if given.is_pending:
-        kernels = [bandwidth.with_medians(given, phi.directions.plan, rows, multiple) for multiple in choice]
+    if wanted.is_pending:
+        kernels = [bandwidth.with_medians(wanted, phi.directions.plan, rows, multiple) for multiple in choice]
     if not is_noise_given:
         offset = float(np.average(y, weights=rows.weights))
-        found = [(*_likelihood(phi.with_kernel(kernel), rows, y - offset), kernel) for kernel in kernels]
-        _, ratio, kernels[0] = max(found, key=lambda candidate: candidate[0])
+        candidates = [(*_likelihood(phi.with_kernel(kernel), rows, y - offset), kernel) for kernel in kernels]
+        _, ratio, kernels[0] = max(candidates, key=lambda candidate: candidate[0])
     return tuple(phi.with_kernel(kernels[0]) for phi in seen.phis), offset, ratio
 
 

@@ -168,16 +168,16 @@ def predict_deferred(model: KernelClassifier, x: dict[Any, Any]) -> tuple[Label 
     >>> label, read_probabilities(deferred) == model.predict_proba_one({"a": 0.9})
     (True, True)
     """
-    score, found = model._model.score(x)
-    return label_of(found.names, score), (model._loss, found.names, score)
+    score, state = model._model.score(x)
+    return label_of(state.names, score), (model._loss, state.names, score)
 
 
 def deferred_answers(model: KernelClassifier, scores: F64) -> list[tuple[Label | None, Deferred]]:
     """Return the results of `predict_deferred` for examples with these scores, shape (examples, columns)."""
     loss, names = model._loss, model._state.names
-    own: list[Any] = scores[:, 0].tolist() if scores.shape[1] == 1 else list(scores)
+    by_example: list[Any] = scores[:, 0].tolist() if scores.shape[1] == 1 else list(scores)
     answers = answers_of(model, scores, with_probabilities=False)
-    return [(label, (loss, names, score)) for (label, _), score in zip(answers, own, strict=True)]
+    return [(label, (loss, names, score)) for (label, _), score in zip(answers, by_example, strict=True)]
 
 
 def read_probabilities(probabilities: Mapping[Label, float] | Deferred | None) -> Mapping[Label, float] | None:
@@ -208,10 +208,10 @@ def predict_and_learn(
     targets that are strings or numbers of Python; a value beyond ±`largest` ends it, too. The scores before each
     example was learned have the shape (learned, columns), the values of the features (learned, names).
     """
-    found, targets = model._state, []
-    if found.is_plain and not (isinstance(model, KernelClassifier) and model._has_class_weights):
+    state, targets = model._state, []
+    if state.is_plain and not (isinstance(model, KernelClassifier) and model._has_class_weights):
         if isinstance(model, KernelClassifier):
-            for number in map(found.labels.get, ys):
+            for number in map(state.labels.get, ys):
                 if number is None:
                     break
                 targets.append(number)
@@ -221,8 +221,8 @@ def predict_and_learn(
                     break
                 targets.append(y)
     xs, y = xs[: len(targets)], np.array(targets, np.float64)
-    if found.learner.order == "first" or not isinstance(model, KernelClassifier):
-        return found.learner.learn_events(xs, y, largest)
+    if state.learner.order == "first" or not isinstance(model, KernelClassifier):
+        return state.learner.learn_events(xs, y, largest)
     return _learn_in_calls(model, xs, ys, y, largest)
 
 
@@ -230,14 +230,14 @@ def _learn_in_calls(
     model: KernelClassifier, xs: list[dict[Any, Any]], ys: Sequence[Any], y: F64, largest: float
 ) -> tuple[F64, F64]:
     """Score and learn examples in one compiled call after the other; one that other changes follow is learned alone."""
-    found = model._state
-    directions = found.learner.directions
+    state = model._state
+    directions = state.learner.directions
     rows, values = directions.first_rows(xs, largest)
-    scores, done = np.empty((len(values), found.learner.columns)), 0
+    scores, done = np.empty((len(values), state.learner.columns)), 0
     while done < len(values):
         last = min(done + AT_ONCE, len(values))
-        part, said = rows.part(done, last), scores[done:last]
-        done += model._model.learn_alone(part, y[done:last], directions, found.numeric, said)
+        part, scores_before = rows.part(done, last), scores[done:last]
+        done += model._model.learn_alone(part, y[done:last], directions, state.numeric, scores_before)
         if done < last:
             try:
                 scores[done], _ = model._model.score(xs[done])

@@ -19,29 +19,32 @@ DELTA_PER_ERROR = 2.0
 """δ of ``loss="huber"`` for Newton steps, in units of the mean error: 1.6 deviations of Gaussian noise."""
 
 
-def check(learner: Any, is_curved: bool, **given: Any) -> Newton | DSG:
+def check(learner: Any, is_curved: bool, **parameters: Any) -> Newton | DSG:
     """Return the learner for a value of the parameter `learner`.
 
-    `given` are the estimator's `loss`, `max_features` and `refit`. Raise a ValueError if it is no learner, or another
-    parameter does not go with it; names the parameter.
+    `parameters` are the estimator's `loss`, `max_features` and `refit`. Raise a ValueError if it is no learner, or
+    another parameter does not go with it; names the parameter.
 
     Examples
     --------
     >>> check("dsg", False, loss="hinge", max_features=None, refit=None).averaging
     False
     """
-    found = resolve_learner(learner)
-    if isinstance(found, DSG):
-        return found
+    options = resolve_learner(learner)
+    if isinstance(options, DSG):
+        return options
     if not is_curved:
         raise ValueError(
-            f'Expected learner="dsg" with loss={given["loss"]!r}, which has no second derivative, '
+            f'Expected learner="dsg" with loss={parameters["loss"]!r}, which has no second derivative, '
             f"got learner={learner!r}"
         )
-    for name, is_given in (("max_features", given["max_features"] is None), ("refit", given["refit"] is not None)):
+    for name, is_given in (
+        ("max_features", parameters["max_features"] is None),
+        ("refit", parameters["refit"] is not None),
+    ):
         if is_given:
-            raise ValueError(f'Expected learner="dsg" with {name}={given[name]!r}, got learner={learner!r}')
-    return found
+            raise ValueError(f'Expected learner="dsg" with {name}={parameters[name]!r}, got learner={learner!r}')
+    return options
 
 
 def resolve(

@@ -86,13 +86,13 @@ class Model:
         """
         try:
             while True:
-                found = self.state
-                if found.journal is not None or found.learner.is_unfinished:
-                    found = self.complete()
-                learner = found.learner
-                score = learner.score_event(x, found.numeric, found.scales)
+                state = self.state
+                if state.journal is not None or state.learner.is_unfinished:
+                    state = self.complete()
+                learner = state.learner
+                score = learner.score_event(x, state.numeric, state.scales)
                 if self.state.learner is learner:  # else it may have learned an example before it was replaced
-                    return score, found
+                    return score, state
         except (InputError, TypeError, AttributeError, IndexError):
             self.check(x)
             raise
@@ -100,15 +100,15 @@ class Model:
     def frozen(self) -> State:
         """Return a copy of the state at one moment that predicts, and that learning does not change."""
         while True:
-            found = self.complete()
-            copy, now = found.frozen(), self.state
-            if now.learner is found.learner and now.labels is found.labels:  # else one of them has been replaced
+            state = self.complete()
+            copy, now = state.frozen(), self.state
+            if now.learner is state.learner and now.labels is state.labels:  # else one of them has been replaced
                 return copy
 
     def scores_of(self, rows: Rows) -> F64:
         """Return f of each row, shape (rows, columns)."""
-        found = self.complete()
-        return found.learner.scores(rows, found.scales)
+        state = self.complete()
+        return state.learner.scores(rows, state.scales)
 
     def check(self, x: Any) -> None:
         """Raise the most specific error for an example that cannot be used."""
@@ -117,10 +117,10 @@ class Model:
 
     def complete(self) -> State:
         """Return the state after completing an interrupted step; a thread that learns completes its own."""
-        found = self.state
-        if (found.journal is not None or found.learner.is_unfinished) and not self._lock.locked():
+        state = self.state
+        if (state.journal is not None or state.learner.is_unfinished) and not self._lock.locked():
             return self._recover_locked()
-        return found
+        return state
 
     @locked()
     def _recover_locked(self) -> State:
@@ -132,30 +132,30 @@ class Model:
         self, x: Mapping[Hashable, Any], y: Any, w: float = 1.0, labels: Sequence[Any] = (), *, is_new: bool = False
     ) -> None:
         """Learn from one example of weight w with a target, or an array of several; its label or targets may be new."""
-        found = self.state
+        state = self.state
         try:
-            if not is_new and found.is_direct and found.learner.learn_event(x, y, w, found.numeric):
+            if not is_new and state.is_direct and state.learner.learn_event(x, y, w, state.numeric):
                 return
-            directions = found.learner.directions
-            row, numeric = directions.learnable_row(x, found.numeric, w)
+            directions = state.learner.directions
+            row, numeric = directions.learnable_row(x, state.numeric, w)
             if is_new or not self.learn_alone(row, y, directions, numeric):
-                self.learn_rows(row, np.array([y], np.float64), directions, numeric, labels, before=found.numeric)
+                self.learn_rows(row, np.array([y], np.float64), directions, numeric, labels, before=state.numeric)
         except (InputError, TypeError, AttributeError, IndexError):
             self.check(x)
             raise
 
     @locked()
     def learn_alone(
-        self, rows: Rows, y: Any, directions: Directions, numeric: numeric_names.NumericNames, *said: F64
+        self, rows: Rows, y: Any, directions: Directions, numeric: numeric_names.NumericNames, *scores_before: F64
     ) -> int:
         """Learn from the first rows without a journal, as far as a single compiled call is enough; return how many.
 
-        `said` is an array for f at each before it was learned, if that is asked for.
+        `scores_before` is an array for f at each before it was learned, if that is asked for.
         """
-        found = self.state
-        learner = found.learner
-        is_same = found.numeric is numeric and directions.store is learner.directions.store
-        return learner.learn_alone(rows, y, found.scales, *said) if found.is_plain and is_same else 0
+        state = self.state
+        learner = state.learner
+        is_same = state.numeric is numeric and directions.store is learner.directions.store
+        return learner.learn_alone(rows, y, state.scales, *scores_before) if state.is_plain and is_same else 0
 
     @locked()
     def learn_rows(
@@ -177,29 +177,29 @@ class Model:
         self.outputs.check(self.state.labels, labels)
         done = 0
         while done < len(y):
-            found, last = self.state, len(y)
-            if directions.store is not found.learner.directions.store:  # another function has taken its place
-                directions = found.learner.directions
+            state, last = self.state, len(y)
+            if directions.store is not state.learner.directions.store:  # another function has taken its place
+                directions = state.learner.directions
                 rows = directions.adopt_rows(rows)
-            if found.first is not None:
+            if state.first is not None:
                 last = done + 1
-            elif found.upkeep is not None:
-                last = min(last, done + found.upkeep.until_due())
+            elif state.upkeep is not None:
+                last = min(last, done + state.upkeep.until_due())
             if labels:
-                last, found = self.outputs.number_labels(found, labels, y, done, last)
-            if found.numeric is not numeric:
-                is_next = found.numeric is before
-                found = replace(found, numeric=numeric if is_next else numeric_names.join_names(found.numeric, numeric))
-            own = y[done:last]
-            self.offer(self.outputs.weigh(rows.part(done, last), own, found), own, found)
+                last, state = self.outputs.number_labels(state, labels, y, done, last)
+            if state.numeric is not numeric:
+                is_next = state.numeric is before
+                state = replace(state, numeric=numeric if is_next else numeric_names.join_names(state.numeric, numeric))
+            targets = y[done:last]
+            self.offer(self.outputs.weigh(rows.part(done, last), targets, state), targets, state)
             done = last
 
-    def offer(self, rows: Rows, y: F64, after: State, own: Any = None) -> None:
+    def offer(self, rows: Rows, y: F64, after: State, outputs_state: Any = None) -> None:
         """Learn rows with a state that may have a new label, and make the changes that follow; requires the lock."""
         learner, read = after.learner, np.empty_like(rows.values)
         self.learner.close()  # an event in another thread waits for the lock
         learner.close()
-        self.state = after.with_journal(Journal(self.state, rows, y, read, learner.n_offered, own), after.own)
+        self.state = after.with_journal(Journal(self.state, rows, y, read, learner.n_offered, outputs_state), after.own)
         try:
             learner.learn(rows, y, after.scales, read)
         finally:
@@ -207,37 +207,37 @@ class Model:
 
     def recover(self) -> None:
         """Complete the changes that follow from the learned examples, or undo an unlearned one; requires the lock."""
-        found = self.state
-        found.learner.finish()
-        journal = found.journal
+        state = self.state
+        state.learner.finish()
+        journal = state.journal
         if journal is None:
-            found.learner.open()
+            state.learner.open()
             return
-        learned = found.learner.n_offered - journal.offered
+        learned = state.learner.n_offered - journal.offered
         if learned <= 0:
             self.state = journal.before
         else:
-            after = found.with_journal(None, found.own if journal.own is None else journal.own)
+            after = state.with_journal(None, state.own if journal.own is None else journal.own)
             self.state = self._advance_state(after, journal, learned)
         self.learner.open()
 
-    def _advance_state(self, found: State, journal: Journal, learned: int) -> State:
+    def _advance_state(self, state: State, journal: Journal, learned: int) -> State:
         """Return the state after the first examples of a journal have been learned."""
-        own = self.outputs.own_after(found, journal.y[:learned])
-        if own is not found.own:
-            found = found.with_journal(None, own)
-        if found.first is None and found.upkeep is None:
-            return found
+        outputs_state = self.outputs.own_after(state, journal.y[:learned])
+        if outputs_state is not state.own:
+            state = state.with_journal(None, outputs_state)
+        if state.first is None and state.upkeep is None:
+            return state
         rows, y = journal.rows.part(0, learned), journal.y[:learned]
-        if found.first is not None:
-            first = (*found.first, (rows, y[0]))
+        if state.first is not None:
+            first = (*state.first, (rows, y[0]))
             is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
-            return restart(found, first, self.kernel, self.name) if is_due else replace(found, first=first)
-        if found.upkeep is not None:
+            return restart(state, first, self.kernel, self.name) if is_due else replace(state, first=first)
+        if state.upkeep is not None:
             read = journal.rows._replace(values=journal.read).part(0, learned)
-            learner, upkeep = found.upkeep.observe(found.learner, read, y)
-            return replace(found, learner=learner, upkeep=upkeep)
-        return found
+            learner, upkeep = state.upkeep.observe(state.learner, read, y)
+            return replace(state, learner=learner, upkeep=upkeep)
+        return state
 
     def _with_state(self, state: State) -> Self:
         """Return a model with the same parameters, another state and a lock of its own."""
@@ -247,11 +247,11 @@ class Model:
 
     def _completed_copy(self) -> Self:
         """Return a copy that shares nothing that learning changes, after the step in progress or before it."""
-        found = self.state
-        if found.journal is not None and found.learner.n_offered <= found.journal.offered:
-            found = found.journal.before
-        scales = None if found.scales is None else found.scales.copy()
-        twin = self._with_state(replace(found, learner=found.learner.copy(), scales=scales))
+        state = self.state
+        if state.journal is not None and state.learner.n_offered <= state.journal.offered:
+            state = state.journal.before
+        scales = None if state.scales is None else state.scales.copy()
+        twin = self._with_state(replace(state, learner=state.learner.copy(), scales=scales))
         twin.recover()
         return twin
 
@@ -259,10 +259,10 @@ class Model:
     def to_predict(self) -> Self:
         """Return a copy that only predicts, in any number of threads, and shares no changing state."""
         self.recover()
-        found = self.state
-        scales = None if found.scales is None else found.scales.copy()
-        learner = found.learner.to_predict_apart()
-        return self._with_state(State(learner, scales, found.first, found.labels, None, found.numeric, found.own))
+        state = self.state
+        scales = None if state.scales is None else state.scales.copy()
+        learner = state.learner.to_predict_apart()
+        return self._with_state(State(learner, scales, state.first, state.labels, None, state.numeric, state.own))
 
     @locked()
     def run_task(self, task: Task, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Any = None) -> Any:
@@ -274,11 +274,11 @@ class Model:
         rows = Rows.stack([directions.row(x) for x, _ in events])
         y = np.array([self.number(y) for _, y in events], np.float64)
         self.recover()
-        found = self.state
-        rows = found.learner.directions.adopt_rows(rows)
-        read = rows if found.scales is None else found.scales(rows)
-        learner, gap = do_task(task, found.learner, read, y, self.with_columns, tell)
-        self.state = replace(found, learner=learner)
+        state = self.state
+        rows = state.learner.directions.adopt_rows(rows)
+        read = rows if state.scales is None else state.scales(rows)
+        learner, gap = do_task(task, state.learner, read, y, self.with_columns, tell)
+        self.state = replace(state, learner=learner)
         return gap
 
     def check_task(self, task: Task) -> None:
@@ -305,8 +305,8 @@ class Model:
     def count_names(self, counts: Mapping[int, numeric_names.Count]) -> None:
         """Replace the counts of some names, by their hashes."""
         self.recover()
-        found = self.state
-        self.state = replace(found, numeric=found.numeric._replace(counts={**found.numeric.counts, **counts}))
+        state = self.state
+        self.state = replace(state, numeric=state.numeric._replace(counts={**state.numeric.counts, **counts}))
 
     @locked()
     def settle(self) -> None:

@@ -67,17 +67,17 @@ CLASS_WEIGHT = "class_weight"
 def describe_model(model: Model) -> tuple[dict[str, Any], tensor_file.Tensors]:
     """Return the description of a model, JSON values and kernels, and its learned state as arrays of their own."""
     model.recover()
-    found, fields = model.state, model.state.numeric.fields
-    description = {"kernel": found.learner.kernel, "columns": found.learner.columns}
-    tensors = found.learner.tensors()
-    if found.first is not None:
-        tensors |= example_tensors.pack_examples("first", found.first)
-    for part in (found.scales, found.upkeep):
+    state, fields = model.state, model.state.numeric.fields
+    description = {"kernel": state.learner.kernel, "columns": state.learner.columns}
+    tensors = state.learner.tensors()
+    if state.first is not None:
+        tensors |= example_tensors.pack_examples("first", state.first)
+    for part in (state.scales, state.upkeep):
         tensors |= {} if part is None else part.tensors()
-    tensors |= numeric_names.pack(found.numeric.counts)
+    tensors |= numeric_names.pack(state.numeric.counts)
     if fields:
         description["fields"], tensors["field_names"] = numeric_names.pack_fields(fields)
-    return description | model.outputs.describe(found.labels), tensors | model.outputs.tensors(found.own)
+    return description | model.outputs.describe(state.labels), tensors | model.outputs.tensors(state.own)
 
 
 def restore_model(model: Model, description: Mapping[str, Any], tensors: tensor_file.Tensors) -> None:
@@ -95,14 +95,14 @@ def restore_model(model: Model, description: Mapping[str, Any], tensors: tensor_
     learner.check_targets([y for _, y in first or []])
     if len(first or []) >= bandwidth.FIRST:
         raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
-    known = None if first is None else tuple(first)
+    first_examples = None if first is None else tuple(first)
     counts, fields = numeric_names.unpack(tensors), before.numeric.fields
     if fields is not None and "fields" in description:
         pairs = tensor_file.require_tensor(tensors, "field_names", np.int64, (None, 2))
         fields = numeric_names.unpack_fields(description["fields"], pairs)
     numeric = numeric_names.NumericNames(counts, fields)
     upkeep = model.new_upkeep()
-    model.state = State(learner, scales, known, labels, upkeep, numeric, outputs.own_in(tensors))
+    model.state = State(learner, scales, first_examples, labels, upkeep, numeric, outputs.own_in(tensors))
     if upkeep is not None and "upkeep.numbers" in tensors:  # a copy that only predicts has none
         model.state = replace(model.state, upkeep=upkeep.restore(learner, tensors))  # its job reads the kernel
 
@@ -154,9 +154,9 @@ def _text(name: str, value: Any) -> str:
 
 def _parameters(model: Any) -> Iterator[tuple[str, str, bool]]:
     """Yield the parameters of a model, and whether they differ from the defaults."""
-    given = parameters_of(model)
+    values = parameters_of(model)
     for name, parameter in signature(type(model)).parameters.items():
-        value = repr(given[name])
+        value = repr(values[name])
         yield name, value, value != repr(parameter.default)
 
 
@@ -245,8 +245,8 @@ class Serializable:
 def describe(model: Serializable) -> tuple[dict[str, Any], Tensors]:
     """Return the description of `model` as JSON values, and its tensors."""
     description, tensors = model._describe()
-    found = {"class": type(model).__name__, "parameters": parameters_of(model), "state": description}
-    return _encode(found), tensors
+    content = {"class": type(model).__name__, "parameters": parameters_of(model), "state": description}
+    return _encode(content), tensors
 
 
 def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any:
@@ -255,18 +255,20 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
     Raise a ModelFileError if it is no model of this library, or its parts do not fit together.
     """
     classes = _CLASSES
-    found = description.get("class") if isinstance(description, dict) else None
-    if not isinstance(found, str) or found not in classes:
-        raise ModelFileError(f"Expected a model of class {' or '.join(sorted(classes))}, got {found!r} - in {where}")
+    class_name = description.get("class") if isinstance(description, dict) else None
+    if not isinstance(class_name, str) or class_name not in classes:
+        raise ModelFileError(
+            f"Expected a model of class {' or '.join(sorted(classes))}, got {class_name!r} - in {where}"
+        )
     try:
         with enough_memory(where):
             parameters, state = (_decode(name, description[name]) for name in ("parameters", "state"))
-            model = classes[found](**parameters)
+            model = classes[class_name](**parameters)
             model._restore(state, tensors)
     except ModelFileError:
         raise
     except Exception as error:  # of a constructor that was given other parts
-        raise ModelFileError(f"Expected the parts of a {found}, got {error} - in {where}") from error
+        raise ModelFileError(f"Expected the parts of a {class_name}, got {error} - in {where}") from error
     return model
 
 
@@ -275,19 +277,19 @@ def kernel_in(description: Mapping[str, Any], wanted: kernels.Kernel) -> kernels
 
     Raise a ValueError if it is another kernel; the sizes of its parts would not fit when the next bandwidth is taken.
     """
-    found = description["kernel"]
-    if not _is_with_bandwidths(found, wanted):
-        raise ValueError(f"expected {wanted!r} with bandwidths as the kernel in use, got {found!r}")
-    return found  # type: ignore[no-any-return]
+    kernel = description["kernel"]
+    if not _is_with_bandwidths(kernel, wanted):
+        raise ValueError(f"expected {wanted!r} with bandwidths as the kernel in use, got {kernel!r}")
+    return kernel  # type: ignore[no-any-return]
 
 
-def _is_with_bandwidths(found: Any, wanted: Any) -> bool:
-    if not isinstance(wanted, kernels.Kernel) or type(found) is not type(wanted):
-        return bool(found == wanted)
-    if isinstance(wanted, Stationary) and isinstance(found, Stationary) and wanted.is_pending:
-        return bool(found.pending(wanted.median_factor) == wanted)
+def _is_with_bandwidths(described: Any, wanted: Any) -> bool:
+    if not isinstance(wanted, kernels.Kernel) or type(described) is not type(wanted):
+        return bool(described == wanted)
+    if isinstance(wanted, Stationary) and isinstance(described, Stationary) and wanted.is_pending:
+        return bool(described.pending(wanted.median_factor) == wanted)
     names = [field.name for field in dataclasses.fields(wanted)]  # type: ignore[arg-type]  # all kernels are
-    return all(_is_with_bandwidths(getattr(found, name), getattr(wanted, name)) for name in names)
+    return all(_is_with_bandwidths(getattr(described, name), getattr(wanted, name)) for name in names)
 
 
 def _encode(value: Any) -> Any:
@@ -317,7 +319,7 @@ def _decode(name: str, value: Any) -> Any:
         return value
     if "type" not in value:
         return {key: _decode(key, part) for key, part in value.items()}
-    found = _PARTS.get(name, _PARTS["kernel"]).get(str(value.get("type")))
-    if found is None:
+    constructor = _PARTS.get(name, _PARTS["kernel"]).get(str(value.get("type")))
+    if constructor is None:
         raise ValueError(f"a {name} of unknown type {value.get('type')!r}")
-    return found(**{key: _decode(key, part) for key, part in value.items() if key != "type"})
+    return constructor(**{key: _decode(key, part) for key, part in value.items() if key != "type"})

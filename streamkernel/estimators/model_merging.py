@@ -87,8 +87,8 @@ def summarize(model: KernelModel) -> Summary:
 
     Raise a MergeError if it has not seen the examples that decide its bandwidths.
     """
-    known, learner = _outline(model), model._learner
-    return known._replace(learned=_ORDERS[learner.order].summarize(learner))
+    outline, learner = _outline(model), model._learner
+    return outline._replace(learned=_ORDERS[learner.order].summarize(learner))
 
 
 def n_examples(model: KernelModel) -> int:
@@ -105,15 +105,15 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
     root = None if base is None else _outline(base)
     parts = [_outline(model) for model in models]
     _check(parts, root)
-    known = [part for part in parts if part.examples]
-    if known:
+    trained = [part for part in parts if part.examples]
+    if trained:
         try:
-            model_file.kernel_in(known[0].same, models[0]._model.kernel)
+            model_file.kernel_in(trained[0].same, models[0]._model.kernel)
         except ValueError as error:
             raise MergeError(f"Expected models of the same kernel: {error}") from None
-    _scales(known, root)
-    if root is not None and root.waiting and len(known) > 1:
-        _check_waiting(known, root)
+    _scales(trained, root)
+    if root is not None and root.waiting and len(trained) > 1:
+        _check_waiting(trained, root)
     order = _ORDERS[models[0]._learner.order]
     if order is second_order:
         functions: Any = [part.learned for part in ([] if root is None else [root]) + parts if part.examples]
@@ -175,9 +175,9 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
 
 def _waiting(part: Summary, base: Summary | None) -> list[tuple[Rows, Any]]:
     """Return the buffered examples of a model, except the ones that its base had buffered."""
-    own, old = part.waiting, [] if base is None else base.waiting
-    same = [b == d and all(map(np.array_equal, a[2:], c[2:])) for (a, b), (c, d) in zip(own, old, strict=False)]
-    return own[len(old) :] if len(same) == len(old) and all(same) else own
+    waiting, old = part.waiting, [] if base is None else base.waiting
+    same = [b == d and all(map(np.array_equal, a[2:], c[2:])) for (a, b), (c, d) in zip(waiting, old, strict=False)]
+    return waiting[len(old) :] if len(same) == len(old) and all(same) else waiting
 
 
 def _outline(model: KernelModel) -> Summary:
@@ -218,11 +218,11 @@ def _class_counts(parts: Sequence[Summary], base: Summary | None, labels: Sequen
     """Return the number of examples of each class as tensors, if the models count them."""
     if parts[0].counts is None:
         return {}
-    found = np.zeros(len(labels))
+    counts = np.zeros(len(labels))
     for part, sign in [*((part, 1.0) for part in parts), *([] if base is None else [(base, 1.0 - len(parts))])]:
         for label, count in zip(part.labels, part.counts if part.counts is not None else (), strict=True):
-            found[labels.index(label)] += sign * count
-    return {"class_counts": found}
+            counts[labels.index(label)] += sign * count
+    return {"class_counts": counts}
 
 
 def _in_first_forms(*parts: Any) -> list[Any]:

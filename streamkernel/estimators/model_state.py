@@ -57,9 +57,11 @@ class State:
         learner, scales = self.learner.frozen(self.scales)
         return State(learner, scales, self.first, self.labels, self.upkeep, self.numeric, self.own)
 
-    def with_journal(self, journal: Journal | None, own: Any) -> State:
+    def with_journal(self, journal: Journal | None, outputs_state: Any) -> State:
         """Return the state with another journal; each event needs two, and `dataclasses.replace` is slow."""
-        return State(self.learner, self.scales, self.first, self.labels, self.upkeep, self.numeric, own, journal)
+        return State(
+            self.learner, self.scales, self.first, self.labels, self.upkeep, self.numeric, outputs_state, journal
+        )
 
 
 class Journal(NamedTuple):
@@ -78,26 +80,26 @@ class Journal(NamedTuple):
     own: Any = None
 
 
-def restart(found: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel, name: str) -> State:
+def restart(state: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel, name: str) -> State:
     """Return the state with scales and bandwidths from the first examples, which are learned again.
 
-    `found` is the state that they are learned in so far, and `wanted` the kernel, with bandwidths that are pending.
+    `state` is the state that they are learned in so far, and `wanted` the kernel, with bandwidths that are pending.
     """
-    rows = given = Rows.stack([row for row, _ in first])
-    scales = found.scales
+    rows = unscaled = Rows.stack([row for row, _ in first])
+    scales = state.scales
     if scales is not None:
         scales = scales.of_first(rows)
         rows = scales(rows)
-    plan = found.learner.directions.plan
-    learner = found.learner.start_over(bandwidth.with_medians(wanted, plan, rows), rows)
+    plan = state.learner.directions.plan
+    learner = state.learner.start_over(bandwidth.with_medians(wanted, plan, rows), rows)
     if isinstance(learner, SecondOrderLearner):
-        learner = learner.with_few_values(given, scales)
+        learner = learner.with_few_values(unscaled, scales)
     for i, (_, target) in enumerate(first):
         try:
-            learner.learn_again(given.part(i, i + 1), np.array([target]), scales)
+            learner.learn_again(unscaled.part(i, i + 1), np.array([target]), scales)
         except InputError as error:
             log.warning("%s cannot learn an example again with a new bandwidth: %s", name, error)
     if not bandwidth.is_enough([row for row, _ in first]):
-        return replace(found, learner=learner, scales=scales, first=first)
+        return replace(state, learner=learner, scales=scales, first=first)
     log.info("%s took %r from the first %d examples", name, learner.kernel, len(first))
-    return replace(found, learner=learner, scales=scales, first=None)
+    return replace(state, learner=learner, scales=scales, first=None)

@@ -134,11 +134,11 @@ class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Return the probability that each label is true for each row: a data frame with a column for each label."""
-        scores, found = row_scores(self._model, X)
+        scores, state = row_scores(self._model, X)
         up = 0.5 * (1.0 + np.tanh(0.5 * scores))
-        return native_frame({name: up[:, t] for name, t in found.labels.items()}, X)
+        return native_frame({name: up[:, t] for name, t in state.labels.items()}, X)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return whether each label is true for each row: a data frame with a column for each label."""
-        scores, found = row_scores(self._model, X)
-        return native_frame({name: scores[:, t] > 0.0 for name, t in found.labels.items()}, X)
+        scores, state = row_scores(self._model, X)
+        return native_frame({name: scores[:, t] > 0.0 for name, t in state.labels.items()}, X)

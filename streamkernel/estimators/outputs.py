@@ -46,10 +46,12 @@ class ModelOutputs:
             raise ValueError(f"Expected a classifier or a regressor, got a {name}")
         return self._as_number(y)
 
-    def check(self, known: Mapping[Any, int], labels: Sequence[Any]) -> None:
+    def check(self, learned: Mapping[Any, int], labels: Sequence[Any]) -> None:
         """Raise an InputError if one of these labels cannot be learned after the known ones."""
 
-    def number_labels(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
+    def number_labels(
+        self, model_state: State, labels: Sequence[Any], y: F64, first: int, last: int
+    ) -> tuple[int, State]:
         """Set `y` to the numbers of labels, up to a new label after the first; a new first label is added.
 
         Return the index of that label, or `last`, and the state.
@@ -68,13 +70,13 @@ class ModelOutputs:
         """Return the state of the outputs before the first example."""
         return None
 
-    def weigh(self, rows: Rows, y: F64, found: State) -> Rows:
-        """Return rows, which come after `found`, with the weights of their classes."""
+    def weigh(self, rows: Rows, y: F64, model_state: State) -> Rows:
+        """Return rows, which come after `model_state`, with the weights of their classes."""
         return rows
 
-    def own_after(self, found: State, y: F64) -> Any:
+    def own_after(self, model_state: State, y: F64) -> Any:
         """Return the state of the outputs after these targets have been learned."""
-        return found.own
+        return model_state.own
 
     def describe(self, labels: Mapping[Any, int]) -> dict[str, Any]:
         """Return the labels for the description in a file."""
@@ -84,7 +86,7 @@ class ModelOutputs:
         """Return the labels of a description."""
         return {}
 
-    def tensors(self, own: Any) -> dict[str, Any]:
+    def tensors(self, outputs_state: Any) -> dict[str, Any]:
         """Return the state of the outputs as arrays that share nothing with it."""
         return {}
 
@@ -196,43 +198,45 @@ class Classes(ModelOutputs):
         """Return the number of a label."""
         number = labels.get(as_label(y))
         if number is None:
-            known = shorten([*labels])
-            raise LabelError(f"Expected a label that the model has learned, {known}, got {shorten(y)} - at y")
+            learned = shorten([*labels])
+            raise LabelError(f"Expected a label that the model has learned, {learned}, got {shorten(y)} - at y")
         return number
 
-    def check(self, known: Mapping[Any, int], labels: Sequence[Any]) -> None:
+    def check(self, learned: Mapping[Any, int], labels: Sequence[Any]) -> None:
         """Raise an InputError if there are too many labels, or two forms of one."""
-        new = dict.fromkeys(label for label in labels if label not in known)
-        if new and len(known) + len(new) > self.most:
-            label = list(new)[max(0, self.most - len(known))]
+        new = dict.fromkeys(label for label in labels if label not in learned)
+        if new and len(learned) + len(new) > self.most:
+            label = list(new)[max(0, self.most - len(learned))]
             raise TooManyClassesError(
                 f"Expected at most {self.most} labels (max_classes), got one more, {shorten(label)} - at y"
             )
-        came = {label: label for label in (*known, *new)} if new else {}
+        came = {label: label for label in (*learned, *new)} if new else {}
         for label in new:
             for other in namesakes(label):
                 if other in came:
                     both = f"{shorten(came[other])} and {shorten(label)}"
                     raise LabelError(f"Expected one form of a label, got {both}, which are one key in JSON - at y")
 
-    def number_labels(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
+    def number_labels(
+        self, model_state: State, labels: Sequence[Any], y: F64, first: int, last: int
+    ) -> tuple[int, State]:
         """Set `y` to the numbers of labels, up to a new label after the first; a new first label is added."""
         for i in range(first, last):
-            number = found.labels.get(labels[i])
+            number = model_state.labels.get(labels[i])
             if number is None:
                 if i > first:
-                    return i, found
-                found = self.with_label(found, labels[i])
-                number = found.labels[labels[i]]
+                    return i, model_state
+                model_state = self.with_label(model_state, labels[i])
+                number = model_state.labels[labels[i]]
             y[i] = number
-        return last, found
+        return last, model_state
 
-    def with_label(self, found: State, label: Label) -> State:
+    def with_label(self, model_state: State, label: Label) -> State:
         """Return the state extended by a new label."""
-        if len(found.labels) >= (1 if self.is_softmax else 2):
-            upkeep = None if found.upkeep is None else found.upkeep.with_column()
-            found = replace(found, learner=found.learner.with_column(), upkeep=upkeep)
-        return replace(found, labels={**found.labels, label: len(found.labels)})
+        if len(model_state.labels) >= (1 if self.is_softmax else 2):
+            upkeep = None if model_state.upkeep is None else model_state.upkeep.with_column()
+            model_state = replace(model_state, learner=model_state.learner.with_column(), upkeep=upkeep)
+        return replace(model_state, labels={**model_state.labels, label: len(model_state.labels)})
 
     def columns(self, labels: int) -> int:
         """Return the number of columns of f for a number of labels."""
@@ -244,16 +248,16 @@ class Classes(ModelOutputs):
         """Return the counts of examples by label."""
         return np.zeros(0) if self.is_balanced else None
 
-    def weigh(self, rows: Rows, y: F64, found: State) -> Rows:
+    def weigh(self, rows: Rows, y: F64, model_state: State) -> Rows:
         """Return rows with the weights of their classes."""
-        if found.own is None:
+        if model_state.own is None:
             return rows
-        known = class_counts(found.own, np.zeros(0), len(found.labels))
-        return rows._replace(weights=rows.weights * balanced_weights(y, known))
+        counts = class_counts(model_state.own, np.zeros(0), len(model_state.labels))
+        return rows._replace(weights=rows.weights * balanced_weights(y, counts))
 
-    def own_after(self, found: State, y: F64) -> Any:
+    def own_after(self, model_state: State, y: F64) -> Any:
         """Return the counts of examples by label after these were learned."""
-        return None if found.own is None else class_counts(found.own, y, len(found.labels))
+        return None if model_state.own is None else class_counts(model_state.own, y, len(model_state.labels))
 
     def describe(self, labels: Mapping[Any, int]) -> dict[str, Any]:
         """Return the labels in their order."""
@@ -266,9 +270,9 @@ class Classes(ModelOutputs):
             raise ValueError(f"expected labels that differ, got {description['labels']!r}")
         return labels
 
-    def tensors(self, own: Any) -> dict[str, Any]:
+    def tensors(self, outputs_state: Any) -> dict[str, Any]:
         """Return the counts of examples by label."""
-        return {} if own is None else {"class_counts": own.copy()}
+        return {} if outputs_state is None else {"class_counts": outputs_state.copy()}
 
     def own_in(self, tensors: Mapping[str, Any]) -> Any:
         """Return the counts of examples by label in a file."""

@@ -163,8 +163,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         >>> {name: round(share, 2) for name, share in model.feature_importances_.items()}
         {'size': 0.98, 'floor': 0.02}
         """
-        found, _ = explaining.explain(self._model, x, lambda _: np.asarray, method, n_orders, self.seed)
-        return {name: share for name, (share,) in found.items()}
+        contributions, _ = explaining.explain(self._model, x, lambda _: np.asarray, method, n_orders, self.seed)
+        return {name: share for name, (share,) in contributions.items()}
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None, *, verbose: bool = False) -> None:
         """Learn from the rows of a data frame in order, as :meth:`learn_one` of each row does, and faster."""

@@ -34,26 +34,28 @@ class Targets(ModelOutputs):
 
     are_several = True
 
-    def check(self, known: Mapping[Any, int], labels: Sequence[Any]) -> None:
+    def check(self, learned: Mapping[Any, int], labels: Sequence[Any]) -> None:
         """Raise an InputError if an example does not have the targets of the first one, in their order."""
-        expected = tuple(known) or (labels[0] if labels else ())
+        expected = tuple(learned) or (labels[0] if labels else ())
         for names in labels:
             if names != expected:
                 _check_names(expected, names)
                 raise InputError(f"Expected targets in the order {list(expected)}, got {list(names)} - at y")
 
-    def number_labels(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
+    def number_labels(
+        self, model_state: State, labels: Sequence[Any], y: F64, first: int, last: int
+    ) -> tuple[int, State]:
         """Return that all rows are usable, and the state with room for their targets."""
-        if not found.labels and isinstance(found.learner, SecondOrderLearner):
+        if not model_state.labels and isinstance(model_state.learner, SecondOrderLearner):
             names = labels[first]
-            learner = found.learner.with_targets(len(names))
-            found = replace(found, learner=learner, labels={name: i for i, name in enumerate(names)})
-        return last, found
+            learner = model_state.learner.with_targets(len(names))
+            model_state = replace(model_state, learner=learner, labels={name: i for i, name in enumerate(names)})
+        return last, model_state
 
     def learner(self, new: Callable[..., Learner], kernel: Kernel, columns: int) -> Learner:
         """Return an untrained function with a number of targets."""
-        found = new(kernel, columns=1)
-        return found.with_targets(columns) if isinstance(found, SecondOrderLearner) else found
+        function = new(kernel, columns=1)
+        return function.with_targets(columns) if isinstance(function, SecondOrderLearner) else function
 
     def columns(self, labels: int) -> int:
         """Return the number of columns of f for a number of targets."""
@@ -65,10 +67,10 @@ class Targets(ModelOutputs):
 
     def labels_in(self, description: Mapping[str, Any]) -> dict[Any, int]:
         """Return the names of the targets of a description, with their columns."""
-        found = {as_label(name): i for i, name in enumerate(description["targets"])}
-        if len(LabelForms(found)) != len(description["targets"]):
+        labels = {as_label(name): i for i, name in enumerate(description["targets"])}
+        if len(LabelForms(labels)) != len(description["targets"]):
             raise ValueError(f"expected targets that differ, got {description['targets']!r}")
-        return found
+        return labels
 
 
 @documented()
@@ -90,8 +92,8 @@ class SeveralTargetsModel(KernelModel):
         cache_bytes: int,
         seed: int,
     ) -> None:
-        found = losses.resolve_loss(loss, self._for_classes)
-        if not found.is_curved or isinstance(found, losses.Softmax):
+        resolved_loss = losses.resolve_loss(loss, self._for_classes)
+        if not resolved_loss.is_curved or isinstance(resolved_loss, losses.Softmax):
             raise ValueError(f"Expected loss as one of {', '.join(self._loss_names)} for several targets, got {loss!r}")
         super().__init__(
             kernel=kernel,
@@ -129,10 +131,10 @@ class SeveralTargetsModel(KernelModel):
         """
         if not isinstance(y, Mapping):
             raise TypeError(f"Expected y as a dictionary of targets by name, got {type(y).__name__}")
-        known = self.targets
-        names = known or _new_names(y)
+        learned = self.targets
+        names = learned or _new_names(y)
         _check_names(names, tuple(y))
-        return names, np.array([self._number(y[name], f"y[{name!r}]") for name in names]), not known
+        return names, np.array([self._number(y[name], f"y[{name!r}]") for name in names]), not learned
 
     def _learn_one(self, x: Mapping[Hashable, Any], y: Any, w: float) -> None:
         """Learn from one example of the weight w."""
@@ -156,8 +158,11 @@ class SeveralTargetsModel(KernelModel):
         dict
             For each target, the contributions by the names in `x`, in its order.
         """
-        shares, found = explaining.explain(self._model, x, lambda _: np.asarray, method, n_orders, self.seed)
-        return {target: {name: own[t] for name, own in shares.items()} for target, t in found.labels.items()}
+        shares, model_state = explaining.explain(self._model, x, lambda _: np.asarray, method, n_orders, self.seed)
+        return {
+            target: {name: by_target[t] for name, by_target in shares.items()}
+            for target, t in model_state.labels.items()
+        }
 
     def _learn_rows(self, X: Any, Y: Any, w: Any, verbose: bool) -> None:
         """Learn from the rows of a table in order, with the columns of another one as targets."""
@@ -173,8 +178,8 @@ class SeveralTargetsModel(KernelModel):
 
     def _scores_by_target(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
         """Return f(x) of each target; empty before the first example."""
-        scores, found = self._model.score(x)
-        return dict(zip(found.labels, np.atleast_1d(scores).tolist(), strict=True)) if found.labels else {}
+        scores, model_state = self._model.score(x)
+        return dict(zip(model_state.labels, np.atleast_1d(scores).tolist(), strict=True)) if model_state.labels else {}
 
 
 def _new_names(targets: Iterable[Hashable]) -> tuple[Hashable, ...]:
@@ -191,7 +196,7 @@ def _new_names(targets: Iterable[Hashable]) -> tuple[Hashable, ...]:
     return names
 
 
-def _check_names(names: Sequence[Hashable], given: Sequence[Hashable]) -> None:
+def _check_names(names: Sequence[Hashable], got: Sequence[Hashable]) -> None:
     """Raise an error if the targets given are not the targets of the model.
 
     Examples
@@ -200,10 +205,10 @@ def _check_names(names: Sequence[Hashable], given: Sequence[Hashable]) -> None:
     Traceback (most recent call last):
     streamkernel.errors.LabelError: Expected the targets ['a', 'b'], got ['b'] - at y
     """
-    if not given:
+    if not got:
         raise LabelError("Expected at least one target, got none - at y")
-    if len(names) != len(given) or set(names) != set(given):
-        raise LabelError(f"Expected the targets {list(names)}, got {list(given)} - at y")
+    if len(names) != len(got) or set(names) != set(got):
+        raise LabelError(f"Expected the targets {list(names)}, got {list(got)} - at y")
 
 
 @documented()
@@ -310,5 +315,5 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the predictions for each row of a data frame: a data frame with a column for each target."""
-        scores, found = row_scores(self._model, X)
-        return native_frame({name: scores[:, t] for name, t in found.labels.items()}, X)
+        scores, model_state = row_scores(self._model, X)
+        return native_frame({name: scores[:, t] for name, t in model_state.labels.items()}, X)

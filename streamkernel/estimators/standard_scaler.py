@@ -87,17 +87,17 @@ class StandardScaler(base.MiniBatchTransformer):
         InputError
             If a value is neither a finite number, a string nor missing.
         """
-        known = self._with_scales(x, x.values())
+        fields = self._with_scales(x, x.values())
         if _has_only_numbers(x):
-            return {name: (value - mean) / sqrt(square) if square else 0.0 for name, value, mean, square in known}
-        found: dict[Hashable, Any] = {}
-        for name, value, mean, square in known:
+            return {name: (value - mean) / sqrt(square) if square else 0.0 for name, value, mean, square in fields}
+        scaled: dict[Hashable, Any] = {}
+        for name, value, mean, square in fields:
             if _passes(value):
-                found[name] = value
+                scaled[name] = value
             else:
                 number = _number(name, value)
-                found[name] = (number - mean) / sqrt(square) if square else 0.0
-        return found
+                scaled[name] = (number - mean) / sqrt(square) if square else 0.0
+        return scaled
 
     def learn_many(self, X: Any) -> None:
         """Learn the numbers of a table, as :meth:`learn_one` of its rows up to rounding.
@@ -140,15 +140,17 @@ class StandardScaler(base.MiniBatchTransformer):
             If a value is neither a finite number, a string nor missing.
         """
         frame = into_frame(X)
-        found: dict[Hashable, Any] = {}
+        new_columns: dict[Hashable, Any] = {}
         columns = [frame.get_column(name).to_list() for name in frame.columns]
         for name, values, mean, square in self._with_scales(frame.columns, columns):
             numbers = _numbers_in(name, values)
             scaled = (numbers - mean) / sqrt(square) if square else 0.0 * numbers
-            found[name] = scaled
+            new_columns[name] = scaled
             if any(isinstance(value, str) for value in values):
-                found[name] = [one if _passes(one) else new for one, new in zip(values, scaled.tolist(), strict=True)]
-        return native_frame(found, X)
+                new_columns[name] = [
+                    one if _passes(one) else new for one, new in zip(values, scaled.tolist(), strict=True)
+                ]
+        return native_frame(new_columns, X)
 
     # The next two methods read and change the dictionaries in one call of C code, where no other thread interrupts.
 
@@ -158,8 +160,8 @@ class StandardScaler(base.MiniBatchTransformer):
 
     def _with_scales(self, names: Collection[Hashable], values: Iterable[Any]) -> list[tuple[Any, Any, Any, Any]]:
         """Return each name and value with the mean, and the squared divisor, nothing if the name is constant or new."""
-        known = [*zip(names, values, map(self.means.get, names), map(self.vars.get, names), strict=True)]
-        return known if self.with_std else [(name, value, mean, mean is not None) for name, value, mean, _ in known]
+        fields = [*zip(names, values, map(self.means.get, names), map(self.vars.get, names), strict=True)]
+        return fields if self.with_std else [(name, value, mean, mean is not None) for name, value, mean, _ in fields]
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -177,19 +179,19 @@ def _passes(value: Any) -> bool:
 
 
 def _number(name: Hashable, value: Any) -> float:
-    found = number(value, f"x[{name!r}]", "a number or a string")
-    if not abs(found) <= LARGEST_VALUE:
+    converted = number(value, f"x[{name!r}]", "a number or a string")
+    if not abs(converted) <= LARGEST_VALUE:
         raise InputError(f"Expected a number of usable size, got {shorten(value)} - at x[{name!r}]")
-    return found
+    return converted
 
 
 def _numbers_in(name: Hashable, values: list[Any]) -> F64:
     """Return the numbers of a column, NaN for missing values and strings."""
-    found = np.full(len(values), np.nan)
+    numbers = np.full(len(values), np.nan)
     for i, value in enumerate(values):
         if not _passes(value):
             try:
-                found[i] = _number(name, value)
+                numbers[i] = _number(name, value)
             except InputError as error:
                 raise in_row(error, i) from None
-    return found
+    return numbers

@@ -22,22 +22,26 @@ def learn_table(
     model: Model, X: Any, y: F64, weights: F64, labels: Sequence[Any] = (), *, verbose: bool = False
 ) -> None:
     """Learn the rows of a table in order, except rows of weight 0."""
-    found, done = model.state, 0
-    directions, before = found.learner.directions, found.numeric
-    known = [label for label, w in zip(labels, weights.tolist(), strict=False) if w >= SMALLEST_WEIGHT]
-    model.outputs.check(found.labels, known)
+    state, done = model.state, 0
+    directions, before = state.learner.directions, state.numeric
+    learnable = [label for label, w in zip(labels, weights.tolist(), strict=False) if w >= SMALLEST_WEIGHT]
+    model.outputs.check(state.labels, learnable)
     with progress_line("Learning", show=verbose) as tell:
         for block, numeric in table_blocks(directions, X, before):
             size = len(block.start) - 1
             for first in range(0, size, SHOWN if verbose else max(1, size)):
                 rows = block.part(first, min(first + SHOWN, size) if verbose else size)
                 last = done + len(rows.start) - 1
-                rows, own, targets = rows._replace(weights=weights[done:last]), labels[done:last], y[done:last]
+                rows, part_labels, targets = rows._replace(weights=weights[done:last]), labels[done:last], y[done:last]
                 chosen = rows.weights >= SMALLEST_WEIGHT
                 if not chosen.all():
-                    own = [label for label, is_one in zip(own, chosen, strict=True) if is_one] if own else ()
+                    part_labels = (
+                        [label for label, is_one in zip(part_labels, chosen, strict=True) if is_one]
+                        if part_labels
+                        else ()
+                    )
                     rows, targets = rows.where(chosen), targets[chosen]
-                model.learn_rows(rows, targets, directions, numeric, own, before)
+                model.learn_rows(rows, targets, directions, numeric, part_labels, before)
                 before = numeric
                 done = last
                 tell(done / len(y), f"{done:,} of {len(y):,} rows")
@@ -45,9 +49,9 @@ def learn_table(
 
 def row_scores(model: Model, X: Any) -> tuple[F64, State]:
     """Return f of each row of a table, shape (rows, columns), and the state that all of them are from."""
-    found = model.frozen()
-    blocks = table_blocks(found.learner.directions, X, found.numeric)
-    return np.concatenate([found.learner.scores(rows, found.scales) for rows, _ in blocks]), found
+    state = model.frozen()
+    blocks = table_blocks(state.learner.directions, X, state.numeric)
+    return np.concatenate([state.learner.scores(rows, state.scales) for rows, _ in blocks]), state
 
 
 def class_probabilities(model: Model, X: Any, classes: Sequence[Any]) -> F64:
@@ -55,12 +59,12 @@ def class_probabilities(model: Model, X: Any, classes: Sequence[Any]) -> F64:
 
     A class that the model has not learned has probability 0. The model must have learned at least one class.
     """
-    scores, found = row_scores(model, X)
-    known = probabilities(found.learner.loss, scores, len(found.labels))
+    scores, state = row_scores(model, X)
+    learned = probabilities(state.learner.loss, scores, len(state.labels))
     shares = np.zeros((len(scores), len(classes)))
     for i, label in enumerate(classes):
-        if label in found.labels:
-            shares[:, i] = known[:, found.labels[label]]
+        if label in state.labels:
+            shares[:, i] = learned[:, state.labels[label]]
     return shares
 
 
@@ -69,11 +73,11 @@ def class_scores(model: Model, X: Any, classes: Sequence[Any]) -> F64:
 
     A class that the model has not learned has the lowest score minus 1. The model must have learned at least one class.
     """
-    scores, found = row_scores(model, X)
-    labels = found.labels
+    scores, state = row_scores(model, X)
+    labels = state.labels
     if len(classes) == 2 and len(labels) == 2:
         return label_scores(scores, labels, classes[1], False)
-    known = {label: label_scores(scores, labels, label, False) for label in classes if label in labels}
-    lower = np.min([*known.values()], axis=0) - 1.0
-    own = np.stack([known.get(label, lower) for label in classes], axis=1)
-    return own[:, 1] - own[:, 0] if len(classes) == 2 else own
+    by_label = {label: label_scores(scores, labels, label, False) for label in classes if label in labels}
+    lower = np.min([*by_label.values()], axis=0) - 1.0
+    by_class = np.stack([by_label.get(label, lower) for label in classes], axis=1)
+    return by_class[:, 1] - by_class[:, 0] if len(classes) == 2 else by_class

@@ -78,8 +78,8 @@ def probabilities_of(loss: losses.Loss, labels: Collection[Label], score: Any) -
     """Return the probabilities of the labels for one example, from its score or its scores, an array."""
     if type(score) is float and len(labels) == 2:  # what most events are
         return of_two_labels(labels, (score,))[0]
-    found = probabilities(loss, np.array(score).reshape(1, -1), len(labels))[0]
-    return dict(zip(labels, found.tolist(), strict=True))
+    shares = probabilities(loss, np.array(score).reshape(1, -1), len(labels))[0]
+    return dict(zip(labels, shares.tolist(), strict=True))
 
 
 def of_two_labels(labels: Iterable[Label], scores: Iterable[float]) -> list[dict[Label, float]]:
@@ -106,8 +106,8 @@ def label_of(names: tuple[Any, ...], score: Any) -> Label | None:
     ('no', None)
     """
     best = score > 0.0 and len(names) == 3 if type(score) is float else score.argmax()
-    found: Label | None = names[best]
-    return found
+    label: Label | None = names[best]
+    return label
 
 
 def label_array(labels: Mapping[Label, int]) -> Any:
@@ -166,10 +166,10 @@ def as_weight(w: Any, where: str = "w") -> float:
     >>> as_weight(2), as_weight(1e-310)
     (2.0, 0.0)
     """
-    found = number(w, where)
-    if not 0.0 <= found <= LARGEST_WEIGHT:
+    weight = number(w, where)
+    if not 0.0 <= weight <= LARGEST_WEIGHT:
         raise InputError(f"Expected a weight from 0 to {LARGEST_WEIGHT:.0e}, got {shorten(w)} - at {where}")
-    return found if found >= SMALLEST_WEIGHT else 0.0
+    return weight if weight >= SMALLEST_WEIGHT else 0.0
 
 
 def weights_of(w: Any, rows: int) -> F64:
@@ -209,15 +209,15 @@ def balanced_weights(y: F64, counts: F64) -> F64:
     >>> balanced_weights(np.array([0.0, 1.0, 1.0, 0.0]), np.array([3.0, 0.0])).tolist()
     [1.0, 1.0, 1.0, 0.4]
     """
-    known, found = counts.tolist(), []
+    totals, weights = counts.tolist(), []
     for one in y.astype(np.int64).tolist():
-        known[one] += 1.0
-        found.append(min(filter(None, known)) / known[one])
-    return np.array(found)
+        totals[one] += 1.0
+        weights.append(min(filter(None, totals)) / totals[one])
+    return np.array(weights)
 
 
 def class_counts(counts: F64, y: F64, labels: int) -> F64:
     """Return the number of examples of each class, shape (labels,), after examples of these class numbers."""
-    found: F64 = np.bincount(y.astype(np.int64), minlength=labels).astype(np.float64)
-    found[: len(counts)] += counts
-    return found
+    totals: F64 = np.bincount(y.astype(np.int64), minlength=labels).astype(np.float64)
+    totals[: len(counts)] += counts
+    return totals

@@ -134,13 +134,13 @@ def parts_of(record):  # type: ignore[no-untyped-def]
     n, parts = record[_N], record[_PARTS]
     first = _HEAD + parts
     columns = array_at(record, 8 * first, (_COLUMNS, n), np.int64)
-    room = 8 * (first + _COLUMNS * n)
+    offset = 8 * (first + _COLUMNS * n)
     return (
         columns,
         array_at(record, 8 * _HEAD, (parts,), np.int64),
-        array_at(record, room, (parts, n), np.int64),
-        array_at(record, room + 8 * parts * n, (parts, n), np.uint64),
-        array_at(record, room + 16 * parts * n, (parts, n), np.float32),
+        array_at(record, offset, (parts, n), np.int64),
+        array_at(record, offset + 8 * parts * n, (parts, n), np.uint64),
+        array_at(record, offset + 16 * parts * n, (parts, n), np.float32),
     )
 
 
@@ -197,26 +197,26 @@ def read(record, x):  # type: ignore[no-untyped-def]
     Booleans.
     """
     columns = parts_of(record)[0]
-    addresses, given = columns[ADDRESS], columns[GIVEN].view(np.float64)
+    addresses, inputs = columns[ADDRESS], columns[GIVEN].view(np.float64)
     position, name, value = _item_of(record, _ROOM), _item_of(record, _ROOM + 1), _item_of(record, _ROOM + 2)
     record[_ROOM] = 0
     for j in range(record[_N]):
         if not _next_item(_object(x), position, name, value):
             return False
-        found = record[_ROOM + 2]
-        kind = _type_of(found)
+        item = record[_ROOM + 2]
+        kind = _type_of(item)
         if record[_ROOM + 1] != addresses[j]:
             return False
         if kind == record[_FLOAT]:
-            given[j] = _of_float(_object(found))
+            inputs[j] = _of_float(_object(item))
         elif kind == record[_INT] or kind == record[_BOOL]:
-            given[j] = _of_int(_object(found))
-            if given[j] == -1.0 and _error() != 0:  # it is too large
+            inputs[j] = _of_int(_object(item))
+            if inputs[j] == -1.0 and _error() != 0:  # it is too large
                 _forget_error()
                 return False
         else:
             return False
-        if given[j] != given[j]:  # it is missing
+        if inputs[j] != inputs[j]:  # it is missing
             return False
     return not _next_item(_object(x), position, name, value)
 
@@ -245,14 +245,14 @@ def read_list(record, xs, largest, values):  # type: ignore[no-untyped-def]
     """Set the rows of `values`, shape (examples, n), to the values of the dictionaries of the list at address `xs`, as
     given; return how many there are before one that cannot be read, or has a value beyond ±`largest`.
     """
-    given = parts_of(record)[0][GIVEN].view(np.float64)
+    inputs = parts_of(record)[0][GIVEN].view(np.float64)
     for i in range(len(values)):
         if not read(record, item_of(xs, i)):
             return i
-        for j in range(len(given)):
-            if not -largest <= given[j] <= largest:
+        for j in range(len(inputs)):
+            if not -largest <= inputs[j] <= largest:
                 return i
-            values[i, j] = given[j]
+            values[i, j] = inputs[j]
     return len(values)
 
 

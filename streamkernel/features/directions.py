@@ -148,8 +148,8 @@ class Directions:
         record = self.last
         values = np.empty(len(record.names))
         if type(x) is not FAST or not record.names or not read_values.call(record.memory, id(x), values):
-            record, given = self._read(x, numeric)
-            values = np.array(given)
+            record, sorted_values = self._read(x, numeric)
+            values = np.array(sorted_values)
         weights = _ONE if w == 1.0 else np.array([w])
         return Rows(record.start, record.slots, record.hashes, record.readers, values, weights)
 
@@ -175,10 +175,10 @@ class Directions:
         row = self.row(x, numeric, w)
         if record.is_settled and row.hashes is record.hashes:
             return row, numeric
-        found = self.with_numeric(x, numeric)
-        if found is not numeric:
-            numeric_names.warn_of_numbers(numeric, found, x)
-        return row, found
+        extended = self.with_numeric(x, numeric)
+        if extended is not numeric:
+            numeric_names.warn_of_numbers(numeric, extended, x)
+        return row, extended
 
     def example(
         self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None
@@ -196,14 +196,14 @@ class Directions:
         """Return the known names with the names of an example added, or `numeric` itself if nothing is new."""
         record, keeps_fields = self.store.records.get(tuple(x)), numeric.fields is not None
         if record is None or not record.is_counted:
-            found = numeric_names.add_names(numeric, x)
+            extended = numeric_names.add_names(numeric, x)
         elif record.is_settled and not (keeps_fields and _has_strings(x)):
             return numeric
         else:
-            found = numeric_names.add_fields_of(numeric, x)
-        if record is not None and found is numeric:
+            extended = numeric_names.add_fields_of(numeric, x)
+        if record is not None and extended is numeric:
             _note(record, x, numeric)
-        return found
+        return extended
 
     def adds_names(self, x: Mapping[Hashable, Any], numeric: NumericNames) -> bool:
         """Return whether an example adds to the known names, which it does mostly by its first values."""
@@ -219,7 +219,7 @@ class Directions:
 
     def _read(self, x: Mapping[Hashable, Any], numeric: NumericNames | None) -> tuple[NameRecord, array[float]]:
         """Return the record of an example's names, and its values sorted by their hashes."""
-        given = x
+        example = x
         if type(x) is not dict:
             check_dictionary(x)
         if self.plan.transforms:
@@ -232,7 +232,7 @@ class Directions:
         except (TypeError, ValueError, OverflowError):  # strings, missing values, or values that raise an error
             total = float("nan")
         if numeric is not None and (total != total or self.plan.transforms):
-            numeric_names.check(numeric, given)
+            numeric_names.check(numeric, example)
         if total != total:  # strings or missing values
             x = self.plan.expand(x)
             record = self._record(tuple(x))
@@ -252,7 +252,7 @@ class Directions:
         order = np.array(record.get({name: i for i, name in enumerate(names)}), np.int64)
         n, d = values.shape
         values = np.ascontiguousarray(values[:, order])
-        found = Rows(
+        rows = Rows(
             np.arange(0, n * d + 1, d) if d else np.zeros(n + 1, np.int64),
             np.tile(record.slots, n),
             np.tile(record.hashes, n),
@@ -262,10 +262,10 @@ class Directions:
         )
         missing = np.isnan(values)
         if not missing.any():
-            return found
+            return rows
         start = np.concatenate([[0], np.cumsum(d - missing.sum(axis=1))])
-        entries: Any = (column[~missing.ravel()] for column in found[1:-1])
-        return Rows._make((start, *entries, found.weights))
+        entries: Any = (column[~missing.ravel()] for column in rows[1:-1])
+        return Rows._make((start, *entries, rows.weights))
 
     def restore_rows(self, start: I64, hashes: Any, readers: I64, values: F64, weights: F64) -> Rows:
         """Return saved rows with their indices in this cache."""
@@ -298,16 +298,16 @@ class Directions:
 
     def _record(self, names: tuple[Hashable, ...]) -> NameRecord:
         """Return the record of an example's names, a new one if necessary."""
-        known = self.store.records.get(names)
-        if known is None:
+        record = self.store.records.get(names)
+        if record is None:
             hashes = {name: hash64(name) for name in sorted(names, key=hash64)}
             slots = [self._place(h) for h in hashes.values()]
             readers = self.plan.readers(list(hashes))
-            known = NameRecord(names, hashes, slots, readers, len(self.plan.parts))
-            known.is_placed = -1 not in slots or self._is_full
-            if known.is_placed:
-                self.store.keep(names, known)
-        return known
+            record = NameRecord(names, hashes, slots, readers, len(self.plan.parts))
+            record.is_placed = -1 not in slots or self._is_full
+            if record.is_placed:
+                self.store.keep(names, record)
+        return record
 
     def _place(self, name_hash: int) -> int:
         """Return the index of a name in the cache, or -1 if the budget is exhausted."""

@@ -59,12 +59,14 @@ combine = Family("combine", types.void(KERNEL, ENTRIES, SPAN, VECTORS, VECTORS))
 )
 def draw_block(kernel, part, block_size, block, name_hash, out):  # type: ignore[no-untyped-def]
     """Fill `out` with the entries along one name of the features of the block at a position."""
-    own, kept = kernel.parts[part], kernel.kept
+    parameters, kept = kernel.parts[part], kernel.kept
     first = block * block_size
     if first < len(kept) - 1:
-        draw_some(own.distribution, own.shape, own.key, kept[first : first + block_size], name_hash, out)
+        draw_some(
+            parameters.distribution, parameters.shape, parameters.key, kept[first : first + block_size], name_hash, out
+        )
     else:
-        draw(own.distribution, own.shape, own.key, block + kept[-1, BLOCK], name_hash, out)
+        draw(parameters.distribution, parameters.shape, parameters.key, block + kept[-1, BLOCK], name_hash, out)
 
 
 @inlined(allocates=False, error_model="numpy")
@@ -141,25 +143,25 @@ def set_phases(s, re, im):  # type: ignore[no-untyped-def]
 
 
 @form.member(PHASE, allocates=False, error_model="numpy")
-def phases(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
-    s = room[1][: span.last - span.first]
-    project(kernel, part, row, span, s, room[0])
+def phases(kernel, part, row, span, re, im, work):  # type: ignore[no-untyped-def]
+    s = work[1][: span.last - span.first]
+    project(kernel, part, row, span, s, work[0])
     set_phases(s, re, im)
     return True
 
 
 @form.member(MULTI_SCALE, allocates=False, error_model="numpy")
-def multi_scale(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
+def multi_scale(kernel, part, row, span, re, im, work):  # type: ignore[no-untyped-def]
     """Set z to exp(2πisr): the factors r alternate, each for `run` features, after the kept features."""
-    own, s = kernel.parts[part], room[1][: span.last - span.first]
-    project(kernel, part, row, span, s, room[0])
-    run = span.block_size if own.shift != 0.0 else 1
+    parameters, s = kernel.parts[part], work[1][: span.last - span.first]
+    project(kernel, part, row, span, s, work[0])
+    run = span.block_size if parameters.shift != 0.0 else 1
     position = span.panel * kernel.cache.shape[3] + span.first
     packed = min(max(len(kernel.kept) - 1 - position, 0), len(s))
     for i in range(packed):
-        s[i] *= np.float32(own.table[kernel.kept[position + i, RUNG] % own.order])
+        s[i] *= np.float32(parameters.table[kernel.kept[position + i, RUNG] % parameters.order])
     for i in range(packed, len(s), run):
-        factor = np.float32(own.table[(position + i) // run % own.order])
+        factor = np.float32(parameters.table[(position + i) // run % parameters.order])
         for f in range(i, min(i + run, len(s))):
             s[f] *= factor
     set_phases(s, re, im)
@@ -167,22 +169,22 @@ def multi_scale(kernel, part, row, span, re, im, room):  # type: ignore[no-untyp
 
 
 @form.member(LINEAR, allocates=False, error_model="numpy")
-def linear(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
-    project(kernel, part, row, span, re, room[0])
+def linear(kernel, part, row, span, re, im, work):  # type: ignore[no-untyped-def]
+    project(kernel, part, row, span, re, work[0])
     return False
 
 
 @form.member(EXPONENTIAL, allocates=False, error_model="numpy")
-def exponential(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
-    project(kernel, part, row, span, re, room[0])
+def exponential(kernel, part, row, span, re, im, work):  # type: ignore[no-untyped-def]
+    project(kernel, part, row, span, re, work[0])
     for f in range(span.last - span.first):
         re[f] = exp_negative(-re[f])
     return False
 
 
 @form.member(ARC_COSINE, allocates=False, error_model="numpy")
-def arc_cosine(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
-    project(kernel, part, row, span, re, room[0])
+def arc_cosine(kernel, part, row, span, re, im, work):  # type: ignore[no-untyped-def]
+    project(kernel, part, row, span, re, work[0])
     order = kernel.parts[part].order
     for f in range(span.last - span.first):
         on = max(re[f], np.float32(0.0))
@@ -195,13 +197,13 @@ def arc_cosine(kernel, part, row, span, re, im, room):  # type: ignore[no-untype
 
 
 @form.member(ADDITIVE, error_model="numpy")
-def additive(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
+def additive(kernel, part, row, span, re, im, work):  # type: ignore[no-untyped-def]
     """Set z to Σ √v sign(ω) exp(2πi|ω| log v): signs are independent, so products of two names vanish on average."""
     for f in range(span.last - span.first):
         re[f] = im[f] = np.float32(0.0)
     scale = kernel.parts[part].shape
     for j in range(row.counts[part]):
-        omega = entries_along(kernel, part, row, j, span, room[0])
+        omega = entries_along(kernel, part, row, j, span, work[0])
         root = np.float32(math.sqrt(row.values[part, j]))
         turns = np.float32(math.log(max(row.values[part, j], SMALLEST)) * scale)  # 0 has no logarithm
         for f in range(span.last - span.first):
@@ -213,26 +215,26 @@ def additive(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-
 
 
 @form.member(SIGN_PRODUCTS, error_model="numpy")
-def sign_products(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
+def sign_products(kernel, part, row, span, re, im, work):  # type: ignore[no-untyped-def]
     """Set z to √(a_N/P[N]) ∏_{i≤N} ω_iᵀv with Rademacher ω_i and N drawn for each feature (Kar and Karnick 2012)."""
-    own, kept, n = kernel.parts[part], kernel.kept, row.counts[part]
+    parameters, kept, n = kernel.parts[part], kernel.kept, row.counts[part]
     block_size, width, most = span.block_size, span.last - span.first, 0
-    degrees, total = room[1], room[2]
+    degrees, total = work[1], work[2]
     for f in range(width):
         position = span.panel * kernel.cache.shape[3] + span.first + f
         block, place = position // block_size + kept[-1, BLOCK], position % block_size
         if position < len(kept) - 1:
             block, place = kept[position, BLOCK], kept[position, PLACE]
-        chance = (counter_bits(shared_stream(own.key, block), place) >> np.uint64(11)) * 2.0**-53
+        chance = (counter_bits(shared_stream(parameters.key, block), place) >> np.uint64(11)) * 2.0**-53
         degree = 0
-        while chance >= own.table[degree] and degree < own.order:
+        while chance >= parameters.table[degree] and degree < parameters.order:
             degree += 1
-        re[f], degrees[f] = np.float32(own.table[MOST_DEGREE + 1 + degree]), np.float32(degree)
+        re[f], degrees[f] = np.float32(parameters.table[MOST_DEGREE + 1 + degree]), np.float32(degree)
         most = max(most, degree)
     for i in range(most):
         total[:width] = np.float32(0.0)
         for j in range(n):
-            words = entries_along(kernel, part, row, j, span, room[0]).view(np.uint32)
+            words = entries_along(kernel, part, row, j, span, work[0]).view(np.uint32)
             value = row.values[part, j]
             for f in range(width):
                 total[f] += value if (words[f] >> np.uint32(i)) & np.uint32(1) else -value
@@ -243,24 +245,28 @@ def sign_products(kernel, part, row, span, re, im, room):  # type: ignore[no-unt
 
 
 @form.member(SKETCH, error_model="numpy")
-def sketch(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
+def sketch(kernel, part, row, span, re, im, work):  # type: ignore[no-untyped-def]
     """Set z to √F times the circular convolution of p count sketches of (v, √c) (TensorSketch, Pham and Pagh 2013).
 
     A sketch has as few entries as the row, so shifting and adding convolves as fast as a projection, without FFT.
     """
-    own, n, block_size, first = kernel.parts[part], row.counts[part], span.block_size, span.first
-    blocks, constant = kernel.cache.shape[3] // block_size, np.float32(own.shape)
+    parameters, n, block_size, first = kernel.parts[part], row.counts[part], span.block_size, span.first
+    blocks, constant = kernel.cache.shape[3] // block_size, np.float32(parameters.shape)
     for b in range(first // block_size, span.last // block_size):
-        out, other = re[b * block_size - first : (b + 1) * block_size - first], room[0][:block_size]
+        out, other = re[b * block_size - first : (b + 1) * block_size - first], work[0][:block_size]
         out[:] = np.float32(0.0)
         out[0] = np.float32(math.sqrt(block_size))
         block = span.panel * blocks + b + kernel.kept[-1, BLOCK]
-        for factor in range(own.order):
+        for factor in range(parameters.order):
             other[:] = out
             out[:] = np.float32(0.0)
             for j in range(n + 1):
                 value = constant if j == n else row.values[part, j]
-                stream = shared_stream(own.key, block) if j == n else stream_of(own.key, block, row.hashes[part, j])
+                stream = (
+                    shared_stream(parameters.key, block)
+                    if j == n
+                    else stream_of(parameters.key, block, row.hashes[part, j])
+                )
                 bits = counter_bits(stream, factor)
                 if bits & np.uint64(1):
                     value = -value
@@ -281,13 +287,13 @@ def prepare(kernel, rows, i, row):  # type: ignore[no-untyped-def]
     """
     for p in range(len(kernel.parts)):
         part = kernel.parts[p]
-        scale, transform, least, own = part.scale, part.transform, part.least, part.unit
+        scale, transform, least, factor = part.scale, part.transform, part.least, part.unit
         n = 0
         for j in range(rows.start[i], rows.start[i + 1]):
             if not (rows.readers[j] >> p) & 1:
                 continue
             v = rows.values[j]
-            if not (abs(v) * own <= LARGEST_VALUE and v >= least):  # NaN fails too
+            if not (abs(v) * factor <= LARGEST_VALUE and v >= least):  # NaN fails too
                 return False
             if v == 0.0:
                 continue
@@ -302,43 +308,43 @@ def prepare(kernel, rows, i, row):  # type: ignore[no-untyped-def]
 
 
 @combine.member(0, error_model="numpy")
-def _combine(kernel, row, span, phi, room):  # type: ignore[no-untyped-def]
+def _combine(kernel, row, span, phi, work):  # type: ignore[no-untyped-def]
     """Set `phi` to √F φ of a sum of products of several parts: term t, Σ_t w_t ∏ k_part, has √w_t ∏ z_part."""
     parts, first, last = len(kernel.parts), span.first, span.last
     width = last - first
     for p in range(parts):
-        re, im = room[ROOM + 2 * p][:width], room[ROOM + 2 * p + 1][:width]
-        if not form(kernel.parts[p].form, kernel, p, row, span, re, im, room):
+        re, im = work[ROOM + 2 * p][:width], work[ROOM + 2 * p + 1][:width]
+        if not form(kernel.parts[p].form, kernel, p, row, span, re, im, work):
             im[:] = np.float32(0.0)
     terms = len(kernel.weights)
     per_term = len(phi) // terms
     for t in range(terms):
-        a, b = phi[t * per_term, first:last], room[0][:width]
+        a, b = phi[t * per_term, first:last], work[0][:width]
         if per_term == 2:
             b = phi[t * per_term + 1, first:last]
         a[:] = np.float32(kernel.weights[t])
         b[:] = np.float32(0.0)
         for p in range(parts):
             if kernel.terms[t, p]:
-                re, im = room[ROOM + 2 * p], room[ROOM + 2 * p + 1]
+                re, im = work[ROOM + 2 * p], work[ROOM + 2 * p + 1]
                 for f in range(width):
                     a[f], b[f] = a[f] * re[f] - b[f] * im[f], a[f] * im[f] + b[f] * re[f]
 
 
 @unit(types.void(KERNEL, ENTRIES, SPAN, VECTORS, VECTORS), allocates=False, error_model="numpy")
-def features(kernel, row, span, phi, room):  # type: ignore[no-untyped-def]
+def features(kernel, row, span, phi, work):  # type: ignore[no-untyped-def]
     """Set `phi`, shape (components, ≥ last), to √F φ of the features of a span."""
     if len(kernel.parts) > 1:
-        combine(0, kernel, row, span, phi, room)
+        combine(0, kernel, row, span, phi, work)
         return
     first, last = span.first, span.last
     re, im, number = phi[0, first:last], phi[len(phi) - 1, first:last], kernel.parts[0].form
     if number == PHASE:  # most models
-        s = room[1][: last - first]
-        project(kernel, np.int64(0), row, span, s, room[0])
+        s = work[1][: last - first]
+        project(kernel, np.int64(0), row, span, s, work[0])
         set_phases(s, re, im)
     else:
-        form(number, kernel, np.int64(0), row, span, re, im, room)
+        form(number, kernel, np.int64(0), row, span, re, im, work)
     weight = np.float32(kernel.weights[0])
     if weight != np.float32(1.0):
         for i in range(len(phi)):

@@ -39,12 +39,12 @@ def as_csr(X: Any) -> Any:
     if not X.shape[1]:
         raise InputError("Expected at least one feature, got a sparse matrix without columns")
     check_positions(X)
-    found = X.tocsr().astype(np.float64)
-    if found is X or not (found.has_canonical_format and found.data.all()):
-        found = found.copy()
-        found.sum_duplicates()
-        found.eliminate_zeros()
-    return found
+    compressed = X.tocsr().astype(np.float64)
+    if compressed is X or not (compressed.has_canonical_format and compressed.data.all()):
+        compressed = compressed.copy()
+        compressed.sum_duplicates()
+        compressed.eliminate_zeros()
+    return compressed
 
 
 def check_positions(X: Any) -> None:
@@ -82,8 +82,8 @@ def sparse_rows(directions: Directions, X: Any, numeric: NumericNames) -> tuple[
     names = columns.tolist()
     row_of = np.repeat(np.arange(n), np.diff(X.indptr))
     if directions.plan.transforms:
-        found = [directions.row(_example(X, i)) for i in range(n)]
-        rows = Rows.stack(found) if found else directions.rows([], np.zeros((0, 0)))
+        examples = [directions.row(_example(X, i)) for i in range(n)]
+        rows = Rows.stack(examples) if examples else directions.rows([], np.zeros((0, 0)))
     else:
         hashes = np.array([hash64(name) for name in names], np.uint64)
         kept = ~np.isnan(X.data)
@@ -107,7 +107,7 @@ def _example(X: Any, i: int) -> dict[Hashable, float]:
     return dict(zip(X.indices[part].tolist(), X.data[part].tolist(), strict=True))
 
 
-def _with_columns(known: NumericNames, X: Any, names: list[int], places: I64, row_of: I64) -> NumericNames:
+def _with_columns(numeric: NumericNames, X: Any, names: list[int], places: I64, row_of: I64) -> NumericNames:
     """Return the known names with names of columns added; `places` are the entries' columns among `names`.
 
     An entry that is not stored is a zero, or in a wide matrix an absent name.
@@ -119,8 +119,8 @@ def _with_columns(known: NumericNames, X: Any, names: list[int], places: I64, ro
     columns: dict[Hashable, Column] = {}
     for name, row, count in zip(names, row_of[first].tolist(), n.tolist(), strict=True):
         if count:
-            columns[name] = Column(numeric_names.count_of(known, name).plus_numbers(count), {None: row})
-    return numeric_names.with_columns(known, columns)
+            columns[name] = Column(numeric_names.count_of(numeric, name).plus_numbers(count), {None: row})
+    return numeric_names.with_columns(numeric, columns)
 
 
 def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_names.NONE) -> tuple[Rows, NumericNames]:
@@ -148,9 +148,9 @@ def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_n
         raise InputError("Expected at least one feature, got a data frame without columns")
     table = np.asarray(frame.to_native())
     if table.dtype.kind in "biuf" and table.ndim == 2 and not directions.plan.transforms:  # one check for all columns
-        found = directions.rows(names, np.asarray(table, np.float64))
-        if directions.plan.usable(found):
-            return found, numeric_names.with_columns(numeric, _of_numbers(numeric, names, ~np.isnan(table)))
+        rows = directions.rows(names, np.asarray(table, np.float64))
+        if directions.plan.usable(rows):
+            return rows, numeric_names.with_columns(numeric, _of_numbers(numeric, names, ~np.isnan(table)))
     columns = [frame.get_column(name) for name in names]
     are_plain = not directions.plan.transforms  # a transform may distinguish 1 from 1.0
     for name, column in zip(names, columns, strict=True):
@@ -163,16 +163,16 @@ def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_n
     numeric_names.warn_of_numbers(before, numeric, names)
     if len(frame) and not are_plain:
         in_rows = list(zip(*(column.to_list() for column in columns), strict=True))
-        found = _examples(directions, names, in_rows)
+        rows = _examples(directions, names, in_rows)
     else:
-        found = directions.rows(names, np.asarray(utils.dataframe.to_numpy(frame), np.float64))
-    if not directions.plan.usable(found):
+        rows = directions.rows(names, np.asarray(utils.dataframe.to_numpy(frame), np.float64))
+    if not directions.plan.usable(rows):
         for i, values in enumerate(zip(*(column.to_list() for column in columns), strict=True)):
             try:
                 directions.plan.check(dict(zip(names, values, strict=True)))
             except InputError as error:
                 raise in_row(error, i) from None
-    return found, numeric
+    return rows, numeric
 
 
 def table_blocks(directions: Directions, X: Any, numeric: NumericNames) -> Iterator[tuple[Rows, NumericNames]]:
@@ -201,19 +201,19 @@ def targets_of(y: Any, rows: int, what: str = "targets") -> list[Any]:
     Raise a ValueError if there are not as many as rows.
     """
     if isinstance(y, (list, tuple)):
-        found = list(y)
+        targets = list(y)
     elif isinstance(y, np.ndarray):
-        found = y.reshape(-1).tolist() if y.ndim <= 1 or y.shape[1:] == (1,) else y.tolist()
+        targets = y.reshape(-1).tolist() if y.ndim <= 1 or y.shape[1:] == (1,) else y.tolist()
     elif hasattr(y, "to_pylist"):  # an array of pyarrow
-        found = y.to_pylist()
+        targets = y.to_pylist()
     else:
         try:
-            found = utils.dataframe.into_series(y).to_list()
+            targets = utils.dataframe.into_series(y).to_list()
         except TypeError:
             raise TypeError(f"Expected {what} as a series, an array or a list, got {type(y).__name__}") from None
-    if len(found) != rows:
-        raise ValueError(f"Expected as many {what} as rows, got {len(found)} {what} and {rows} rows")
-    return found
+    if len(targets) != rows:
+        raise ValueError(f"Expected as many {what} as rows, got {len(targets)} {what} and {rows} rows")
+    return targets
 
 
 def columns_of(Y: Any) -> dict[Hashable, list[Any]]:
@@ -266,34 +266,34 @@ def _shape(X: Any) -> str:
 
 def _examples(directions: Directions, names: Sequence[str], table: Sequence[Sequence[Any]]) -> Rows:
     """Return rows that differ in their fields, one by one."""
-    found = []
+    rows = []
     for i, values in enumerate(table):
         try:
-            found.append(directions.row(dict(zip(names, values, strict=True))))
+            rows.append(directions.row(dict(zip(names, values, strict=True))))
         except InputError as error:
             raise in_row(error, i) from None
-    return Rows.stack(found)
+    return Rows.stack(rows)
 
 
-def _of_numbers(known: NumericNames, names: Sequence[Hashable], present: Any) -> dict[Hashable, Column]:
+def _of_numbers(numeric: NumericNames, names: Sequence[Hashable], present: Any) -> dict[Hashable, Column]:
     """Return the columns of names with numbers; `present`, shape (rows, names), says where there is one."""
     counts, first = present.sum(axis=0).tolist(), present.argmax(axis=0).tolist() if len(present) else []
-    found = (numeric_names.count_of(known, name).plus_numbers(n) for name, n in zip(names, counts, strict=True))
+    totals = (numeric_names.count_of(numeric, name).plus_numbers(n) for name, n in zip(names, counts, strict=True))
     return {
         name: Column(total, {None: row} if n else {})
-        for name, total, n, row in zip(names, found, counts, first or counts, strict=True)
+        for name, total, n, row in zip(names, totals, counts, first or counts, strict=True)
     }
 
 
-def _of_column(known: NumericNames, name: str, column: Any) -> Column:
+def _of_column(numeric: NumericNames, name: str, column: Any) -> Column:
     """Return the column of a name; raise an error for a string if the name has settled on numbers."""
     values = column.to_list()
     if column.dtype.is_numeric() or str(column.dtype) == "Boolean":
-        return _of_numbers(known, [name], np.array([[not is_missing(value)] for value in values], bool).reshape(-1, 1))[
-            name
-        ]
+        return _of_numbers(
+            numeric, [name], np.array([[not is_missing(value)] for value in values], bool).reshape(-1, 1)
+        )[name]
     first: dict[str | None, int] = {}
-    count = numeric_names.count_of(known, name)
+    count = numeric_names.count_of(numeric, name)
     for i, value in enumerate(values):
         if not is_missing(value):
             if isinstance(value, str) and count.is_number:

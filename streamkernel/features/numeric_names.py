@@ -56,29 +56,29 @@ def read_fields(x: Mapping[Hashable, Any]) -> Fields:
     return {read_hash(name, value): name for name, value in x.items() if not is_missing(value)}
 
 
-def add_fields(known: Fields, read: Fields) -> Fields:
-    """Return the fields with the fields of an example added up to the limit, or `known` itself if none is new."""
-    if len(known) >= MOST_NAMES or read.keys() <= known.keys():
-        return known
-    return add_in_order(known, {one: (0, name) for one, name in read.items()})
+def add_fields(fields: Fields, read: Fields) -> Fields:
+    """Return the fields with the fields of an example added up to the limit, or `fields` itself if none is new."""
+    if len(fields) >= MOST_NAMES or read.keys() <= fields.keys():
+        return fields
+    return add_in_order(fields, {one: (0, name) for one, name in read.items()})
 
 
-def add_in_order(known: Fields, read: Mapping[int, tuple[int, Hashable]]) -> Fields:
+def add_in_order(fields: Fields, read: Mapping[int, tuple[int, Hashable]]) -> Fields:
     """Return the fields with others added up to the limit, in the order of the rows that are beside them."""
-    if len(known) >= MOST_NAMES or read.keys() <= known.keys():
-        return known
-    new = sorted((row, one) for one, (row, name) in read.items() if one not in known and _is_kept(name))
-    added = {one: _plain(read[one][1]) for _, one in new[: MOST_NAMES - len(known)]}
-    return {**known, **added} if added else known
+    if len(fields) >= MOST_NAMES or read.keys() <= fields.keys():
+        return fields
+    new = sorted((row, one) for one, (row, name) in read.items() if one not in fields and _is_kept(name))
+    added = {one: _plain(read[one][1]) for _, one in new[: MOST_NAMES - len(fields)]}
+    return {**fields, **added} if added else fields
 
 
-def join_fields(known: Fields, more: Fields) -> Fields:
+def join_fields(fields: Fields, more: Fields) -> Fields:
     """Return the fields of both, up to the limit."""
-    new = sorted(one for one in more if one not in known)[: MOST_NAMES - len(known)]
-    return {**known, **{one: more[one] for one in new}}
+    new = sorted(one for one in more if one not in fields)[: MOST_NAMES - len(fields)]
+    return {**fields, **{one: more[one] for one in new}}
 
 
-def pack_fields(known: Fields) -> tuple[list[Any], I64]:
+def pack_fields(fields: Fields) -> tuple[list[Any], I64]:
     """Return fields as JSON values, and each name's hash with the number of its field, shape (names, 2).
 
     Examples
@@ -87,7 +87,7 @@ def pack_fields(known: Fields) -> tuple[list[Any], I64]:
     >>> sorted(known.values()), unpack_fields(*pack_fields(known)) == known
     (['age', 'colour'], True)
     """
-    by_hash = dict(sorted(known.items()))
+    by_hash = dict(sorted(fields.items()))
     numbers: dict[Hashable, int] = {}
     for name in by_hash.values():
         numbers.setdefault(name, len(numbers))
@@ -100,10 +100,10 @@ def unpack_fields(names: Sequence[Any], pairs: I64) -> Fields:
     if not isinstance(names, list) or len(names) > MOST_NAMES:
         raise ValueError(f"expected up to {MOST_NAMES} names as fields, got {names!r:.99}")
     fields = [_from_json(name) for name in names]
-    known: dict[int, int] = dict(pairs.view(np.uint64).tolist())
-    if len(known) < len(pairs) or len(known) > MOST_NAMES or {*known.values()} != {*range(len(fields))}:
+    numbers: dict[int, int] = dict(pairs.view(np.uint64).tolist())
+    if len(numbers) < len(pairs) or len(numbers) > MOST_NAMES or {*numbers.values()} != {*range(len(fields))}:
         raise ValueError(f"expected different hashes of names, each with one of {len(fields)} fields")
-    return {one: fields[number] for one, number in known.items()}
+    return {one: fields[number] for one, number in numbers.items()}
 
 
 def _is_kept(name: Hashable) -> bool:
@@ -129,10 +129,10 @@ def _to_json(name: Any) -> Any:
 
 
 def _from_json(name: Any) -> Hashable:
-    found = tuple(map(_from_json, name)) if isinstance(name, list) else name
-    if not _is_kept(found):
+    decoded = tuple(map(_from_json, name)) if isinstance(name, list) else name
+    if not _is_kept(decoded):
         raise ValueError(f"expected a string, a number or a list of these as the name of a field, got {name!r:.99}")
-    return found
+    return decoded
 
 
 class Count(NamedTuple):
@@ -210,9 +210,9 @@ NONE = NumericNames()
 _NEW = Count()
 
 
-def add_names(known: NumericNames, x: Mapping[Hashable, Any]) -> NumericNames:
-    """Return the names with the values of an example added, or `known` itself if nothing changes."""
-    known, counts, changed = add_fields_of(known, x), known.counts, {}
+def add_names(numeric: NumericNames, x: Mapping[Hashable, Any]) -> NumericNames:
+    """Return the names with the values of an example added, or `numeric` itself if nothing changes."""
+    numeric, counts, changed = add_fields_of(numeric, x), numeric.counts, {}
     for name, value in x.items():
         if not is_missing(value):
             one = hash64(name)
@@ -221,12 +221,12 @@ def add_names(known: NumericNames, x: Mapping[Hashable, Any]) -> NumericNames:
             if count is not before:
                 changed[one] = count
     more = _with(counts, changed)
-    return known if more is counts else known._replace(counts=more)
+    return numeric if more is counts else numeric._replace(counts=more)
 
 
-def adds_values(known: NumericNames, x: Mapping[Hashable, Any]) -> bool:
+def adds_values(numeric: NumericNames, x: Mapping[Hashable, Any]) -> bool:
     """Return whether a value of an example is counted."""
-    counts, new = known.counts, None if len(known.counts) >= MOST_NAMES else _NEW
+    counts, new = numeric.counts, None if len(numeric.counts) >= MOST_NAMES else _NEW
     for name, value in x.items():
         count = counts.get(hash64(name), new)
         if count is not None and not is_missing(value) and count.plus(value) is not count:
@@ -234,25 +234,25 @@ def adds_values(known: NumericNames, x: Mapping[Hashable, Any]) -> bool:
     return False
 
 
-def add_fields_of(known: NumericNames, x: Mapping[Hashable, Any]) -> NumericNames:
-    """Return the names with the fields of an example added, or `known` itself if none is new."""
-    if known.fields is None:
-        return known
-    fields = add_fields(known.fields, read_fields(x))
-    return known if fields is known.fields else known._replace(fields=fields)
+def add_fields_of(numeric: NumericNames, x: Mapping[Hashable, Any]) -> NumericNames:
+    """Return the names with the fields of an example added, or `numeric` itself if none is new."""
+    if numeric.fields is None:
+        return numeric
+    fields = add_fields(numeric.fields, read_fields(x))
+    return numeric if fields is numeric.fields else numeric._replace(fields=fields)
 
 
-def are_final(known: NumericNames, x: Mapping[Hashable, Any]) -> bool:
+def are_final(numeric: NumericNames, x: Mapping[Hashable, Any]) -> bool:
     """Return whether no value under the names of an example, nor a missing one, would be counted."""
-    counts, is_full = known.counts, len(known.counts) >= MOST_NAMES
-    found = (counts.get(hash64(name)) for name in x)
-    return all(is_full if count is None else count.is_final for count in found)
+    counts, is_full = numeric.counts, len(numeric.counts) >= MOST_NAMES
+    example_counts = (counts.get(hash64(name)) for name in x)
+    return all(is_full if count is None else count.is_final for count in example_counts)
 
 
-def with_columns(known: NumericNames, columns: Mapping[Hashable, Column]) -> NumericNames:
-    """Return the names with the columns of a table added, as row by row, or `known` itself if nothing changes."""
-    counts, fields = known
-    changed = {hash64(name): column for name, column in columns.items() if column.total is not count_of(known, name)}
+def with_columns(numeric: NumericNames, columns: Mapping[Hashable, Column]) -> NumericNames:
+    """Return the names with the columns of a table added, as row by row, or `numeric` itself if nothing changes."""
+    counts, fields = numeric
+    changed = {hash64(name): column for name, column in columns.items() if column.total is not count_of(numeric, name)}
     if changed:
         rows = {one: min(column.first.values()) for one, column in changed.items()}
         counts = _with(counts, {one: column.total for one, column in changed.items()}, rows)
@@ -261,15 +261,15 @@ def with_columns(known: NumericNames, columns: Mapping[Hashable, Column]) -> Num
         for name, column in columns.items():
             read.update((read_hash(name, value), (row, name)) for value, row in column.first.items())
         fields = add_in_order(fields, read)
-    return known if counts is known.counts and fields is known.fields else NumericNames(counts, fields)
+    return numeric if counts is numeric.counts and fields is numeric.fields else NumericNames(counts, fields)
 
 
-def join_names(known: NumericNames, more: NumericNames) -> NumericNames:
+def join_names(numeric: NumericNames, more: NumericNames) -> NumericNames:
     """Return the names of both, up to the limit, with the larger counts."""
-    fields = known.fields
+    fields = numeric.fields
     if fields is not None and more.fields is not None:
         fields = join_fields(fields, more.fields)
-    counts = known.counts
+    counts = numeric.counts
     larger = {one: Count(*map(max, counts.get(one, _NEW), count)) for one, count in more.counts.items()}
     return NumericNames(_with(counts, larger), fields)
 
@@ -281,12 +281,12 @@ def _with(counts: Mapping[int, Count], changed: Mapping[int, Count], rows: Mappi
     return {**counts, **old, **{one: changed[one] for _, one in new}} if old or new else counts
 
 
-def check(known: NumericNames, x: Mapping[Hashable, Any]) -> None:
+def check(numeric: NumericNames, x: Mapping[Hashable, Any]) -> None:
     """Raise an error for a string under a name that has settled on numbers.
 
     It is an InputError that names the feature and the value.
     """
-    counts = known.counts
+    counts = numeric.counts
     for name, value in x.items():
         if isinstance(value, str):
             count = counts.get(hash64(name))
@@ -301,9 +301,9 @@ def refusal(name: Hashable, value: str) -> InputError:
     )
 
 
-def count_of(known: NumericNames, name: Hashable) -> Count:
+def count_of(numeric: NumericNames, name: Hashable) -> Count:
     """Return the count of a name."""
-    return known.counts.get(hash64(name), _NEW)
+    return numeric.counts.get(hash64(name), _NEW)
 
 
 def warn_of_numbers(before: NumericNames, after: NumericNames, names: Iterable[Hashable]) -> None:
@@ -320,16 +320,16 @@ def warn_of_numbers(before: NumericNames, after: NumericNames, names: Iterable[H
 
 def pack(counts: Mapping[int, Count]) -> Tensors:
     """Return names as tensors, none if there are none: a row for each, its hash and its count."""
-    found = np.array([(one, *count) for one, count in sorted(counts.items())], np.uint64).view(np.int64)
-    return {"names": found} if len(found) else {}
+    table = np.array([(one, *count) for one, count in sorted(counts.items())], np.uint64).view(np.int64)
+    return {"names": table} if len(table) else {}
 
 
 def unpack(tensors: Mapping[str, Any]) -> Mapping[int, Count]:
     """Return the names that :func:`pack` packed. Raise a ValueError if the tensor does not fit."""
     if "names" not in tensors:
         return {}
-    found = require_tensor(tensors, "names", np.int64, (None, len(Count._fields) + 1))
-    hashes, counts = found[:, 0].view(np.uint64).tolist(), found[:, 1:]
+    table = require_tensor(tensors, "names", np.int64, (None, len(Count._fields) + 1))
+    hashes, counts = table[:, 0].view(np.uint64).tolist(), table[:, 1:]
     if len({*hashes}) < len(hashes) or len(hashes) > MOST_NAMES or not (counts >= 0).all():
         raise ValueError(f"expected up to {MOST_NAMES} different hashes as names, and counts of their values")
     return {one: Count(*count) for one, count in zip(hashes, counts.tolist(), strict=True)}

@@ -58,7 +58,9 @@ class Rows(NamedTuple):
         """Return the concatenation of several rows objects."""
         starts, *columns = zip(*rows, strict=True)
         ends = accumulate(len(row.slots) for row in rows)
-        start = np.concatenate([starts[0], *(own[1:] + end for own, end in zip(starts[1:], ends, strict=False))])
+        start = np.concatenate(
+            [starts[0], *(part_start[1:] + end for part_start, end in zip(starts[1:], ends, strict=False))]
+        )
         return cls(start, *map(np.concatenate, columns))
 
     def part(self, first: int, last: int) -> Rows:
@@ -104,7 +106,7 @@ def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
     x = {
         name: value for name, value in x.items() if (value == value if type(value) in _PLAIN else not is_missing(value))
     }
-    found = {
+    inputs = {
         name: value if type(value) is float else number(value, f"x[{_name_as_text(name)}]", "a number or a string")
         for name, value in x.items()
         if not isinstance(value, str)
@@ -114,11 +116,11 @@ def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
             indicator = (
                 DerivedName(name.space, f"{name.name}={value}") if isinstance(name, DerivedName) else f"{name}={value}"
             )
-            if indicator in found or indicator in x:
+            if indicator in inputs or indicator in x:
                 where = f"x[{_name_as_text(name)}]"
                 raise InputError(f"Expected one feature of a name, got two of {_name_as_text(indicator)} - at {where}")
-            found[indicator] = 1.0
-    return found
+            inputs[indicator] = 1.0
+    return inputs
 
 
 def check_dictionary(x: Any) -> None:

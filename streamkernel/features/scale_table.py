@@ -118,12 +118,12 @@ def scale_row(scales, rows, i, out):  # type: ignore[no-untyped-def]
             out[j] = v
             continue
         key = max(rows.hashes[j], np.uint64(1))  # 0 is an empty row
-        own = table[place_of(table, key)]
-        if own.spread > 0.0 or own.centre != 0.0:
-            out[j] = _bend((v - own.centre) / own.unit) - own.shift
+        scale = table[place_of(table, key)]
+        if scale.spread > 0.0 or scale.centre != 0.0:
+            out[j] = _bend((v - scale.centre) / scale.unit) - scale.shift
         else:
             out[j] = _bend(v) / _newness(scales.counts[0])
-            new += own.key != key
+            new += scale.key != key
     return new
 
 
@@ -143,10 +143,10 @@ def unit_of(c, s):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False, error_model="numpy")
-def use_scale(own, c, s):  # type: ignore[no-untyped-def]
+def use_scale(scale, c, s):  # type: ignore[no-untyped-def]
     """Use a scale; a missing name counts as its centre if it has varied, otherwise as 0."""
-    own.centre, own.spread, own.unit = c, s, unit_of(c, s)
-    own.shift = 0.0 if s > 0.0 else _bend((0.0 - c) / own.unit)
+    scale.centre, scale.spread, scale.unit = c, s, unit_of(c, s)
+    scale.shift = 0.0 if s > 0.0 else _bend((0.0 - c) / scale.unit)
 
 
 @compiled(error_model="numpy")
@@ -178,10 +178,10 @@ def centre_and_unit(scales, key):  # type: ignore[no-untyped-def]
 
     `scales` has a table, `key` is the hash of a name.
     """
-    own = scales.table[place_of(scales.table, key)]
-    if own.key != key or not own.spread > 0.0:
+    scale = scales.table[place_of(scales.table, key)]
+    if scale.key != key or not scale.spread > 0.0:
         return 0.0, 0.0
-    return own.centre + own.shift * own.unit, own.unit
+    return scale.centre + scale.shift * scale.unit, scale.unit
 
 
 @inlined(allocates=False, error_model="numpy")
@@ -192,11 +192,11 @@ def unit_and_slope(scales, key, t):  # type: ignore[no-untyped-def]
     """
     if len(scales.table) == 0:
         return 1.0, 1.0
-    own = scales.table[place_of(scales.table, key)]
-    if own.key != key or not own.spread > 0.0:
+    scale = scales.table[place_of(scales.table, key)]
+    if scale.key != key or not scale.spread > 0.0:
         return 0.0, 0.0
-    size = abs(t + own.shift)
-    return own.unit, 1.0 if size <= EDGE else math.exp(1.0 - size / EDGE)
+    size = abs(t + scale.shift)
+    return scale.unit, 1.0 if size <= EDGE else math.exp(1.0 - size / EDGE)
 
 
 @unit(types.void(SCALES, ROWS, types.int64), allocates=False, error_model="numpy")
@@ -209,27 +209,27 @@ def observe_row(scales, rows, i):  # type: ignore[no-untyped-def]
         if not abs(v) <= LARGEST_VALUE:  # NaN too
             continue
         key = max(rows.hashes[j], np.uint64(1))
-        own = table[place_of(table, key)]
-        if own.key != key:
+        scale = table[place_of(table, key)]
+        if scale.key != key:
             if counts.names == MOST_NAMES:
                 continue
             counts.names += 1
-            own.key, own.unit = key, 1.0
-        own.moved += v != own.last
-        own.last = v
-        if own.spread > 0.0:
-            if abs(v - own.centre) > FAR * own.spread:
-                own.far += 1.0
-                if own.far <= RARE * own.present < own.moved:
+            scale.key, scale.unit = key, 1.0
+        scale.moved += v != scale.last
+        scale.last = v
+        if scale.spread > 0.0:
+            if abs(v - scale.centre) > FAR * scale.spread:
+                scale.far += 1.0
+                if scale.far <= RARE * scale.present < scale.moved:
                     continue
-            v = min(max(v, own.centre - furthest * own.spread), own.centre + furthest * own.spread)
-        own.present += 1.0
+            v = min(max(v, scale.centre - furthest * scale.spread), scale.centre + furthest * scale.spread)
+        scale.present += 1.0
         if v == 0.0:
             continue
-        own.count += 1.0
-        off = v - own.mean
-        own.mean += off / own.count
-        own.squares += off * (v - own.mean)
+        scale.count += 1.0
+        off = v - scale.mean
+        scale.mean += off / scale.count
+        scale.squares += off * (v - scale.mean)
     counts.n += 1
     counts.weight += 1.0
 
@@ -243,16 +243,16 @@ def _moments(count, mean, squares, of):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False, error_model="numpy")
-def _scale(own, n):  # type: ignore[no-untyped-def]
+def _scale(scale, n):  # type: ignore[no-untyped-def]
     """Return centre and spread of a name by its moments in n examples."""
-    is_usual = own.present >= n * (RATHER_NOT if own.spread > 0.0 and own.centre != 0.0 else HALF)
-    of = own.present if is_usual else n
+    is_usual = scale.present >= n * (RATHER_NOT if scale.spread > 0.0 and scale.centre != 0.0 else HALF)
+    of = scale.present if is_usual else n
     if of == 0.0:
-        return own.centre, own.spread
-    c, s = _moments(own.count, own.mean, own.squares, of)
+        return scale.centre, scale.spread
+    c, s = _moments(scale.count, scale.mean, scale.squares, of)
     if s > 0.0:
-        share = own.count / of
-        size = max(abs(own.mean), 0.5 * math.sqrt(own.squares / own.count + own.mean**2))
+        share = scale.count / of
+        size = max(abs(scale.mean), 0.5 * math.sqrt(scale.squares / scale.count + scale.mean**2))
         rare = LIGHT * size / math.sqrt(math.sqrt(share))
         s = min(max(s, (1.0 - share) * rare if is_usual else rare), LARGEST_VALUE)
     return (c if is_usual else 0.0), s
@@ -271,25 +271,25 @@ def use_moments(scales):  # type: ignore[no-untyped-def]
     if n == 0.0:
         return False
     for i in range(len(table)):
-        own = table[i]
-        if own.key == np.uint64(0):
+        scale = table[i]
+        if scale.key == np.uint64(0):
             continue
-        c, s = _scale(own, n)
+        c, s = _scale(scale, n)
         s = s if s >= LEAST_SPREAD else 0.0
-        ratio = unit_of(c, s) / own.unit
+        ratio = unit_of(c, s) / scale.unit
         if s > 0.0:
-            ratio /= max(1.0, abs(c - own.centre) / (EDGE * own.unit))  # the slope of the bend there
-        off = not 1.0 / NEAR <= ratio <= NEAR or (c == 0.0) != (own.centre == 0.0)
-        first = own.spread == 0.0 and s > 0.0
-        if off or first or (early and (c != own.centre or s != own.spread)):
+            ratio /= max(1.0, abs(c - scale.centre) / (EDGE * scale.unit))  # the slope of the bend there
+        off = not 1.0 / NEAR <= ratio <= NEAR or (c == 0.0) != (scale.centre == 0.0)
+        first = scale.spread == 0.0 and s > 0.0
+        if off or first or (early and (c != scale.centre or s != scale.spread)):
             changed = True
-            use_scale(own, c, s)
+            use_scale(scale, c, s)
         if halve:
-            own.count *= 0.5
-            own.squares *= 0.5
-            own.present *= 0.5
-            own.far *= 0.5
-            own.moved *= 0.5
+            scale.count *= 0.5
+            scale.squares *= 0.5
+            scale.present *= 0.5
+            scale.far *= 0.5
+            scale.moved *= 0.5
     counts.taken = n
     if halve:
         counts.weight *= 0.5
@@ -344,10 +344,10 @@ def slopes_of(scales: ScalesState, moments: Moments, values: F64) -> F64:
 
 def _rows_of(table: Any, hashes: U64) -> Any:
     """Return the rows of names in the table of scales, zeros for unknown names."""
-    keys, last, found = table["key"], len(table) - 1, np.zeros(len(hashes), SCALE)
+    keys, last, rows = table["key"], len(table) - 1, np.zeros(len(hashes), SCALE)
     for j, key in enumerate(np.maximum(hashes, 1).tolist()):
         i = key & last
         while keys[i] != key and keys[i]:
             i = (i + 1) & last
-        found[j] = table[i]
-    return found
+        rows[j] = table[i]
+    return rows

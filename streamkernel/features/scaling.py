@@ -57,16 +57,16 @@ def without_outliers(rows: Rows) -> Rows:
         spread = DEVIATION * _medians(distance, of, counts)
         is_far = (distance > ABSURD * spread[of]) & (spread[of] > 0.0)
     far = np.bincount(of, is_far, len(hashes))
-    known = (counts >= LEAST) & (far <= RARE * counts)
-    absurd = is_far & known[of]
+    are_rare = (counts >= LEAST) & (far <= RARE * counts)
+    absurd = is_far & are_rare[of]
     return rows._replace(values=np.where(absurd, np.nan, rows.values)) if absurd.any() else rows
 
 
 def _medians(values: F64, of: I64, counts: I64) -> F64:
     """Return the median of each name's values, the lower one of two; `of` has the index of each value's name."""
     middle = np.cumsum(counts) - counts + (counts - 1) // 2
-    found: F64 = values[np.lexsort((values, of))[middle]]
-    return found
+    medians: F64 = values[np.lexsort((values, of))[middle]]
+    return medians
 
 
 MOMENTS = ("count", "mean", "squares", "present", "far", "moved", "last")
@@ -151,14 +151,14 @@ class Scales:
     def in_use(self, names: U64) -> dict[str, F64]:
         """Return the scales in use of names with a row: t(v) = q((v - centre)/unit)/divisor - shift."""
         table = np.sort(self.state.table, order="key")
-        own, counts = table[np.searchsorted(table["key"], names)], self.state.counts[0]
-        has_scale = (own["spread"] > 0.0) | (own["centre"] != 0.0)
+        scales, counts = table[np.searchsorted(table["key"], names)], self.state.counts[0]
+        has_scale = (scales["spread"] > 0.0) | (scales["centre"] != 0.0)
         newness = max(1.0, LIGHT * float(counts["taken"]) ** 0.25)
         return {
-            "centre": np.where(has_scale, own["centre"], 0.0),
-            "unit": np.where(has_scale, own["unit"], 1.0),
+            "centre": np.where(has_scale, scales["centre"], 0.0),
+            "unit": np.where(has_scale, scales["unit"], 1.0),
             "divisor": np.where(has_scale, 1.0, newness),
-            "shift": np.where(has_scale, own["shift"], 0.0),
+            "shift": np.where(has_scale, scales["shift"], 0.0),
         }
 
     def copy(self) -> Scales:
@@ -190,16 +190,16 @@ class Scales:
 
         Outliers are excluded.
         """
-        found, kept = self.copy(), without_outliers(rows)
+        scales, kept = self.copy(), without_outliers(rows)
         if kept is not rows:
-            found, done, n = Scales(), 0, len(rows.start) - 1
+            scales, done, n = Scales(), 0, len(rows.start) - 1
             while done < n:  # in order of arrival: taken at 2, 4, 8, ... examples
                 last = min(max(2, 2 * done), n)
-                found.observe(kept.part(done, last))
-                found.use_moments()
+                scales.observe(kept.part(done, last))
+                scales.use_moments()
                 done = last
-        found.use_moments()
-        return found
+        scales.use_moments()
+        return scales
 
     def use_moments(self) -> bool:
         """Use the scales of the moments, and return whether one of them has changed."""
@@ -208,13 +208,13 @@ class Scales:
     def tensors(self) -> tensor_file.Tensors:
         """Return the complete state as arrays, with names sorted by hashes."""
         counts, table = self.state.counts[0], self.state.table
-        known = np.sort(table[table["key"] > 0], order="key")
+        scales = np.sort(table[table["key"] > 0], order="key")
         return {
             "scales.n": np.array([counts["n"]]),
             "scales.weights": np.array([counts["weight"], counts["taken"]]),
-            "scales.names": known["key"].view(np.int64),
-            "scales.moments": np.stack([known[name] for name in MOMENTS], axis=1),
-            "scales.in_use": np.stack([known[name] for name in ("centre", "spread")], axis=1),
+            "scales.names": scales["key"].view(np.int64),
+            "scales.moments": np.stack([scales[name] for name in MOMENTS], axis=1),
+            "scales.in_use": np.stack([scales[name] for name in ("centre", "spread")], axis=1),
         }
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
@@ -238,13 +238,13 @@ class Scales:
         )
         if not usable:
             raise ValueError("expected moments and scales of examples as scales.*, got other numbers")
-        known = np.zeros(len(hashes), SCALE)
-        known["key"] = hashes
+        scales = np.zeros(len(hashes), SCALE)
+        scales["key"] = hashes
         for name, column in zip(MOMENTS, moments.T, strict=True):
-            known[name] = column
-        known["centre"], known["spread"] = in_use.T
-        rescale(known)
+            scales[name] = column
+        scales["centre"], scales["spread"] = in_use.T
+        rescale(scales)
         counts, table = np.zeros(1, COUNTS), np.zeros(max(16, 2 << (len(hashes) - 1).bit_length()), SCALE)
         counts[0] = n, len(hashes), *weights.tolist()
-        rehash(known, table)
+        rehash(scales, table)
         self.state = ScalesState(counts, table)

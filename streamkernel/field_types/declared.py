@@ -96,17 +96,17 @@ class Notations:
         number = self.read(name, value) if isinstance(value, str) else None
         if number is None:
             return
-        own = self._counts.setdefault(name, [0, 0, 0])
-        own[0] += 1
-        own[1] += number.notation
+        counts = self._counts.setdefault(name, [0, 0, 0])
+        counts[0] += 1
+        counts[1] += number.notation
         is_whole = number.value.is_integer() and not number.notation and number.other_value is None
-        own[2] += is_whole and abs(number.value) < 1000.0
-        if own[0] > WINDOW:
-            own[:] = [int(count / 2) for count in own]
+        counts[2] += is_whole and abs(number.value) < 1000.0
+        if counts[0] > WINDOW:
+            counts[:] = [int(count / 2) for count in counts]
 
     def state(self) -> dict[str, list[int]]:
         """Return the number of texts of each field, and their evidence."""
-        return {name: list(own) for name, own in sorted(self._counts.items())}
+        return {name: list(counts) for name, counts in sorted(self._counts.items())}
 
     def restore(self, counts: Mapping[str, Sequence[int]], names: Collection[str]) -> None:
         """Replace what has been learned of some fields, and forget others."""
@@ -115,7 +115,8 @@ class Notations:
     def join(self, counts: Mapping[str, Sequence[int]], names: Collection[str]) -> None:
         """Continue with what has been learned here or elsewhere, for each field from more values."""
         self.restore(
-            self._counts | {n: own for n, own in counts.items() if own[0] > self._counts.get(n, [0])[0]}, names
+            self._counts | {n: numbers for n, numbers in counts.items() if numbers[0] > self._counts.get(n, [0])[0]},
+            names,
         )
 
 
@@ -167,11 +168,11 @@ def declared_type(spec: Spec) -> DeclaredType:
     if unit not in get_args(TimeUnit):
         raise ValueError(f"expected the unit to be one of {_quoted(get_args(TimeUnit))}, got {unit!r}")
     try:
-        found = dt.UTC if zone == "UTC" else zoneinfo.ZoneInfo(zone)
+        time_zone = dt.UTC if zone == "UTC" else zoneinfo.ZoneInfo(zone)
     except (TypeError, ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         raise ValueError(f'expected the name of a time zone, as "Europe/Berlin", got {zone!r}') from None
     notation = SIGNS.get(table.get("decimal", ""), UNKNOWN)
-    return DeclaredType(kind, cast("TimeUnit", unit), found, notation, markers(table.get("missing", ())))
+    return DeclaredType(kind, cast("TimeUnit", unit), time_zone, notation, markers(table.get("missing", ())))
 
 
 def markers(values: Iterable[Any]) -> frozenset[Any]:
@@ -309,10 +310,10 @@ def vector_length(value: Any) -> int | None:
 
 def _scalar(name: str, value: Any, wanted: str, convert_value: Callable[[Any], Any]) -> Any:
     """Return a converted text or number."""
-    found = convert_value(value) if isinstance(value, (str, int, float)) else None
-    if found is None:
+    converted = convert_value(value) if isinstance(value, (str, int, float)) else None
+    if converted is None:
         raise _unfit(name, value, wanted)
-    return found
+    return converted
 
 
 def _number(value: float | str, notation: int) -> float | int | None:
@@ -347,8 +348,8 @@ def _seconds(name: str, value: Any, declared: DeclaredType) -> float:
 def _vector(name: str, value: Any, length: int | None) -> dict[str, Any]:
     if not isinstance(value, (list, tuple, np.ndarray)):
         raise _unfit(name, value, "vector")
-    found, wanted = vector_length(value), f"{length or LONGEST_VECTOR:,} numbers"
-    if found is None or found != (length or found):
+    actual, wanted = vector_length(value), f"{length or LONGEST_VECTOR:,} numbers"
+    if actual is None or actual != (length or actual):
         wanted = wanted if length else f"1 to {wanted}"
         raise VectorLengthError(f'Expected a vector of {wanted}, got {len(value):,} - at field "{name}"')
     inputs = {}

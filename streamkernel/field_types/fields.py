@@ -361,8 +361,8 @@ class Fields(base.Transformer):
 
     def _unseen_but(self, names: Iterable[str]) -> ByPath:
         """Return the fields that are no inputs, in which some others, unless they are declared, are inputs."""
-        own = {name: declared.type in UNSEEN for name, declared in self._declared.items()}
-        return ByPath(dict.fromkeys(names, False) | own)
+        is_unseen = {name: declared.type in UNSEEN for name, declared in self._declared.items()}
+        return ByPath(dict.fromkeys(names, False) | is_unseen)
 
     def _is_vector(self, name: str) -> bool:
         return name in self._of_type["vector"]

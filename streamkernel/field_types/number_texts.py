@@ -85,13 +85,13 @@ def read_number(text: str, notation: int = UNKNOWN) -> NumberText | None:
     if not text or text[0] not in _STARTS or len(text) > LONGEST:
         return None
     number = text.removesuffix("%").rstrip()
-    found = _read(number, notation)
-    if found is None or not isfinite(found.value):
+    reading = _read(number, notation)
+    if reading is None or not isfinite(reading.value):
         return None
     if number == text:
-        return found
-    other = None if found.other_value is None else found.other_value / 100.0
-    return found._replace(value=found.value / 100.0, is_clear=True, other_value=other)
+        return reading
+    other = None if reading.other_value is None else reading.other_value / 100.0
+    return reading._replace(value=reading.value / 100.0, is_clear=True, other_value=other)
 
 
 def read_any_number(text: str, notation: int = UNKNOWN) -> NumberText | None:

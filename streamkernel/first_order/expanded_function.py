@@ -299,9 +299,9 @@ class ExpandedFunction(Learner):
         functions = self.predicting().T
         z = self.embed_rows(row)[0]
         along = embedding.directions_along(directions.kernel, size, row.hashes, len(z) // 2)
-        found = embedding.slopes(directions.kernel, size, z, functions) @ along.T
-        found[:, row.readers == 0] = 0.0
-        return np.asarray(found)
+        derivatives = embedding.slopes(directions.kernel, size, z, functions) @ along.T
+        derivatives[:, row.readers == 0] = 0.0
+        return np.asarray(derivatives)
 
     def _set_arena(self, numbers: Any, coef: F64, beta: F64, entries: F64) -> None:
         """Create an arena with these coefficients, and entries of the targets' span."""

@@ -334,11 +334,11 @@ class FirstOrderLearner(StoredExpansion):
         super().divide(number, replicas)
         if number:
             self._pending = (self.examples, [])
-        blocks, room = self.n_blocks, self.most_blocks - self.n_blocks
+        blocks, growth = self.n_blocks, self.most_blocks - self.n_blocks
         if not blocks or self.directions.plan.is_sketch:
             return  # its features are not drawn one by one: replicas grow by the same blocks
-        most = room // replicas + (number < room % replicas)
-        following = self.next_number + number * min(-(-room // replicas), UNLIMITED)
+        most = growth // replicas + (number < growth % replicas)
+        following = self.next_number + number * min(-(-growth // replicas), UNLIMITED)
         drawn = self.features_at(np.arange(blocks * self.block_size))
         learned = self.tensors() | {"kept": np.concatenate([drawn, [[following - blocks, blocks + most, 0]]])}
         self.restore(learned)

@@ -107,29 +107,29 @@ def _features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-de
     ),
     allocates=False,
 )
-def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no-untyped-def]
+def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: ignore[no-untyped-def]
     """Take a step of :func:`learn` on the rows from `first` on; `scores` are of the first one, if known.
 
     It is known where ``numbers.last_example`` is not 0.
     """
-    numbers, coef, phi, work = state.numbers[0], state.coef, state.phi, room.evaluation
+    numbers, coef, phi, work = state.numbers[0], state.coef, state.phi, step_work.evaluation
     columns, batch, size = numbers.columns, numbers.batch_size, numbers.block_size
     per_panel = coef.shape[3] // size
     normaliser = 1.0 / math.sqrt(size)
     code, parameter, bounded = numbers.loss, numbers.loss_parameter, numbers.loss_bound < LARGEST_GRADIENT
     f, g, predictions, u = work.gradients[0], work.gradients[1], work.gradients[2], work.move
-    known = np.int64(numbers.last_example != 0)
+    scored = np.int64(numbers.last_example != 0)
     numbers.last_example = 0
     is_automatic = numbers.step_units & AUTOMATIC != 0
     is_gathered = is_automatic and batch > 1
     if is_gathered:
-        step_choices.clear(min(numbers.blocks + 1, numbers.most_blocks), size, room.total)
+        step_choices.clear(min(numbers.blocks + 1, numbers.most_blocks), size, step_work.total)
     # 1. the scores and the gradients; an unusable example is refused before anything changes
     bound = numbers.loss_bound if bounded else numbers.gradient_bound
     loss, largest, squares, total, most_weight, log_odds = 0.0, 0.0, 0.0, 0.0, 0.0, numbers.log_odds
     added, error_scale, square, fourth = numbers.offset, numbers.error_scale, numbers.mean_square, numbers.mean_fourth
     for i in range(batch):
-        if i >= known and not score(state, kernel, rows, first + i, work, scores):
+        if i >= scored and not score(state, kernel, rows, first + i, work, scores):
             return BAD_VALUE, first + i
         for c in range(columns):
             f[i, c], predictions[i, c] = scores[0, c], unbounded(numbers, scores[0, c], scores[2, c])
@@ -163,8 +163,8 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
             squares += g[i, c] * g[i, c] / batch
             g[i, c] *= w
         if is_gathered and numbers.ridge == 0.0:
-            step_choices.gather(state, numbers.blocks, g[i], normaliser / batch, room.total)
-    gradient = room.mean
+            step_choices.gather(state, numbers.blocks, g[i], normaliser / batch, step_work.total)
+    gradient = step_work.mean
     for c in range(columns):
         gradient[c] = 0.0
     for i in range(batch):
@@ -199,17 +199,17 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
                 return BAD_VALUE, first + i
             for part in range(numbers.components):
                 for j in range(size):
-                    room.block[part * size + j, i] = phi[panel, part, offset + j] * normaliser
+                    step_work.block[part * size + j, i] = phi[panel, part, offset + j] * normaliser
         ridge = numbers.ridge
         if is_automatic and numbers.intercept == LEARNED:
             ridge = max(ridge, square / batch)
-            pull = pull_of_intercept(room.block, ridge, square, g)
-        precondition(0, room.block, ridge, g, room.gram)
+            pull = pull_of_intercept(step_work.block, ridge, square, g)
+        precondition(0, step_work.block, ridge, g, step_work.gram)
         if is_gathered:  # the other blocks have the features of the last row
             for i in range(batch):
                 if not score(state, kernel, rows, first + i, work, scores):
                     return BAD_VALUE, first + i
-                step_choices.gather(state, blocks, g[i], normaliser / batch, room.total)
+                step_choices.gather(state, blocks, g[i], normaliser / batch, step_work.total)
     u[:] = 0.0
     for i in range(batch):
         if is_automatic and k < blocks:
@@ -226,11 +226,11 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
         if is_gathered and k == blocks:
             for c in range(columns):
                 for part in range(numbers.components):
-                    vectors.add(room.total[panel, c, part, offset : offset + size], u[c, part], 1.0)
+                    vectors.add(step_work.total[panel, c, part, offset : offset + size], u[c, part], 1.0)
         for i in range(batch):
             for c in range(columns):
                 along += f[i, c] * g[i, c] / batch
-        gradient2 = step_choices.squared_gradient(state, now, g, room.total, work.sums)
+        gradient2 = step_choices.squared_gradient(state, now, g, step_work.total, work.sums)
         error = error_scale if numbers.step_units & PER_ERROR else math.sqrt(squares) / numbers.curvature
         eta, added2 = step_choices.step_size(numbers, gradient2, along, error, max(square, largest))
         if not eta * math.sqrt(gradient2) <= LARGEST_GRADIENT:
@@ -251,7 +251,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     move = -checked / numbers.scale
     if is_automatic:
         gain = -eta / (now * numbers.scale)
-        step_choices.move(state, now, gain, g, room.total)
+        step_choices.move(state, now, gain, g, step_work.total)
         numbers.squared_norm += gain * (2.0 * shrink * along / numbers.scale + gain * now * gradient2)
         numbers.gradient_sum += added2
         distance2 = shrink * shrink * numbers.distance2 + eta * (eta * gradient2 - 2.0 * shrink * along)
@@ -307,11 +307,11 @@ def _learn(state, kernel, rows, y, gammas):  # type: ignore[no-untyped-def]
 
     With a preconditioner the g_i of the last line are solved against the block's covariance.
     """
-    room = step_workspace(state, kernel, rows)
+    step_work = step_workspace(state, kernel, rows)
     scores = np.empty((3, state.numbers[0].columns))
     state.numbers[0].last_example = 0
     for i in range(len(gammas)):
-        status, row = step(state, kernel, rows, i * state.numbers[0].batch_size, y, scores, gammas[i], room)
+        status, row = step(state, kernel, rows, i * state.numbers[0].batch_size, y, scores, gammas[i], step_work)
         if status != DONE:
             return status, row
     return DONE, 0
@@ -334,18 +334,18 @@ def bet_and_learn(state, kernel, rows, gammas, most, wealth):  # type: ignore[no
     It ends after the first pair that brings M to `most`, and before one that cannot be learned; return the number of
     learned pairs.
     """
-    room, numbers = step_workspace(state, kernel, rows), state.numbers[0]
-    scores, own, targets = np.empty((3, numbers.columns)), np.empty(2), np.empty(len(gammas))
+    step_work, numbers = step_workspace(state, kernel, rows), state.numbers[0]
+    scores, pair, targets = np.empty((3, numbers.columns)), np.empty(2), np.empty(len(gammas))
     for n in range(len(wealth) - 1):
         numbers.last_example = 0
         for i in range(2):
             targets[2 * n + i] = i
-            if not score(state, kernel, rows, 2 * n + i, room.evaluation, scores):
+            if not score(state, kernel, rows, 2 * n + i, step_work.evaluation, scores):
                 return n
-            own[i] = scores[1, 0]
-        wealth[n + 1] = (wealth[n] + 1.0) * (1.0 + math.tanh(0.5 * (own[1] - own[0])))
+            pair[i] = scores[1, 0]
+        wealth[n + 1] = (wealth[n] + 1.0) * (1.0 + math.tanh(0.5 * (pair[1] - pair[0])))
         for i in range(2 * n, 2 * n + 2):
-            if step(state, kernel, rows, i, targets, scores, gammas[i], room)[0] != DONE:
+            if step(state, kernel, rows, i, targets, scores, gammas[i], step_work)[0] != DONE:
                 return n
         if wealth[n + 1] >= most:
             return n + 1

@@ -54,9 +54,14 @@ def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: 
     kinds[_START] = np.int64
     arena = Arena(dict(zip(_ARRAYS, zip(shapes, kinds, strict=True), strict=True)))
     arena["numbers"][0] = numbers
-    own = arena["numbers"][0]
-    own["panels"], own["summed"], own["kept_rows"], own["room_blocks"] = panels, summed, kept_rows, len(arena["beta"])
-    own["last_example"] = 0
+    stored = arena["numbers"][0]
+    stored["panels"], stored["summed"], stored["kept_rows"], stored["room_blocks"] = (
+        panels,
+        summed,
+        kept_rows,
+        len(arena["beta"]),
+    )
+    stored["last_example"] = 0
     arena["parts"][:], arena["weights"][:], arena["terms"][:] = plan.parts_compiled, plan.weights, plan.factors
     arena["kept"][:] = kept
     return arena
@@ -67,23 +72,23 @@ def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
     """Return the function, kernel, row and work arrays of an arena and a record, and the last row's scores."""
     at = array_at(memory, 0, (len(_ARRAYS),), np.int64)
     numbers = array_at(memory, at[_NUMBERS], (1,), NUMBERS)
-    own = numbers[0]
-    parts, components, columns, panels = own.parts, own.components, own.columns, own.panels
-    summed, width, batch, size = own.summed, cache.shape[3], own.batch_size, own.block_size
-    solved = batch if own.ridge > 0.0 else 0
+    sizes = numbers[0]
+    parts, components, columns, panels = sizes.parts, sizes.components, sizes.columns, sizes.panels
+    summed, width, batch, size = sizes.summed, cache.shape[3], sizes.batch_size, sizes.block_size
+    solved = batch if sizes.ridge > 0.0 else 0
     function = FirstOrder(
         numbers,
         array_at(memory, at[_COEF], (panels, summed, components, width), np.float64),
-        array_at(memory, at[_BETA], (own.room_blocks, columns), np.float64),
+        array_at(memory, at[_BETA], (sizes.room_blocks, columns), np.float64),
         array_at(memory, at[_PHI], (panels, components, width), np.float32),
         array_at(memory, at[_SPAN], (ENTRIES,), np.float64),
     )
     kernel = CompiledKernel(
         array_at(memory, at[_PARTS], (parts,), PART),
-        array_at(memory, at[_WEIGHTS], (own.terms,), np.float64),
-        array_at(memory, at[_TERMS], (own.terms, parts), np.uint8),
+        array_at(memory, at[_WEIGHTS], (sizes.terms,), np.float64),
+        array_at(memory, at[_TERMS], (sizes.terms, parts), np.uint8),
         cache,
-        array_at(memory, at[_KEPT], (own.kept_rows, 3), np.int64),
+        array_at(memory, at[_KEPT], (sizes.kept_rows, 3), np.int64),
     )
     names, counts, slots, hashes, values = parts_of(record)
     start = array_at(memory, at[_START], (2,), np.int64)
@@ -91,7 +96,7 @@ def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
     weight = array_at(memory, at[_WEIGHT], (1,), np.float64)
     hashes_of, sorted_values = names[HASH].view(np.uint64), names[SORTED].view(np.float64)
     rows = Rows(start, names[SLOT], hashes_of, names[READERS], sorted_values, weight)
-    room = StepWork(
+    step_work = StepWork(
         ScoringRoom(
             Entries(slots, hashes, values, counts),
             array_at(memory, at[_WORK], (ROOM + 2 * parts, width), np.float32),
@@ -105,17 +110,17 @@ def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
         array_at(memory, at[_TOTAL], (0, columns, components, width), np.float64),
     )
     scores = array_at(memory, at[_SCORES], (3, columns), np.float64)
-    return function, kernel, rows, room, scores, array_at(memory, at[_TARGET], (1,), np.float64)
+    return function, kernel, rows, step_work, scores, array_at(memory, at[_TARGET], (1,), np.float64)
 
 
 @inlined(allocates=False)
 def _score_record(memory, cache, record):  # type: ignore[no-untyped-def]
     """Return the scores of the values in a record, and whether the values are usable."""
-    function, kernel, rows, room, scores, _ = open_arena(memory, cache, record)
+    function, kernel, rows, step_work, scores, _ = open_arena(memory, cache, record)
     numbers = function.numbers[0]
     if not (sort(record) and numbers.last_example == record[0]):
         numbers.last_example = 0
-        if not score(function, kernel, rows, 0, room.evaluation, scores):
+        if not score(function, kernel, rows, 0, step_work.evaluation, scores):
             return scores, False
         numbers.last_example = record[0]
     return scores, True
@@ -156,7 +161,7 @@ def learn_event(memory, cache, record, x, y, w, gamma):  # type: ignore[no-untyp
     """
     if not read(record, x):
         return UNREAD
-    function, kernel, rows, room, scores, target = open_arena(memory, cache, record)
+    function, kernel, rows, step_work, scores, target = open_arena(memory, cache, record)
     numbers = function.numbers[0]
     if numbers.closed:
         return CLOSED
@@ -165,7 +170,7 @@ def learn_event(memory, cache, record, x, y, w, gamma):  # type: ignore[no-untyp
     if not (sort(record) and numbers.last_example == record[0]):
         numbers.last_example = 0
     target[0], rows.weights[0] = y, w
-    status, _ = step(function, kernel, rows, 0, target, scores, gamma, room)
+    status, _ = step(function, kernel, rows, 0, target, scores, gamma, step_work)
     return status
 
 
@@ -192,22 +197,22 @@ def score_and_learn(memory, cache, record, xs, largest, steps, values, out):  # 
     event i are ``steps[i]``; its values are written to ``values[i]``, as given, and its scores before it was learned to
     ``out[i]``.
     """
-    function, kernel, rows, room, scores, target = open_arena(memory, cache, record)
-    numbers, given = function.numbers[0], parts_of(record)[0][GIVEN].view(np.float64)
-    if numbers.closed or values.shape[1] != len(given) or out.shape[1] != scores.shape[1]:
+    function, kernel, rows, step_work, scores, target = open_arena(memory, cache, record)
+    numbers, inputs = function.numbers[0], parts_of(record)[0][GIVEN].view(np.float64)
+    if numbers.closed or values.shape[1] != len(inputs) or out.shape[1] != scores.shape[1]:
         return 0
     for i in range(len(steps)):
         if not read(record, item_of(xs, i)) or (
             numbers.blocks == numbers.room_blocks and numbers.blocks < numbers.most_blocks
         ):
             return i
-        for j in range(len(given)):
-            if not -largest <= given[j] <= largest:
+        for j in range(len(inputs)):
+            if not -largest <= inputs[j] <= largest:
                 return i
-            values[i, j] = given[j]
+            values[i, j] = inputs[j]
         if not (sort(record) and numbers.last_example == record[0]):
             numbers.last_example = 0
-            if not score(function, kernel, rows, 0, room.evaluation, scores):
+            if not score(function, kernel, rows, 0, step_work.evaluation, scores):
                 return i
             numbers.last_example = record[0]
         for c in range(scores.shape[1]):
@@ -215,6 +220,6 @@ def score_and_learn(memory, cache, record, xs, largest, steps, values, out):  # 
                 return i
             out[i, c] = scores[1, c]
         target[0], rows.weights[0] = steps[i, 0], 1.0
-        if step(function, kernel, rows, 0, target, scores, steps[i, 1], room)[0] != DONE:
+        if step(function, kernel, rows, 0, target, scores, steps[i, 1], step_work)[0] != DONE:
             return i
     return len(steps)

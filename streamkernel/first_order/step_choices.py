@@ -85,13 +85,13 @@ def pull_of_intercept(phi, epsilon, mean_k_xx, g):  # type: ignore[no-untyped-de
     least the mean of k(x, x)/B, which is the error of a covariance over B examples, the weights are at most 2.
     """
     batch = phi.shape[1]
-    found = 0.0
+    total = 0.0
     for i in range(batch):
-        own = 0.0
+        k_xx = 0.0
         for p in range(len(phi)):
-            own += phi[p, i] * phi[p, i]
-        found += g[i, 0] * (mean_k_xx + batch * epsilon) / (own + batch * epsilon)
-    return found / batch
+            k_xx += phi[p, i] * phi[p, i]
+        total += g[i, 0] * (mean_k_xx + batch * epsilon) / (k_xx + batch * epsilon)
+    return total / batch
 
 
 @inlined
@@ -146,7 +146,7 @@ def choose(state, beta, g, gamma, noise):  # type: ignore[no-untyped-def]
     """
     numbers = state[0]
     blocks, t = numbers.blocks, numbers.steps
-    room = blocks < numbers.most_blocks  # at the cap there is an old block
+    may_grow = blocks < numbers.most_blocks  # at the cap there is an old block
     if numbers.rule == _CDSG:
         if numbers.step_units & AUTOMATIC and t % max(1, blocks * numbers.block_size // FEATURES_PER_STEP) != 0:
             return _uniform(np.uint64(numbers.rule_key), t, blocks), 0.0, False  # β is unchanged
@@ -154,11 +154,11 @@ def choose(state, beta, g, gamma, noise):  # type: ignore[no-untyped-def]
         if eta > gamma:
             return k, min(eta, numbers.max_step_ratio * gamma), False
         grows = True
-        if k >= 0 and not room:
+        if k >= 0 and not may_grow:
             return k, eta, True
     else:
         grows = blocks == 0 or numbers.rule == _DSG or t % (numbers.n_new + numbers.n_reused) < numbers.n_new
-    if grows and room:
+    if grows and may_grow:
         return blocks, gamma, False
     return _uniform(np.uint64(numbers.rule_key), t, blocks), gamma, grows
 
@@ -199,18 +199,18 @@ def squared_gradient(state, blocks, g, total, sums):  # type: ignore[no-untyped-
         size_of_g += g[0, c] * g[0, c]
     if batch == 1 and numbers.k_xx > 0.0:
         return size_of_g * numbers.k_xx
-    room = sums[0]
-    room[:] = 0.0
+    squares = sums[0]
+    squares[:] = 0.0
     for p in range((blocks * size + width - 1) // width):
         last = min(width, blocks * size - p * width)
         for part in range(numbers.components):
             if batch == 1:
-                _add_squares(room[:last], phi[p, part, :last])
+                _add_squares(squares[:last], phi[p, part, :last])
             else:
                 for c in range(numbers.columns):
-                    _add_squares(room[:last], total[p, c, part, :last])
-    found = vectors.tree_sum(room) / blocks
-    return found * size_of_g / size if batch == 1 else found
+                    _add_squares(squares[:last], total[p, c, part, :last])
+    mean_square = vectors.tree_sum(squares) / blocks
+    return mean_square * size_of_g / size if batch == 1 else mean_square
 
 
 @inlined
@@ -244,10 +244,10 @@ def move(state, blocks, gain, g, total):  # type: ignore[no-untyped-def]
         for c in range(columns):
             for part in range(numbers.components):
                 if numbers.batch_size == 1:
-                    own = gain * g[0, c] * normaliser
-                    vectors.add(coef[p, c, part, :last], phi[p, part, :last], own)
+                    factor = gain * g[0, c] * normaliser
+                    vectors.add(coef[p, c, part, :last], phi[p, part, :last], factor)
                     if averages:
-                        vectors.add(coef[p, columns + c, part, :last], phi[p, part, :last], own * numbers.scale_sum)
+                        vectors.add(coef[p, columns + c, part, :last], phi[p, part, :last], factor * numbers.scale_sum)
                 else:
                     vectors.add(coef[p, c, part, :last], total[p, c, part, :last], gain)
                     if averages:

@@ -112,8 +112,8 @@ def _array_at_offset(context: Any, memory: Any, offset: Any, shape: Any, dtype: 
     kind = types.Array(dtype.dtype, shape.count, "C")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        given = make_array(signature.args[0])(context, builder, arguments[0])
-        address = builder.gep(builder.bitcast(given.data, cgutils.voidptr_t), [arguments[1]])
+        source = make_array(signature.args[0])(context, builder, arguments[0])
+        address = builder.gep(builder.bitcast(source.data, cgutils.voidptr_t), [arguments[1]])
         return _array_at(context, builder, kind, address, cgutils.unpack_tuple(builder, arguments[2]))
 
     return kind(memory, types.int64, types.UniTuple(types.int64, shape.count), dtype), generate

@@ -142,16 +142,16 @@ class FileCache(NullCache):
     @property
     def cache_path(self) -> str | None:
         """The folder, or ``None``."""
-        found = folder()
-        return None if found is None else str(found)
+        directory = folder()
+        return None if directory is None else str(directory)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function for argument types, ``None`` if it has to be compiled."""
         target_context.refresh()
         name = self._name(sig, target_context.codegen())
-        for found in folders():
+        for directory in folders():
             with suppress(OSError, AttributeError, ImportError):  # the last two: it needs code of another release
-                stored = memoryview((found / name).read_bytes())
+                stored = memoryview((directory / name).read_bytes())
                 if stored[:CHECK] == checksum(name, stored[CHECK:]):
                     return CompileResult._rebuild(target_context, *pickle.loads(stored[CHECK:]))
         _announce()
@@ -197,8 +197,8 @@ def _settings() -> list[str]:
 
 def folder() -> Path | None:
     """Return the folder in which compiled code is stored, ``None`` if no folder is writable."""
-    found = folders()
-    return found[-1] if found and _is_writable(found[-1]) else None
+    usable = folders()
+    return usable[-1] if usable and _is_writable(usable[-1]) else None
 
 
 @cache
@@ -214,17 +214,17 @@ def folders() -> list[Path]:
     else:
         user = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache" if _has_home() else None)
         candidates = [PACKAGE / "__pycache__", *([Path(user) / "streamkernel"] if user else []), _temporary()]
-    found = []
+    usable = []
     for candidate in candidates:
         with suppress(OSError):
             candidate.mkdir(mode=0o700, parents=True, exist_ok=True)
             if candidate == _temporary():
                 _check_own(candidate)
                 log.warning("compiled code is stored in %s; NUMBA_CACHE_DIR can name a better folder", candidate)
-            found.append(candidate)
+            usable.append(candidate)
             if _is_writable(candidate):
                 break
-    return found
+    return usable
 
 
 @cache
@@ -248,9 +248,9 @@ def _temporary() -> Path:
 
 def _check_own(path: Path) -> None:
     """Raise a PermissionError unless only the user can access a folder: its content is executed."""
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or (
-        hasattr(os, "getuid") and (found.st_uid, found.st_mode & 0o077) != (os.getuid(), 0)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or (
+        hasattr(os, "getuid") and (status.st_uid, status.st_mode & 0o077) != (os.getuid(), 0)
     ):
         raise PermissionError(f"expected a folder of this user that no other user can read or write - at {path}")
 

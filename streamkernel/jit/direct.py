@@ -33,17 +33,17 @@ def direct(function: Callable[..., Any]) -> Callable[..., Any]:
     >>> [call(values, more, i) for i in range(3)]
     [1.0, 2.0, 3.0]
     """
-    known: tuple[Any, Any, Any, Any, Callable[..., Any]] | None = None
+    remembered: tuple[Any, Any, Any, Any, Callable[..., Any]] | None = None
 
     def call(first: Any, second: Any, *others: Any) -> Any:
-        nonlocal known
-        last = known
+        nonlocal remembered
+        last = remembered
         if last is not None and last[0] is first and last[1] is second:
             return last[4](last[2], last[3], *others)
-        found = function(first, second, *others)
+        result = function(first, second, *others)
         code = _machine_code(function, (first, second, *others))
-        known = None if code is None else (first, second, hold(first), hold(second), code)
-        return found
+        remembered = None if code is None else (first, second, hold(first), hold(second), code)
+        return result
 
     return call
 
@@ -72,14 +72,14 @@ class of_one_signature:  # noqa: N801
         self.call: Callable[..., Any] = self._first
 
     def _first(self, *arguments: Any) -> Any:
-        found = self._function(*arguments)
+        result = self._function(*arguments)
         self.call = _machine_code(self._function, arguments) or self._function
-        return found
+        return result
 
 
 def _machine_code(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any] | None:
     """Return the machine code for arguments of these types, ``None`` if the function has no separate code."""
     overloads = getattr(function, "overloads", {})
-    found = overloads.get(tuple(numba.typeof(argument) for argument in arguments))
-    code: Callable[..., Any] | None = getattr(found, "entry_point", None)
+    overload = overloads.get(tuple(numba.typeof(argument) for argument in arguments))
+    code: Callable[..., Any] | None = getattr(overload, "entry_point", None)
     return code

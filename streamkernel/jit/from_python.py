@@ -37,9 +37,9 @@ class _ByReference(_Model):
 
     def as_argument(self, builder: Any, value: Any) -> Any:
         """Return the address of a tuple: the one that was passed to the function, or of a copy on the stack."""
-        known = _path(value)
-        if known is not None:
-            address, fields = known
+        path = _path(value)
+        if path is not None:
+            address, fields = path
             return builder.gep(address, [ir.IntType(32)(i) for i in (0, *fields)], inbounds=True) if fields else address
         with builder.goto_entry_block():
             copy = builder.alloca(value.type)
@@ -192,9 +192,9 @@ def _set(self: Any, kind: Any, value: Any, place: Any) -> Any:
 
 def _array_from_python(api: Any) -> Any:
     """Return the function of a module that sets an array, and returns whether that failed."""
-    known = api.module.globals.get(_NAME)
-    if known is not None:
-        return known
+    existing = api.module.globals.get(_NAME)
+    if existing is not None:
+        return existing
     context, number = api.context, api.context.get_value_type(types.intp)
     kind = ir.FunctionType(ir.IntType(1), [api.pyobj, api.voidptr, number])
     function = ir.Function(api.module, kind, _NAME)
@@ -202,16 +202,16 @@ def _array_from_python(api: Any) -> Any:
     function.attributes.add("noinline")
     value, place, size = function.args
     builder = ir.IRBuilder(function.append_basic_block())
-    own = context.get_python_api(builder)
+    python = context.get_python_api(builder)
     missing = cgutils.is_null(builder, value)
     with builder.if_then(missing, likely=False):
         builder.ret(cgutils.true_bit)
-    adapt = own.nrt_adapt_ndarray_from_python if context.enable_nrt else own.numba_array_adaptor
+    adapt = python.nrt_adapt_ndarray_from_python if context.enable_nrt else python.numba_array_adaptor
     code = adapt(value, place)
-    found = builder.load(builder.gep(builder.bitcast(place, number.as_pointer()), [number(_ITEM_SIZE)]))
-    failed = builder.or_(cgutils.is_not_null(builder, code), builder.icmp_unsigned("!=", found, size))
+    item_size = builder.load(builder.gep(builder.bitcast(place, number.as_pointer()), [number(_ITEM_SIZE)]))
+    failed = builder.or_(cgutils.is_not_null(builder, code), builder.icmp_unsigned("!=", item_size, size))
     with builder.if_then(failed, likely=False):
-        own.err_set_string("PyExc_TypeError", "can't unbox array from PyObject into native value")
+        python.err_set_string("PyExc_TypeError", "can't unbox array from PyObject into native value")
     builder.ret(failed)
     return function
 

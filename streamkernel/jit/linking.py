@@ -58,10 +58,10 @@ class _Pointers:
         if index in self:
             return
         run_uninterrupted(dispatcher.compile, self.signature.args)
-        found = dispatcher.overloads[self.signature.args]
-        if types.unliteral(found.signature.return_type) != self.signature.return_type:
-            raise TypeError(f"expected {self.signature}, got {found.signature} - in {self.symbol}")
-        self._pointers[index] = found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
+        overload = dispatcher.overloads[self.signature.args]
+        if types.unliteral(overload.signature.return_type) != self.signature.return_type:
+            raise TypeError(f"expected {self.signature}, got {overload.signature} - in {self.symbol}")
+        self._pointers[index] = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
 
     def call(self, context: Any, builder: Any, index: Any, arguments: Any) -> Any:
         """Emit a call of the function that an index chooses."""
@@ -200,13 +200,13 @@ class Inlined(_FromPython):
     def _check_call(self, template_of: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
         """Let numba compile a call, unless references to arrays would be lost or counted twice."""
         arguments = tuple(types.unliteral(one) if isinstance(one, types.IntegerLiteral) else one for one in arguments)
-        found = template_of(arguments, keywords)
+        called = template_of(arguments, keywords)
         counts, signatures = bool(ConfigStack().top().nrt), self._dispatcher.nopython_signatures
         returned = [part for signature in signatures for part in _parts(signature.return_type)]
         expected = arguments[0] == types.none if self._allocates is None else self._allocates
         if counts != expected and any(isinstance(part, types.Array) for part in returned):
             raise TypeError(f"expected allocates={counts} as in what calls it - in {self.py_func.__qualname__}")
-        return found
+        return called
 
 
 def _parts(kind: Any) -> list[Any]:
@@ -234,14 +234,14 @@ def _load(module: str, name: str) -> None:
     getattr(importlib.import_module(module), name).load()
 
 
-def _callable_type(own: Any, signature: Any, load: Callable[[], None]) -> Any:
+def _callable_type(key: Any, signature: Any, load: Callable[[], None]) -> Any:
     """Return numba's type of something that can be called with one signature."""
 
     def generic(self: Any, arguments: Any, keywords: Any) -> Any:
         load()
         return signature if len(arguments) == len(signature.args) and not keywords else None
 
-    return types.Function(type("Linked", (AbstractTemplate,), {"key": own, "generic": generic}))
+    return types.Function(type("Linked", (AbstractTemplate,), {"key": key, "generic": generic}))
 
 
 def _work_array(typing_context: Any, memory: Any, shape: Any, dtype: Any) -> Any:
@@ -254,15 +254,15 @@ def _work_array(typing_context: Any, memory: Any, shape: Any, dtype: Any) -> Any
     """
     kind = parse_dtype(dtype)
     n_axes = len(shape) if isinstance(shape, types.BaseTuple) else 1
-    found = types.Array(kind, n_axes, "C")
+    array_type = types.Array(kind, n_axes, "C")
 
     def allocate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        own = as_dtype(kind)
+        item_type = as_dtype(kind)
 
         def new(shape: Any) -> Any:
-            return np.empty(shape, own)
+            return np.empty(shape, item_type)
 
-        return context.compile_internal(builder, new, found(shape), [arguments[1]])
+        return context.compile_internal(builder, new, array_type(shape), [arguments[1]])
 
     def cut(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         intp, size = context.get_value_type(types.intp), as_dtype(kind).itemsize
@@ -275,12 +275,12 @@ def _work_array(typing_context: Any, memory: Any, shape: Any, dtype: Any) -> Any
         whole = WORD * ALIGNED
         more = builder.and_(builder.add(steps[0], intp(whole - 1)), intp(-whole))
         builder.store(builder.add(first, builder.sdiv(more, intp(WORD))), used)
-        array = make_array(found)(context, builder)
+        array = make_array(array_type)(context, builder)
         data = builder.bitcast(builder.gep(used, [first]), array.data.type)
         populate_array(array, data=data, shape=lengths, strides=steps[1:], itemsize=size, meminfo=None)
         return array._getvalue()
 
-    return found(memory, shape, dtype), allocate if memory == types.none else cut
+    return array_type(memory, shape, dtype), allocate if memory == types.none else cut
 
 
 work_array: Any = intrinsic(_work_array)

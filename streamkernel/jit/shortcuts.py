@@ -59,13 +59,13 @@ _NO_VARIABLES = frozenset({ir.Loc, str, int, bool, type(None)})
 
 def _call(self: Any, builder: Any, callee: Any, resty: Any, argtys: Any, args: Any, attrs: Any = None) -> Any:
     """Emit a call, as numba does, and return its status and its result."""
-    own = builder.function.args
-    if attrs is not None or hasattr(builder, _TRIES) or len(own) < 2 or own[1].name != "excinfo":
+    outer = builder.function.args
+    if attrs is not None or hasattr(builder, _TRIES) or len(outer) < 2 or outer[1].name != "excinfo":
         return _call_any(self, builder, callee, resty, argtys, args, attrs)
     result = cgutils.alloca_once_value(builder, cgutils.get_null_value(self.get_return_type(resty).pointee))
-    given = self._get_arg_packer(argtys).as_arguments(builder, args)
-    code = builder.call(callee, [result, own[1], *given])
-    status = self._get_return_status(builder, code, builder.load(own[1]))
+    packed = self._get_arg_packer(argtys).as_arguments(builder, args)
+    code = builder.call(callee, [result, outer[1], *packed])
+    status = self._get_return_status(builder, code, builder.load(outer[1]))
     return status, self.context.get_returned_value(builder, resty, builder.load(result))
 
 
@@ -285,10 +285,10 @@ def _variables(self: Any, value: Any) -> list[Any]:
 def _signature(self: Any, context: Any, arguments: Any, keywords: Any) -> Any:
     """Return the signature of a call, like numba, which finds the same one again for each such call in a function."""
     key = id(self), tuple(arguments), tuple(keywords.items())
-    known = _signatures.get(key)
-    if known is None:
-        known = _signatures[key] = self, _signature_of(self, context, arguments, keywords)  # self: its id is not reused
-    return known[1]
+    entry = _signatures.get(key)
+    if entry is None:
+        entry = _signatures[key] = self, _signature_of(self, context, arguments, keywords)  # self: its id is not reused
+    return entry[1]
 
 
 def _load_registries(self: Any) -> None:

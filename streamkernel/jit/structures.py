@@ -53,12 +53,12 @@ def _extract(self: Any, whole: Any, place: Any, name: str = "") -> Any:
         else:
             whole = into
     block = self.block
-    known = block.__dict__.setdefault("_parts", {})
+    parts = block.__dict__.setdefault("_parts", {})
     key = id(whole), places
-    found = known.get(key)
-    if found is None or self._anchor < len(block.instructions) - block.is_terminated:
-        found = known[key] = _extract_any(self, whole, places, name)
-    return found
+    extracted = parts.get(key)
+    if extracted is None or self._anchor < len(block.instructions) - block.is_terminated:
+        extracted = parts[key] = _extract_any(self, whole, places, name)
+    return extracted
 
 
 def _start(self: Any, context: Any, builder: Any, value: Any = None, ref: Any = None) -> None:
@@ -143,16 +143,16 @@ def _number(value: Any) -> int | None:
             left, right = (_number(side) for side in choice.operands)
             if left is not None and right is not None:
                 return _number(yes if left < right else no)
-    found = value.constant if isinstance(value, _Constant) else None
-    return found if isinstance(found, int) else None
+    constant = value.constant if isinstance(value, _Constant) else None
+    return constant if isinstance(constant, int) else None
 
 
 def _from_end(builder: Any, index: Any, size: Any) -> Any:
     """Return the position of an index; a negative one counts from the end."""
-    known = _number(index)
-    if known is None:
+    number = _number(index)
+    if number is None:
         return _from_end_of_any(builder, index, size)
-    return size.type(known) if known >= 0 else builder.add(size, index)
+    return size.type(number) if number >= 0 else builder.add(size, index)
 
 
 def _clamp(builder: Any, part: Any, size: Any) -> None:
@@ -163,10 +163,10 @@ def _clamp(builder: Any, part: Any, size: Any) -> None:
     zero = size.type(0)
     for name in ("start", "stop"):
         bound = getattr(part, name)
-        known = _number(bound)
-        if known == 0:
+        number = _number(bound)
+        if number == 0:
             setattr(part, name, zero)
-        elif known == _LARGEST:
+        elif number == _LARGEST:
             setattr(part, name, size)
         else:
             bound = _from_end(builder, bound, size)
@@ -205,8 +205,8 @@ def _address(
 
 def _is_positive(step: Any) -> bool:
     """Return whether a step is known to be positive."""
-    known = _number(step)
-    return known is not None and known > 0
+    number = _number(step)
+    return number is not None and number > 0
 
 
 class _Loop:
@@ -225,10 +225,10 @@ class _Loop:
         if _number(state.step) != 1:
             count = builder.add(builder.sdiv(builder.sub(width, one), state.step), one)
         count = builder.select(builder.icmp_signed(">", width, zero), count, zero)
-        found = context.make_helper(builder, self._kind)
-        found.iter, found.count = (cgutils.alloca_once_value(builder, value) for value in (state.start, count))
-        found.stop, found.step = state.stop, state.step
-        return found
+        iterator = context.make_helper(builder, self._kind)
+        iterator.iter, iterator.count = (cgutils.alloca_once_value(builder, value) for value in (state.start, count))
+        iterator.stop, iterator.step = state.stop, state.step
+        return iterator
 
 
 def _next(context: Any, builder: Any, signature: Any, arguments: Any, result: Any) -> None:
@@ -243,7 +243,7 @@ def _next(context: Any, builder: Any, signature: Any, arguments: Any, result: An
 
 def _of_ranges() -> list[tuple[Any, str, Any]]:
     """Return the replacements in numba's functions of ranges, which are variables of functions around them."""
-    found: list[tuple[Any, str, Any]] = []
+    replacements: list[tuple[Any, str, Any]] = []
     iterators = dict(rangeobj.range_impl_map.values())
     for function, name, kinds in builtin_registry.functions:
         if name not in ("getiter", "iternext") or not kinds:
@@ -251,10 +251,10 @@ def _of_ranges() -> list[tuple[Any, str, Any]]:
         places = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         if name == "getiter" and kinds[0] in iterators:
             place = places["RangeIter"]
-            found.append((place, "cell_contents", _Loop(iterators[kinds[0]], place.cell_contents)))
+            replacements.append((place, "cell_contents", _Loop(iterators[kinds[0]], place.cell_contents)))
         elif name == "iternext" and kinds[0] in iterators.values():
-            found.append((places["func"], "cell_contents", _next))
-    return found
+            replacements.append((places["func"], "cell_contents", _next))
+    return replacements
 
 
 LEFT_OUT: list[tuple[Any, str, Any]] = [

@@ -150,11 +150,11 @@ class SimpleKernel(Kernel):
         """Return k(x, x2); see :meth:`Kernel.__call__`."""
         if self.is_pending:
             raise ValueError(f'Expected numbers, got "median", which is taken from a stream: {self!r}')
-        found = numbers(x), numbers(x2)
-        for one in found:
+        inputs = numbers(x), numbers(x2)
+        for one in inputs:
             for name, value in one.items():
                 self.check(name, value)
-        return self.exact(*found)
+        return self.exact(*inputs)
 
     def check(self, name: Hashable, value: float) -> None:
         """Raise the error that names the feature if its value is not finite, too large or outside of the domain.

@@ -27,8 +27,8 @@ class _Composite(Kernel):
 
     def with_medians(self, medians: Iterator[float]) -> Kernel:
         """Return the same of the kernels with their bandwidths taken from median distances."""
-        found: dict[str, Any] = {name: kernel.with_medians(medians) for name, kernel in self._kernels.items()}
-        return replace(self, **found)  # type: ignore[type-var]  # all are dataclasses
+        kernels: dict[str, Any] = {name: kernel.with_medians(medians) for name, kernel in self._kernels.items()}
+        return replace(self, **kernels)  # type: ignore[type-var]  # all are dataclasses
 
 
 @dataclass(frozen=True)
@@ -234,8 +234,8 @@ class Transformed(_Wrapper):
         """Check the parameters."""
         super().__post_init__()
         if not callable(self.transform) and self.transform not in transforms.__all__:
-            known = ", ".join(transforms.__all__)
-            raise ValueError(f"Expected a function or one of {known} as transform, got {self.transform!r}")
+            names = ", ".join(transforms.__all__)
+            raise ValueError(f"Expected a function or one of {names} as transform, got {self.transform!r}")
 
     def __call__(self, x: X, x2: X) -> float:
         """Return k(x, x2)."""
@@ -255,16 +255,18 @@ class Transformed(_Wrapper):
         """
         function = self.transform if callable(self.transform) else getattr(transforms, self.transform)
         try:
-            found = function(x)
+            features = function(x)
         except InputError:
             raise
         except Exception as error:
             raise InputError(
                 f"Expected a transform of x, got {type(error).__name__}: {error} - at {function!r}"
             ) from error
-        if not isinstance(found, Mapping):
-            raise InputError(f"Expected features by name, got {type(found).__name__} {found!r} - from {function!r}")
-        return found
+        if not isinstance(features, Mapping):
+            raise InputError(
+                f"Expected features by name, got {type(features).__name__} {features!r} - from {function!r}"
+            )
+        return features
 
 
 def _as_name(name: Any) -> Hashable:

@@ -46,12 +46,16 @@ class DotProduct(SimpleKernel):
     def __post_init__(self) -> None:
         """Check the parameter."""
         try:
-            found = tuple(float(a) for a in self.coefficients)
+            coefficients = tuple(float(a) for a in self.coefficients)
         except (TypeError, ValueError):
             raise ValueError(f"Expected numbers as coefficients, got {self.coefficients!r}") from None
-        if not 1 <= len(found) <= MOST_DEGREE + 1 or not all(0 <= a < math.inf for a in found) or not any(found):
+        if (
+            not 1 <= len(coefficients) <= MOST_DEGREE + 1
+            or not all(0 <= a < math.inf for a in coefficients)
+            or not any(coefficients)
+        ):
             raise ValueError(f"Expected 1 to {MOST_DEGREE + 1} coefficients of at least 0, got {self.coefficients!r}")
-        object.__setattr__(self, "coefficients", found)
+        object.__setattr__(self, "coefficients", coefficients)
 
     @property
     def part(self) -> FeatureRecipe:

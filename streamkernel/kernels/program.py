@@ -69,22 +69,24 @@ class KernelProgram:
         self._spaces: list[tuple[Transformed, PartView]] = []
         self.terms: list[Term] = self.kernel.add_to_program(self, PartView())
         self.allow(len(self.terms))
-        found = [part.part for part, _ in self.parts]
-        is_complex = any(part.form in (PHASE, ADDITIVE, MULTI_SCALE) for part in found)
+        simple_parts = [part.part for part, _ in self.parts]
+        is_complex = any(part.form in (PHASE, ADDITIVE, MULTI_SCALE) for part in simple_parts)
         self.outputs = len(self.terms) * (1 + is_complex)
         self.itself = 0.0
-        if all(part.itself > 0.0 for part in found):
-            self.itself = sum(weight * float(np.prod([found[i].itself for i in parts])) for weight, parts in self.terms)
+        if all(part.itself > 0.0 for part in simple_parts):
+            self.itself = sum(
+                weight * float(np.prod([simple_parts[i].itself for i in parts])) for weight, parts in self.terms
+            )
         factors = [*(term.weight for term in self.terms), self.itself or 1.0]
         if not all(1 / LARGEST_FACTOR <= factor <= LARGEST_FACTOR for factor in factors):
             raise ValueError(
                 f"Expected a kernel whose constant factors are from {1 / LARGEST_FACTOR:g} to {LARGEST_FACTOR:g}, "
                 f"got {self.kernel!r}"
             )
-        if any(sum(found[i].form == MULTI_SCALE for i in term.parts) > 1 for term in self.terms):
+        if any(sum(simple_parts[i].form == MULTI_SCALE for i in term.parts) > 1 for term in self.terms):
             raise ValueError(f"Expected at most one MultiScale in a product, got {self.kernel!r}")
-        self.parts_compiled = np.zeros(len(found), PART)
-        for i, part in enumerate(found):
+        self.parts_compiled = np.zeros(len(simple_parts), PART)
+        for i, part in enumerate(simple_parts):
             key = domain_key(seed, f"features/{i}" if i else "features")
             shift = float(in_blocks) if part.form == MULTI_SCALE else part.shift
             table = np.zeros(TABLE_SIZE)
@@ -93,9 +95,9 @@ class KernelProgram:
                 part.measure, part.form, part.transform, part.order, key,
                 part.scale, part.shape, shift, part.least, part.unit, table,
             )  # fmt: skip
-        self._limits = [(part.unit, part.least) for part in found]
+        self._limits = [(part.unit, part.least) for part in simple_parts]
         self.weights: F64 = np.sqrt([term.weight for term in self.terms])
-        self.factors = np.array([[i in term.parts for i in range(len(found))] for term in self.terms], np.uint8)
+        self.factors = np.array([[i in term.parts for i in range(len(simple_parts))] for term in self.terms], np.uint8)
         self.arrays = self.parts_compiled, self.weights, self.factors  # the first three of a CompiledKernel
         self.reads_all = len(self.parts) == 1 and not self._spaces and not self.parts[0][1].names  # names of examples
         self.transforms = bool(self._spaces)  # whether examples have to be expanded before they are read
@@ -107,8 +109,8 @@ class KernelProgram:
 
     def has_directions_of(self, other: KernelProgram) -> bool:
         """Return whether another program has the same directions, so that they differ in bandwidths alone."""
-        own, others = ([part[name] for name in _FIXED] for part in (self.parts_compiled, other.parts_compiled))
-        return all(map(np.array_equal, own, others)) and np.array_equal(self.factors, other.factors)
+        fixed, others = ([part[name] for name in _FIXED] for part in (self.parts_compiled, other.parts_compiled))
+        return all(map(np.array_equal, fixed, others)) and np.array_equal(self.factors, other.factors)
 
     def load(self, kept: bool) -> None:
         """Load the compiled code of this kernel, also for kept features if there are any."""

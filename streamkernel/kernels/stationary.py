@@ -302,14 +302,14 @@ class MultiScale(SimpleKernel):
         if not isinstance(self.kernel, Stationary):
             raise ValueError(f"Expected a kernel with a bandwidth for a MultiScale, got {self.kernel!r}")
         try:
-            found = tuple(float(m) for m in self.multiples)
+            multiples = tuple(float(m) for m in self.multiples)
         except (TypeError, ValueError):
             raise ValueError(f"Expected numbers as multiples, got {self.multiples!r}") from None
-        if not 1 <= len(found) <= _MOST or not all(1.0 / _LARGEST <= m <= _LARGEST for m in found):
+        if not 1 <= len(multiples) <= _MOST or not all(1.0 / _LARGEST <= m <= _LARGEST for m in multiples):
             raise ValueError(
                 f"Expected 1 to {_MOST} multiples from {1.0 / _LARGEST:g} to {_LARGEST:g}, got {self.multiples!r}"
             )
-        object.__setattr__(self, "multiples", found)
+        object.__setattr__(self, "multiples", multiples)
 
     @property
     def norm(self) -> int:

@@ -22,9 +22,9 @@ def unit(x: X) -> X:
     >>> unit({"a": 3.0, "b": 4.0})
     {'a': 0.6, 'b': 0.8}
     """
-    found = numbers(x)
-    norm = math.hypot(*found.values())
-    return {name: value / norm for name, value in found.items()} if norm > 0.0 else found
+    values = numbers(x)
+    norm = math.hypot(*values.values())
+    return {name: value / norm for name, value in values.items()} if norm > 0.0 else values
 
 
 def simplex(x: X) -> X:
@@ -37,10 +37,10 @@ def simplex(x: X) -> X:
     >>> simplex({"a": 3.0, "b": 1.0})
     {'a': 0.75, 'b': 0.25}
     """
-    found = numbers(x)
-    _at_least_zero(found, "shares")
-    total = math.fsum(found.values())
-    return {name: value / total for name, value in found.items()} if total > 0.0 else found
+    values = numbers(x)
+    _at_least_zero(values, "shares")
+    total = math.fsum(values.values())
+    return {name: value / total for name, value in values.items()} if total > 0.0 else values
 
 
 def log1p(x: X) -> X:
@@ -53,9 +53,9 @@ def log1p(x: X) -> X:
     >>> log1p({"a": 0.0})
     {'a': 0.0}
     """
-    found = numbers(x)
-    _at_least_zero(found, "logarithms")
-    return {name: math.log1p(value) for name, value in found.items()}
+    values = numbers(x)
+    _at_least_zero(values, "logarithms")
+    return {name: math.log1p(value) for name, value in values.items()}
 
 
 def absolute(x: X) -> X:

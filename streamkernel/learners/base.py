@@ -65,8 +65,8 @@ def first_unusable(n: int, evaluate: Callable[[int, int], int]) -> int:
         return evaluate(0, n)
     bounds = [n * part // parts for part in range(parts + 1)]
     with ThreadPoolExecutor(parts) as pool:
-        found = list(pool.map(evaluate, bounds[:-1], bounds[1:]))
-    return next((first + row for first, row in zip(bounds[:-1], found, strict=True) if row >= 0), -1)
+        rows = list(pool.map(evaluate, bounds[:-1], bounds[1:]))
+    return next((first + row for first, row in zip(bounds[:-1], rows, strict=True) if row >= 0), -1)
 
 
 class RefusedError(Exception):
@@ -231,10 +231,10 @@ class Learner:
         """
         raise NotImplementedError
 
-    def learn_alone(self, rows: Rows, y: Any, scales: Any = None, said: F64 | None = None) -> int:
+    def learn_alone(self, rows: Rows, y: Any, scales: Any = None, scores_before: F64 | None = None) -> int:
         """Learn from the first rows, as far as each is a change without consequences; return how many were learned.
 
-        `said`, shape (rows, columns), is set to f at each before it was learned; no offset is added to it.
+        `scores_before`, shape (rows, columns), is set to f at each before it was learned; no offset is added to it.
         """
         return 0
 

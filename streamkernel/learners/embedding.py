@@ -70,19 +70,19 @@ def slopes(kernel: CompiledKernel, block_size: int, z: F32, coefficients: F64) -
     part, n = kernel.parts[0], len(z) // 2
     cosine, sine = z.reshape(-1, 2, block_size).astype(np.float64).transpose(1, 0, 2)
     a, b = coefficients.reshape(len(coefficients), -1, 2, block_size).transpose(2, 0, 1, 3)
-    found = 2.0 * np.pi * float(part["scale"]) * (b * cosine - a * sine).reshape(len(coefficients), n)
+    derivatives = 2.0 * np.pi * float(part["scale"]) * (b * cosine - a * sine).reshape(len(coefficients), n)
     if part["form"] == MULTI_SCALE:
-        found *= rungs(kernel, 0, block_size, n)
-    return np.asarray(found)
+        derivatives *= rungs(kernel, 0, block_size, n)
+    return np.asarray(derivatives)
 
 
 def rungs(kernel: CompiledKernel, part: int, block_size: int, features: int) -> F64:
     """Return the scale factors of a `MultiScale` for the first features."""
-    own = kernel.parts[part]
-    rung = np.arange(features) // (block_size if own["shift"] else 1)
+    parameters = kernel.parts[part]
+    rung = np.arange(features) // (block_size if parameters["shift"] else 1)
     packed = min(len(kernel.kept) - 1, features)
     rung[:packed] = kernel.kept[:packed, RUNG]
-    return np.asarray(own["table"][rung % own["order"]])
+    return np.asarray(parameters["table"][rung % parameters["order"]])
 
 
 class EmbeddingRoom(NamedTuple):
@@ -119,15 +119,15 @@ def set_scaled(to, values, scale):  # type: ignore[no-untyped-def]
     allocates=False,
     error_model="numpy",
 )
-def embed_blocks(state, kernel, row, begin, end, z, room):  # type: ignore[no-untyped-def]
+def embed_blocks(state, kernel, row, begin, end, z, work):  # type: ignore[no-untyped-def]
     """Set `z` in the blocks ``begin <= b < end`` from the values read from a row; return whether all are usable."""
-    numbers, phi = state[0], room.panel
+    numbers, phi = state[0], work.panel
     size, components, width = numbers.block_size, numbers.components, phi.shape[1]
     per_panel = width // size
     normaliser = np.float32(1.0 / math.sqrt(size))
     for p in range(begin // per_panel, (end + per_panel - 1) // per_panel):
         first, last = max(0, begin - p * per_panel), min(per_panel, end - p * per_panel)
-        features(kernel, row, Span(size, p, first * size, last * size), phi, room.parts)
+        features(kernel, row, Span(size, p, first * size, last * size), phi, work.parts)
         if numbers.k_xx == 0.0 and power(phi, first * size, last * size)[0] < 0.0:
             return False
         for b in range(first, last):
@@ -142,25 +142,25 @@ def embed_blocks(state, kernel, row, begin, end, z, room):  # type: ignore[no-un
     allocates=False,
     error_model="numpy",
 )
-def embed(state, kernel, rows, i, blocks, z, room):  # type: ignore[no-untyped-def]
+def embed(state, kernel, rows, i, blocks, z, work):  # type: ignore[no-untyped-def]
     """Set `z` to the features of all blocks for row i, and to 0 beyond; return whether the row is usable.
 
     They are in the order of blocks, components and features.
     """
-    if not prepare(kernel, rows, i, room.row):
+    if not prepare(kernel, rows, i, work.row):
         return False
     for j in range(blocks * state[0].components * state[0].block_size, len(z)):
         z[j] = np.float32(0.0)
-    return embed_blocks(state, kernel, room.row, 0, blocks, z, room)
+    return embed_blocks(state, kernel, work.row, 0, blocks, z, work)
 
 
 @compiled(nogil=True)
 def _embed_each(state, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to the features of the first blocks, as many as fit, for row i; 0 if it is unusable."""
-    numbers, room = state[0], embedding_room(None, state, kernel, rows)
+    numbers, work = state[0], embedding_room(None, state, kernel, rows)
     blocks = out.shape[1] // (numbers.components * numbers.block_size)
     for i in range(len(rows.start) - 1):
-        if not embed(state, kernel, rows, i, blocks, out[i], room):
+        if not embed(state, kernel, rows, i, blocks, out[i], work):
             out[i] = np.float32(0.0)
 
 

@@ -163,12 +163,12 @@ BY_NAME: dict[str, type[Newton | DSG]] = {"newton": Newton, "dsg": DSG}
 
 def resolve_learner(learner: Any) -> Newton | DSG:
     """Return the learner for a value of the parameter `learner`. Raise a ValueError if the value is not a learner."""
-    found = BY_NAME[learner]() if isinstance(learner, str) and learner in BY_NAME else learner
-    if not isinstance(found, (Newton, DSG)):
+    options = BY_NAME[learner]() if isinstance(learner, str) and learner in BY_NAME else learner
+    if not isinstance(options, (Newton, DSG)):
         raise ValueError(
             f'Expected learner as "newton", "dsg", learners.Newton(...) or learners.DSG(...), got {learner!r}'
         )
-    return found
+    return options
 
 
 def as_step(step_size: float | str | step_sizes.Step) -> step_sizes.Step | None:

@@ -196,13 +196,13 @@ def transform(block_size, components, kernel, rows, out):  # type: ignore[no-unt
     Return the first unusable row, or -1.
     """
     parts, width = len(kernel.parts), kernel.cache.shape[3]
-    row, room = entries_room(None, parts, longest_row(rows)), np.empty(part_shape(parts, width), np.float32)
+    row, work = entries_room(None, parts, longest_row(rows)), np.empty(part_shape(parts, width), np.float32)
     phi = np.empty((components, width), np.float32)
     scale = 1.0 / math.sqrt(block_size)
     for i in range(len(rows.start) - 1):
         if not prepare(kernel, rows, i, row):
             return i
-        features(kernel, row, Span(block_size, 0, 0, block_size), phi, room)
+        features(kernel, row, Span(block_size, 0, 0, block_size), phi, work)
         if power(phi, 0, block_size)[0] < 0.0:
             return i
         for f in range(block_size):

@@ -64,9 +64,9 @@ def resolve_loss(loss: str | Loss, for_classes: bool | None) -> Loss:
     >>> resolve_loss("huber", for_classes=False)
     Huber(delta=1.0)
     """
-    fitting = [name for name, known in _BY_NAME.items() if known.for_classes == for_classes]
-    found = loss if isinstance(loss, Loss) else _BY_NAME.get(loss) if isinstance(loss, str) else None
-    if found is None or found.for_classes != for_classes:
+    fitting = [name for name, candidate in _BY_NAME.items() if candidate.for_classes == for_classes]
+    resolved = loss if isinstance(loss, Loss) else _BY_NAME.get(loss) if isinstance(loss, str) else None
+    if resolved is None or resolved.for_classes != for_classes:
         kind = "classification" if for_classes else "regression"
         raise ValueError(f"Expected a loss for {kind}, one of {', '.join(fitting)}, got {loss!r}")
-    return found
+    return resolved

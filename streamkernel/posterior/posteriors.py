@@ -69,10 +69,10 @@ def join(parts: Iterator[F64]) -> F64:
 
 def read_count(tensors: Mapping[str, Any]) -> int:
     """Return the counter that was saved; raises a ValueError if there is none."""
-    (found,) = tensor_file.require_tensor(tensors, "count", np.int64, (1,))
-    if not 0 <= found < 1 << 53:  # it may be a float in memory
-        raise ValueError(f"expected a count, got {found}")
-    return int(found)
+    (count,) = tensor_file.require_tensor(tensors, "count", np.int64, (1,))
+    if not 0 <= count < 1 << 53:  # it may be a float in memory
+        raise ValueError(f"expected a count, got {count}")
+    return int(count)
 
 
 class FeatureMap:
@@ -161,12 +161,12 @@ class FeatureMap:
     def _examples(self, rows: Rows) -> list[list[dict[Hashable, float]]]:
         """Return for each row the values that each part reads, by the hashes of names."""
         parts = range(len(self.directions.plan.parts))
-        found = []
+        examples = []
         for i in range(len(rows.start) - 1):
             _, _, hashes, readers, values, _ = rows.part(i, i + 1)
             entries = list(zip(hashes.tolist(), readers.tolist(), values.tolist(), strict=True))
-            found.append([{name: value for name, read, value in entries if read >> part & 1} for part in parts])
-        return found
+            examples.append([{name: value for name, read, value in entries if read >> part & 1} for part in parts])
+        return examples
 
 
 def most_likely(gram: F64, y: F64) -> tuple[float, float]:

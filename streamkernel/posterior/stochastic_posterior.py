@@ -65,14 +65,14 @@ class RidgeFunctions:
         Raise an InputError if the steps have diverged.
         """
         error = check_size(self(phi) - y)
-        found = RidgeFunctions(self.width, self.alpha.shape[1])
+        after = RidgeFunctions(self.width, self.alpha.shape[1])
         more = self.width if block == self.n_blocks else 0
-        found.alpha = np.concatenate([self.alpha, np.zeros((more, self.alpha.shape[1]))])
+        after.alpha = np.concatenate([self.alpha, np.zeros((more, self.alpha.shape[1]))])
         part = slice(block * self.width, (block + 1) * self.width)
-        found.alpha *= 1.0 - gamma * nu
-        found.alpha[part] -= gamma / len(phi) * (phi[:, part].T @ error)
-        check_size(found.alpha)
-        return found
+        after.alpha *= 1.0 - gamma * nu
+        after.alpha[part] -= gamma / len(phi) * (phi[:, part].T @ error)
+        check_size(after.alpha)
+        return after
 
     def tensors(self) -> dict[str, Any]:
         """Return the learned state as arrays that share nothing with this object."""
@@ -143,14 +143,14 @@ class OperatorVariance:
         else:
             change = phi[:, : a.shape[1]] / self.n_blocks - a
             column = self.theta[block]
-        found = OperatorVariance(self.width)
-        found.theta = [(1.0 - gamma * nu) * other for other in self.theta]
+        after = OperatorVariance(self.width)
+        after.theta = [(1.0 - gamma * nu) * other for other in self.theta]
         moved = gamma / len(phi) * (change.T @ phi2[:, part])
         moved[: len(column)] += (1.0 - gamma * nu) * column
-        found.theta[block : block + 1] = [moved]
-        for other in found.theta:
+        after.theta[block : block + 1] = [moved]
+        for other in after.theta:
             check_size(other)
-        return found
+        return after
 
     def _apply(self, phi2: F64) -> F64:
         """Return a(x) = Σ_j θ_ij φ'_j(x) for each row of φ'(x)."""

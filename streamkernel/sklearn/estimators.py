@@ -137,21 +137,21 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
             them. Nothing is learned then.
         """
         is_first = not hasattr(self, "model_")
-        given: Any = None if classes is None else np.unique(column_or_1d(classes))
-        if is_first and given is None:
+        announced: Any = None if classes is None else np.unique(column_or_1d(classes))
+        if is_first and announced is None:
             raise ValueError("Expected classes, those of all later calls, in the first call of partial_fit")
-        if given is not None and len(given) < 2:
-            raise ValueError(f"Expected at least two classes in classes, got one class: {given.tolist()}")
-        if not is_first and given is not None and not np.array_equal(given, self.classes_):
-            raise ValueError(f"Expected classes={self.classes_.tolist()} as before, got {given.tolist()}")
-        known = given if is_first else self.classes_
+        if announced is not None and len(announced) < 2:
+            raise ValueError(f"Expected at least two classes in classes, got one class: {announced.tolist()}")
+        if not is_first and announced is not None and not np.array_equal(announced, self.classes_):
+            raise ValueError(f"Expected classes={self.classes_.tolist()} as before, got {announced.tolist()}")
+        all_classes = announced if is_first else self.classes_
         X = self._read(X, y, reset=is_first)
         labels, weights = self._labels(y, X), self._weights(sample_weight, X)
-        others = np.setdiff1d(labels, known)
+        others = np.setdiff1d(labels, all_classes)
         if len(others):
-            raise ValueError(f"Expected y with the classes {known.tolist()}, got {others.tolist()} too")
+            raise ValueError(f"Expected y with the classes {all_classes.tolist()}, got {others.tolist()} too")
         if is_first:
-            self.model_, self.classes_ = self._new_model(), known
+            self.model_, self.classes_ = self._new_model(), all_classes
         self.model_.learn_many(X, labels, weights, verbose=self.verbose)
         return self
 

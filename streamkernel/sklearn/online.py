@@ -192,18 +192,18 @@ class OnlineEstimator(BaseEstimator):
     @property
     def feature_importances_(self) -> F64:
         """The share of each column in how much the function changes with the inputs, shape (n_features_in_,)."""
-        found = self.model_.feature_importances_
+        shares = self.model_.feature_importances_
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        return np.array([found.get(name, 0.0) for name in names])
+        return np.array([shares.get(name, 0.0) for name in names])
 
 
 def _fields(part: Any) -> dict[str, Any]:
     """Return the fields of a kernel, a learner or another part of a model, and theirs, by name."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for one in dataclasses.fields(part) if dataclasses.is_dataclass(part) else ():
         value = getattr(part, one.name)
-        found |= {one.name: value} | {f"{one.name}__{name}": inner for name, inner in _fields(value).items()}
-    return found
+        fields |= {one.name: value} | {f"{one.name}__{name}": inner for name, inner in _fields(value).items()}
+    return fields
 
 
 def _replaced(part: Any, changes: Mapping[str, Any], where: str) -> Any:

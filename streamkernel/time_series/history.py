@@ -78,10 +78,10 @@ class HistoryTransformer(base.Transformer):
         """Record the known part of an example when it arrives, before its target is known."""
 
     def _key_of(self, x: Mapping[Hashable, Any]) -> Any:
-        found = None if self.key is None else x.get(self.key)
-        if not isinstance(found, Hashable):
-            raise InputError(f"Expected a key as a string or a number, got {shorten(found)} - at x[{self.key!r}]")
-        return None if is_missing(found) else found
+        key = None if self.key is None else x.get(self.key)
+        if not isinstance(key, Hashable):
+            raise InputError(f"Expected a key as a string or a number, got {shorten(key)} - at x[{self.key!r}]")
+        return None if is_missing(key) else key
 
     def _remember(self, x: Mapping[Hashable, Any], value: Any) -> None:
         key = self._key_of(x)
@@ -113,17 +113,17 @@ def with_history(model: Any, x: Mapping[Any, Any]) -> dict[Any, Any]:
     >>> with_history(model, {"a": 2.0})
     {'a': 2.0, 'target_lag_1': 5.0}
     """
-    found = add_history(model, x)
+    example = add_history(model, x)
     observe(model, x)
-    return found
+    return example
 
 
 def add_history(model: Any, x: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return the result of `with_history`, without recording the example."""
-    found = dict(x)
+    example = dict(x)
     for step in first_steps(model):
-        found = step.with_history(found)
-    return found
+        example = step.with_history(example)
+    return example
 
 
 def observe(model: Any, x: Mapping[Any, Any]) -> None:
