@@ -11,7 +11,7 @@ from streamkernel.connectors.base import Position
 BROKEN = "broken"
 
 
-def unknown_name(expected: str, got: str, known: Iterable[str]) -> ValueError:
+def unknown_name(expected: str, got: str, existing: Iterable[str]) -> ValueError:
     """Return the error for a name that is not among the known ones.
 
     `expected` is a description of the expected names. The result is an error that lists the known names and proposes
@@ -23,7 +23,7 @@ def unknown_name(expected: str, got: str, known: Iterable[str]) -> ValueError:
     Traceback (most recent call last):
     ValueError: Expected a fruit of apple, pear, got "aple" - did you mean "apple"?
     """
-    names = {name.lower(): name for name in known}
+    names = {name.lower(): name for name in existing}
     near = difflib.get_close_matches(got.lower(), names, n=1, cutoff=0.5)
     hint = f' - did you mean "{names[near[0]]}"?' if near else ""
     return ValueError(f'Expected {expected} {", ".join(names.values())}, got "{got}"{hint}')

@@ -88,30 +88,35 @@ def numbers(texts: Sequence[str]) -> list[int | float | str]:
     >>> numbers(["12", "1e3", "0.5"]), numbers(["yes", "no", "yes", "1"])
     ([12, 1000.0, 0.5], ['yes', 'no', 'yes', 1])
     """
-    if (found := _plain_numbers(texts)) is not None:
-        return found
+    if (column := _plain_numbers(texts)) is not None:
+        return column
     cells = {*texts}
     plain = [text for text in cells if text[:1] in _PLAIN_STARTS]
-    known: dict[str, int | float | str] = {text: number(text) if text else text for text in cells.difference(plain)}
-    known.update(zip(plain, _plain_numbers(plain) or map(number, plain), strict=True))
-    return [known[text] for text in texts]
+    by_text: dict[str, int | float | str] = {text: number(text) if text else text for text in cells.difference(plain)}
+    by_text.update(zip(plain, _plain_numbers(plain) or map(number, plain), strict=True))
+    return [by_text[text] for text in texts]
 
 
 def _plain_numbers(texts: Sequence[str]) -> list[int | float | str] | None:
     """Return the numbers if all cells are numbers of JSON, and `number` reads each of them so."""
     try:
-        found = orjson.loads(f"[{','.join(texts)}]")
+        values = orjson.loads(f"[{','.join(texts)}]")
     except orjson.JSONDecodeError:
         return None
-    if 0 < len(found) == len(texts) and {*map(type, found)} <= _NUMBERS and min(found) > -_FITS and max(found) < _FITS:
-        return found  # type: ignore[no-any-return]
+    if (
+        0 < len(values) == len(texts)
+        and {*map(type, values)} <= _NUMBERS
+        and min(values) > -_FITS
+        and max(values) < _FITS
+    ):
+        return values  # type: ignore[no-any-return]
     return None
 
 
 def comma_numbers(texts: Sequence[str]) -> list[int | float | str]:
     """Read a column of cells, each as `comma_number` does; an empty one does not change."""
-    known = {text: comma_number(text) if text else text for text in {*texts}}
-    return [known[text] for text in texts]
+    by_text = {text: comma_number(text) if text else text for text in {*texts}}
+    return [by_text[text] for text in texts]
 
 
 def rows_of_numbers(rows: Sequence[bytes], joined: bytes) -> list[list[int | float]] | None:

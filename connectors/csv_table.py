@@ -166,8 +166,8 @@ class Csv:
         width, *others = {row.count(delimiter) + 1 for row in rows}
         if others or width not in self._widths:
             return None
-        if (found := self._rows_of_numbers(rows, joined)) is not None:
-            return [dict(zip(names, row, strict=False)) for row in found]  # each has as many
+        if (plain_rows := self._rows_of_numbers(rows, joined)) is not None:
+            return [dict(zip(names, row, strict=False)) for row in plain_rows]  # each has as many
         try:
             cells = joined.decode(self._codec).split(self._delimiter)
         except UnicodeDecodeError:

@@ -249,14 +249,14 @@ class ValueDecoder:
         fields = self._fields(self._read(value))
         return with_digits(fields, self._texts, lambda: self._fields(object_with_digits(value)))
 
-    def _fields(self, found: Any) -> dict[str, Any]:
-        if not isinstance(found, dict):
-            raise ValueError(f"Expected a record with fields, got {type(found).__name__}")
+    def _fields(self, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise ValueError(f"Expected a record with fields, got {type(value).__name__}")
         if self._has_envelope:
-            found = row_after(found)
-            if found is None:
+            value = row_after(value)
+            if value is None:
                 raise PassedOverError("a change without a row afterwards")
-        return flatten(found, self._max_list_length, self._zones)
+        return flatten(value, self._max_list_length, self._zones)
 
 
 class CsvRow:

@@ -387,14 +387,14 @@ def as_sink(sink: Any) -> Sink:
     return _complete(sink, Sink, ("open", "write", "flush", "seek", "close"))
 
 
-def _complete(own: Any, base: type[T], names: Sequence[str]) -> T:
+def _complete(implementation: Any, base: type[T], names: Sequence[str]) -> T:
     """Return an object with its own methods of these names, and the other methods of a base class."""
-    if isinstance(own, base):
-        return own
+    if isinstance(implementation, base):
+        return implementation
 
     def calling(name: str) -> Any:
-        return lambda self, *words: getattr(own, name)(*words)
+        return lambda self, *words: getattr(implementation, name)(*words)
 
     methods = {name: calling(name) for name in names}
-    others = {"__getattr__": lambda self, name: getattr(own, name)}
-    return cast(T, type(type(own).__name__, (base,), methods | others)())
+    others = {"__getattr__": lambda self, name: getattr(implementation, name)}
+    return cast(T, type(type(implementation).__name__, (base,), methods | others)())

@@ -231,11 +231,11 @@ def all_json_fields(values: Sequence[bytes]) -> list[dict[str, Any]] | None:
     joined = b",".join(values)
     if joined.count(b"{") == len(values) and all(map(bytes.startswith, values, repeat(b"{"))):
         try:
-            found = orjson.loads(b"[%b]" % joined)
+            objects = orjson.loads(b"[%b]" % joined)
         except orjson.JSONDecodeError:
             return None
-        if len(found) == len(values) and {*map(type, found)} <= {dict}:
-            return found  # type: ignore[no-any-return]
+        if len(objects) == len(values) and {*map(type, objects)} <= {dict}:
+            return objects  # type: ignore[no-any-return]
     return None
 
 
@@ -277,10 +277,10 @@ def _with_infinity(raw: bytes) -> Any:
         raise ValueError("Expected valid JSON, got one that is nested too deeply") from None
 
 
-def _as_zero(found: re.Match[bytes]) -> bytes:
+def _as_zero(match: re.Match[bytes]) -> bytes:
     """Return a number as long as a constant or a number that is too large, and all else unchanged."""
-    is_large = found[2] is not None and isinf(float(found[2]))
-    return b"0.".ljust(len(found[0]), b"0") if found[1] is not None or is_large else found[0]
+    is_large = match[2] is not None and isinf(float(match[2]))
+    return b"0.".ljust(len(match[0]), b"0") if match[1] is not None or is_large else match[0]
 
 
 def _integer(text: str) -> int | float:

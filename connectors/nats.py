@@ -211,12 +211,12 @@ class NatsSource(Source):
         except OSError:
             self._messages = None  # a new connection needs a new consumer
             raise
-        found = []
+        events = []
         for message in messages:
             self._last, self._waiting = message.metadata.sequence.stream, message.metadata.num_pending
             if self._end is None or self._last <= self._end:
-                found.append(self._event(message))
-        return found
+                events.append(self._event(message))
+        return events
 
     def goes_back(self, before: Position, position: Position) -> bool:
         """Return whether the number of a message is less than an earlier one."""
@@ -242,10 +242,10 @@ class NatsSource(Source):
         if self._messages is None:
             self._messages = await self._subscribe(context)
         try:
-            found: Sequence[Any] = await self._messages.fetch(BATCH, timeout=max(timeout, 0.01))
+            messages: Sequence[Any] = await self._messages.fetch(BATCH, timeout=max(timeout, 0.01))
         except TimeoutError:
             return []
-        return found
+        return messages
 
     async def _subscribe(self, context: Any) -> Any:
         from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy

@@ -77,10 +77,10 @@ def function_at(name: str, folder: Path) -> Callable[..., Any]:
         sys.path.append(str(folder))
         importlib.invalidate_caches()
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        value = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f'Expected a function, "package.module:name", got "{name}": {error}') from error
-    if not callable(found):
-        raise ValueError(f'Expected a function, got {type(found).__name__} at "{name}"')
-    called: Callable[..., Any] = found
+    if not callable(value):
+        raise ValueError(f'Expected a function, got {type(value).__name__} at "{name}"')
+    called: Callable[..., Any] = value
     return called

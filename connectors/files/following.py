@@ -60,9 +60,9 @@ class WatchedBytes(FileBytes):
         """Do nothing: the reader looks for successors."""
 
     def _know(self) -> None:
-        known = min(HEAD_BYTES, self._file.tell())
-        if len(self._head) < known:
-            self._head = os.pread(self._file.fileno(), known, 0)
+        length = min(HEAD_BYTES, self._file.tell())
+        if len(self._head) < length:
+            self._head = os.pread(self._file.fileno(), length, 0)
 
 
 class WatchedReader(TextReader):
@@ -138,8 +138,8 @@ class FollowReader:
                 break
             if events is None:
                 time.sleep(min(left, FOLLOW_SECONDS))
-        told, self._told = self._told, []
-        return told
+        errors, self._told = self._told, []
+        return errors
 
     def lag(self) -> int:
         """Return the number of bytes after the last event, including newer files."""

@@ -96,15 +96,15 @@ def inner_position(position: Position) -> Position:
 
 def files_of(pattern: Path) -> dict[str, int]:
     """Return the matching files in the order of their names, with their sizes in bytes."""
-    found = {}
+    sizes = {}
     for name in sorted(glob.glob(str(pattern), recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute pattern
         path = Path(name)
         try:
             if path.is_file():
-                found[str(path)] = path.stat().st_size
+                sizes[str(path)] = path.stat().st_size
         except OSError:  # It was deleted just now.
             continue
-    return found
+    return sizes
 
 
 class PatternReader:
@@ -136,11 +136,11 @@ class PatternReader:
 
         A file with ``{"done": position}`` had ended; if it is the last one, records added since are read.
         """
-        own = {name: position for name, position in positions.items() if matches(Path(name), self._pattern)}
-        if not own:
+        matching = {name: position for name, position in positions.items() if matches(Path(name), self._pattern)}
+        if not matching:
             position_of(str(self._pattern), positions)
-        self._front = max(own, default="")
-        for name, position in own.items():
+        self._front = max(matching, default="")
+        for name, position in matching.items():
             late = has(position, LATE)
             self._positions[name] = inner = inner_position(position)
             if is_broken(inner) or not (late or name == self._front):
@@ -174,8 +174,8 @@ class PatternReader:
                     self._look()
             if left == 0.0:
                 return []
-        told, self._told = self._told, []
-        return told
+        errors, self._told = self._told, []
+        return errors
 
     def lag(self) -> dict[tuple[str, str], int]:
         """Return the backlog in each unfinished file; in bytes if it has not been started."""

@@ -45,8 +45,8 @@ def values_of(column: Any, name: str = "", zones: Mapping[str, str] | None = Non
     if types.is_dictionary(kind):
         return values_of(column.dictionary_decode(), name, zones)
     if isinstance(kind, pa.BaseExtensionType):
-        found = values_of(column.storage)
-        return found if kind.extension_name != "arrow.uuid" else _map(_uuid, found)
+        values = values_of(column.storage)
+        return values if kind.extension_name != "arrow.uuid" else _map(_uuid, values)
     if types.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
         paths = [f"{name}.{inside}" for inside in names]
@@ -66,10 +66,10 @@ def values_of(column: Any, name: str = "", zones: Mapping[str, str] | None = Non
         return _map(lambda ticks: ticks / per_second, _integers(column))
     if types.is_date(kind):
         return _map(lambda at: at * _DAY if types.is_date32(kind) else at / 1_000, _integers(column))
-    found = _plain(column)
+    values = _plain(column)
     if types.is_decimal(kind):
-        return _map(float, found)
-    return [None if value != value else value for value in found] if types.is_floating(kind) else found
+        return _map(float, values)
+    return [None if value != value else value for value in values] if types.is_floating(kind) else values
 
 
 def _map(convert: Any, values: list[Any]) -> list[Any]:
@@ -256,8 +256,8 @@ def _may_be_nested(kind: Any) -> bool:
 
 def _as_json(record: dict[str, Any]) -> bytes:
     """Return a record as JSON, with infinity as Python's json module writes it."""
-    found = orjson.dumps(record, default=repr, option=RECORD)
-    return json.dumps(record, default=repr, ensure_ascii=False).encode() if b"null" in found else found
+    text = orjson.dumps(record, default=repr, option=RECORD)
+    return json.dumps(record, default=repr, ensure_ascii=False).encode() if b"null" in text else text
 
 
 def _paths(fields: Iterable[Any], prefix: str = "") -> Iterator[str]:

@@ -133,18 +133,18 @@ class PartitionedFiles(PartitionedSource):
         """
         if not any(map(self._is_ours, positions)):
             position_of(self._name, positions)
-        found = {name: size for name, size in files_of(self._pattern).items() if size}
+        sizes = {name: size for name, size in files_of(self._pattern).items() if size}
         begun = set(filter(self._is_ours, positions))
-        found |= dict.fromkeys(begun - found.keys(), 0)
+        sizes |= dict.fromkeys(begun - sizes.keys(), 0)
         last = max(begun, default="")
-        over = {name for name in begun if _is_over(positions[name], found[name], name == last)}
-        names = sorted(found.keys() - over, key=lambda name: (name not in begun or has(positions[name], LATE), name))
-        self._sizes = {name: found[name] for name in names}
-        self._growing = max(found, default="")
+        over = {name for name in begun if _is_over(positions[name], sizes[name], name == last)}
+        names = sorted(sizes.keys() - over, key=lambda name: (name not in begun or has(positions[name], LATE), name))
+        self._sizes = {name: sizes[name] for name in names}
+        self._growing = max(sizes, default="")
         if len(names) > 1 and self._growing in names and not self._lines(self._growing, positions):
             names.remove(self._growing)  # until it has more records, or is the only file left
         dealt = [names[worker::workers][:events] for worker in range(workers)]
-        return [self._assignment(own, positions, events) for own in dealt] if names else None
+        return [self._assignment(share, positions, events) for share in dealt] if names else None
 
     def read(self, assignment: WorkAssignment) -> Iterator[list[Event]]:
         """Yield the events of an assignment, a few hundred at a time, and its end as an event without a record."""
@@ -183,8 +183,8 @@ class PartitionedFiles(PartitionedSource):
         return not (is_compressed(Path(name)) or self._layout.is_rewritten(Path(name)))
 
     def _bytes_left(self, name: str, size: int, position: Position) -> int:
-        known = has(position, DONE) or self._counts_bytes(name)
-        return max(0, size - _bytes_read(position)) if known else size
+        is_counted = has(position, DONE) or self._counts_bytes(name)
+        return max(0, size - _bytes_read(position)) if is_counted else size
 
     def _is_ours(self, name: str) -> bool:
         return matches(Path(name), self._pattern)

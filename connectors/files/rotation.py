@@ -93,15 +93,15 @@ def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_re
     last = _status(path)
     if last is not None and os.path.samestat(last, status):
         return
-    files = [(file, found) for file in rotated_files(path) if (found := _status(file)) is not None]
-    own = [i for i, (_, found) in enumerate(files) if os.path.samestat(found, status)]
-    if own:
-        files = files[own[-1] + 1 :]
+    files = [(file, state) for file in rotated_files(path) if (state := _status(file)) is not None]
+    same = [i for i, (_, state) in enumerate(files) if os.path.samestat(state, status)]
+    if same:
+        files = files[same[-1] + 1 :]
     else:
-        files = [(file, found) for file, found in files if found.st_mtime_ns > status.st_mtime_ns]
-    for file, found in [*files, *([] if last is None else [(path, last)])]:
-        if found.st_size:
-            yield file, found
+        files = [(file, state) for file, state in files if state.st_mtime_ns > status.st_mtime_ns]
+    for file, state in [*files, *([] if last is None else [(path, last)])]:
+        if state.st_size:
+            yield file, state
 
 
 def rotated_files(path: Path) -> list[Path]:

@@ -300,8 +300,8 @@ def first_records(
     ...     path.write_text("name,age\nAnn,31\n") and first_records(path)
     [{'name': 'Ann', 'age': 31}]
     """
-    found = _first_events(Path(path), Layout(format, csv, max_list_length, is_silent=True))
-    return [event.record for *_, events in found for event in events if event.record is not None]
+    batches = _first_events(Path(path), Layout(format, csv, max_list_length, is_silent=True))
+    return [event.record for *_, events in batches for event in events if event.record is not None]
 
 
 def _first_events(path: Path, layout: Layout) -> Iterator[tuple[Path, Sequence[str], list[Event]]]:

@@ -121,13 +121,13 @@ class RequestLog:
         results: list[Stored | KeyConflictError] = []
         lines, end, new = [], self.end, OrderedDict[str, tuple[int, bytes]]()
         for key, events in requests:
-            known = new.get(key, self._keys.get(key)) if key is not None else None
-            if known is not None and known[1] != _digest(events):
+            stored = new.get(key, self._keys.get(key)) if key is not None else None
+            if stored is not None and stored[1] != _digest(events):
                 results.append(KeyConflictError("Expected a new Idempotency-Key for other events, got a known one"))
                 continue
             line = b'{"key":%b,"events":%b}\n' % (orjson.dumps(key), events)
-            if known is not None:  # the same line
-                results.append(Stored(known[0] - len(line), known[0], True))
+            if stored is not None:  # the same line
+                results.append(Stored(stored[0] - len(line), stored[0], True))
                 continue
             results.append(Stored(end, end + len(line), False))
             end += len(line)
@@ -196,8 +196,8 @@ class RequestLog:
 
     def _remember(self, line: bytes, position: int) -> None:
         try:
-            found = orjson.loads(line)
-            key, events = found["key"], orjson.dumps(found["events"])
+            request = orjson.loads(line)
+            key, events = request["key"], orjson.dumps(request["events"])
         except (ValueError, KeyError, TypeError):  # the reader reports it
             return
         if key is not None:
@@ -235,7 +235,7 @@ def _end_of_last_line(path: Path, size: int) -> int:
         while end > 0:
             begin = max(0, end - _READ_BYTES)
             file.seek(begin)
-            if (found := file.read(end - begin).rfind(b"\n")) >= 0:
-                return begin + found + 1
+            if (place := file.read(end - begin).rfind(b"\n")) >= 0:
+                return begin + place + 1
             end = begin
     return 0

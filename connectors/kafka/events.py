@@ -156,17 +156,17 @@ def _integer_of(form: str, number: struct.Struct) -> Read:
     def read(key: bytes) -> int:
         if len(key) != number.size:
             raise ValueError(f'Expected a key of {number.size} bytes for key_format "{form}", got {_shown(key)}')
-        found: int = number.unpack(key)[0]
-        return found
+        value: int = number.unpack(key)[0]
+        return value
 
     return read
 
 
 def _json(key: bytes) -> Any:
     try:
-        found = orjson.loads(key)
-        is_long = type(found) is float and key.strip().removeprefix(b"-").isdigit()
-        return key.strip().decode() if is_long else found
+        value = orjson.loads(key)
+        is_long = type(value) is float and key.strip().removeprefix(b"-").isdigit()
+        return key.strip().decode() if is_long else value
     except orjson.JSONDecodeError:
         raise ValueError(f'Expected a key of JSON for key_format "json", got {_shown(key)}') from None
 
@@ -227,16 +227,16 @@ class Events:
             if value is None:
                 raise PassedOverError("a tombstone")
             if self._more:
-                given = {"topic": partition.topic, "key": record.key, "headers": headers}
-                fields = self._decode(value, **{name: given[name] for name in self._more})
+                arguments = {"topic": partition.topic, "key": record.key, "headers": headers}
+                fields = self._decode(value, **{name: arguments[name] for name in self._more})
             else:
                 fields = self._decode(value)
             if not isinstance(fields, dict):
                 fields, got = None, type(fields).__name__
                 raise ValueError(f"Expected a dict from the decoder, got {got}")
             if self._key is not None:
-                found = None if record.key is None else self._read_key(record.key)
-                fields = {**(flatten({self._key: found}) if type(found) is dict else {self._key: found}), **fields}
+                key = None if record.key is None else self._read_key(record.key)
+                fields = {**(flatten({self._key: key}) if type(key) is dict else {self._key: key}), **fields}
         except MemoryError:
             raise
         except PassedOverError:
@@ -261,14 +261,14 @@ class Events:
         values: list[Any] = [record.value for _, records, _ in runs for record in records]
         if None in values:
             return None
-        found = self._read_all(values)
-        if found is None:
+        decoded = self._read_all(values)
+        if decoded is None:
             try:
-                found = list(map(self._decode, values))
+                decoded = list(map(self._decode, values))
             except Exception:  # `of` reports the problem
                 return None
         events: list[Event] = []
-        new, rest = tuple.__new__, zip(values, found, strict=True)
+        new, rest = tuple.__new__, zip(values, decoded, strict=True)
         for partition, records, positions in runs:
             stream, (topic, number) = str(partition), partition
             for record, position, (value, fields) in zip(records, positions, rest, strict=False):
@@ -309,12 +309,12 @@ def _parameters_of(decoder: Decoder | None) -> tuple[str, ...]:
     if decoder is None:
         return ()
     try:
-        found = inspect.signature(decoder).parameters
+        parameters = inspect.signature(decoder).parameters
     except ValueError:  # it is written in C and says nothing
         return ()
     can_be_named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    names = [name for name, parameter in found.items() if parameter.kind in can_be_named]
-    return tuple(name for name in ("topic", "key", "headers") if name in names and name != next(iter(found)))
+    names = [name for name, parameter in parameters.items() if parameter.kind in can_be_named]
+    return tuple(name for name in ("topic", "key", "headers") if name in names and name != next(iter(parameters)))
 
 
 def gap_event(partition: Partition, offset: int, next_offset: int) -> Event:

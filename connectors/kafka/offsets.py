@@ -55,13 +55,13 @@ def find_partitions(client: Consumer, topic: str, numbers: Sequence[int] | None,
 
     Raise `TopicMissingError` if the topic is not there; `ValueError` if a partition is not.
     """
-    known = client.partitions_of(topic)
-    if not known:
+    existing = client.partitions_of(topic)
+    if not existing:
         raise missing_topic(topic, servers)
-    wanted = known if numbers is None else [Partition(topic, number) for number in numbers]
+    wanted = existing if numbers is None else [Partition(topic, number) for number in numbers]
     for partition in wanted:
-        if partition not in known:
-            raise ValueError(f'Expected a partition from 0 to {len(known) - 1} of "{topic}", got {partition.number}')
+        if partition not in existing:
+            raise ValueError(f'Expected a partition from 0 to {len(existing) - 1} of "{topic}", got {partition.number}')
     return wanted
 
 
@@ -154,7 +154,7 @@ def replaced_error(topic: str) -> TopicReplacedError:
 
 def start_offset(
     partition: Partition,
-    own: int | None,
+    saved: int | None,
     committed: int | None,
     *,
     is_rewound: bool = False,
@@ -173,7 +173,7 @@ def start_offset(
     | the offset was deleted (retention)                | the oldest record                |
     | the offset is after the end: the log was cut      | an error: records were lost      |
 
-    Raise `TopicReplacedError` if the topic was replaced; `PositionError` if the log ends before the offset. `own` is
+    Raise `TopicReplacedError` if the topic was replaced; `PositionError` if the log ends before the offset. `saved` is
     the offset in our checkpoint, ``None`` if there is none. `committed` is the offset that the group has committed,
     ``None`` if there is none. `is_rewound` says whether our position counts, and not the position of the group.
     `is_replaced` says whether the topic is another one of the same name. `log` is the offset of the oldest record and
@@ -189,7 +189,7 @@ def start_offset(
     """
     if is_replaced:
         raise replaced_error(partition.topic)
-    offset = own if committed is None or (is_rewound and own is not None) else committed
+    offset = saved if committed is None or (is_rewound and saved is not None) else committed
     if offset is None or log is None:
         return offset
     first, end = log
@@ -296,9 +296,9 @@ class StartOffsets:
         replaced = () if self._topic_ids is None else self._topic_ids.replaced(client)
         for partition in sorted(partitions):
             committed = client.committed(partition) if self._in_group else None
-            own = offset_of(self.own[partition], str(partition)) if partition in self.own else None
+            saved = offset_of(self.own[partition], str(partition)) if partition in self.own else None
             is_rewound, is_replaced = partition in self._rewound, partition.topic in replaced
-            offset = start_offset(partition, own, committed, is_rewound=is_rewound, is_replaced=is_replaced)
+            offset = start_offset(partition, saved, committed, is_rewound=is_rewound, is_replaced=is_replaced)
             if offset is None:
                 offset = self._configured[partition] = self._configured_start(client, partition, latest)
             else:

@@ -227,12 +227,12 @@ def is_secret(name: str) -> bool:
 
 def _of_environment(environ: Mapping[str, str], separator: str) -> dict[str, Any]:
     """Return the options from environment variables: JSON values, or else text."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for variable, text in environ.items():
         if variable.startswith(PREFIX):
             name = variable.removeprefix(PREFIX).lower().replace("_", separator)
             try:
-                found[name] = text if is_secret(name) else orjson.loads(text)
+                options[name] = text if is_secret(name) else orjson.loads(text)
             except orjson.JSONDecodeError:
-                found[name] = text
-    return found
+                options[name] = text
+    return options

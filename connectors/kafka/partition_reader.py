@@ -150,8 +150,8 @@ class PartitionReader:
         ends, next_offsets = self._ends, {partition: records[-1].offset + 1 for partition, records, _ in runs}
         is_whole = all(offset <= ends.get(partition, offset) for partition, offset in next_offsets.items())
         inside = runs if is_whole and not self._start_offsets.gaps else [self._wanted_of(run) for run in runs]
-        if (found := self._events_of(inside)) is not None:
-            events += found
+        if (decoded := self._events_of(inside)) is not None:
+            events += decoded
             self._next |= next_offsets
             return
         for i, (partition, records, positions) in enumerate(runs):
@@ -180,12 +180,12 @@ class PartitionReader:
     def _fetch(self, client: Consumer, timeout: float) -> None:
         self._buffers.throttle(client, self._next.keys() - self._new)
         try:
-            found = client.poll(timeout)
+            fetched = client.poll(timeout)
         except OffsetGoneError as error:
             self._events += [self._skip_to_next(client, *one) for one in error.offsets.items()]
         else:
-            self._buffers.add(found)
-            self._readable.forget(partition for partition, records in found.items() if records)
+            self._buffers.add(fetched)
+            self._readable.forget(partition for partition, records in fetched.items() if records)
             self._events += self._positions_after_gaps(client)
         self._polled = time.monotonic()
 
@@ -237,11 +237,11 @@ class TopicWatcher:
         partitions: list[Partition] = []
         error: UnavailableError | None = None
         try:
-            found = client.look(self._topics)
-            if found is None:  # the answer is in flight
+            existing = client.look(self._topics)
+            if existing is None:  # the answer is in flight
                 return []
-            partitions = [partition for topic in self._topics for partition in found[topic]]
-            missing = [topic for topic in self._topics if not found[topic]]
+            partitions = [partition for topic in self._topics for partition in existing[topic]]
+            missing = [topic for topic in self._topics if not existing[topic]]
             error = missing_topic(missing[0], self._servers) if missing else None
         except UnavailableError as one:
             error = one

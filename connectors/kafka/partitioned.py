@@ -216,10 +216,10 @@ class PartitionedTopics(PartitionedSource):
 
     def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
         """Return the number of records after these positions when the last round was planned."""
-        found = {}
+        lags = {}
         for partition, end in dict(self._ends).items():
-            found[partition.topic, str(partition.number)] = max(0, end - self._begin_of(partition, positions))
-        return found
+            lags[partition.topic, str(partition.number)] = max(0, end - self._begin_of(partition, positions))
+        return lags
 
     def close(self) -> None:
         """Disconnect."""
@@ -291,24 +291,25 @@ class PartitionedTopics(PartitionedSource):
     def _fetch(self, client: Consumer) -> None:
         self._buffers.throttle(client, self._next.keys() - self._lost.keys())
         try:
-            found = client.poll(WAIT_SECONDS)
+            fetched = client.poll(WAIT_SECONDS)
         except OffsetGoneError as error:
             lost = {partition: offset for partition, offset in error.offsets.items() if partition in self._next}
             client.pause(lost)
             self._lost |= lost
         else:
-            self._buffers.add({partition: records for partition, records in found.items() if partition in self._next})
+            self._buffers.add({partition: records for partition, records in fetched.items() if partition in self._next})
 
 
 def _assignment(
     partitions: Iterable[Partition], spans: Mapping[Partition, tuple[int, int]], events: int
 ) -> WorkAssignment:
     """Return a worker's assignment; an end before the beginning means deleted records, which are one event."""
-    own = {str(partition): spans[partition] for partition in partitions if partition in spans}
-    counts = split({stream: end - begin if begin <= end else 1 for stream, (begin, end) in own.items()}, events)
-    begins = {stream: begin for stream, (begin, _) in own.items()}
+    assigned = {str(partition): spans[partition] for partition in partitions if partition in spans}
+    counts = split({stream: end - begin if begin <= end else 1 for stream, (begin, end) in assigned.items()}, events)
+    begins = {stream: begin for stream, (begin, _) in assigned.items()}
     ends = {
-        stream: min(end, begin + counts[stream]) if counts[stream] else begin for stream, (begin, end) in own.items()
+        stream: min(end, begin + counts[stream]) if counts[stream] else begin
+        for stream, (begin, end) in assigned.items()
     }
     return WorkAssignment(begins, ends, sum(counts.values()))
 
@@ -321,8 +322,8 @@ def split(waiting: Mapping[str, int], events: int) -> dict[str, int]:
     >>> split({"t:0": 2, "t:1": 90, "t:2": 90}, 30)
     {'t:0': 2, 't:1': 14, 't:2': 14}
     """
-    found = {}
+    counts = {}
     for others, stream in zip(range(len(waiting), 0, -1), sorted(waiting, key=lambda s: waiting[s]), strict=True):
-        found[stream] = min(waiting[stream], events // others)
-        events -= found[stream]
-    return found
+        counts[stream] = min(waiting[stream], events // others)
+        events -= counts[stream]
+    return counts

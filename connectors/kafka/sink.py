@@ -214,26 +214,26 @@ class KafkaDeadLetters(_Topic):
         headers = [(name, content or b"") for name, content in kept]  # kafka-python writes none without a value
         headers += [(name, _bytes(text, int(share * LONGEST_TEXT))) for name, text in added.items()]
         key = None if "key" in cut else event.key
-        room = max(0, largest - size_of(b"", key, headers))
-        self._writer.send(self.topic, value[: min(room, LONGEST["value"])], key, headers)
+        bytes_left = max(0, largest - size_of(b"", key, headers))
+        self._writer.send(self.topic, value[: min(bytes_left, LONGEST["value"])], key, headers)
 
 
 def _headers(event: Event, refusal: Refusal, member: str | None) -> dict[str, str]:
     """Return the headers that a dead letter has in addition to the headers of its record."""
-    found = {
+    headers = {
         (f"{CONNECT}{name}" if name in ("topic", "partition", "offset") else f"{OWN}{name}"): _text(value)
         for name, value in event.location.items()
     }
     for name in ("topic", "partition", "offset"):
-        if f"{CONNECT}{name}" in found:
-            found[f"{STREAMS}{name}"] = found[f"{CONNECT}{name}"]
-    found[f"{STREAMS}exception"], found[f"{STREAMS}message"] = refusal.exception, refusal.reason
-    found[f"{CONNECT}connector.name"] = "streamkernel"
-    found[f"{CONNECT}stage"] = "VALUE_CONVERTER" if event.record is None and refusal.kind != "output" else "TASK_PUT"
-    found[f"{CONNECT}exception.class.name"] = refusal.exception
-    found[f"{CONNECT}exception.message"] = refusal.reason
-    found[f"{OWN}kind"] = refusal.kind
-    return found if member is None else found | {f"{OWN}member": member}
+        if f"{CONNECT}{name}" in headers:
+            headers[f"{STREAMS}{name}"] = headers[f"{CONNECT}{name}"]
+    headers[f"{STREAMS}exception"], headers[f"{STREAMS}message"] = refusal.exception, refusal.reason
+    headers[f"{CONNECT}connector.name"] = "streamkernel"
+    headers[f"{CONNECT}stage"] = "VALUE_CONVERTER" if event.record is None and refusal.kind != "output" else "TASK_PUT"
+    headers[f"{CONNECT}exception.class.name"] = refusal.exception
+    headers[f"{CONNECT}exception.message"] = refusal.reason
+    headers[f"{OWN}kind"] = refusal.kind
+    return headers if member is None else headers | {f"{OWN}member": member}
 
 
 def _text(value: Any) -> str:

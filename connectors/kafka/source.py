@@ -250,8 +250,8 @@ class KafkaSource(Source):
 
     def offsets(self, positions: Mapping[str, Position]) -> dict[Partition, int]:
         """Return the offsets among `positions` of assigned partitions in which records were read."""
-        found = {Partition.parse(stream): offset_of(position, stream) for stream, position in positions.items()}
-        return self._start_offsets.to_commit(found)
+        offsets = {Partition.parse(stream): offset_of(position, stream) for stream, position in positions.items()}
+        return self._start_offsets.to_commit(offsets)
 
     def acknowledge(self, positions: Mapping[str, Position]) -> None:
         """Commit offsets without a transaction, so that other members continue after them; some may be read again."""
@@ -315,15 +315,15 @@ class KafkaSource(Source):
         if self.group is not None and self._numbers is None:
             client.subscribe(self.topics, self)
         else:
-            known = sorted(self._start_offsets.known)
-            self.on_assigned(p for p in known if self._numbers is None or p.number in self._numbers)
+            partitions = sorted(self._start_offsets.known)
+            self.on_assigned(p for p in partitions if self._numbers is None or p.number in self._numbers)
 
     def _look(self, client: Consumer) -> None:
         """Look for new partitions periodically, and read them if there is no group that assigns them."""
-        found = self._topic_watcher.look(client)
-        if found:
+        partitions = self._topic_watcher.look(client)
+        if partitions:
             self._topic_ids.check(client)
-        added = self._start_offsets.add(found)
+        added = self._start_offsets.add(partitions)
         if added:
             self._check()
             if self.group is None and self._numbers is None:

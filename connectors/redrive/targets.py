@@ -54,11 +54,11 @@ class TopicTarget:
         self._producer = self._options.producer(self._name, TRANSACTION_SECONDS)
         asked = self._options.consumer(self._name)
         try:
-            found = {stream: asked.committed_with_note(self._partition_of(stream)) for stream in streams}
+            entries = {stream: asked.committed_with_note(self._partition_of(stream)) for stream in streams}
         finally:
             asked.close()
         copies = {} if self._copy is None else read_json(self._copy).get(self._name, {})
-        return {stream: Driven(*(entry or copies.get(stream, (0, "")))) for stream, entry in found.items()}
+        return {stream: Driven(*(entry or copies.get(stream, (0, "")))) for stream, entry in entries.items()}
 
     def hindrance(self, letter: Letter) -> str:
         """Return why a letter cannot be driven here, or nothing."""
@@ -174,10 +174,10 @@ def check_file(path: Path) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a file, an empty one if the file is missing."""
     try:
-        found: dict[str, Any] = orjson.loads(path.read_bytes())
+        content: dict[str, Any] = orjson.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
-    return found
+    return content
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

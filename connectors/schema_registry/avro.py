@@ -19,10 +19,10 @@ def reader_of(registry: Registry, number: int, schema: Any, reader_schema: str |
 
     def read(value: bytes) -> Any:
         stream = BytesIO(value)
-        found = fastavro.schemaless_reader(stream, written, wanted)
+        decoded = fastavro.schemaless_reader(stream, written, wanted)
         if rest := len(value) - stream.tell():
             raise ValueError(f"{rest} bytes are left behind the record")
-        return found
+        return decoded
 
     return read
 

@@ -24,19 +24,19 @@ def reader_of(registry: Registry, number: int, schema: Any, reader_schema: None)
     validator = kind(wanted, registry=_others(registry, schema.references, Resources()))
 
     def read(value: bytes) -> Any:
-        found = json_object(value)
-        error = best_match(validator.iter_errors(found))
+        fields = json_object(value)
+        error = best_match(validator.iter_errors(fields))
         if error is not None:
             raise ValueError(f"{error.message[:300]} - at {error.json_path}")
-        return found
+        return fields
 
     return read
 
 
-def _others(registry: Registry, references: Any, found: Any) -> Any:
+def _others(registry: Registry, references: Any, schemas: Any) -> Any:
     """Return the schemas that another one refers to."""
     for reference in references or ():
         other = registry.version(reference.subject, reference.version)
         resource = Resource.from_contents(json.loads(other.schema_str), default_specification=DRAFT7)
-        found = _others(registry, other.references, found.with_resource(reference.name, resource))
-    return found
+        schemas = _others(registry, other.references, schemas.with_resource(reference.name, resource))
+    return schemas

@@ -56,12 +56,12 @@ def message_path(value: bytes) -> tuple[tuple[int, ...], int]:
 
     def integer() -> int:
         nonlocal at
-        found = shift = 0
+        number = shift = 0
         while True:
             byte = value[at]
-            found, shift, at = found | (byte & 0x7F) << shift, shift + 7, at + 1
+            number, shift, at = number | (byte & 0x7F) << shift, shift + 7, at + 1
             if byte < 0x80:
-                return (found >> 1) ^ -(found & 1)
+                return (number >> 1) ^ -(number & 1)
 
     count = integer()
     if not 0 <= count <= DEEPEST:
@@ -76,19 +76,19 @@ def as_dict(message: Any) -> dict[str, Any]:
     its type. An enumeration is the name of its value, a map is an object, and a time stamp and a duration are in
     seconds.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             of = field.message_type.fields_by_name["value"]
-            found[field.name] = {str(key): _plain(of, value[key]) for key in value}
+            fields[field.name] = {str(key): _plain(of, value[key]) for key in value}
         elif field.is_repeated:
-            found[field.name] = [_plain(field, item) for item in value] or None  # an empty one counts as unset
+            fields[field.name] = [_plain(field, item) for item in value] or None  # an empty one counts as unset
         elif field.has_presence and not message.HasField(field.name):
-            found[field.name] = None
+            fields[field.name] = None
         else:
-            found[field.name] = _plain(field, value)
-    return found
+            fields[field.name] = _plain(field, value)
+    return fields
 
 
 def _plain(field: Any, value: Any) -> Any:
@@ -110,24 +110,24 @@ def _plain(field: Any, value: Any) -> Any:
 def _files(registry: Registry, schema: Any, name: str) -> list[Any]:
     """Return the descriptors of a schema's file, which is the last, and of the ones that it imports."""
     texts: dict[str, str] = {}
-    found = _described(registry, schema, name, texts)
-    return found or compiled(texts, name)
+    files = _described(registry, schema, name, texts)
+    return files or compiled(texts, name)
 
 
 def _described(registry: Registry, schema: Any, name: str, texts: dict[str, str]) -> list[Any]:
     """Return the descriptors of files that are registered as such, and collect the texts of others."""
-    found = []
+    files = []
     for reference in schema.references or ():
         if reference.name not in texts:
             other = registry.version(reference.subject, reference.version)
-            found += _described(registry, other, reference.name, texts)
+            files += _described(registry, other, reference.name, texts)
     try:
         file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(schema.schema_str, validate=True))
     except (ValueError, DecodeError):
         texts[name] = schema.schema_str
-        return found
+        return files
     file.name = name
-    return [*found, file]
+    return [*files, file]
 
 
 def compiled(texts: Mapping[str, str], name: str) -> list[Any]:
@@ -159,9 +159,9 @@ def _add(files: Iterable[Any], pool: Any) -> None:
     for file in files:
         for imported in file.dependency:
             if imported.startswith("google/protobuf/"):
-                known = descriptor_pb2.FileDescriptorProto()
-                descriptor_pool.Default().FindFileByName(imported).CopyToProto(known)
-                _add([known], pool)
+                descriptor = descriptor_pb2.FileDescriptorProto()
+                descriptor_pool.Default().FindFileByName(imported).CopyToProto(descriptor)
+                _add([descriptor], pool)
         pool.Add(file)
 
 

@@ -226,8 +226,8 @@ def _protobuf(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]]
                     setattr(getattr(message, name).add(), _member_of(one), one)
             else:
                 setattr(message, name, item)
-        found: bytes = message.SerializeToString()
-        return b"\0" + found  # the first message of the schema
+        encoded: bytes = message.SerializeToString()
+        return b"\0" + encoded  # the first message of the schema
 
     return _proto_text(fields), write
 

@@ -50,13 +50,13 @@ def parts_of(learner: Learner, hashes: U64, readers: Any) -> tuple[list[dict[str
     `readers` says which inputs each part reads, shape (parts, inputs).
     """
     directions = learner.directions
-    kernel, found = directions.kernel, []
+    kernel, descriptions = directions.kernel, []
     arrays: dict[str, Any] = {}
-    for p, (own, read) in enumerate(zip(directions.plan.parts_compiled, readers, strict=True)):
-        form = int(own["form"])
-        about: dict[str, Any] = {"form": FORMS[form], "transform": TRANSFORMS[int(own["transform"])]}
-        about |= {name: float(own[name]) for name in ("scale", "shift", "shape")} | {"order": int(own["order"])}
-        found.append(about)
+    for p, (entry, read) in enumerate(zip(directions.plan.parts_compiled, readers, strict=True)):
+        form = int(entry["form"])
+        about: dict[str, Any] = {"form": FORMS[form], "transform": TRANSFORMS[int(entry["transform"])]}
+        about |= {name: float(entry[name]) for name in ("scale", "shift", "shape")} | {"order": int(entry["order"])}
+        descriptions.append(about)
         tensors: dict[str, Any] = {} if read.all() else {"read": read.astype(np.float64)}
         if form == codes.SKETCH:
             about["block"] = directions.block_size
@@ -68,7 +68,7 @@ def parts_of(learner: Learner, hashes: U64, readers: Any) -> tuple[list[dict[str
             factors = rungs(kernel, p, directions.block_size, drawn.shape[1]) if form == codes.MULTI_SCALE else 1.0
             tensors["directions"] = (drawn * factors).astype(np.float32)
         arrays |= {f"part{p}.{name}": array for name, array in tensors.items()}
-    return found, arrays
+    return descriptions, arrays
 
 
 def terms_of(learner: Learner, weights: F64) -> tuple[list[list[int]], dict[str, F64]]:
@@ -81,12 +81,12 @@ def terms_of(learner: Learner, weights: F64) -> tuple[list[list[int]], dict[str,
     blocks = weights.reshape(-1, plan.outputs, size, weights.shape[1]).transpose(1, 0, 2, 3)
     components = blocks.reshape(plan.outputs, -1, weights.shape[1]) / np.sqrt(size)
     each = plan.outputs // len(terms)
-    found = {
+    arrays = {
         f"term{t}.{part}": components[t * each + i] * plan.weights[t]
         for t in range(len(terms))
         for i, part in enumerate(("re", "im")[:each])
     }
-    return terms, found
+    return terms, arrays
 
 
 def _features(learner: Learner) -> int:
@@ -98,24 +98,24 @@ def _features(learner: Learner) -> int:
 def _directions(learner: Learner, part: int, hashes: U64) -> Any:
     """Return directions along inputs, shape (inputs, features), transformed by the metric of their group."""
     kernel, size, n = learner.directions.kernel, learner.directions.block_size, _features(learner)
-    found: Any = directions_along(kernel, size, hashes, n, part).astype(np.float64)
+    along: Any = directions_along(kernel, size, hashes, n, part).astype(np.float64)
     if not isinstance(learner, SecondOrderLearner):
-        return found
+        return along
     metric, layout = learner.arrays.metric, learner.arrays.layout
     names = metric.names[: metric.counts[NAMES]]
-    own: F32 = directions_along(kernel, size, names, n, part)
+    named: F32 = directions_along(kernel, size, names, n, part)
     per_block = size * learner.directions.plan.outputs
     for g in np.flatnonzero((metric.known > 0) & (layout[:, COUNT] > 0)).tolist():
-        known, first = int(metric.known[g]), int(layout[g, FIRST]) // per_block * size
+        count, first = int(metric.known[g]), int(layout[g, FIRST]) // per_block * size
         here = slice(first, first + int(layout[g, COUNT]) // per_block * size)
-        for number, name in enumerate(names[:known]):
-            found[hashes == name, here] = metric.roots[g, number, :known] @ own[:known, here].astype(np.float64)
-    return found
+        for number, name in enumerate(names[:count]):
+            along[hashes == name, here] = metric.roots[g, number, :count] @ named[:count, here].astype(np.float64)
+    return along
 
 
 def _signed(learner: Learner, part: int, hashes: U64) -> dict[str, Any]:
     """Return the signs, degrees and weights of products of projections."""
-    directions, own = learner.directions, learner.directions.plan.parts_compiled[part]
+    directions, entry = learner.directions, learner.directions.plan.parts_compiled[part]
     words = directions_along(directions.kernel, directions.block_size, hashes, _features(learner), part).view(np.uint32)
     kept, size = directions.kept, directions.block_size
     at = np.arange(_features(learner))
@@ -123,19 +123,19 @@ def _signed(learner: Learner, part: int, hashes: U64) -> dict[str, Any]:
     packed = min(len(kept) - 1, len(at))
     block[:packed], place[:packed] = kept[:packed, codes.BLOCK], kept[:packed, codes.PLACE]
     bits: U64 = np.empty(len(at), np.uint64)
-    _draw_shared(own["key"], block, place, bits)
+    _draw_shared(entry["key"], block, place, bits)
     chance = (bits >> np.uint64(11)) * 2.0**-53
-    degrees = np.searchsorted(own["table"][: own["order"]], chance, side="right")
-    weights = own["table"][codes.MOST_DEGREE + 1 + degrees]
+    degrees = np.searchsorted(entry["table"][: entry["order"]], chance, side="right")
+    weights = entry["table"][codes.MOST_DEGREE + 1 + degrees]
     return {"words": words, "degrees": degrees.astype(np.float32), "weights": weights.astype(np.float32)}
 
 
 def _sketches(learner: Learner, part: int, hashes: U64) -> dict[str, Any]:
     """Return the buckets and signs of inputs and of the constant, shape (factors, inputs + 1, blocks)."""
-    directions, own = learner.directions, learner.directions.plan.parts_compiled[part]
+    directions, entry = learner.directions, learner.directions.plan.parts_compiled[part]
     blocks = np.arange(_features(learner) // directions.block_size) + directions.kept[-1, codes.BLOCK]
-    bits: U64 = np.empty((int(own["order"]), len(hashes) + 1, len(blocks)), np.uint64)
-    _draw_sketches(own["key"], blocks, hashes, bits)
+    bits: U64 = np.empty((int(entry["order"]), len(hashes) + 1, len(blocks)), np.uint64)
+    _draw_sketches(entry["key"], blocks, hashes, bits)
     buckets = (bits >> np.uint64(1)) % np.uint64(directions.block_size)
     return {"buckets": buckets.astype(np.float64), "signs": np.where(bits & np.uint64(1), -1.0, 1.0)}
 
@@ -165,46 +165,46 @@ def coefficients(learner: SecondOrderLearner) -> F64:
     weights = weights_by_column(state)
     groups, n = len(state.layout), max(1, learner.n_positions) * learner.outputs
     ends = state.layout[:, FIRST] + state.layout[:, COUNT]
-    found = np.zeros((max(n, int(ends.max())), columns))
-    for g, own in enumerate(state.layout):
+    sums = np.zeros((max(n, int(ends.max())), columns))
+    for g, row in enumerate(state.layout):
         here, of = (
-            slice(own[FIRST], own[FIRST] + own[COUNT]),
-            slice(columns * own[BEFORE], columns * (own[BEFORE] + own[COUNT])),
+            slice(row[FIRST], row[FIRST] + row[COUNT]),
+            slice(columns * row[BEFORE], columns * (row[BEFORE] + row[COUNT])),
         )
         for v, w in ((weights[g], state.newton), (weights[groups + g], state.steady)):
-            found[here] += v * w[of].reshape(columns, -1).T
-    return found[:n]
+            sums[here] += v * w[of].reshape(columns, -1).T
+    return sums[:n]
 
 
 def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
     """Return the level, the linear functions, the neighbours and the bounds, with the inputs of these hashes."""
     state, numbers, targets = learner.arrays, learner.arrays.numbers, learner.n_targets
-    own, near, weights = state.linear, state.neighbours, weights_by_column(state)
-    count, used = len(own.w), int(own.counts[PLACES])
+    linear, near, weights = state.linear, state.neighbours, weights_by_column(state)
+    count, used = len(linear.w), int(linear.counts[PLACES])
     _, _, level, first, first_near, _ = state.slots.tolist()
     arrays: dict[str, Any] = {"constant": weights[level] * state.level[:, 0]}
-    place = {int(name): i for i, name in enumerate(own.names[:used]) if i > 0}
+    place = {int(name): i for i, name in enumerate(linear.names[:used]) if i > 0}
     places = np.array([place.get(int(one), 0) for one in hashes])  # 0 is the constant's
     if count:
         has_place = places > 0
-        arrays["linear.centre"] = np.where(has_place, own.scales[places, 0], 0.0)
-        arrays["linear.unit"] = np.where(has_place, own.scales[places, 1], 1.0)
-        arrays["linear.w"] = np.where(has_place[:, None], own.w[:, :, places].transpose(0, 2, 1), 0.0)
-        arrays["linear.constant"] = own.w[:, :, 0]
-        arrays |= _of_values(own, hashes, arrays["linear.unit"])
+        arrays["linear.centre"] = np.where(has_place, linear.scales[places, 0], 0.0)
+        arrays["linear.unit"] = np.where(has_place, linear.scales[places, 1], 1.0)
+        arrays["linear.w"] = np.where(has_place[:, None], linear.w[:, :, places].transpose(0, 2, 1), 0.0)
+        arrays["linear.constant"] = linear.w[:, :, 0]
+        arrays |= _of_values(linear, hashes, arrays["linear.unit"])
         arrays["linear.share"] = weights[first:first_near]
-        if own.counts[BOUND]:
-            arrays["linear.bound"] = np.array(float(own.counts[BOUND]))
-        reach = _reach(own.errors.reshape(count, targets), numbers["error_scale"])
+        if linear.counts[BOUND]:
+            arrays["linear.bound"] = np.array(float(linear.counts[BOUND]))
+        reach = _reach(linear.errors.reshape(count, targets), numbers["error_scale"])
         arrays["linear.reach"] = np.repeat(reach, learner.columns // targets, axis=1)
-    order, ends = in_order(near, own)
+    order, ends = in_order(near, linear)
     if ends:
         arrays["near.counts"], arrays["near.share"] = np.array(ends), weights[first_near : first_near + len(ends)]
         columns = [(place, column) for column, place in enumerate(places.tolist()) if 0 < place < len(near.points)]
         by_place = sorted(columns)
         arrays["near.columns"] = np.array([column for _, column in by_place], np.int64)
         at = [place for place, _ in by_place]
-        arrays["near.influence"] = influence(own, len(near.points), state.metric.sensitivities)[at]
+        arrays["near.influence"] = influence(linear, len(near.points), state.metric.sensitivities)[at]
         arrays["near.points"] = near.points[at][:, order]
         arrays["near.answers"] = near.answers.reshape(targets, -1)[:, order]
         arrays["near.weights"] = near.weights[order]
@@ -216,21 +216,21 @@ def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
     return arrays
 
 
-def _of_values(own: Linear, hashes: U64, units: F64) -> dict[str, Any]:
+def _of_values(linear: Linear, hashes: U64, units: F64) -> dict[str, Any]:
     """Return the inputs with few values among these, those values, and the weights of their indicators.
 
     `units` are the deviations of the inputs. Values are compared with a tolerance, because an affine function before
     the model may be computed in another way.
     """
-    at = np.flatnonzero(own.scales[: own.counts[PLACES], 1] < 0.0)
-    columns = columns_of_values(np.maximum(hashes, np.uint64(1)), own.names[at], own.scales[at, 0])
+    at = np.flatnonzero(linear.scales[: linear.counts[PLACES], 1] < 0.0)
+    columns = columns_of_values(np.maximum(hashes, np.uint64(1)), linear.names[at], linear.scales[at, 0])
     at, columns = at[columns >= 0], columns[columns >= 0]
     if not len(at):
         return {}
-    weights = (own.w[:, :, at] / -own.scales[at, 1]).transpose(0, 2, 1)
+    weights = (linear.w[:, :, at] / -linear.scales[at, 1]).transpose(0, 2, 1)
     return {
         "values.columns": columns,
-        "values.values": own.scales[at, 0],
+        "values.values": linear.scales[at, 0],
         "values.tolerance": SAME * units[columns],
         "values.w": weights,
     }
@@ -238,8 +238,8 @@ def _of_values(own: Linear, hashes: U64, units: F64) -> dict[str, Any]:
 
 def _reach(errors: F64, sizes: F64) -> F64:
     """Return the bounds of the linear functions for each target, as :func:`second_order.linear.steps.reach` does."""
-    known = np.where(sizes > 0.0, sizes, 1.0)
-    bounds = REACH * np.sqrt(known) / np.maximum(errors / known, SMALLEST_SHARE)
+    positive = np.where(sizes > 0.0, sizes, 1.0)
+    bounds = REACH * np.sqrt(positive) / np.maximum(errors / positive, SMALLEST_SHARE)
     return np.where(sizes > 0.0, bounds, LARGEST_SCORE)
 
 
@@ -299,9 +299,9 @@ def _of(step: Any, name: Hashable | None) -> tuple[float, float]:
     return subtracted, 1.0 / divisor if divisor else 0.0
 
 
-def _value(found: Any) -> float:
+def _value(number: Any) -> float:
     """Return a number, or the value of a statistic."""
-    return float(found.get() if hasattr(found, "get") else found)
+    return float(number.get() if hasattr(number, "get") else number)
 
 
 def _standard(step: Any, name: Hashable) -> tuple[float, float]:

@@ -66,10 +66,10 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     frozen_features.check_scalers(steps)
     copied = internals.prediction_copy(model)
     *steps, model = steps_of(copied)
-    learner, scales, known = learner_of(model), scales_of(model), names_learned_by(model)
-    if steps and features is None and known.fields is None:
+    learner, scales, numeric = learner_of(model), scales_of(model), names_learned_by(model)
+    if steps and features is None and numeric.fields is None:
         features = in_order(frozen_features.names_scaled_by(steps[0]))
-    names, hashes = _inputs(known, scales, features)
+    names, hashes = _inputs(numeric, scales, features)
     readers = _readers(learner, names)
     arrays: dict[str, Any] = (
         {"hashes": hashes} | _scaled(scales, hashes) | frozen_features.scalers_together(steps, names)
@@ -77,7 +77,7 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     about: dict[str, Any] = {
         "version": 1,
         "features": [list(name) if isinstance(name, tuple) else name for name in names],
-        "strings": _has_strings(names, known),
+        "strings": _has_strings(names, numeric),
         "classes": learner.columns if not isinstance(model, SeveralTargetsModel) else 1,
         **_output(model),
     }
@@ -111,24 +111,24 @@ def _range(learner: FirstOrderLearner) -> dict[str, F64]:
     return {"span": np.array([low, high, low, high])}
 
 
-def _has_strings(names: Sequence[Hashable | None], known: NumericNames) -> bool:
+def _has_strings(names: Sequence[Hashable | None], numeric: NumericNames) -> bool:
     """Return whether there are columns for strings: names of which only the hash is known, or ``"field=value"``."""
-    if known.fields is not None and None in names:
+    if numeric.fields is not None and None in names:
         return True
-    return any(isinstance(name, str) and "=" in name and hash64(name) not in known.numbers for name in names)
+    return any(isinstance(name, str) and "=" in name and hash64(name) not in numeric.numbers for name in names)
 
 
 def _inputs(
-    known: NumericNames, scales: Scales | None, features: Sequence[Hashable] | None
+    numeric: NumericNames, scales: Scales | None, features: Sequence[Hashable] | None
 ) -> tuple[list[Hashable | None], U64]:
     """Return the names of inputs, ``None`` for an unknown one, and their hashes."""
-    learned = known.numbers if scales is None else {*scales.names.tolist()}
+    learned = numeric.numbers if scales is None else {*scales.names.tolist()}
     if features is None:
-        if scales is None and len(known.counts) == numeric_names.MOST_NAMES:
+        if scales is None and len(numeric.counts) == numeric_names.MOST_NAMES:
             raise ValueError(
-                f"Expected features=[...], the names of all inputs: the model keeps {len(known.counts)} of them"
+                f"Expected features=[...], the names of all inputs: the model keeps {len(numeric.counts)} of them"
             )
-        fields = known.fields or {}
+        fields = numeric.fields or {}
         named = in_order(fields[one] for one in learned if one in fields and hash64(fields[one]) == one)
         hashes = [hash64(name) for name in named]
         rest = sorted(learned.difference(hashes))
@@ -140,9 +140,9 @@ def _inputs(
         if scales is not None and not {*hashes} <= learned:
             strange = next(name for name, one in zip(names, hashes, strict=True) if one not in learned)
             raise ValueError(f"Expected names that the model has learned as features, got {strange!r}")
-        missing = known.numbers - {*hashes}
+        missing = numeric.numbers - {*hashes}
         if missing:
-            fields = known.fields or {}
+            fields = numeric.fields or {}
             shown = ", ".join(repr(fields[one]) for one in sorted(missing) if one in fields) or str(len(missing))
             raise ValueError(f"Expected all names of numbers that the model has learned as features, missing {shown}")
     if not 1 <= len(hashes) <= MOST_NAMES:
@@ -152,11 +152,11 @@ def _inputs(
 
 def in_order(names: Iterable[Hashable]) -> list[Hashable]:
     """Return names sorted, by their text if they cannot be compared."""
-    found: list[Any] = list(names)
+    listed: list[Any] = list(names)
     try:
-        return sorted(found)
+        return sorted(listed)
     except TypeError:
-        return sorted(found, key=str)
+        return sorted(listed, key=str)
 
 
 def _readers(learner: Any, names: Sequence[Hashable | None]) -> Any:

@@ -168,15 +168,15 @@ class PyfuncModel:
         """
         rows = X.to_dict("records")
         if self.function == "predict":
-            found = [self.model.predict_one(x) for x in rows]
-            return self._frame(found, X) if found and isinstance(found[0], dict) else np.array(found)
-        found = [self.model.predict_proba_one(x) for x in rows]
-        if found and isinstance(next(iter(found[0].values()), None), dict):
-            found = [{name: own[True] for name, own in one.items()} for one in found]
-        return self._frame(found, X)
+            answers = [self.model.predict_one(x) for x in rows]
+            return self._frame(answers, X) if answers and isinstance(answers[0], dict) else np.array(answers)
+        answers = [self.model.predict_proba_one(x) for x in rows]
+        if answers and isinstance(next(iter(answers[0].values()), None), dict):
+            answers = [{name: chances[True] for name, chances in one.items()} for one in answers]
+        return self._frame(answers, X)
 
-    def _frame(self, found: list[dict[Any, Any]], X: pd.DataFrame) -> pd.DataFrame:
-        return pd.DataFrame(found, index=X.index).rename(columns=str)
+    def _frame(self, answers: list[dict[Any, Any]], X: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame(answers, index=X.index).rename(columns=str)
 
 
 def _mlflow(module: str) -> Any:

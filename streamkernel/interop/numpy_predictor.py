@@ -36,28 +36,28 @@ class Predictor:
 
         None and NaN are missing values.
         """
-        found = self.predict(self._row(x))[0]
+        prediction = self.predict(self._row(x))[0]
         if self.targets:
-            return dict(zip(self.targets, found.tolist(), strict=True))
-        return found if self.labels else float(found)
+            return dict(zip(self.targets, prediction.tolist(), strict=True))
+        return prediction if self.labels else float(prediction)
 
     def predict_proba_one(self, x: Any) -> dict[Any, Any]:
         """Return the probability of each label for a dictionary, or of true and false by target."""
         if self.about["link"] == "identity":
             raise ValueError("Expected a model of labels, got one that predicts numbers")
-        found = self.predict_proba(self._row(x))[0].tolist()
+        probabilities = self.predict_proba(self._row(x))[0].tolist()
         if self.targets:
-            return {name: {False: 1.0 - up, True: up} for name, up in zip(self.targets, found, strict=True)}
-        return dict(zip(self.labels, found, strict=True))
+            return {name: {False: 1.0 - up, True: up} for name, up in zip(self.targets, probabilities, strict=True)}
+        return dict(zip(self.labels, probabilities, strict=True))
 
     def predict(self, X: Any) -> Any:
         """Return the numbers or labels of the rows of an array, shape (rows, features), a column for each of several
         targets; NaN is a missing value.
         """
-        found = self.predict_proba(X)
+        predictions = self.predict_proba(X)
         if self.targets:
-            return found > 0.5 if self.about["link"] == "each" else found
-        return [self.labels[i] for i in found.argmax(axis=1)] if self.labels else found[:, 0]
+            return predictions > 0.5 if self.about["link"] == "each" else predictions
+        return [self.labels[i] for i in predictions.argmax(axis=1)] if self.labels else predictions[:, 0]
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the labels, shape (rows, labels), or the numbers, shape (rows, targets)."""
@@ -65,10 +65,10 @@ class Predictor:
         if X.ndim != 2 or X.shape[1] != len(self.features) or (np.abs(X) > LARGEST).any():
             raise ValueError(f"Expected rows of {len(self.features)} numbers of usable size, got shape {X.shape}")
         with np.errstate(invalid="ignore"):
-            found = outputs(np, self.about, self.arrays, X)
-        if not np.isfinite(found).all():
+            predictions = outputs(np, self.about, self.arrays, X)
+        if not np.isfinite(predictions).all():
             raise ValueError("Expected numbers that the kernel can read, got some out of its domain")
-        return found
+        return predictions
 
     def _row(self, x: Any) -> Any:
         if not isinstance(x, dict):
@@ -163,9 +163,9 @@ def neighbours(xp: Any, about: Any, a: Any, v: Any) -> Any:
     for last in a.get("near.counts", np.zeros(0, int)).tolist():
         squares = 0.0
         inputs = zip(a["near.columns"], a["near.influence"], a["near.points"][:, first:last], strict=True)
-        for column, influence, own in inputs:
+        for column, influence, values in inputs:
             value = xp.minimum(xp.maximum(xp.take(v, [column], axis=1), -1e9), 1e9).astype(np.float32)
-            squares = squares + influence * (own - value) * (own - value)
+            squares = squares + influence * (values - value) * (values - value)
         parts.append(squares)
         first = last
         yield of_nearest(xp, about, a, parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=1), min(8, last))
@@ -176,20 +176,20 @@ def of_nearest(xp: Any, about: Any, a: Any, squares: Any, k: int) -> Any:
     which = getattr(xp, "smallest", smallest)(squares, k)
     nearest = xp.maximum(xp.take_along_axis(squares, which, axis=1).astype(np.float64), 1e-12)
     share = xp.take(a["near.weights"], which) / (nearest * nearest)
-    share, found = share / share.sum(axis=1, keepdims=True), []
+    share, columns = share / share.sum(axis=1, keepdims=True), []
     for y, offset in zip(a["near.answers"], a["offset"].tolist(), strict=True):
         answers = xp.take(y, which)
         if about["link"] == "identity":
-            found.append((share * (answers - offset)).sum(axis=1, keepdims=True))
+            columns.append((share * (answers - offset)).sum(axis=1, keepdims=True))
             continue
         classes = range(max(2, about["classes"]))
         logs = [xp.log(k * xp.where(answers == c, share, 0.0).sum(axis=1, keepdims=True) + 0.5) for c in classes]
         if about["classes"] == 1:
-            found.append(logs[1] - logs[0])
+            columns.append(logs[1] - logs[0])
             continue
         g = xp.concatenate(logs, axis=1) * (1.0 if about["is_softmax"] else 2.0)
-        found.append(g - g.sum(axis=1, keepdims=True) / about["classes"])
-    return found[0] if len(found) == 1 else xp.concatenate(found, axis=1)
+        columns.append(g - g.sum(axis=1, keepdims=True) / about["classes"])
+    return columns[0] if len(columns) == 1 else xp.concatenate(columns, axis=1)
 
 
 def smallest(x: Any, k: int) -> Any:
@@ -205,13 +205,13 @@ def features(xp: Any, about: Any, a: Any, v: Any, forms: Any) -> Any:
     """Return the sum of all random features by their coefficients, shape (rows, columns)."""
     parts, f = [], 0.0
     for p, part in enumerate(about["parts"]):
-        own = {name.split(".", 1)[1]: array for name, array in a.items() if name.startswith(f"part{p}.")}
-        read = v * own["read"] if "read" in own else v
+        arrays = {name.split(".", 1)[1]: array for name, array in a.items() if name.startswith(f"part{p}.")}
+        read = v * arrays["read"] if "read" in arrays else v
         if part["transform"] == "root":
             read = xp.sqrt(read)
         elif part["transform"] == "log":
             read = xp.log(1.0 + read / part["shift"])
-        parts.append(forms[part["form"]](xp, part, own, (read * part["scale"]).astype(np.float32)))
+        parts.append(forms[part["form"]](xp, part, arrays, (read * part["scale"]).astype(np.float32)))
     for t, members in enumerate(about["terms"]):
         re, im = parts[members[0]]
         for c, d in (parts[p] for p in members[1:]):
@@ -233,17 +233,17 @@ def turned(xp: Any, turns: Any) -> tuple[Any, Any]:
     return xp.cos(angle), xp.sin(angle)
 
 
-def arc_cosine(xp: Any, part: Any, own: Any, v: Any) -> tuple[Any, Any]:
+def arc_cosine(xp: Any, part: Any, arrays: Any, v: Any) -> tuple[Any, Any]:
     """Return √2 sⁿ where s is positive."""
-    s = xp.maximum(v @ own["directions"], 0.0)
+    s = xp.maximum(v @ arrays["directions"], 0.0)
     powers = {0: xp.sign(s), 1: s, 2: s * s}
     return 2.0**0.5 * powers[part["order"]], None
 
 
 FORMS = {
-    "phase": lambda xp, part, own, v: turned(xp, v @ own["directions"]),
-    "linear": lambda xp, part, own, v: (v @ own["directions"], None),
-    "exponential": lambda xp, part, own, v: (xp.exp(-(v @ own["directions"])), None),
+    "phase": lambda xp, part, arrays, v: turned(xp, v @ arrays["directions"]),
+    "linear": lambda xp, part, arrays, v: (v @ arrays["directions"], None),
+    "exponential": lambda xp, part, arrays, v: (xp.exp(-(v @ arrays["directions"])), None),
     "arc_cosine": arc_cosine,
 }
 

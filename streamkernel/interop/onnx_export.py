@@ -24,11 +24,11 @@ IR_VERSION = 8
 """The version of the file format that belongs to it."""
 
 
-def additive(xp: Any, part: Any, own: Any, v: Any) -> tuple[Any, Any]:
+def additive(xp: Any, part: Any, arrays: Any, v: Any) -> tuple[Any, Any]:
     """Return Σ √v sign(ω) exp(2πi|ω| log v)."""
     re = im = 0.0
     for j, (size, sign) in enumerate(
-        zip(abs(own["directions"]), np.where(own["directions"] > 0.0, 1.0, -1.0).astype(np.float32), strict=True)
+        zip(abs(arrays["directions"]), np.where(arrays["directions"] > 0.0, 1.0, -1.0).astype(np.float32), strict=True)
     ):
         one = xp.take(v, [j], axis=1)
         c, s = turned(xp, xp.log(xp.maximum(one, 1.2e-38)) * part["shape"] * size)
@@ -36,22 +36,22 @@ def additive(xp: Any, part: Any, own: Any, v: Any) -> tuple[Any, Any]:
     return re, im
 
 
-def sign_products(xp: Any, part: Any, own: Any, v: Any) -> tuple[Any, Any]:
+def sign_products(xp: Any, part: Any, arrays: Any, v: Any) -> tuple[Any, Any]:
     """Return the products of projections on signs, as many factors as each feature's degree."""
-    re = own["weights"]
-    for i in range(int(own["degrees"].max())):
-        s = v @ np.where(own["words"] >> np.uint32(i) & np.uint32(1), 1.0, -1.0).astype(np.float32)
-        re = re * xp.where(own["degrees"] > i, s, 1.0)
+    re = arrays["weights"]
+    for i in range(int(arrays["degrees"].max())):
+        s = v @ np.where(arrays["words"] >> np.uint32(i) & np.uint32(1), 1.0, -1.0).astype(np.float32)
+        re = re * xp.where(arrays["degrees"] > i, s, 1.0)
     return re + 0.0 * xp.take(v, [0], axis=1), None
 
 
-def sketch(xp: Any, part: Any, own: Any, v: Any) -> tuple[Any, Any]:
+def sketch(xp: Any, part: Any, arrays: Any, v: Any) -> tuple[Any, Any]:
     """Return circular convolutions of count sketches, as products of their Fourier transforms."""
-    blocks, size = own["buckets"].shape[2], part["block"]
+    blocks, size = arrays["buckets"].shape[2], part["block"]
     re: Any = None
     im: Any = None
     angle = 2.0 * np.pi * np.arange(size) / size
-    for bucket, sign in zip(own["buckets"], own["signs"], strict=True):
+    for bucket, sign in zip(arrays["buckets"], arrays["signs"], strict=True):
         turn = np.exp(-1j * bucket[:, :, None] * angle) * sign[:, :, None]
         turn = turn.reshape(len(turn), -1) * np.append(np.ones(len(turn) - 1), part["shape"])[:, None]
         c, d = ((v @ one[:-1].astype(np.float32) + one[-1].astype(np.float32)) for one in (turn.real, turn.imag))
@@ -124,14 +124,14 @@ def to_onnx(model: Any, features: Sequence[Hashable] | None = None) -> ModelProt
             'keep the names of its inputs; a string "red" in the field "colour" is the column "colour=red"'
         )
     graph, of_labels = Graph(), _labels(labels)
-    found = outputs(graph, function.about, function.arrays, graph.input("X", "float64"), ALL)
+    output = outputs(graph, function.about, function.arrays, graph.input("X", "float64"), ALL)
     rows, double = "rows", TensorProto.DOUBLE
     targets, is_each = function.about.get("targets", [None]), function.about["link"] == "each"
     name = "probabilities" if labels or is_each else "variable"
-    graph.nodes.append(helper.make_node("Identity", [found.name], [name]))
+    graph.nodes.append(helper.make_node("Identity", [output.name], [name]))
     if labels:
         kind = TensorProto.STRING if of_labels.dtype.kind in "OU" else TensorProto.INT64
-        graph.nodes.append(helper.make_node("Identity", [graph.take(of_labels, graph.argmax(found)).name], ["label"]))
+        graph.nodes.append(helper.make_node("Identity", [graph.take(of_labels, graph.argmax(output)).name], ["label"]))
         out = [
             helper.make_tensor_value_info("label", kind, [rows]),
             helper.make_tensor_value_info("probabilities", double, [rows, len(labels)]),
@@ -139,7 +139,7 @@ def to_onnx(model: Any, features: Sequence[Hashable] | None = None) -> ModelProt
     else:
         out = [helper.make_tensor_value_info(name, double, [rows, len(targets)])]
         if is_each:
-            graph.nodes.append(helper.make_node("Cast", [(found > 0.5).name], ["label"], to=TensorProto.INT64))
+            graph.nodes.append(helper.make_node("Cast", [(output > 0.5).name], ["label"], to=TensorProto.INT64))
             out.insert(0, helper.make_tensor_value_info("label", TensorProto.INT64, [rows, len(targets)]))
     inputs = [helper.make_tensor_value_info("X", double, [rows, len(names)])]
     made = helper.make_model(

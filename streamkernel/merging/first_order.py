@@ -52,17 +52,17 @@ def merge(
     now, average = functions[:, :, :columns], functions[:, :, columns:]
     t = [int(part.numbers["steps"]) for part in parts]
     is_mixture = fresh.numbers["averaging"] == averaging.MIXTURE  # the average is then the mean of all predictions
-    for part, at, own, w in zip(parts, places, t, weights.tolist(), strict=True):
+    for part, at, steps, w in zip(parts, places, t, weights.tolist(), strict=True):
         now[at] += w * part.functions[:, :, :columns]
         if is_mixture:
             average[at] += w * coefficients_of.predicting(part.numbers, part.functions)
         else:
-            average[at] += own * part.functions[:, :, columns:]
+            average[at] += steps * part.functions[:, :, columns:]
         beta[at] += w * part.beta
     numbers = merge_numbers(parts, base, weights)
     numbers["blocks"] = n
-    known = {block.tobytes(): place for place, block in enumerate(drawn)}
-    at = [known.get(block.tobytes(), n) for block in base.drawn]
+    place_of = {block.tobytes(): place for place, block in enumerate(drawn)}
+    at = [place_of.get(block.tobytes(), n) for block in base.drawn]
     if n in at:
         raise MergeError("Expected a base from which the models continued, got one with features that they do not have")
     if is_mixture:
@@ -81,13 +81,13 @@ def merge(
 def coefficients(parts: Sequence[FirstOrderSummary]) -> list[F64]:
     """Return the coefficients of the functions, in a common order."""
     drawn, places = _together(parts)
-    found = []
+    matrices = []
     for part, at in zip(parts, places, strict=True):
         columns = part.beta.shape[1]
-        own = np.zeros((len(drawn), part.functions.shape[1], columns))
-        own[at] = part.functions[:, :, :columns]
-        found.append(own)
-    return found
+        matrix = np.zeros((len(drawn), part.functions.shape[1], columns))
+        matrix[at] = part.functions[:, :, :columns]
+        matrices.append(matrix)
+    return matrices
 
 
 def _together(parts: Sequence[FirstOrderSummary]) -> tuple[list[I64], list[list[int]]]:

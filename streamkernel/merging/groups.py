@@ -36,9 +36,9 @@ def merge_group(
 ) -> Group:
     """Return one group, merged over the parts that have it."""
     n = len(grams_of(parts[0])[g])
-    found = Group.empty(n, fresh.columns, fresh.room)
+    merged = Group.empty(n, fresh.columns, fresh.room)
     if not n:
-        return found
+        return merged
     units = np.array([part.units[g] for part in parts])
     faded, returned = np.transpose([_left_in(part, base, g, fresh.batch_size) for part in parts])
     since = sum(part.clock(g) - base.clock(g) for part in parts)
@@ -53,11 +53,11 @@ def merge_group(
     back = (1.0 - left) * returned.sum() / gone if gone > 0.0 else 0.0
     gram.flat[:: n + 1] += back * prior - (returned * units).sum()
     factor = factor_of(gram, prior)
-    found.factor[:] = factor
-    found.newton[:] = moments
-    found.newton[:] = solve(factor, found.newton.T).T
-    found.steady[:] = sum(w * part.steady[g] for w, part in zip(weights, parts, strict=True))
-    return found
+    merged.factor[:] = factor
+    merged.newton[:] = moments
+    merged.newton[:] = solve(factor, merged.newton.T).T
+    merged.steady[:] = sum(w * part.steady[g] for w, part in zip(weights, parts, strict=True))
+    return merged
 
 
 def _left_in(part: SecondOrderSummary, base: SecondOrderSummary, g: int, batch: int) -> tuple[float, float]:
@@ -81,16 +81,16 @@ def groups_together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[
     Groups are the same if their blocks, bandwidths and metrics are.
     """
     tables = [part.table for part in parts]
-    own = zip(weights.tolist(), tables, strict=True)
-    rows = [[(blocks, w, -rung, -born) for blocks, rung, born in table.tolist()] for w, table in own]
+    weighted = zip(weights.tolist(), tables, strict=True)
+    rows = [[(blocks, w, -rung, -born) for blocks, rung, born in table.tolist()] for w, table in weighted]
     best = [max(places) for places in zip(*rows, strict=True)]
-    found: I64 = np.array([[blocks, -rung, -born] for blocks, _, rung, born in best], np.int64)
-    has = np.stack([(table[:, :2] == found[:, :2]).all(axis=1) & (table[:, 0] > 0) for table in tables])
-    for g in range(len(found)):
-        first = parts[int((has[:, g] & (np.array([table[g, 2] for table in tables]) == found[g, 2])).argmax())]
+    merged: I64 = np.array([[blocks, -rung, -born] for blocks, _, rung, born in best], np.int64)
+    has = np.stack([(table[:, :2] == merged[:, :2]).all(axis=1) & (table[:, 0] > 0) for table in tables])
+    for g in range(len(merged)):
+        first = parts[int((has[:, g] & (np.array([table[g, 2] for table in tables]) == merged[g, 2])).argmax())]
         for i, part in enumerate(parts):
             has[i, g] &= metric.is_same(part.metric, first.metric, g)
-    return found, has
+    return merged, has
 
 
 def left_in(part: SecondOrderSummary, g: int, first: int, batch: int, rested: int) -> tuple[float, float]:

@@ -202,15 +202,15 @@ def _recency(parts: Sequence[SecondOrderSummary], has: Any) -> dict[str, Any]:
     """Return the merged recent losses of the groups, as tensors; as if each part had all groups, like the first one."""
     restarted, compared = zip(*[part.numbers[["restarted", "compared_at"]].item() for part in parts], strict=True)
     recent = np.array([part.recent for part in parts])
-    found, first = recent.sum(axis=0), recent[:, 0]
+    losses, first = recent.sum(axis=0), recent[:, 0]
     there = np.where(has, first[:, None], 0.0).sum(axis=0)
-    found = np.divide(found * first.sum(), there, out=found, where=there > 0.0)
-    return stored_mixture.recency_tensors(max(restarted), min(compared), found)
+    losses = np.divide(losses * first.sum(), there, out=losses, where=there > 0.0)
+    return stored_mixture.recency_tensors(max(restarted), min(compared), losses)
 
 
 def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> dict[str, F64]:
     """Return the weights of each target and the factor of its A; `has` records which part has which groups."""
-    own = [
+    mixers = [
         without_groups(part, np.flatnonzero(~there & (part.table[:, 0] > 0)))
         for part, there in zip(parts, has, strict=True)
     ]
@@ -219,10 +219,10 @@ def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> dic
     lead = np.stack([part.lead for part in parts], axis=-1) @ weights
     positive = np.stack([part.positive for part in parts], axis=-1) @ weights
     for t in range(len(signed)):
-        gram: Any = sum(w * mixer[t] for w, (mixer, _) in zip(weights, own, strict=True))
+        gram: Any = sum(w * mixer[t] for w, (mixer, _) in zip(weights, mixers, strict=True))
         if gram.any():
             factors[t] = factor_of(gram)
-            moments = sum(w * (mixer[t] @ each[t]) for w, (mixer, each) in zip(weights, own, strict=True))
+            moments = sum(w * (mixer[t] @ each[t]) for w, (mixer, each) in zip(weights, mixers, strict=True))
             signed[t] = np.linalg.solve(gram, moments)
         if weights.max() < 1.0:  # otherwise the other models have learned nothing
             positive[t] = positive_weights(factors[t], signed[t])
@@ -237,15 +237,15 @@ def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> dic
 
 def coefficients(parts: Sequence[SecondOrderSummary]) -> list[F64]:
     """Return the coefficients of the mixed functions; for several targets, each in the unit of its target."""
-    found, unit = [], np.ones((1, 1))
+    matrices, unit = [], np.ones((1, 1))
     if len(parts[0].of_targets) > 1:
         sizes = np.mean([part.of_targets["error_scale"] for part in parts], axis=0)[:, None]
         unit = np.sqrt(np.where(sizes > 0.0, sizes, 1.0))
     for part in parts:
         newton, steady = part.weights[:, : 2 * len(part.table)].reshape(len(part.weights), 2, -1).transpose(1, 2, 0)
         mixed = zip(newton[:, :, None], part.newton, steady[:, :, None], part.steady, strict=True)
-        found.append(np.concatenate([v * a + u * b for v, a, u, b in mixed], axis=1) / unit)
-    return found
+        matrices.append(np.concatenate([v * a + u * b for v, a, u, b in mixed], axis=1) / unit)
+    return matrices
 
 
 def check(parts: Sequence[PrunableSummary]) -> None:

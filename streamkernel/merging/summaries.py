@@ -57,23 +57,23 @@ class CountingSummary(Protocol):
 
 def merge_numbers(parts: Sequence[CountingSummary], base: CountingSummary, weights: F64) -> Any:
     """Return the merged learned part of the scalar state, as a record of :mod:`streamkernel.learners.state`."""
-    own, root, found = [part.numbers for part in parts], base.numbers, no_numbers()
+    numbers, root, merged = [part.numbers for part in parts], base.numbers, no_numbers()
     for name in LEARNED_INTS:
-        found[name] = add_parts([int(part[name]) for part in own], int(root[name]))
-    found["blocks"], found["buffered"] = max(part["blocks"] for part in own), 0
+        merged[name] = add_parts([int(part[name]) for part in numbers], int(root[name]))
+    merged["blocks"], merged["buffered"] = max(part["blocks"] for part in numbers), 0
     for name in LEARNED_REALS:
-        found[name] = np.array([part[name] for part in own]) @ weights
-    found["scale"], found["scale_sum"] = 1.0, 0.0
-    found["gradient_sum"] = add_parts([float(part["gradient_sum"]) for part in own], float(root["gradient_sum"]))
-    found["weight"] = add_parts([float(part["weight"]) for part in own], float(root["weight"]))
-    found["gradient_bound"] = max(part["gradient_bound"] for part in own)
-    found["last_step"] = own[-1]["last_step"]
+        merged[name] = np.array([part[name] for part in numbers]) @ weights
+    merged["scale"], merged["scale_sum"] = 1.0, 0.0
+    merged["gradient_sum"] = add_parts([float(part["gradient_sum"]) for part in numbers], float(root["gradient_sum"]))
+    merged["weight"] = add_parts([float(part["weight"]) for part in numbers], float(root["weight"]))
+    merged["gradient_bound"] = max(part["gradient_bound"] for part in numbers)
+    merged["last_step"] = numbers[-1]["last_step"]
     means = {"examples": _MEANS, "weight": ("offset", "predicted_offset") if parts[0].is_mean else ()}
     for count, names in means.items():
         for name in names:
-            sums = [float(part[count]) * float(part[name]) for part in own]
-            found[name] = add_parts(sums, float(root[count]) * float(root[name])) / (float(found[count]) or 1.0)
-    return found
+            sums = [float(part[count]) * float(part[name]) for part in numbers]
+            merged[name] = add_parts(sums, float(root[count]) * float(root[name])) / (float(merged[count]) or 1.0)
+    return merged
 
 
 def merge_spans(parts: Sequence[CountingSummary], base: CountingSummary) -> F64:
@@ -98,8 +98,8 @@ def union(lists: Sequence[Sequence[Any]]) -> list[Any]:
     return list(dict.fromkeys(label for labels in lists for label in labels))
 
 
-def columns_of(own: Sequence[Any], together: Sequence[Any], is_binary: bool, half: float) -> F64:
-    """Return the matrix that maps the columns of a model with the labels `own` to the columns of one with all labels.
+def columns_of(labels: Sequence[Any], together: Sequence[Any], is_binary: bool, half: float) -> F64:
+    """Return the matrix that maps the columns of a model with `labels` to the columns of one with all labels.
 
     With `is_binary` two labels are one column, which is the margin of the second one. `half` is the factor of a margin
     in the columns of its two labels, if there are more than two labels.
@@ -118,15 +118,15 @@ def columns_of(own: Sequence[Any], together: Sequence[Any], is_binary: bool, hal
            [0., 0.]])
     """
     if is_binary and len(together) <= 2:
-        return np.array([[1.0 if list(own) == list(together)[: len(own)] else -1.0]])
-    places = [list(together).index(label) for label in own]
-    if is_binary and len(own) <= 2:
-        found = np.zeros((len(together), 1))
-        found[places, 0] = (-half, half)[: len(own)]
-        return found
-    found = np.zeros((max(1, len(together)), max(1, len(own))))
-    found[places, range(len(own))] = 1.0
-    return found
+        return np.array([[1.0 if list(labels) == list(together)[: len(labels)] else -1.0]])
+    places = [list(together).index(label) for label in labels]
+    if is_binary and len(labels) <= 2:
+        matrix = np.zeros((len(together), 1))
+        matrix[places, 0] = (-half, half)[: len(labels)]
+        return matrix
+    matrix = np.zeros((max(1, len(together)), max(1, len(labels))))
+    matrix[places, range(len(labels))] = 1.0
+    return matrix
 
 
 def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -143,16 +143,16 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
     """
     everything = [*parts, *([] if base is None else [base])]
     names: I64 = np.unique(np.concatenate([part["scales.names"] for part in everything]).view(np.uint64)).view(np.int64)
-    known = np.zeros((len(everything), len(names)), bool)
+    is_present = np.zeros((len(everything), len(names)), bool)
     moments = np.zeros((len(everything), len(names), len(MOMENTS)))
     in_use = np.zeros((len(everything), len(names), 2))
     for i, part in enumerate(everything):
         at = np.searchsorted(names.view(np.uint64), part["scales.names"].view(np.uint64))
-        known[i, at], moments[i, at], in_use[i, at] = True, part["scales.moments"], part["scales.in_use"]
-    first = known.argmax(axis=0)
+        is_present[i, at], moments[i, at], in_use[i, at] = True, part["scales.moments"], part["scales.in_use"]
+    first = is_present.argmax(axis=0)
     every = np.arange(len(names))
     before = in_use[first, every] if base is None else in_use[-1]  # of a name that is new it is 0
-    has_changed = known & (in_use != before).any(axis=2)
+    has_changed = is_present & (in_use != before).any(axis=2)
     now = np.where(has_changed.any(axis=0)[:, None], in_use[has_changed.argmax(axis=0), every], before)
     differ = has_changed.any(axis=0) if base is None else (has_changed & (in_use != now).any(axis=2)).any(axis=0)
     if differ.any():
@@ -161,7 +161,7 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
             "scales; give both a kernel, or let both continue from one model and merge them before both change scales"
         )
     centre = moments[first, every, 1]
-    off = np.where(known, moments[:, :, 1] - centre, 0.0)
+    off = np.where(is_present, moments[:, :, 1] - centre, 0.0)
     weights, n = (np.stack([part[f"scales.{name}"] for part in everything]) for name in ("weights", "n"))
     share = np.ones(len(everything))
     if base is not None:
@@ -170,15 +170,15 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
     sums = (moments[:, :, 0], moments[:, :, 0] * off, moments[:, :, 2] + moments[:, :, 0] * off**2, weights[:, :1])
     count, s, q, (weight,) = (share @ values for values in sums)
     mean = np.divide(s, count, out=np.zeros_like(s), where=count > 0.0)
-    found = [np.minimum(count, weight), centre + mean, np.maximum(q - s * mean, 0.0)]
-    found += [np.clip(share @ moments[:, :, i], 0.0, weight) for i in range(3, len(MOMENTS) - 1)]
-    found.append(moments[first, every, -1])
+    columns = [np.minimum(count, weight), centre + mean, np.maximum(q - s * mean, 0.0)]
+    columns += [np.clip(share @ moments[:, :, i], 0.0, weight) for i in range(3, len(MOMENTS) - 1)]
+    columns.append(moments[first, every, -1])
     kept = slice(MOST_NAMES)
     return {
         "scales.n": add_parts([*n[: len(parts)]], n[-1] if base is not None else 0),
         "scales.weights": np.array([weight, weights[:, 1].max()]),
         "scales.names": names[kept],
-        "scales.moments": np.stack(found, axis=1)[kept],
+        "scales.moments": np.stack(columns, axis=1)[kept],
         "scales.in_use": now[kept],
     }
 
@@ -231,8 +231,8 @@ class FirstOrderSummary:
 
     def with_columns(self, columns: F64) -> FirstOrderSummary:
         """Return a summary whose columns are sums of this one's."""
-        own = columns.shape[1]
-        halves = np.split(self.functions, range(own, self.functions.shape[2], own), axis=2)
+        count = columns.shape[1]
+        halves = np.split(self.functions, range(count, self.functions.shape[2], count), axis=2)
         functions = np.concatenate([half @ columns.T for half in halves], axis=2)
         return replace(self, functions=functions, beta=self.beta @ columns.T)
 
@@ -311,10 +311,10 @@ class SecondOrderSummary:
         at, numbers = np.array(order), self.of_targets.copy()
         for name in OF_TARGETS:
             numbers[name] = self.of_targets[name][at]
-        own: dict[str, Any] = {name: getattr(self, name)[at] for name in _BY_TARGET}
-        own |= {name: [one[at] for one in getattr(self, name)] for name in _BY_COLUMN}
+        arrays: dict[str, Any] = {name: getattr(self, name)[at] for name in _BY_TARGET}
+        arrays |= {name: [one[at] for one in getattr(self, name)] for name in _BY_COLUMN}
         near = self.neighbours.in_order(at)
-        return replace(self, of_targets=numbers, linear=self.linear.in_order(at), neighbours=near, **own)
+        return replace(self, of_targets=numbers, linear=self.linear.in_order(at), neighbours=near, **arrays)
 
     def with_columns(self, columns: F64) -> SecondOrderSummary:
         """Return a summary whose columns are sums of this one's."""

@@ -50,19 +50,19 @@ class Arrangement(NamedTuple):
     def prior(self, g: int) -> float:
         """Return λ of a group, in the units of its factor."""
         numbers = self.state.numbers[0]
-        own = numbers["k_xx"] or numbers["mean_square"] or 1.0
-        return float(self.state.priors[g] * own * self.table[g, 0])
+        unit = numbers["k_xx"] or numbers["mean_square"] or 1.0
+        return float(self.state.priors[g] * unit * self.table[g, 0])
 
     def squared_norm(self) -> float:
         """Return ‖w‖² of the mixed function."""
         state, columns = self.state, len(self.state.level)
-        found: dict[int, Any] = {}
+        sums: dict[int, Any] = {}
         weights = weights_by_column(state).T
         for g, (_, n, before, *_, owner) in enumerate(state.layout.tolist()):
-            own = slice(columns * before, columns * (before + n))
+            here = slice(columns * before, columns * (before + n))
             v, u = (np.repeat(weights[:, state.slots[kind] + g], n) for kind in (slots.NEWTON, slots.STEADY))
-            found[owner] = found.get(owner, 0.0) + v * state.newton[own] + u * state.steady[own]
-        return float(sum(np.square(w).sum() for w in found.values()))
+            sums[owner] = sums.get(owner, 0.0) + v * state.newton[here] + u * state.steady[here]
+        return float(sum(np.square(w).sum() for w in sums.values()))
 
     @property
     def since(self) -> int:
@@ -195,17 +195,18 @@ class Arranger:
         sizes, columns = (blocks * self.outputs).tolist(), int(numbers[0]["columns"])
         waiting, working = numbers[0][["buffered", "working"]].tolist()
         longest = max(self.batch_size, newton.longest(np.array(sizes)), waiting + 1, working)
-        room = -(-longest // EIGHT) * EIGHT
+        capacity = -(-longest // EIGHT) * EIGHT
         all_groups = [
-            groups[g].with_room(room) if g in groups else Group.empty(n, columns, room) for g, n in enumerate(sizes)
+            groups[g].with_room(capacity) if g in groups else Group.empty(n, columns, capacity)
+            for g, n in enumerate(sizes)
         ]
         arranged = Groups(all_groups, (firsts * self.outputs).tolist(), owners)
         are_changed = blocks[alone:ordinary].any() or (table[:alone, 1] != np.arange(alone)).any()
         if isinstance(kernel, MultiScale) and are_changed:
-            own = np.resize(kernel.multiples, alone)
+            repeated = np.resize(kernel.multiples, alone)
             multiples = np.resize(kernel.multiples, self.most_blocks)
             for first, (n, rung, _) in zip(own_blocks, table[:ordinary], strict=True):
-                multiples[first : first + n] = own[rung % alone]
+                multiples[first : first + n] = repeated[rung % alone]
             kernel = replace(kernel, multiples=tuple(multiples[: growth.MOST].tolist()))
         arranged.layout[:, BORN] = table[:, 2]
         used = int((firsts + blocks)[blocks > 0].max())

@@ -75,7 +75,7 @@ def row_room(memory, state, kernel, rows):  # type: ignore[no-untyped-def]
     allocates=False,
     error_model="numpy",
 )
-def read_row(state, scales, kernel, rows, read, i, blocks, room):  # type: ignore[no-untyped-def]
+def read_row(state, scales, kernel, rows, read, i, blocks, work):  # type: ignore[no-untyped-def]
     """Compute row i, which is read as `read` by the features, of a number of blocks, unless it is the last row.
 
     The work arrays have the influence of the inputs. Return the number of places of the linear functions with the row,
@@ -83,18 +83,18 @@ def read_row(state, scales, kernel, rows, read, i, blocks, room):  # type: ignor
     """
     lines, last, seen, used = state.linear, state.last, state.numbers[0].examples, 0
     if state.slots[slots.ALL] > state.slots[slots.LINEAR]:
-        used = linear.read_row(lines, scales, rows, i, room.linear)
-        neighbours.set_point(room.linear, read, i, room.neighbours)
+        used = linear.read_row(lines, scales, rows, i, work.linear)
+        neighbours.set_point(work.linear, read, i, work.neighbours)
     if is_last(last, read, i, seen, blocks):
-        prepare(kernel, read, i, room.embedding.row)
+        prepare(kernel, read, i, work.embedding.row)
         return used
     forget_row(last)
-    if not embed_groups(state, kernel, read, i, blocks, last.z, room.embedding, room.metric):
+    if not embed_groups(state, kernel, read, i, blocks, last.z, work.embedding, work.metric):
         return -1
     newton.read(state, last.z, last.f)
     steady.read(state, last.z, last.f)
     steady.read_level(state, last.f)
-    neighbours.search(state.neighbours, lines, room.neighbours, last)
+    neighbours.search(state.neighbours, lines, work.neighbours, last)
     note_row(last, read, i, seen, blocks)
     return used
 
@@ -120,15 +120,15 @@ def scores_of_others(state: MixtureState, scales: ScalesState, rows: Rows) -> F6
 def _set_others(state, scales, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (functions, columns), to the scores at row i."""
     lines, added, moved, f = state.linear, _offsets(state.numbers), np.zeros(len(state.numbers)), state.last.f
-    room, near = room_for(None, lines, longest_row(rows)), neighbours_room(None, state.neighbours)
+    work, near = room_for(None, lines, longest_row(rows)), neighbours_room(None, state.neighbours)
     set_influence(lines, state.metric.sensitivities, near.influence)
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(out)):
         scale_row(scales, rows, i, read.values)
-        linear.read_row(lines, scales, rows, i, room)
-        neighbours.set_point(room, read, i, near)
+        linear.read_row(lines, scales, rows, i, work)
+        neighbours.set_point(work, read, i, near)
         neighbours.search(state.neighbours, lines, near, state.last)
-        linear.score(state, ENTRIES * (rows.start[i + 1] - rows.start[i]), moved, room, f)
+        linear.score(state, ENTRIES * (rows.start[i + 1] - rows.start[i]), moved, work, f)
         neighbours.score(state, added, f)
         out[i] = f[state.slots[slots.LINEAR] :]
 
@@ -136,14 +136,14 @@ def _set_others(state, scales, rows, out):  # type: ignore[no-untyped-def]
 def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
     numbers, f, added, moved = state.numbers[0], state.last.f, _offsets(state.numbers), np.zeros(len(state.numbers))
-    targets, room = len(state.numbers), row_room(None, state, kernel, rows)
-    set_influence(state.linear, state.metric.sensitivities, room.neighbours.influence)
+    targets, work = len(state.numbers), row_room(None, state, kernel, rows)
+    set_influence(state.linear, state.metric.sensitivities, work.neighbours.influence)
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(rows.start) - 1):
         scale_row(scales, rows, i, read.values)
-        if read_row(state, scales, kernel, rows, read, i, max(1, numbers.blocks), room) < 0:
+        if read_row(state, scales, kernel, rows, read, i, max(1, numbers.blocks), work) < 0:
             return i
-        linear.score(state, ENTRIES * (rows.start[i + 1] - rows.start[i]), moved, room.linear, f)
+        linear.score(state, ENTRIES * (rows.start[i + 1] - rows.start[i]), moved, work.linear, f)
         neighbours.score(state, added, f)
         mix_scores(state.weights, targets, f, out[i])
         bound(state.numbers, state.span, f, state.slots[slots.LINEAR], added, out[i])
@@ -217,11 +217,11 @@ def derivatives(mixture: MixtureState, directions: Directions, scales: ScalesSta
     function, scales = copy_for_prediction(mixture, scales)
     scaled = row._replace(values=np.empty_like(row.values))
     scale_rows(scales, row, scaled.values)
-    found = _derivatives_of_groups(function, directions, scaled)
+    by_value = _derivatives_of_groups(function, directions, scaled)
     if len(scales.table):
-        found *= slopes_of(scales, moments_of(scales, row.hashes), row.values)
-    found[:, row.readers == 0] = 0.0
-    return found
+        by_value *= slopes_of(scales, moments_of(scales, row.hashes), row.values)
+    by_value[:, row.readers == 0] = 0.0
+    return by_value
 
 
 def _derivatives_of_groups(function: MixtureState, directions: Directions, row: Rows) -> F64:
@@ -229,8 +229,8 @@ def _derivatives_of_groups(function: MixtureState, directions: Directions, row: 
     numbers, layout, metric = function.numbers[0], function.layout, function.metric
     size, groups, columns = int(numbers["block_size"]), len(layout), int(numbers["columns"])
     z = np.zeros(int((layout[:, FIRST] + layout[:, COUNT]).max()), np.float32)
-    own = embed_rows(function, directions, row, int(numbers["blocks"]))[0]
-    z[: len(own)] = own[: len(z)]
+    embedded = embed_rows(function, directions, row, int(numbers["blocks"]))[0]
+    z[: len(embedded)] = embedded[: len(z)]
     coefficients, weights = np.zeros((columns, len(z))), weights_by_column(function)[:, :, None]
     for g, (first, n, before) in enumerate(layout[:, [FIRST, COUNT, BEFORE]].tolist()):
         here = slice(columns * before, columns * (before + n))
@@ -244,11 +244,11 @@ def _derivatives_of_groups(function: MixtureState, directions: Directions, row: 
     along_metric = directions_along(kernel, size, metric.names[:most], len(z) // 2)
     number = {name: i for i, name in enumerate(metric.names[:most].tolist())}
     numbers_of = np.array([number.get(max(name, 1), most) for name in row.hashes.tolist()], np.int64)
-    found = np.zeros((columns, len(row.hashes)))
+    sums = np.zeros((columns, len(row.hashes)))
     for g in np.flatnonzero((layout[:, COUNT] > 0) & (layout[:, OWNER] == np.arange(groups))).tolist():
-        known, first, last = int(metric.known[g]), layout[g, FIRST] // 2, (layout[g, FIRST] + layout[g, COUNT]) // 2
-        of_group, is_known = own_slopes[:, first:last], numbers_of < known
-        by_metric = of_group @ along_metric[:known, first:last].T @ metric.roots[g, :known, :known]
-        found[:, ~is_known] += of_group @ along[~is_known, first:last].T
-        found[:, is_known] += by_metric[:, numbers_of[is_known]]
-    return found
+        n_names, first, last = int(metric.known[g]), layout[g, FIRST] // 2, (layout[g, FIRST] + layout[g, COUNT]) // 2
+        of_group, is_known = own_slopes[:, first:last], numbers_of < n_names
+        by_metric = of_group @ along_metric[:n_names, first:last].T @ metric.roots[g, :n_names, :n_names]
+        sums[:, ~is_known] += of_group @ along[~is_known, first:last].T
+        sums[:, is_known] += by_metric[:, numbers_of[is_known]]
+    return sums

@@ -90,14 +90,14 @@ def gradient_room(memory, longest, block_size):  # type: ignore[no-untyped-def]
     allocates=False,
     error_model="numpy",
 )
-def embed_groups(state, kernel, rows, i, blocks, z, room, changed):  # type: ignore[no-untyped-def]
+def embed_groups(state, kernel, rows, i, blocks, z, embedding, changed):  # type: ignore[no-untyped-def]
     """Set `z` to the features of the given blocks for row i, each group's in its metric, and to 0 beyond; return if the
     row is usable.
 
     They are in the order of blocks, components and features. If k(x, x) is known, blocks of no group are 0.
     """
     numbers, layout, metric = state.numbers, state.layout, state.metric
-    if not prepare(kernel, rows, i, room.row):
+    if not prepare(kernel, rows, i, embedding.row):
         return False
     per_block, begin, done = numbers[0].components * numbers[0].block_size, 0, 0
     for g in range(len(layout)):
@@ -106,24 +106,24 @@ def embed_groups(state, kernel, rows, i, blocks, z, room, changed):  # type: ign
         if layout[g, OWNER] != g or count == 0 or first >= last:
             continue
         if metric.known[g] > 0 or (first > done and numbers[0].k_xx > 0.0):
-            if begin < done and not embed_blocks(numbers, kernel, room.row, begin, done, z, room):
+            if begin < done and not embed_blocks(numbers, kernel, embedding.row, begin, done, z, embedding):
                 return False
             for j in range(done * per_block, first * per_block):
                 z[j] = np.float32(0.0)
             begin = first
         if metric.known[g] > 0:
-            transform(room.row, metric, g, changed)
-            if not embed_blocks(numbers, kernel, changed.row, first, last, z, room):
+            transform(embedding.row, metric, g, changed)
+            if not embed_blocks(numbers, kernel, changed.row, first, last, z, embedding):
                 return False
             begin = last
         done = last
     for j in range(done * per_block, len(z)):
         z[j] = np.float32(0.0)
-    return begin >= done or embed_blocks(numbers, kernel, room.row, begin, done, z, room)
+    return begin >= done or embed_blocks(numbers, kernel, embedding.row, begin, done, z, embedding)
 
 
 @inlined(allocates=False)
-def _set_slopes(state, kernel, z, g, block, c, room):  # type: ignore[no-untyped-def]
+def _set_slopes(state, kernel, z, g, block, c, work):  # type: ignore[no-untyped-def]
     """Set `slopes` to the derivatives of f_c by ωᵀx of the features of a block of group g.
 
     f has a_j cos ω_jᵀx + b_j sin ω_jᵀx of feature j, and so the derivative is b_j cos ω_jᵀx - a_j sin ω_jᵀx.
@@ -133,50 +133,50 @@ def _set_slopes(state, kernel, z, g, block, c, room):  # type: ignore[no-untyped
     here = block * 2 * size
     first = numbers.columns * layout[g, BEFORE] + c * n + here - layout[g, FIRST]
     factor = part.table[block % part.order] if part.form == MULTI_SCALE else 1.0
-    first_of_target, coefficients = first_weight(state, c), room.coefficients
+    first_of_target, coefficients = first_weight(state, c), work.coefficients
     v = state.weights[first_of_target + state.slots[slots.NEWTON] + g]
     u = state.weights[first_of_target + state.slots[slots.STEADY] + g]
     for k in range(2 * size):
         coefficients[k] = v * state.newton[first + k] + u * state.steady[first + k]
     for k in range(size):
         slope = coefficients[size + k] * z[here + k] - coefficients[k] * z[here + size + k]
-        room.slopes[k] = np.float32(factor * slope)
+        work.slopes[k] = np.float32(factor * slope)
 
 
 @unit(types.void(MIXTURE, KERNEL, VECTOR, types.int64, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM), error_model="numpy")
-def set_gradient(state, kernel, z, c, room, changed, own):  # type: ignore[no-untyped-def]
-    """Set `own.gradient` to ∇f_c at the row that was embedded last, by what is read of its names."""
-    numbers, layout, metric, row = state.numbers[0], state.layout, state.metric, room.row
+def set_gradient(state, kernel, z, c, embedding, changed, work):  # type: ignore[no-untyped-def]
+    """Set `work.gradient` to ∇f_c at the row that was embedded last, by what is read of its names."""
+    numbers, layout, metric, row = state.numbers[0], state.layout, state.metric, embedding.row
     size, count = numbers.block_size, row.counts[0]
-    per_panel, gradient = kernel.cache.shape[3] // size, own.gradient
+    per_panel, gradient = kernel.cache.shape[3] // size, work.gradient
     gradient[:count] = 0.0
     for g in range(len(layout)):
-        known, begin = metric.known[g], layout[g, FIRST] // (2 * size)
+        n_names, begin = metric.known[g], layout[g, FIRST] // (2 * size)
         if layout[g, COUNT] == 0:
             continue
-        if known > 0:
+        if n_names > 0:
             transform(row, metric, g, changed)
-            own.in_metric[:known] = 0.0
+            work.in_metric[:n_names] = 0.0
         for block in range(begin, begin + layout[g, COUNT] // (2 * size)):
-            _set_slopes(state, kernel, z, g, block, c, own)
+            _set_slopes(state, kernel, z, g, block, c, work)
             at = block % per_panel * size
             span = Span(size, block // per_panel, at, at + size)
-            for a in range(known):
-                along = entries_along(kernel, np.int64(0), changed.row, a, span, own.scratch)
-                own.in_metric[a] += vectors.dot(own.slopes, along)
+            for a in range(n_names):
+                along = entries_along(kernel, np.int64(0), changed.row, a, span, work.scratch)
+                work.in_metric[a] += vectors.dot(work.slopes, along)
             for j in range(count):
-                if known == 0 or not 0 <= number_of(metric, row.hashes[0, j]) < known:
-                    along = entries_along(kernel, np.int64(0), row, j, span, own.scratch)
-                    gradient[j] += vectors.dot(own.slopes, along)
-        for j in range(count if known > 0 else 0):
+                if n_names == 0 or not 0 <= number_of(metric, row.hashes[0, j]) < n_names:
+                    along = entries_along(kernel, np.int64(0), row, j, span, work.scratch)
+                    gradient[j] += vectors.dot(work.slopes, along)
+        for j in range(count if n_names > 0 else 0):
             number = number_of(metric, row.hashes[0, j])
-            if 0 <= number < known:
-                gradient[j] += vectors.dot(metric.roots[g, number, :known], own.in_metric[:known])
+            if 0 <= number < n_names:
+                gradient[j] += vectors.dot(metric.roots[g, number, :n_names], work.in_metric[:n_names])
 
 
 @inlined(allocates=False)
-def _linear_slope(state, key, c, divisor, said):  # type: ignore[no-untyped-def]
-    """Return how much the linear functions' part of f_c changes per deviation of a name where they predict `said`."""
+def _linear_slope(state, key, c, divisor, predictions):  # type: ignore[no-untyped-def]
+    """Return how much the linear functions' part of f_c changes per deviation of a name for these `predictions`."""
     linear, base, total = state.linear, state.slots[slots.LINEAR], 0.0
     row = row_of(linear.keys, key)
     if linear.keys[row] != key:
@@ -186,7 +186,7 @@ def _linear_slope(state, key, c, divisor, said):  # type: ignore[no-untyped-def]
         return 0.0
     base += first_weight(state, c)
     for k in range(len(linear.w)):
-        total += state.weights[base + k] * compiled_slope(linear, said[k, c]) * linear.w[k, c, place]
+        total += state.weights[base + k] * compiled_slope(linear, predictions[k, c]) * linear.w[k, c, place]
     return per_unit(state, c) * total * divisor / linear.scales[place, 1]
 
 
@@ -195,10 +195,10 @@ def _linear_slope(state, key, c, divisor, said):  # type: ignore[no-untyped-def]
     allocates=False,
     error_model="numpy",
 )
-def _observe(state, kernel, scales, row, gradient, said, c, since):  # type: ignore[no-untyped-def]
+def _observe(state, kernel, scales, row, gradient, predictions, c, since):  # type: ignore[no-untyped-def]
     """Add ∇f_c at a row for each name that is read; halve the earlier sums if a check is due after `since` examples.
 
-    `gradient` belongs to the groups' functions, and `said` are the scores of the linear ones.
+    `gradient` belongs to the groups' functions, and `predictions` are the scores of the linear ones.
     """
     table, totals, part = state.metric.sensitivities, state.metric.totals, kernel.parts[0]
     if schedule.compiled_is_due(since):
@@ -209,17 +209,17 @@ def _observe(state, kernel, scales, row, gradient, said, c, since):  # type: ign
     totals[WEIGHT] += 1.0
     for j in range(row.counts[0]):
         key = max(row.hashes[0, j], np.uint64(1))
-        own = table[place_of(table, key)]
-        if own.key != key:
+        entry = table[place_of(table, key)]
+        if entry.key != key:
             if totals[NAMES] >= MOST_SENSITIVE:
                 continue
             totals[NAMES] += 1.0
-            own.key = key
+            entry.key = key
         unit_in_use, bent = unit_and_slope(scales, key, np.float64(row.values[0, j]) / part.scale)
-        slope = 2.0 * math.pi * part.scale * bent * gradient[j] + _linear_slope(state, key, c, unit_in_use, said)
+        slope = 2.0 * math.pi * part.scale * bent * gradient[j] + _linear_slope(state, key, c, unit_in_use, predictions)
         if abs(slope) < 1e100:
-            own.squares += slope * slope
-            own.present += 1.0
+            entry.squares += slope * slope
+            entry.present += 1.0
 
 
 @unit(
@@ -228,28 +228,28 @@ def _observe(state, kernel, scales, row, gradient, said, c, since):  # type: ign
     allocates=False,
     error_model="numpy",
 )
-def add_gradient(state, scales, kernel, z, said, room, changed, own):  # type: ignore[no-untyped-def]
+def add_gradient(state, scales, kernel, z, predictions, embedding, changed, work):  # type: ignore[no-untyped-def]
     """Add ∇f ∇fᵀ at the row that was embedded last, which is not counted yet, to the sums of the metric.
 
-    `said` are the scores of the linear functions.
+    `predictions` are the scores of the linear functions.
     """
-    metric, row, seen = state.metric, room.row, state.numbers[0].examples + 1
+    metric, row, seen = state.metric, embedding.row, state.numbers[0].examples + 1
     since = seen - EVERY - state.numbers[0].restarted
     if schedule.compiled_last_due(since) > schedule.compiled_last_due(since - EVERY):  # the first one after a check
         metric.sums[:] = 0.0
         metric.counts[GRADIENTS] = 0
     c, count = seen // EVERY % state.numbers[0].columns, row.counts[0]
-    set_gradient(state, kernel, z, c, room, changed, own)
-    vectors.multiply(own.gradient[:count], per_unit(state, c))
-    if not vectors.within(own.gradient[:count], 1.0, LARGEST_GRADIENT):  # slopes beyond single precision
+    set_gradient(state, kernel, z, c, embedding, changed, work)
+    vectors.multiply(work.gradient[:count], per_unit(state, c))
+    if not vectors.within(work.gradient[:count], 1.0, LARGEST_GRADIENT):  # slopes beyond single precision
         return
-    _observe(state, kernel, scales, row, own.gradient, said, c, since)
+    _observe(state, kernel, scales, row, work.gradient, predictions, c, since)
     for j in range(count):
-        own.numbers[j] = number_for(metric, row.hashes[0, j], row.slots[0, j])
+        work.numbers[j] = number_for(metric, row.hashes[0, j], row.slots[0, j])
     for j in range(count):
         for k in range(count):
-            if own.numbers[j] >= 0 and own.numbers[k] >= 0:
-                metric.sums[own.numbers[j], own.numbers[k]] += own.gradient[j] * own.gradient[k]
+            if work.numbers[j] >= 0 and work.numbers[k] >= 0:
+                metric.sums[work.numbers[j], work.numbers[k]] += work.gradient[j] * work.gradient[k]
     metric.counts[GRADIENTS] += 1
 
 
@@ -257,10 +257,10 @@ def add_gradient(state, scales, kernel, z, said, room, changed, own):  # type: i
 def _embed_each(state, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to the features of the first blocks, as many as fit, for row i; 0 if it is unusable."""
     numbers, longest = state.numbers[0], longest_row(rows)
-    room, changed = embedding_room(None, state.numbers, kernel, rows), metric_room(None, longest)
+    embedding, changed = embedding_room(None, state.numbers, kernel, rows), metric_room(None, longest)
     blocks = out.shape[1] // (numbers.components * numbers.block_size)
     for i in range(len(rows.start) - 1):
-        if not embed_groups(state, kernel, rows, i, blocks, out[i], room, changed):
+        if not embed_groups(state, kernel, rows, i, blocks, out[i], embedding, changed):
             out[i] = np.float32(0.0)
 
 

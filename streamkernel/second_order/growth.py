@@ -113,7 +113,7 @@ def possible(table: I64, alone: list[int], last: int, seen: int, restarted: int 
         sizes[slot(stage, last)].add(1 << stage)
     return (
         _are_possible(single.tolist(), alone, seen, restarted)
-        and all(int(blocks) in known for blocks, known in zip(larger[:, 0], sizes, strict=False))
+        and all(int(blocks) in allowed for blocks, allowed in zip(larger[:, 0], sizes, strict=False))
         and bool(((larger >= 0) & (larger <= [1 << last, 2 * len(alone) - 1, seen])).all())
     )
 
@@ -165,12 +165,12 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     newton, steady = standing
     others = outputs > 0
     others[largest] = False
-    own, best = newton[largest], newton[others].min()
-    if own < (1.0 - GAIN) * best:
+    loss, best = newton[largest], newton[others].min()
+    if loss < (1.0 - GAIN) * best:
         return stage + 1 if stage < last else 0
-    larger = newton[ALONE:][others[ALONE:]].min(initial=own)
+    larger = newton[ALONE:][others[ALONE:]].min(initial=loss)
     is_misplaced = rung != wanted and (1.0 - GAIN) * larger > newton[:ALONE].min()
-    has_moved = seen - born >= MATURE * outputs[largest] and (1.0 - GAIN) * min(own, best) > steady[:ALONE].min()
+    has_moved = seen - born >= MATURE * outputs[largest] and (1.0 - GAIN) * min(loss, best) > steady[:ALONE].min()
     return int(is_misplaced or has_moved)
 
 
@@ -243,13 +243,13 @@ def bandwidth_for_group(standing: F64, multiples: list[float], table: I64, seen:
     >>> [bandwidth_for_group(losses, multiples, table, seen, 0.8) for seen in (1024, 2048)]
     [1, 5]
     """
-    alone, own = len(table), probe(table, standing)
-    if table[own, 1] < alone:
+    alone, probed = len(table), probe(table, standing)
+    if table[probed, 1] < alone:
         return bandwidth(standing, multiples)
-    others = np.delete(np.arange(alone), own)
+    others = np.delete(np.arange(alone), probed)
     isotropic = int(others[bandwidth(standing[others], [multiples[k] for k in others])])
-    is_young = 2 * table[own, 2] >= seen
-    is_better = unexplained < TRUSTED if is_young else standing[own] < standing[others].min()
+    is_young = 2 * table[probed, 2] >= seen
+    is_better = unexplained < TRUSTED if is_young else standing[probed] < standing[others].min()
     return isotropic + alone * bool(is_better)
 
 
@@ -277,9 +277,9 @@ def priors_of_examples(by_group: F32) -> F64:
     [0.001]
     """
     n = len(by_group)
-    own = np.square(by_group, dtype=np.float64).sum(axis=2).mean(axis=0)
+    squares = np.square(by_group, dtype=np.float64).sum(axis=2).mean(axis=0)
     mean = np.square(by_group.mean(axis=0, dtype=np.float64)).sum(axis=1)
-    likeness = (n * mean / np.where(own > 0.0, own, 1.0) - 1.0) / (n - 1)
+    likeness = (n * mean / np.where(squares > 0.0, squares, 1.0) - 1.0) / (n - 1)
     return np.asarray(np.maximum(PRIOR * np.square(1.0 - np.clip(likeness, 0.0, 1.0)), SMALLEST_PRIOR))
 
 

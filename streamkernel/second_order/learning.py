@@ -199,46 +199,46 @@ NOTHING_SAID = np.empty((0, 0))
     allocates=False,
     error_model="numpy",
 )
-def _learn_row(state, scales, kernel, rows, given, arrival, options, room):  # type: ignore[no-untyped-def]
+def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # type: ignore[no-untyped-def]
     """Learn an example, and return a status.
 
-    An example of weight w counts as w examples: Newton steps use wℓ' and wℓ''. `given` are the rows with an array for
+    An example of weight w counts as w examples: Newton steps use wℓ' and wℓ''. `scaled` are the rows with an array for
     the scaled values.
     """
-    i, numbers, targets, w = arrival.i, state.numbers[0], room.targets, rows.weights[arrival.i]
+    i, numbers, targets, w = arrival.i, state.numbers[0], work.targets, rows.weights[arrival.i]
     blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
-    if not has_room(scales, scale_row(scales, rows, i, given.values)):
+    if not has_room(scales, scale_row(scales, rows, i, scaled.values)):
         return NO_ROOM
     if len(state.neighbours.weights) > 0:
-        set_influence(state.linear, state.metric.sensitivities, room.row.neighbours.influence)
-    places = read_row(state, scales, kernel, rows, given, i, blocks, room.row)
+        set_influence(state.linear, state.metric.sensitivities, work.row.neighbours.influence)
+    places = read_row(state, scales, kernel, rows, scaled, i, blocks, work.row)
     if places < 0:
         return BAD_VALUE
     if places > state.linear.w.shape[2]:
         return NO_PLACE
     entries = ENTRIES * (rows.start[i + 1] - rows.start[i])
-    if not _score(state, arrival.y, w, entries, room):  # an unusable example is refused before anything changes
+    if not _score(state, arrival.y, w, entries, work):  # an unusable example is refused before anything changes
         return DIVERGED
     seen = numbers.examples + 1
     measure(state.numbers, seen, targets)
     _measure_k_xx(state, blocks, seen)
     example = Example(i, w, arrival.gamma, seen, numbers.step_k_xx, entries, places)
-    loss = loss_at(state.numbers, targets, room.said)
+    loss = loss_at(state.numbers, targets, work.said)
     if options.has_metric and seen % EVERY == 0:
-        said = state.last.f[state.slots[slots.LINEAR] : state.slots[slots.NEIGHBOURS]]
-        add_gradient(state, scales, kernel, state.last.z, said, room.row.embedding, room.row.metric, room.slopes)
+        predictions = state.last.f[state.slots[slots.LINEAR] : state.slots[slots.NEIGHBOURS]]
+        add_gradient(state, scales, kernel, state.last.z, predictions, work.row.embedding, work.row.metric, work.slopes)
     if options.is_new:
-        weigh(state, state.last.f, targets, w, room.mixing)
-    _observe_losses(state, w, room)
-    newton.learn(state, example, room)
-    steady.learn(state, example, room)
-    steady.learn_level(state, example, options.follow, room)
-    linear.learn(state, scales, rows, example, options, room)
-    neighbours.learn(state, example, room)
+        weigh(state, state.last.f, targets, w, work.mixing)
+    _observe_losses(state, w, work)
+    newton.learn(state, example, work)
+    steady.learn(state, example, work)
+    steady.learn_level(state, example, options.follow, work)
+    linear.learn(state, scales, rows, example, options, work)
+    neighbours.learn(state, example, work)
     numbers.reused_steps += blocks == numbers.blocks
     numbers.blocks = blocks
-    observe(state.numbers, state.span, arrival.y, room.out, room.said, seen, targets)
-    follow(state.numbers, room.said, seen, targets)
+    observe(state.numbers, state.span, arrival.y, work.out, work.said, seen, targets)
+    follow(state.numbers, work.said, seen, targets)
     numbers.examples = seen
     numbers.weight += w
     numbers.steps += 1
@@ -252,26 +252,26 @@ def _learn_row(state, scales, kernel, rows, given, arrival, options, room):  # t
 
 
 @inlined(allocates=False)
-def _score(state, y, w, entries, room):  # type: ignore[no-untyped-def]
+def _score(state, y, w, entries, work):  # type: ignore[no-untyped-def]
     """Set the work arrays to the prediction, and to the derivatives at all functions; return if all are usable."""
-    numbers, targets, f, first = state.numbers, room.targets, state.last.f, state.slots[slots.LINEAR]
+    numbers, targets, f, first = state.numbers, work.targets, state.last.f, state.slots[slots.LINEAR]
     if numbers[0].loss_per_error > 0.0:
         for t in range(len(numbers)):
             numbers[t].loss_parameter = numbers[t].gradient_bound or LARGEST_GRADIENT
     center(numbers, y, w, targets)
-    linear.score(state, entries, targets.moved, room.row.linear, f)
+    linear.score(state, entries, targets.moved, work.row.linear, f)
     neighbours.score(state, targets.added, f)
-    mix_scores(state.weights, len(numbers), f, room.out)
-    for c in range(len(room.out)):
-        room.said[c] = room.out[c]
-    bound(numbers, state.span, f, first, targets.added, room.said)
-    raw = room.row.linear.raw
-    resist(numbers, state.span, ExampleScores(f, raw, room.out, room.said), first, y, targets)
-    usable = vectors.within(room.out, 1.0, LARGEST_GRADIENT)
+    mix_scores(state.weights, len(numbers), f, work.out)
+    for c in range(len(work.out)):
+        work.said[c] = work.out[c]
+    bound(numbers, state.span, f, first, targets.added, work.said)
+    raw = work.row.linear.raw
+    resist(numbers, state.span, ExampleScores(f, raw, work.out, work.said), first, y, targets)
+    usable = vectors.within(work.out, 1.0, LARGEST_GRADIENT)
     for k in range(len(f)):
         f_k = raw[k - first] if first <= k < first + len(raw) else f[k]
-        set_derivatives(numbers, targets, f_k, room.g[k], room.h[k])
-        usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(room.g[k], 1.0, LARGEST_GRADIENT)
+        set_derivatives(numbers, targets, f_k, work.g[k], work.h[k])
+        usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(work.g[k], 1.0, LARGEST_GRADIENT)
     return usable
 
 
@@ -291,7 +291,7 @@ def _measure_k_xx(state, blocks, seen):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def _observe_losses(state, w, room):  # type: ignore[no-untyped-def]
+def _observe_losses(state, w, work):  # type: ignore[no-untyped-def]
     """Update the running loss of each function, and of f = 0 in the slot of the level."""
     numbers, layout, f = state.numbers[0], state.layout, state.last.f
     since = numbers.examples - numbers.restarted
@@ -300,7 +300,7 @@ def _observe_losses(state, w, room):  # type: ignore[no-untyped-def]
     for k in range(len(f)):
         if k < state.slots[slots.LEVEL] and layout[k % len(layout), COUNT] == 0:
             continue
-        loss = loss_at(state.numbers, room.targets, room.nothing if k == state.slots[slots.LEVEL] else f[k])
+        loss = loss_at(state.numbers, work.targets, work.nothing if k == state.slots[slots.LEVEL] else f[k])
         state.losses[k] += rate * (loss - state.losses[k])
         if k < state.slots[slots.STEADY]:
             state.recent[k] += w * loss
@@ -325,19 +325,19 @@ def _is_due_after(state):  # type: ignore[no-untyped-def]
 def _learn_in(memory, state, scales, kernel, examples, first, last, options):  # type: ignore[no-untyped-def]
     """Learn like :func:`_learn`, with work arrays in `memory`, unless that is too small."""
     rows, y, gammas = examples.rows, examples.y, examples.gammas
-    given = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled, rows.weights)
-    numbers, said, room = state.numbers[0], examples.said, learning_room(memory, state, kernel, rows)
+    scaled = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled, rows.weights)
+    numbers, predictions, work = state.numbers[0], examples.said, learning_room(memory, state, kernel, rows)
     if memory[0] > len(memory):
         return NO_MEMORY, first
-    room.nothing[:], room.targets.sizes[:] = 0.0, 1.0
+    work.nothing[:], work.targets.sizes[:] = 0.0, 1.0
     for i in range(first, last):
         if options.is_alone and _is_due_after(state):
             return DUE, i
-        status = _learn_row(state, scales, kernel, rows, given, Arrival(i, y[i], gammas[i]), options, room)
+        status = _learn_row(state, scales, kernel, rows, scaled, Arrival(i, y[i], gammas[i]), options, work)
         if status != DONE:
             return status, i + (status == DUE)
-        for c in range(said.shape[1]):
-            said[i, c] = room.said[c] + 0.0  # as in predictions, where 0 is added, and -0 becomes 0
+        for c in range(predictions.shape[1]):
+            predictions[i, c] = work.said[c] + 0.0  # as in predictions, where 0 is added, and -0 becomes 0
     return DUE if schedule.compiled_is_due(numbers.examples - numbers.restarted) else DONE, last
 
 
@@ -369,7 +369,7 @@ def load_for(state: MixtureState, scales: ScalesState, more: int, options: Learn
     """Load the units that learning `more` examples will need."""
     if _late:
         seen = max(int(state.numbers[0]["examples"]), int(scales.counts[0]["n"])) + more
-        for own, first in list(_late.items()):
-            if seen >= first and (options.has_metric or own is not add_gradient):
-                own.load()
-                _late.pop(own, None)
+        for late, first in list(_late.items()):
+            if seen >= first and (options.has_metric or late is not add_gradient):
+                late.load()
+                _late.pop(late, None)

@@ -115,31 +115,31 @@ def number_of(metric, name):  # type: ignore[no-untyped-def]
 @inlined(allocates=False)
 def number_for(metric, name, slot):  # type: ignore[no-untyped-def]
     """Return the number of a name, a new one below the limit, or -1."""
-    number, known = number_of(metric, name), metric.counts[NAMES]
-    if number >= 0 or known == MOST_NAMES:
+    number, count = number_of(metric, name), metric.counts[NAMES]
+    if number >= 0 or count == MOST_NAMES:
         return number
     key = max(name, np.uint64(1))
     row = row_of(metric.keys, key)
-    metric.keys[row], metric.at[row], metric.names[known], metric.slots[known] = key, known, key, slot
-    metric.counts[NAMES] = known + 1
-    return known
+    metric.keys[row], metric.at[row], metric.names[count], metric.slots[count] = key, count, key, slot
+    metric.counts[NAMES] = count + 1
+    return count
 
 
 @unit(types.void(ENTRIES, METRIC, types.int64, METRIC_ROOM), allocates=False)
-def transform(row, metric, g, room):  # type: ignore[no-untyped-def]
-    """Set `room` to M^½x in the metric of group g: first the names of the metric, then the others, unchanged."""
-    known, root, x, out = metric.known[g], metric.roots[g], room.values, room.row
-    for a in range(known):
+def transform(row, metric, g, work):  # type: ignore[no-untyped-def]
+    """Set `work` to M^½x in the metric of group g: first the names of the metric, then the others, unchanged."""
+    n_names, root, x, out = metric.known[g], metric.roots[g], work.values, work.row
+    for a in range(n_names):
         x[a] = 0.0
-    n = known
+    n = n_names
     for j in range(row.counts[0]):
         number = number_of(metric, row.hashes[0, j])
-        if 0 <= number < known:
-            vectors.add(x[:known], root[number, :known], np.float64(row.values[0, j]))
+        if 0 <= number < n_names:
+            vectors.add(x[:n_names], root[number, :n_names], np.float64(row.values[0, j]))
         else:
             out.slots[0, n], out.hashes[0, n], out.values[0, n] = row.slots[0, j], row.hashes[0, j], row.values[0, j]
             n += 1
-    for a in range(known):
+    for a in range(n_names):
         out.slots[0, a], out.hashes[0, a], out.values[0, a] = metric.slots[a], metric.names[a], np.float32(x[a])
     out.counts[0] = n
 
@@ -149,7 +149,7 @@ def empty(groups: int) -> Metric:
     names: U64 = np.zeros(MOST_NAMES, np.uint64)
     keys: U64 = np.zeros(_ROWS, np.uint64)
     slots, at = np.zeros(MOST_NAMES, np.int64), np.zeros(_ROWS, np.int64)
-    sums, known = np.zeros((MOST_NAMES, MOST_NAMES)), np.zeros(groups, np.int64)
+    sums, n_names = np.zeros((MOST_NAMES, MOST_NAMES)), np.zeros(groups, np.int64)
     roots, (sensitivities, totals) = np.zeros((groups, 0, 0)), sensitivity.empty()
     return Metric(
         counts=np.zeros(2, np.int64),
@@ -158,7 +158,7 @@ def empty(groups: int) -> Metric:
         keys=keys,
         at=at,
         sums=sums,
-        known=known,
+        known=n_names,
         roots=roots,
         sensitivities=sensitivities,
         totals=totals,
@@ -234,29 +234,29 @@ def merge_metrics(parts: Sequence[Metric], has: Any) -> Metric:
     in_groups = [part.names[: part.known.max()] for part in parts]
     rest = [part.names[: part.counts[NAMES]] for part in parts]
     names = list(dict.fromkeys(name for own in (*in_groups, *rest) for name in own.tolist()))[:MOST_NAMES]
-    found = of_names(np.array(names, np.uint64), len(parts[0].known))
+    merged = of_names(np.array(names, np.uint64), len(parts[0].known))
     places = {name: number for number, name in enumerate(names)}
-    known = found.known
-    roots = np.zeros((len(known), len(names), len(names)))
+    n_names = merged.known
+    roots = np.zeros((len(n_names), len(names), len(names)))
     for part in parts:
         own = part.names[: part.counts[NAMES]].tolist()
         at = np.array([places[name] for name in own if name in places], np.int64)
         of = np.array([number for number, name in enumerate(own) if name in places], np.int64)
-        found.sums[np.ix_(at, at)] += part.sums[np.ix_(of, of)]
-        found.counts[GRADIENTS] += part.counts[GRADIENTS]
+        merged.sums[np.ix_(at, at)] += part.sums[np.ix_(of, of)]
+        merged.counts[GRADIENTS] += part.counts[GRADIENTS]
     for g in np.flatnonzero(has.any(axis=0)).tolist():
         own = parts[int(np.argmax(has[:, g]))]
         k = int(own.known[g])
         if not set(own.names[:k].tolist()) <= places.keys():
             raise MergeError(f"Expected metrics of at most {MOST_NAMES} names together, got more")
         at = np.array([places[name] for name in own.names[:k].tolist()], np.int64)
-        known[g] = at.max(initial=-1) + 1
+        n_names[g] = at.max(initial=-1) + 1
         np.fill_diagonal(roots[g], 1.0)
         roots[g][np.ix_(at, at)] = own.roots[g, :k, :k]
     table, totals = sensitivity.merge_tables(
         [part.sensitivities for part in parts], [float(part.totals[WEIGHT]) for part in parts]
     )
-    return found._replace(roots=roots, sensitivities=table, totals=totals)
+    return merged._replace(roots=roots, sensitivities=table, totals=totals)
 
 
 def without_gradients(metric: Metric) -> Metric:
@@ -272,26 +272,26 @@ def is_replaced(metric: Metric, g: int, root: F64, is_best: bool) -> bool:
     While the group is the best of its size, only a more decided metric does, whose M^½ has the smaller trace: with few
     examples since an abrupt change, gradients are mostly noise, which has no direction.
     """
-    known = int(metric.known[g])
-    own = metric.roots[g, :known, :known]
-    if known != len(root):
+    n_names = int(metric.known[g])
+    present = metric.roots[g, :n_names, :n_names]
+    if n_names != len(root):
         return True
-    if is_best and np.trace(root) >= np.trace(own):
+    if is_best and np.trace(root) >= np.trace(present):
         return False
-    return bool(np.linalg.norm(own - root) > CHANGED * np.linalg.norm(root))
+    return bool(np.linalg.norm(present - root) > CHANGED * np.linalg.norm(root))
 
 
 def with_groups(metric: Metric, begun: list[int], ended: list[int], root: F64 | None) -> Metric:
     """Return the metric after some groups have ended and others start in M^½."""
-    known = metric.known.copy()
-    known[ended] = 0
+    n_names = metric.known.copy()
+    n_names[ended] = 0
     if root is not None:
-        known[begun] = len(root)
-    most = int(known.max())
-    roots = np.zeros((len(known), most, most))
-    for g, n in enumerate(known.tolist()):
+        n_names[begun] = len(root)
+    most = int(n_names.max())
+    roots = np.zeros((len(n_names), most, most))
+    for g, n in enumerate(n_names.tolist()):
         roots[g, :n, :n] = root if g in begun and root is not None else metric.roots[g, :n, :n]
-    return metric._replace(known=known, roots=roots)
+    return metric._replace(known=n_names, roots=roots)
 
 
 def tensors(metric: Metric) -> dict[str, Any]:
@@ -309,7 +309,7 @@ def tensors(metric: Metric) -> dict[str, Any]:
     }
 
 
-def restore(given: Mapping[str, Any], table: I64, alone: int, directions: Directions) -> Metric:
+def restore(stored: Mapping[str, Any], table: I64, alone: int, directions: Directions) -> Metric:
     """Return the metric in a file, or an empty one.
 
     Parameters
@@ -329,28 +329,28 @@ def restore(given: Mapping[str, Any], table: I64, alone: int, directions: Direct
         If a tensor is missing or does not fit.
     """
     groups, in_metric = len(table), (table[:, 0] > 0) & (table[:, 1] >= alone)
-    if "metric.names" not in given:
+    if "metric.names" not in stored:
         if in_metric.any():
             raise ValueError("expected a metric for groups that are in one, got none")
         return empty(groups)
-    names = tensor_file.require_tensor(given, "metric.names", np.int64, (None,)).view(np.uint64)
+    names = tensor_file.require_tensor(stored, "metric.names", np.int64, (None,)).view(np.uint64)
     n = len(names)
     if n > MOST_NAMES or len(np.unique(names)) < n:
         raise ValueError(f"expected up to {MOST_NAMES} different hashes as metric.names, got {n} others")
     metric = of_names(names, groups)
-    known = tensor_file.require_tensor(given, "metric.known", np.int64, (groups,))
-    if ((known < 0) | (known > n)).any() or ((known > 0) != in_metric).any():
-        raise ValueError(f"expected names of groups in a metric as metric.known, got {known.tolist()}")
-    flat = tensor_file.require_tensor(given, "metric.roots", np.float64, (int(np.square(known).sum()),))
-    (gradients,) = tensor_file.require_tensor(given, "metric.gradients", np.int64, (1,)).tolist()
-    sums = tensor_file.require_tensor(given, "metric.sums", np.float64, (n, n))
+    sizes = tensor_file.require_tensor(stored, "metric.known", np.int64, (groups,))
+    if ((sizes < 0) | (sizes > n)).any() or ((sizes > 0) != in_metric).any():
+        raise ValueError(f"expected names of groups in a metric as metric.known, got {sizes.tolist()}")
+    flat = tensor_file.require_tensor(stored, "metric.roots", np.float64, (int(np.square(sizes).sum()),))
+    (gradients,) = tensor_file.require_tensor(stored, "metric.gradients", np.int64, (1,)).tolist()
+    sums = tensor_file.require_tensor(stored, "metric.sums", np.float64, (n, n))
     if gradients < 0 or not (np.abs(flat) <= _LARGEST).all() or not (sums.diagonal() >= 0.0).all():
         raise ValueError("expected sums over gradients and roots of them as metric.*, got other numbers")
     metric.sums[:n, :n], metric.counts[GRADIENTS] = sums, gradients
-    most, done = int(known.max(initial=0)), 0
+    most, done = int(sizes.max(initial=0)), 0
     roots = np.zeros((groups, most, most))
-    for g, k in enumerate(known.tolist()):
+    for g, k in enumerate(sizes.tolist()):
         roots[g, :k, :k] = flat[done : done + k * k].reshape(k, k)
         done += k * k
-    table, totals = sensitivity.restore(given)
-    return with_places(metric._replace(known=known.copy(), roots=roots, sensitivities=table, totals=totals), directions)
+    table, totals = sensitivity.restore(stored)
+    return with_places(metric._replace(known=sizes.copy(), roots=roots, sensitivities=table, totals=totals), directions)

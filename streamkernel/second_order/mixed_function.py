@@ -142,8 +142,8 @@ class MixedFunction(Learner):
     def copy(self) -> Self:
         """Return a copy, also in the middle of a step, that shares nothing that learning changes."""
         twin, live = self._twin(), self._live
-        own = live._replace(state=with_own_row(live.state))
-        twin._live = copy.deepcopy(own, {id(live.directions): live.directions})
+        copied = live._replace(state=with_own_row(live.state))
+        twin._live = copy.deepcopy(copied, {id(live.directions): live.directions})
         return twin
 
     def advance(self, *, is_all: bool) -> None:
@@ -163,9 +163,9 @@ class MixedFunction(Learner):
         if self._is_private:
             return self, scales
         while True:
-            live, known = self._live, NOT_SCALED if scales is None else scales.state
-            function, scaling = evaluation.copy_for_prediction(live.state, known)
-            if live is self._live and (scales is None or known is scales.state):  # else one has been replaced
+            live, scales_state = self._live, NOT_SCALED if scales is None else scales.state
+            function, scaling = evaluation.copy_for_prediction(live.state, scales_state)
+            if live is self._live and (scales is None or scales_state is scales.state):  # else one has been replaced
                 twin = self._twin()
                 twin._live, twin._is_private, twin.is_unfinished = live._replace(state=function), True, False
                 return twin, None if scales is None else Scales(scaling)
@@ -221,8 +221,8 @@ class MixedFunction(Learner):
     def n_blocks(self) -> int:
         """Blocks in use, each with its own seed."""
         live = self._live
-        own = live.table[: len(live.table) - len(self._arranger.forgetting), 0]
-        return int(min(live.state.numbers["blocks"][0], own.sum()))
+        blocks = live.table[: len(live.table) - len(self._arranger.forgetting), 0]
+        return int(min(live.state.numbers["blocks"][0], blocks.sum()))
 
     @property
     def penalty(self) -> float:
@@ -273,8 +273,8 @@ class MixedFunction(Learner):
         """
         n = len(rows.start) - 1
         if n > _FEW or self._is_private:
-            own, scales = self.frozen(scales)
-            live, scaling = own._live, NOT_SCALED if scales is None else scales.state
+            copied, scales = self.frozen(scales)
+            live, scaling = copied._live, NOT_SCALED if scales is None else scales.state
             out = np.empty((n, len(live.state.level)))
             self._evaluate(partial(evaluation.evaluate_copy, live.state, scaling, live.directions.kernel), rows, out)
             return out

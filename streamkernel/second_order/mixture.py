@@ -92,8 +92,8 @@ class SecondOrderLearner(StoredMixture):
 
     def score_event(self, x: Mapping[Hashable, Any], numeric: NumericNames, scales: Scales | None) -> Any:
         """Return f at one example, a float, or an array of shape (columns,) if there are several."""
-        found = self.scores(self._live.directions.row(x, numeric), scales)
-        return found.item() if found.size == 1 else found[0]
+        scores = self.scores(self._live.directions.row(x, numeric), scales)
+        return scores.item() if scores.size == 1 else scores[0]
 
     def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: NumericNames) -> bool:
         """Return false: learning an example takes more than one call."""

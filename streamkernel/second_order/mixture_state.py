@@ -216,14 +216,14 @@ class Groups:
         def part(values: Any, height: int) -> Any:
             return values[height * before : height * (before + n)].reshape(height, n)
 
-        flat, room = self.flat, self._room
+        flat, capacity = self.flat, self._room
         factor = flat.factor[squares : squares + n * n].reshape(n, n)
         newton, steady, sums, change = (
             part(values, self._columns) for values in (flat.newton, flat.steady, flat.sums, flat.change)
         )
-        own = flat.panels.reshape(-1, room, WIDE)[panels : panels + panels_of(n)]
+        of_group = flat.panels.reshape(-1, capacity, WIDE)[panels : panels + panels_of(n)]
         sketch = part(flat.sketch, SKETCHES)
-        return Group(factor, newton, steady, sums, part(flat.rows, room), change, own, sketch)
+        return Group(factor, newton, steady, sums, part(flat.rows, capacity), change, of_group, sketch)
 
     def tensors(self, waiting: int, is_working: bool = False) -> dict[str, Any]:
         """Return the arrays, with the upper triangles of the factors and the buffered rows.

@@ -100,23 +100,23 @@ def read(state, z, f):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def learn(state, example, room):  # type: ignore[no-untyped-def]
+def learn(state, example, work):  # type: ignore[no-untyped-def]
     """Buffer √ℓ''φ of each group, and add ℓ'φ to its gradient; w examples count for one of weight w."""
-    numbers, layout, z, columns = state.numbers[0], state.layout, state.last.z, room.g.shape[1]
+    numbers, layout, z, columns = state.numbers[0], state.layout, state.last.z, work.g.shape[1]
     height, w = rows_per_group(numbers, state.rows, state.sums), example.weight
     for g in range(len(layout)):
         k, n, curvature = state.slots[slots.NEWTON] + g, layout[g, COUNT], FLATTEST
-        clip_derivatives(state, k, room.g)
+        clip_derivatives(state, k, work.g)
         if n == 0:
             continue
         phi = z[layout[g, FIRST] : layout[g, FIRST] + n]
         for c in range(columns):
-            curvature = max(curvature, room.h[k, c])
+            curvature = max(curvature, work.h[k, c])
         at = height * layout[g, BEFORE] + numbers.buffered * n
         set_scaled(state.rows[at : at + n], phi, np.float32(math.sqrt(w * curvature)))
         for c in range(columns):
             at = columns * layout[g, BEFORE] + c * n
-            vectors.add(state.sums[at : at + n], phi, w * room.g[k, c])
+            vectors.add(state.sums[at : at + n], phi, w * work.g[k, c])
 
 
 @inlined(allocates=False)
@@ -265,16 +265,16 @@ def _fading(state, g):  # type: ignore[no-untyped-def]
     numbers, kept = state.numbers[0], state.kept[g]
     seen = numbers.worked_at - int(state.sampled[g, RESTED])
     fading, returning = turns(state.layout[g, COUNT], numbers.working, kept)
-    left, own, more = 1.0, 0.0, 0.0
+    left, prior, more = 1.0, 0.0, 0.0
     if kept < 1.0 and is_turn(seen, numbers.working, fading):
         left = kept**fading
     is_returning = is_turn(seen, numbers.working, returning)
     if is_returning and kept < 1.0:
         blocks = state.layout[g, COUNT] // (numbers.components * numbers.block_size)
-        own = (1.0 - kept**returning) * state.priors[g] * numbers.worked_k_xx * blocks
+        prior = (1.0 - kept**returning) * state.priors[g] * numbers.worked_k_xx * blocks
     if is_returning or numbers.worked_at == numbers.working:
         more = returning * numbers.l2
-    return left, own, more
+    return left, prior, more
 
 
 @inlined
@@ -298,7 +298,7 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
     if numbers.working == 0 or numbers.unit == DONE:
         return
     done, goal = 0.0, math.inf
-    room = square_root.room_for(whole_eights(numbers.working))
+    work = square_root.room_for(whole_eights(numbers.working))
     for is_counted in (True, False):
         place = 0
         if is_counted and is_all:
@@ -308,10 +308,10 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
             every = EVERY if last >= EVERY else 1
             goal, done = done * (numbers.buffered // every * every) / max(last // every * every, 1), 0.0
         for g in range(len(layout)):
-            n, (kept, own, more), rows = layout[g, COUNT], _fading(state, g), int(state.sampled[g, TAKEN])
+            n, (kept, prior, more), rows = layout[g, COUNT], _fading(state, g), int(state.sampled[g, TAKEN])
             if rows == AT_REST:
                 continue
-            back, is_sketched = own + more, state.sampled[g, SKETCHED_AT] == numbers.worked_at
+            back, is_sketched = prior + more, state.sampled[g, SKETCHED_AT] == numbers.worked_at
             for phase in range(PHASES):
                 for first in range(0, n, STRIP):
                     place += 1
@@ -321,13 +321,13 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
                     if done > goal:
                         return
                     if phase != SKETCH or is_sketched:
-                        _work(group_of(state, g), rows, phase, first, kept, back, room)
+                        _work(group_of(state, g), rows, phase, first, kept, back, work)
                     numbers.unit = place
     numbers.unit = DONE
 
 
 @unit(types.void(GROUP, types.int64, types.int64, types.int64, types.float64, types.float64, square_root.ROOM))
-def _work(group, rows, phase, first, kept, back, room):  # type: ignore[no-untyped-def]
+def _work(group, rows, phase, first, kept, back, work):  # type: ignore[no-untyped-def]
     """Compute one unit: one phase of a group's step in the columns of R from `first` on."""
     last = min(first + STRIP, len(group.factor))
     if phase == FADE:
@@ -336,7 +336,7 @@ def _work(group, rows, phase, first, kept, back, room):  # type: ignore[no-untyp
         if back > 0.0:
             square_root.add_diagonal(group.factor, back, first, last)
     elif phase == FORWARD:
-        square_root.reflect_columns(group.factor, group.panels, rows, first, last, room)
+        square_root.reflect_columns(group.factor, group.panels, rows, first, last, work)
         square_root.solve_forward(group.factor, group.change, first, last)
     else:
         n = len(group.factor)

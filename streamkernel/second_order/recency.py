@@ -31,7 +31,7 @@ MARGIN = 0.2
 """The minimum by which the loss of a misled group exceeds the forgetting group's, as a fraction of its own."""
 
 
-def block_for(own: int, singles: F64, since: int) -> int:
+def block_for(current: int, singles: F64, since: int) -> int:
     """Return the single block whose features a new forgetting group shares.
 
     It is never the first or the last one, which may restart in a metric.
@@ -53,7 +53,7 @@ def block_for(own: int, singles: F64, since: int) -> int:
     """
     inner = range(1, len(singles) - 1) if len(singles) > 2 else range(len(singles))
     best = min(inner, key=lambda block: float(singles[block]))
-    return best if since >= FROM and singles[best] < (1.0 - growth.GAIN) * singles[own] else own
+    return best if since >= FROM and singles[best] < (1.0 - growth.GAIN) * singles[current] else current
 
 
 def possible(table: I64, ordinary: int, seen: int) -> bool:

@@ -69,10 +69,10 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     multiples = np.resize(kernel.multiples if isinstance(kernel, MultiScale) else 1.0, alone).tolist()
     probe = growth.probe(table[:alone], singles)
     root = metric.root_of(function.metric, unexplained, probe) if arranger.has_metric else None
-    known: I64 = table[:ordinary] - np.array([0, 0, seen - since])
-    rung = growth.bandwidth_for_group(singles, multiples, known[:alone], since, unexplained)
+    shifted: I64 = table[:ordinary] - np.array([0, 0, seen - since])
+    rung = growth.bandwidth_for_group(singles, multiples, shifted[:alone], since, unexplained)
     outputs = now.groups.counts[:ordinary]
-    stage = growth.due(since, outputs, known, losses_of[:, :ordinary], arranger.stages, rung)
+    stage = growth.due(since, outputs, shifted, losses_of[:, :ordinary], arranger.stages, rung)
     begun: list[int] = []
     ended: list[int] = []
     if stage:
@@ -81,7 +81,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
         table[ended] = 0
         table[g] = 1 << stage, rung if root is not None else rung % alone, seen
     else:
-        old = growth.superseded(since, outputs, known, losses_of[:, :ordinary], arranger.stages)
+        old = growth.superseded(since, outputs, shifted, losses_of[:, :ordinary], arranger.stages)
         if old is not None:
             table[old], ended = 0, [old]
     is_best = bool(singles[probe] == singles.min())
@@ -101,8 +101,10 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     if not ended:
         return None
     kept = {k: now.groups[k] for k in range(len(now.groups)) if k not in ended}
-    own = metric.with_groups(function.metric, in_metric, [g for g in ended if g < ordinary], root)
-    new = _rearrange(now, arranger, kernel, table, kept=kept, newton=ended, steady=ended, lambdas=lambdas, own=own)
+    new_metric = metric.with_groups(function.metric, in_metric, [g for g in ended if g < ordinary], root)
+    new = _rearrange(
+        now, arranger, kernel, table, kept=kept, newton=ended, steady=ended, lambdas=lambdas, own=new_metric
+    )
     new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
     _begin(new, begun)
     return new
@@ -116,7 +118,7 @@ def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: S
     """
     table, alone, seen = now.table.copy(), len(arranger.alone), int(now.state.numbers[0]["examples"])
     begun, larger = [g for g in groups if g < alone], [g for g in groups if g >= alone]
-    past, own, lambdas = _blocks_of_the_past(now, alone, begun), now.state.metric, now.state.priors.copy()
+    past, new_metric, lambdas = _blocks_of_the_past(now, alone, begun), now.state.metric, now.state.priors.copy()
     ended = [*larger, *past]
     kept = {g: group for g, group in enumerate(now.groups) if g not in ended}
     for g in begun:
@@ -129,12 +131,14 @@ def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: S
         kept[g] = kept[g]._replace(steady=np.zeros_like(kept[g].steady))
     for g in past:
         if table[g, 1] >= alone:  # it had the λ of a block that began later
-            lambdas[g], own = lambdas[abs(g - 1)], metric.without_gradients(own)
+            lambdas[g], new_metric = lambdas[abs(g - 1)], metric.without_gradients(new_metric)
         table[g, 1] = g
     table[larger] = 0
     table[begun, 2] = seen
-    own, steady = metric.with_groups(own, [], ended, None), [*ended, *sharing]
-    new = _rearrange(now, arranger, kernel, table, kept=kept, newton=groups, steady=steady, lambdas=lambdas, own=own)
+    new_metric, steady = metric.with_groups(new_metric, [], ended, None), [*ended, *sharing]
+    new = _rearrange(
+        now, arranger, kernel, table, kept=kept, newton=groups, steady=steady, lambdas=lambdas, own=new_metric
+    )
     new.state.numbers["restarted"] = new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
     _begin(new, begun)
     return new

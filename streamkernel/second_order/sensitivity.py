@@ -29,16 +29,16 @@ def empty() -> tuple[Any, Any]:
     return np.zeros(2 * MOST_NAMES, SENSITIVITY), np.zeros(2)
 
 
-def of_names(known: Any, weight: float) -> tuple[Any, Any]:
+def of_names(rows: Any, weight: float) -> tuple[Any, Any]:
     """Return a table with these rows, of different names, and its totals."""
     table, totals = empty()
     keys = table["key"]
-    for row in known[:MOST_NAMES]:
+    for row in rows[:MOST_NAMES]:
         at = int(row["key"]) % len(table)
         while keys[at]:
             at = (at + 1) % len(table)
         table[at] = row
-    totals[:] = min(len(known), MOST_NAMES), weight
+    totals[:] = min(len(rows), MOST_NAMES), weight
     return table, totals
 
 
@@ -51,24 +51,24 @@ def merge_tables(tables: Sequence[Any], weights: Sequence[float]) -> tuple[Any, 
     """Return the sum of several tables; beyond the limit, the names of the most examples stay."""
     rows = np.concatenate([rows_of(table) for table in tables])
     keys, at = np.unique(rows["key"], return_inverse=True)
-    known = np.zeros(len(keys), SENSITIVITY)
-    known["key"] = keys
+    summed = np.zeros(len(keys), SENSITIVITY)
+    summed["key"] = keys
     for name in ("squares", "present"):
-        known[name] = np.bincount(at, rows[name], len(keys))
-    return of_names(known[np.argsort(-known["present"], kind="stable")], float(sum(weights)))
+        summed[name] = np.bincount(at, rows[name], len(keys))
+    return of_names(summed[np.argsort(-summed["present"], kind="stable")], float(sum(weights)))
 
 
 def tensors(table: Any, totals: Any) -> dict[str, Any]:
     """Return the tensors of a file."""
-    known = rows_of(table)
+    rows = rows_of(table)
     return {
-        "metric.sensitive_names": known["key"].view(np.int64).copy(),
-        "metric.sensitivities": np.stack([known["squares"], known["present"]], axis=1),
+        "metric.sensitive_names": rows["key"].view(np.int64).copy(),
+        "metric.sensitivities": np.stack([rows["squares"], rows["present"]], axis=1),
         "metric.weight": totals[WEIGHT:].copy(),
     }
 
 
-def restore(given: Mapping[str, Any]) -> tuple[Any, Any]:
+def restore(stored: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return the table and the totals in a file, or empty ones.
 
     Raises
@@ -76,18 +76,18 @@ def restore(given: Mapping[str, Any]) -> tuple[Any, Any]:
     ValueError
         If a tensor is missing or does not fit.
     """
-    if "metric.sensitive_names" not in given:
+    if "metric.sensitive_names" not in stored:
         return empty()
-    names = tensor_file.require_tensor(given, "metric.sensitive_names", np.int64, (None,)).view(np.uint64)
+    names = tensor_file.require_tensor(stored, "metric.sensitive_names", np.int64, (None,)).view(np.uint64)
     n = len(names)
     if n > MOST_NAMES or (names == 0).any() or (names[1:] <= names[:-1]).any():
         raise ValueError(f"expected up to {MOST_NAMES} sorted hashes as metric.sensitive_names, got {n} others")
-    sums = tensor_file.require_tensor(given, "metric.sensitivities", np.float64, (n, 2))
-    (weight,) = tensor_file.require_tensor(given, "metric.weight", np.float64, (1,)).tolist()
+    sums = tensor_file.require_tensor(stored, "metric.sensitivities", np.float64, (n, 2))
+    (weight,) = tensor_file.require_tensor(stored, "metric.weight", np.float64, (1,)).tolist()
     if not (
         0.0 <= weight < np.inf and np.isfinite(sums).all() and (sums >= 0.0).all() and (sums[:, 1] <= weight).all()
     ):
         raise ValueError("expected sums over squared derivatives as metric.sensitivities, got other numbers")
-    known = np.zeros(n, SENSITIVITY)
-    known["key"], known["squares"], known["present"] = names, sums[:, 0], sums[:, 1]
-    return of_names(known, weight)
+    rows = np.zeros(n, SENSITIVITY)
+    rows["key"], rows["squares"], rows["present"] = names, sums[:, 0], sums[:, 1]
+    return of_names(rows, weight)

@@ -63,16 +63,19 @@ UNLIMITED = 1e90
 
 
 @inlined(allocates=False)
-def _within(own, size, f, base, t, added, value, is_limited):  # type: ignore[no-untyped-def]
+def _within(entries, size, f, base, t, added, value, is_limited):  # type: ignore[no-untyped-def]
     """Return a prediction of target t without its offset, a value, limited to the range of the target, which linear
     functions extend, those within their limit or any.
     """
-    more = BEYOND * (own[LARGEST] - own[LEAST])
+    more = BEYOND * (entries[LARGEST] - entries[LEAST])
     below = above = UNLIMITED
     if is_limited:
-        below, above = max(AS_RECENTLY * own[BELOW], math.sqrt(size)), max(AS_RECENTLY * own[ABOVE], math.sqrt(size))
-    low, lowest = own[LEAST] - more - added, own[LEAST] - max(more, below) - added
-    high, highest = own[LARGEST] + more - added, own[LARGEST] + max(more, above) - added
+        below, above = (
+            max(AS_RECENTLY * entries[BELOW], math.sqrt(size)),
+            max(AS_RECENTLY * entries[ABOVE], math.sqrt(size)),
+        )
+    low, lowest = entries[LEAST] - more - added, entries[LEAST] - max(more, below) - added
+    high, highest = entries[LARGEST] + more - added, entries[LARGEST] + max(more, above) - added
     for k in range(base, len(f)):
         low, high = min(low, max(f[k, t], lowest)), max(high, min(f[k, t], highest))
     return min(max(value, low), high)
@@ -87,60 +90,60 @@ def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
     if numbers[0].intercept != MEAN or numbers[0].examples == 0:
         return
     for t in range(len(numbers)):
-        own, size = span[ENTRIES * t : ENTRIES * (t + 1)], numbers[t].error_scale
-        out[t] = _within(own, size, f, base, t, added[t], out[t], own[EARNED] <= size)
+        entries, size = span[ENTRIES * t : ENTRIES * (t + 1)], numbers[t].error_scale
+        out[t] = _within(entries, size, f, base, t, added[t], out[t], entries[EARNED] <= size)
 
 
 @inlined(allocates=False)
-def resist(numbers, span, scores, base, y, room):  # type: ignore[no-untyped-def]
+def resist(numbers, span, scores, base, y, work):  # type: ignore[no-untyped-def]
     """Set the values that are learned, in the work arrays; of outlying targets, values near their predictions."""
     f, raw, mixed, predictions = scores.f, scores.raw, scores.mixed, scores.predictions
     for t in range(len(numbers)):
-        room.learned[t], room.outlying[t], room.earned[t] = y[t], 0.0, 0.0
+        work.learned[t], work.outlying[t], work.earned[t] = y[t], 0.0, 0.0
         if numbers[0].intercept != MEAN or numbers[0].examples == 0:
             continue
-        own, off = span[ENTRIES * t : ENTRIES * (t + 1)], room.y[t] - predictions[t]
+        entries, off = span[ENTRIES * t : ENTRIES * (t + 1)], work.y[t] - predictions[t]
         size, nearest = numbers[t].error_scale, math.inf
-        limited = _within(own, size, f, base, t, room.added[t], mixed[t], True)
-        free = _within(own, size, f, base, t, room.added[t], mixed[t], False)
+        limited = _within(entries, size, f, base, t, work.added[t], mixed[t], True)
+        free = _within(entries, size, f, base, t, work.added[t], mixed[t], False)
         most = LARGEST_GAIN * size
-        room.earned[t] = min(max((room.y[t] - limited) ** 2 - (room.y[t] - free) ** 2, -most), most)
+        work.earned[t] = min(max((work.y[t] - limited) ** 2 - (work.y[t] - free) ** 2, -most), most)
         for k in range(len(raw)):
-            nearest = min(nearest, abs(room.y[t] - raw[k, t]))
+            nearest = min(nearest, abs(work.y[t] - raw[k, t]))
         if numbers[t].loss != SQUARE or nearest < 0.5 * abs(off):
             continue
-        if not is_outlying(own, y[t], room.y[t], predictions[t], numbers[0].examples):
+        if not is_outlying(entries, y[t], work.y[t], predictions[t], numbers[0].examples):
             continue
-        room.outlying[t] = 1.0
-        if not counts_in_full(own, y[t]):
-            room.y[t] = predictions[t] + math.copysign(LEARNED_AS * own[USUAL], off)
-            room.learned[t] = room.y[t] + room.added[t]
+        work.outlying[t] = 1.0
+        if not counts_in_full(entries, y[t]):
+            work.y[t] = predictions[t] + math.copysign(LEARNED_AS * entries[USUAL], off)
+            work.learned[t] = work.y[t] + work.added[t]
 
 
 @inlined(allocates=False)
-def observe(numbers, span, y, mixed, predictions, seen, room):  # type: ignore[no-untyped-def]
+def observe(numbers, span, y, mixed, predictions, seen, work):  # type: ignore[no-untyped-def]
     """Update what is known of the targets with example number `seen`; `mixed` are its predictions before any bound."""
     if numbers[0].intercept != MEAN:
         return
     for t in range(len(numbers)):
-        own, value = span[ENTRIES * t : ENTRIES * (t + 1)], room.learned[t]
+        entries, value = span[ENTRIES * t : ENTRIES * (t + 1)], work.learned[t]
         if seen == 1:
-            own[LEAST] = own[LARGEST] = value
-        error = abs(y[t] - room.added[t] - predictions[t])
-        widen(own, y[t], value, room.added[t], error, room.outlying[t], seen)
-        own[EARNED] = max((1.0 - 1.0 / min(float(seen), HORIZON)) * own[EARNED] + room.earned[t], 0.0)
-        own[BOUNDED] += 1.0 if mixed[t] != predictions[t] else 0.0
-        own[RESISTED] += 1.0 if value != y[t] else 0.0
+            entries[LEAST] = entries[LARGEST] = value
+        error = abs(y[t] - work.added[t] - predictions[t])
+        widen(entries, y[t], value, work.added[t], error, work.outlying[t], seen)
+        entries[EARNED] = max((1.0 - 1.0 / min(float(seen), HORIZON)) * entries[EARNED] + work.earned[t], 0.0)
+        entries[BOUNDED] += 1.0 if mixed[t] != predictions[t] else 0.0
+        entries[RESISTED] += 1.0 if value != y[t] else 0.0
 
 
 def limits(span: F64, sizes: F64) -> tuple[F64, F64, F64, F64]:
     """Return the range of predictions of each target, and how far linear functions may extend it, as :func:`bound` does
     with these mean squares of the targets.
     """
-    own = span.reshape(-1, ENTRIES).T
-    low, high = own[LEAST], own[LARGEST]
+    entries = span.reshape(-1, ENTRIES).T
+    low, high = entries[LEAST], entries[LARGEST]
     more = BEYOND * (high - low)
-    is_limited = own[EARNED] <= sizes
-    below, above = (np.maximum(np.sqrt(sizes), AS_RECENTLY * own[side]) for side in (BELOW, ABOVE))
+    is_limited = entries[EARNED] <= sizes
+    below, above = (np.maximum(np.sqrt(sizes), AS_RECENTLY * entries[side]) for side in (BELOW, ABOVE))
     below, above = (np.where(is_limited, most, UNLIMITED) for most in (below, above))
     return low - more, high + more, low - np.maximum(more, below), high + np.maximum(more, above)

@@ -63,14 +63,14 @@ def room_for(rows):  # type: ignore[no-untyped-def]
 def gather(rows, count, panels):  # type: ignore[no-untyped-def]
     """Copy the first rows, a multiple of eight, into panels of as many columns as a tile has."""
     for k in range(len(panels)):
-        own = rows[:, k * WIDE : (k + 1) * WIDE]
+        part = rows[:, k * WIDE : (k + 1) * WIDE]
         for i in range(count):
-            for j in range(own.shape[1]):
-                panels[k, i, j] = own[i, j]
+            for j in range(part.shape[1]):
+                panels[k, i, j] = part[i, j]
 
 
 @unit(types.void(_MATRIX, _PANELS, types.int64, types.int64, types.int64, ROOM))
-def reflect_columns(factor, panels, count, first, last, room):  # type: ignore[no-untyped-def]
+def reflect_columns(factor, panels, count, first, last, work):  # type: ignore[no-untyped-def]
     """Add rows of X to R, RᵀR ← RᵀR + XᵀX, in the columns from `first`, a multiple of eight, to `last`.
 
     The rest of X, in the columns after them, is added by later calls. X is gathered in panels. A
@@ -82,8 +82,8 @@ def reflect_columns(factor, panels, count, first, last, room):  # type: ignore[n
     n = len(factor)
     for j in range(first, last, EIGHT):
         after = min(j + EIGHT, n)
-        if _reflections(factor, panels[j // WIDE, :count, j % WIDE :], j, after, room) and after < n:
-            _apply(factor, panels, count, j, after, room)
+        if _reflections(factor, panels[j // WIDE, :count, j % WIDE :], j, after, work) and after < n:
+            _apply(factor, panels, count, j, after, work)
 
 
 @unit(types.void(_MATRIX, _MATRIX))
@@ -115,9 +115,9 @@ def add_diagonal(factor, more, first, last):  # type: ignore[no-untyped-def]
 
 
 @unit(types.void(_MATRIX, _PANELS, types.int64, types.int64, types.int64, ROOM))
-def _apply(factor, panels, count, j, after, room):  # type: ignore[no-untyped-def]
+def _apply(factor, panels, count, j, after, work):  # type: ignore[no-untyped-def]
     """Apply I - VTᵀVᵀ to the columns from `after` on of eight rows of R and the rows of X."""
-    n, tile, u, t = len(factor), room.tile, room.u[:count], room.t
+    n, tile, u, t = len(factor), work.tile, work.u[:count], work.t
     for k in range(after // WIDE, compiled_panels_of(n)):
         begin = k * WIDE
         if after <= begin and begin + WIDE <= n:
@@ -135,9 +135,9 @@ def _apply(factor, panels, count, j, after, room):  # type: ignore[no-untyped-de
 
 
 @unit(types.boolean(_MATRIX, types.float32[:, :], types.int64, types.int64, ROOM))
-def _reflections(factor, columns, j, after, room):  # type: ignore[no-untyped-def]
+def _reflections(factor, columns, j, after, work):  # type: ignore[no-untyped-def]
     """Reflect the columns from `j` to `after` themselves; set Uᵀ and T, and return whether they change anything."""
-    u, t, dots, along, width, moved = room.u[: len(columns)], room.t, room.dots, room.along, after - j, False
+    u, t, dots, along, width, moved = work.u[: len(columns)], work.t, work.dots, work.along, after - j, False
     for i in range(len(u)):
         for p in range(EIGHT):
             u[i, p] = columns[i, p] if p < width else np.float32(0.0)
@@ -180,17 +180,17 @@ def solve_forward(factor, x, first, last):  # type: ignore[no-untyped-def]
     for j in range(first, last, EIGHT):
         after = min(j + EIGHT, n)
         for c in range(len(x)):  # while eight rows of R are in the cache
-            own = x[c]
+            row = x[c]
             for i in range(j, after):
-                left = own[i]
+                left = row[i]
                 for k in range(j, i):
-                    left -= factor[k, i] * own[k]
-                own[i] = left / factor[i, i]
+                    left -= factor[k, i] * row[k]
+                row[i] = left / factor[i, i]
             if after < n:
-                take_eight(own[after:], factor[j:after, after:], own[j:after])  # type: ignore[call-arg]
+                take_eight(row[after:], factor[j:after, after:], row[j:after])  # type: ignore[call-arg]
                 for i in range(n - (n - after) % EIGHT, n):
                     for k in range(j, after):
-                        own[i] -= factor[k, i] * own[k]
+                        row[i] -= factor[k, i] * row[k]
 
 
 @inlined

@@ -36,13 +36,13 @@ def read(state, z, f):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def learn(state, example, room):  # type: ignore[no-untyped-def]
+def learn(state, example, work):  # type: ignore[no-untyped-def]
     """Take a step of the function of each group, with γ in units of 1/k(x, x)."""
-    numbers, layout, z, columns = state.numbers[0], state.layout, state.last.z, room.g.shape[1]
+    numbers, layout, z, columns = state.numbers[0], state.layout, state.last.z, work.g.shape[1]
     per_block = numbers.components * numbers.block_size
     for g in range(len(layout)):
         k, n = state.slots[slots.STEADY] + g, layout[g, COUNT]
-        clip_derivatives(state, k, room.g)
+        clip_derivatives(state, k, work.g)
         if n == 0:
             continue
         phi = z[layout[g, FIRST] : layout[g, FIRST] + n]
@@ -50,8 +50,8 @@ def learn(state, example, room):  # type: ignore[no-untyped-def]
         power = 0.0 if example.weight == 1.0 else step * vectors.dot(phi, phi)
         for c in range(columns):
             at = columns * layout[g, BEFORE] + c * n
-            gain = step * steps_of(example.weight, power * room.h[k, c])
-            vectors.add(state.steady[at : at + n], phi, -gain * room.g[k, c])
+            gain = step * steps_of(example.weight, power * work.h[k, c])
+            vectors.add(state.steady[at : at + n], phi, -gain * work.g[k, c])
 
 
 @inlined(allocates=False)
@@ -62,9 +62,9 @@ def read_level(state, f):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def learn_level(state, example, follow, room):  # type: ignore[no-untyped-def]
+def learn_level(state, example, follow, work):  # type: ignore[no-untyped-def]
     """Take a step of the level, c ← c - γℓ' with γ = `follow`."""
-    k, columns = state.slots[slots.LEVEL], room.g.shape[1]
-    clip_derivatives(state, k, room.g)
+    k, columns = state.slots[slots.LEVEL], work.g.shape[1]
+    clip_derivatives(state, k, work.g)
     for c in range(columns):
-        state.level[c, 0] -= follow * steps_of(example.weight, follow * room.h[k, c]) * room.g[k, c]
+        state.level[c, 0] -= follow * steps_of(example.weight, follow * work.h[k, c]) * work.g[k, c]

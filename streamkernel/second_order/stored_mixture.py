@@ -122,7 +122,7 @@ def _tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[s
     `kept` are the features of a pruned function.
     """
     function = mixture.state
-    arrays = {name: getattr(function, own).copy() for name, own in _NAMES.items()}
+    arrays = {name: getattr(function, field).copy() for name, field in _NAMES.items()}
     return (
         state.pack_learned(function.numbers[0])
         | pack_targets(function.numbers)
@@ -226,10 +226,10 @@ def _restored(
     sampled = {LEFT_OUT: RESTED} | (_SAMPLED if to_learn else {})
     for name, column in sampled.items():
         if name in tensors:  # without them all rows are added until the next sketch, and no group has rested
-            found = tensor_file.require_tensor(tensors, name, np.float64, (len(table),))
-            if not ((found >= 0.0) & (found <= examples)).all():
-                raise ValueError(f"expected numbers of examples as {name}, got {found.tolist()}")
-            restored.state.sampled[:, column] = found
+            counts = tensor_file.require_tensor(tensors, name, np.float64, (len(table),))
+            if not ((counts >= 0.0) & (counts <= examples)).all():
+                raise ValueError(f"expected numbers of examples as {name}, got {counts.tolist()}")
+            restored.state.sampled[:, column] = counts
     numbers = restored.state.numbers
     for own in numbers:
         state.set_learned(own, learned)

@@ -76,7 +76,7 @@ def targets_room(memory, targets):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def center(numbers, y, w, room):  # type: ignore[no-untyped-def]
+def center(numbers, y, w, work):  # type: ignore[no-untyped-def]
     """Set the work arrays for the targets of an example of weight w, without their offsets in f, which are updated."""
     first = numbers[0]
     for t in range(len(numbers)):
@@ -85,52 +85,52 @@ def center(numbers, y, w, room):  # type: ignore[no-untyped-def]
             furthest = max(FURTHEST, math.sqrt(min(float(first.examples), HORIZON))) * math.sqrt(size)
         if first.intercept == MEAN:
             added += w * min(max(target - added, -furthest), furthest) / (first.weight + w)
-        room.y[t], room.added[t], room.furthest[t] = target - added, added, furthest
-        room.moved[t] = added - numbers[t].offset if first.examples > 0 else 0.0
+        work.y[t], work.added[t], work.furthest[t] = target - added, added, furthest
+        work.moved[t] = added - numbers[t].offset if first.examples > 0 else 0.0
 
 
 @inlined(allocates=False)
-def measure(numbers, seen, room):  # type: ignore[no-untyped-def]
+def measure(numbers, seen, work):  # type: ignore[no-untyped-def]
     """Update the mean squares of the targets with the example number `seen`."""
     if numbers[0].intercept != MEAN:
         return
     for t in range(len(numbers)):
-        deviation, size = min(abs(room.y[t]), room.furthest[t]), numbers[t].error_scale
+        deviation, size = min(abs(work.y[t]), work.furthest[t]), numbers[t].error_scale
         size += (deviation**2 - size) / min(float(seen), HORIZON)
-        room.sizes[t] = numbers[t].error_scale = size
+        work.sizes[t] = numbers[t].error_scale = size
 
 
 @inlined(allocates=False)
-def loss_of(numbers, room, t, f):  # type: ignore[no-untyped-def]
+def loss_of(numbers, work, t, f):  # type: ignore[no-untyped-def]
     """Return ℓ(f, y) of target t."""
     width = len(f) // len(numbers)
-    return losses.value(numbers[t].loss, numbers[t].loss_parameter, f[t * width : (t + 1) * width], room.y[t])
+    return losses.value(numbers[t].loss, numbers[t].loss_parameter, f[t * width : (t + 1) * width], work.y[t])
 
 
 @inlined(allocates=False)
-def loss_at(numbers, room, f):  # type: ignore[no-untyped-def]
+def loss_at(numbers, work, f):  # type: ignore[no-untyped-def]
     """Return ℓ(f, y); of several targets the mean of ℓ/s², so that all have equal influence."""
     targets = len(numbers)
     if targets == 1:
-        return loss_of(numbers, room, 0, f)
+        return loss_of(numbers, work, 0, f)
     total = 0.0
     for t in range(targets):
-        total += loss_of(numbers, room, t, f) / room.sizes[t] if room.sizes[t] > 0.0 else 0.0
+        total += loss_of(numbers, work, t, f) / work.sizes[t] if work.sizes[t] > 0.0 else 0.0
     return total / targets
 
 
 @inlined(allocates=False)
-def set_derivatives(numbers, room, f, g, h):  # type: ignore[no-untyped-def]
+def set_derivatives(numbers, work, f, g, h):  # type: ignore[no-untyped-def]
     """Set `g` and `h`, shape (columns,), to the derivatives of each target's loss by its columns."""
     width = len(f) // len(numbers)
     if len(numbers) == 1:
-        losses.derivative(numbers[0].loss, numbers[0].loss_parameter, f, room.y[0], g)
-        losses.curvature(numbers[0].loss, numbers[0].loss_parameter, f, room.y[0], h)
+        losses.derivative(numbers[0].loss, numbers[0].loss_parameter, f, work.y[0], g)
+        losses.curvature(numbers[0].loss, numbers[0].loss_parameter, f, work.y[0], h)
         return
     for t in range(len(numbers)):
         code, parameter, first, last = numbers[t].loss, numbers[t].loss_parameter, t * width, (t + 1) * width
-        losses.derivative(code, parameter, f[first:last], room.y[t], g[first:last])
-        losses.curvature(code, parameter, f[first:last], room.y[t], h[first:last])
+        losses.derivative(code, parameter, f[first:last], work.y[t], g[first:last])
+        losses.curvature(code, parameter, f[first:last], work.y[t], h[first:last])
 
 
 @inlined(allocates=False)
@@ -146,14 +146,14 @@ def clip_derivatives(state, k, g):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def follow(numbers, predictions, seen, room):  # type: ignore[no-untyped-def]
+def follow(numbers, predictions, seen, work):  # type: ignore[no-untyped-def]
     """Update the offsets in f and the unit of the loss with the example number `seen`."""
     first = numbers[0]
     for t in range(len(numbers)):
-        own = numbers[t]
+        target = numbers[t]
         if first.loss_per_error > 0.0:
-            known, off = own.gradient_bound / first.loss_per_error, abs(predictions[t] - room.y[t])
-            if known > 0.0:
-                off = known + (min(off, LARGEST_DEVIATION * known) - known) / min(float(seen), ERROR_HORIZON)
-            own.gradient_bound = first.loss_per_error * off
-        own.offset = own.predicted_offset = room.added[t]
+            usual, off = target.gradient_bound / first.loss_per_error, abs(predictions[t] - work.y[t])
+            if usual > 0.0:
+                off = usual + (min(off, LARGEST_DEVIATION * usual) - usual) / min(float(seen), ERROR_HORIZON)
+            target.gradient_bound = first.loss_per_error * off
+        target.offset = target.predicted_offset = work.added[t]

@@ -52,19 +52,19 @@ def reflect(context: Any, tile: Any, rows: Any, u: Any, t: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         tile, rows, u, t = (
-            make_array(kind)(context, builder, given) for kind, given in zip(signature.args, arguments, strict=True)
+            make_array(kind)(context, builder, value) for kind, value in zip(signature.args, arguments, strict=True)
         )
         count = cgutils.unpack_tuple(builder, rows.shape)[0]
         kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
         fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{WIDE}f32")
         places = [_place(builder, tile, count.type(p)) for p in range(EIGHT)]
         before = [builder.load(place, align=_ALIGNED) for place in places]
-        sums = [cgutils.alloca_once_value(builder, own) for own in before]
+        sums = [cgutils.alloca_once_value(builder, total) for total in before]
         with cgutils.for_range(builder, count) as loop:
             x = builder.load(_row(builder, rows, loop.index, _VECTOR), align=_ALIGNED)
-            for p, own in enumerate(sums):
-                builder.store(builder.call(fma, [_one(builder, u, loop.index, p), x, builder.load(own)]), own)
-        both, less = [builder.load(own) for own in sums], []
+            for p, total in enumerate(sums):
+                builder.store(builder.call(fma, [_one(builder, u, loop.index, p), x, builder.load(total)]), total)
+        both, less = [builder.load(total) for total in sums], []
         for p in range(EIGHT):
             w = builder.fmul(_one(builder, t, count.type(0), p), both[0])
             for q in range(1, p + 1):
@@ -94,8 +94,8 @@ def dot_eight(context: Any, u: Any, p: Any, out: Any) -> Any:
         total = cgutils.alloca_once_value(builder, ir.Constant(_DOUBLES, [0.0] * EIGHT))
         with cgutils.for_range(builder, cgutils.unpack_tuple(builder, u.shape)[0]) as loop:
             row = _row(builder, u, loop.index, _EIGHT)
-            own = _repeat(builder, _entry(builder, row, arguments[1]), EIGHT)
-            products = builder.fmul(own, _load_eight(builder, row))
+            factor = _repeat(builder, _entry(builder, row, arguments[1]), EIGHT)
+            products = builder.fmul(factor, _load_eight(builder, row))
             builder.store(builder.fadd(builder.load(total), builder.fpext(products, _DOUBLES)), total)
         builder.store(builder.load(total), builder.bitcast(out.data, _DOUBLES.as_pointer()), align=_ALIGNED)
         return context.get_dummy_value()
@@ -118,10 +118,10 @@ def eliminate(context: Any, u: Any, p: Any, scale: Any, along: Any) -> Any:
         fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{EIGHT}f32")
         with cgutils.for_range(builder, cgutils.unpack_tuple(builder, u.shape)[0]) as loop:
             row = _row(builder, u, loop.index, _EIGHT)
-            own = _repeat(builder, builder.fmul(_entry(builder, row, arguments[1]), arguments[2]), EIGHT)
-            rest = builder.call(fma, [less, own, _load_eight(builder, row)])
+            scaled = _repeat(builder, builder.fmul(_entry(builder, row, arguments[1]), arguments[2]), EIGHT)
+            rest = builder.call(fma, [less, scaled, _load_eight(builder, row)])
             place = builder.bitcast(row, _SINGLES.as_pointer())
-            builder.store(builder.select(is_own, own, rest), place, align=_ALIGNED)
+            builder.store(builder.select(is_own, scaled, rest), place, align=_ALIGNED)
         return context.get_dummy_value()
 
     return types.void(u, p, scale, along), generate
@@ -133,7 +133,7 @@ def take_eight(context: Any, to: Any, rows: Any, scales: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         to, rows, scales = (
-            make_array(kind)(context, builder, given) for kind, given in zip(signature.args, arguments, strict=True)
+            make_array(kind)(context, builder, value) for kind, value in zip(signature.args, arguments, strict=True)
         )
         count = cgutils.unpack_tuple(builder, to.shape)[0]
         kind = ir.VectorType(context.get_data_type(signature.args[1].dtype), EIGHT)
@@ -141,7 +141,7 @@ def take_eight(context: Any, to: Any, rows: Any, scales: Any) -> Any:
         factors = [
             _repeat(builder, builder.load(builder.gep(scales.data, [count.type(p)])), EIGHT) for p in range(EIGHT)
         ]
-        own = builder.bitcast(to.data, _DOUBLES.as_pointer())
+        start = builder.bitcast(to.data, _DOUBLES.as_pointer())
         with cgutils.for_range(builder, builder.sdiv(count, count.type(EIGHT))) as loop:
             sums = []
             for begin, factor in zip(begins, factors, strict=True):
@@ -149,7 +149,7 @@ def take_eight(context: Any, to: Any, rows: Any, scales: Any) -> Any:
                 sums.append(builder.fmul(factor, part if kind == _DOUBLES else builder.fpext(part, _DOUBLES)))
             while len(sums) > 1:
                 sums = [builder.fadd(a, b) for a, b in zip(sums[::2], sums[1::2], strict=True)]
-            place = builder.gep(own, [loop.index])
+            place = builder.gep(start, [loop.index])
             builder.store(builder.fsub(builder.load(place, align=_ALIGNED), sums[0]), place, align=_ALIGNED)
         return context.get_dummy_value()
 

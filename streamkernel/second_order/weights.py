@@ -77,28 +77,28 @@ def _has_settled(state, k):  # type: ignore[no-untyped-def]
     types.void(MIXTURE, types.float64[:, ::1], TARGETS_ROOM, types.float64, types.float64[:, ::1]),
     allocates=False,
 )
-def weigh(state, f, targets, w, room):  # type: ignore[no-untyped-def]
+def weigh(state, f, targets, w, work):  # type: ignore[no-untyped-def]
     """Take a Newton step of each target's u on wℓ(Σ_k u_k f_k, y) of an example of weight w, with the size s² of y.
 
         A ← A + w Σ_c ℓ''_c f_c f_cᵀ,   u ← u - w A⁻¹ Σ_c ℓ'_c f_c
 
     and, once per as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them. Where s² exceeds its
     maximum so far, λI in A grows as much: the first targets are a poor estimate of it. f_k counts as 0 while a group is
-    new. p takes a sweep, and v follows from both. `room` has six rows of as many numbers as columns and functions.
+    new. p takes a sweep, and v follows from both. `work` has six rows of as many numbers as columns and functions.
     """
     numbers, columns = state.numbers, f.shape[1]
-    of_signed, of_positive = room[4, :columns], room[5, :columns]
+    of_signed, of_positive = work[4, :columns], work[5, :columns]
     mix_scores(state.signed, len(numbers), f, of_signed)
     mix_scores(state.positive, len(numbers), f, of_positive)
-    set_derivatives(numbers, targets, of_signed, room[0, :columns], room[1, :columns])
+    set_derivatives(numbers, targets, of_signed, work[0, :columns], work[1, :columns])
     for t in range(len(numbers)):
         if targets.sizes[t] > 0.0:
             ahead = loss_of(numbers, targets, t, of_signed) - loss_of(numbers, targets, t, of_positive)
-            _weigh_target(state, f, targets, t, w, ahead, room)
+            _weigh_target(state, f, targets, t, w, ahead, work)
 
 
 @inlined(allocates=False)
-def _weigh_target(state, f, targets, t, w, ahead, room):  # type: ignore[no-untyped-def]
+def _weigh_target(state, f, targets, t, w, ahead, work):  # type: ignore[no-untyped-def]
     """Take the step of target t, with the derivatives in the first two rows of the work arrays, and with the loss of u
     less that of p.
     """
@@ -107,7 +107,7 @@ def _weigh_target(state, f, targets, t, w, ahead, room):  # type: ignore[no-unty
     bounds, mixer = state.bounds[first + 2 * t : last + 2 * t + 2], state.mixer[first:last]
     signed, positive = state.signed[first:last], state.positive[first:last]
     size, width = targets.sizes[t], columns // len(targets.sizes)
-    g, h, row, gradient = room[0, :columns], room[1, :columns], room[2, :count], room[3, :count]
+    g, h, row, gradient = work[0, :columns], work[1, :columns], work[2, :count], work[3, :count]
     before = bounds[count + 1] if mixer[0, 0] > 0.0 else 0.0
     if size > before:
         _add_diagonal(mixer, PULL * (size - before), row)
@@ -188,10 +188,10 @@ def positive_weights(mixer: F64, signed: F64) -> F64:
     >>> positive_weights(alike, np.array([1.0, -0.5])).round(3).tolist()
     [0.55, 0.0]
     """
-    found: Any = np.maximum(signed, 0.0)
+    weights: Any = np.maximum(signed, 0.0)
     if mixer.any():
-        _settle(np.ascontiguousarray(mixer), np.ascontiguousarray(signed), found)
-    return np.asarray(found, np.float64)
+        _settle(np.ascontiguousarray(mixer), np.ascontiguousarray(signed), weights)
+    return np.asarray(weights, np.float64)
 
 
 def mixed_weights(signed: F64, positive: F64, lead: F64) -> F64:
@@ -222,7 +222,7 @@ def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]
         Their entries of A from then on.
     """
     stays = np.setdiff1d(np.arange(len(mixer)), gone)
-    left, found = (
+    left, signed = (
         np.where(np.isin(np.arange(len(mixer)), gone), weights, 0.0),
         np.where(np.isin(np.arange(len(mixer)), gone), 0.0, weights),
     )
@@ -232,8 +232,8 @@ def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]
     factor = np.zeros_like(mixer)
     factor[np.ix_(stays, stays)] = small
     factor[gone, gone] = math.sqrt(pull)
-    found[stays] += np.linalg.solve(small, np.linalg.solve(small.T, moment[stays]))
-    return factor, found
+    signed[stays] += np.linalg.solve(small, np.linalg.solve(small.T, moment[stays]))
+    return factor, signed
 
 
 def less_certain(mixer: F64, seen: int) -> F64:
@@ -246,9 +246,9 @@ def less_certain(mixer: F64, seen: int) -> F64:
     >>> np.square(less_certain(20.0 * np.eye(1), 100_000)).round(6).tolist()  # a tenth of A = 400, and 0.9 λ
     [[49.0]]
     """
-    known = (1.0 - MEMORY**seen) / (1.0 - MEMORY)
-    if known <= FEW or not mixer.any():
+    examples = (1.0 - MEMORY**seen) / (1.0 - MEMORY)
+    if examples <= FEW or not mixer.any():
         return mixer.copy()
-    kept = FEW / known
+    kept = FEW / examples
     lower = np.linalg.cholesky(kept * (mixer.T @ mixer) + (1.0 - kept) * PULL * np.eye(len(mixer)))
     return np.ascontiguousarray(lower.T)

@@ -190,18 +190,18 @@ class AsyDSSKL(BaseEstimator):
         inputs = self._scale(X)
         names = [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))]
         plan = self._plan(inputs, names)
-        found: Sparse | None = None
+        solution: Sparse | None = None
         with progress("AsyDSSKL", show=self.verbose) as tell:
             features = lambda places: ChosenFeatures(plan, names, places)(inputs)  # noqa: E731
             for model in learn_in_rounds(features, targets, loss, columns, plan.outputs, options, tell):
-                found = model
-        if found is None:
+                solution = model
+        if solution is None:
             raise KeyboardInterrupt
         self.kernel_, self._features = plan.kernel, None
-        if len(found.places):
-            self._features = ChosenFeatures(plan, names, found.places)
-        self.features_, self.coef_, self.intercept_ = found.places, found.coef[:-1].T, found.coef[-1]
-        self.l1_, self.objective_, self.violation_, self.n_iter_ = found[2:]
+        if len(solution.places):
+            self._features = ChosenFeatures(plan, names, solution.places)
+        self.features_, self.coef_, self.intercept_ = solution.places, solution.coef[:-1].T, solution.coef[-1]
+        self.l1_, self.objective_, self.violation_, self.n_iter_ = solution[2:]
         if self.max_features is None and not self.violation_ <= self.tol:
             text = f"Stopped with a violation of {self.violation_:.2g} after {self.n_iter_} passes, not {self.tol:g}"
             warnings.warn(text, ConvergenceWarning, stacklevel=2)
@@ -252,8 +252,8 @@ class AsyDSSKL(BaseEstimator):
         scores = self._scores(X)
         if scores.ndim == 1:
             scores = np.stack([np.zeros(len(scores)), scores], axis=1)
-        found = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(found / found.sum(axis=1, keepdims=True))
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy for classes, and R² for numbers.

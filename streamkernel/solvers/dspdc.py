@@ -163,15 +163,15 @@ class DSPDC(BaseEstimator):
             The targets: numbers for the square loss, otherwise two or more classes.
         """
         X, targets = self._check_input(X, y)
-        found: list[Solution] = []
+        solutions: list[Solution] = []
         with progress("Fitting", show=self.verbose) as tell:
             for i, b in enumerate(targets):
 
                 def part(done: float, text: str, i: int = i) -> None:
                     tell((i + done) / len(targets), text)
 
-                ended = bool(found and found[-1].interrupted)
-                found.append(
+                ended = bool(solutions and solutions[-1].interrupted)
+                solutions.append(
                     minimise(
                         X,
                         b,
@@ -188,14 +188,14 @@ class DSPDC(BaseEstimator):
                         tell=part,
                     )
                 )
-        if len(found) < len(targets):
+        if len(solutions) < len(targets):
             raise KeyboardInterrupt
         flat = self.loss == "square"
-        self.coef_ = found[0].coef if flat else np.stack([one.coef for one in found])
-        self.intercept_ = found[0].intercept if flat else np.array([one.intercept for one in found])
-        self.objective_, self.gap_ = sum(one.objective for one in found), sum(one.gap for one in found)
-        self.n_iter_, self.method_ = max(one.n_iterations for one in found), found[0].method
-        late = [one.gap for one, b in zip(found, targets, strict=True) if one.gap > self._tol(b)]
+        self.coef_ = solutions[0].coef if flat else np.stack([one.coef for one in solutions])
+        self.intercept_ = solutions[0].intercept if flat else np.array([one.intercept for one in solutions])
+        self.objective_, self.gap_ = sum(one.objective for one in solutions), sum(one.gap for one in solutions)
+        self.n_iter_, self.method_ = max(one.n_iterations for one in solutions), solutions[0].method
+        late = [one.gap for one, b in zip(solutions, targets, strict=True) if one.gap > self._tol(b)]
         if late:
             warnings.warn(
                 f"DSPDC ended at a gap of {max(late):.1e}, above tol: a larger max_epochs or l2, or inputs on one "

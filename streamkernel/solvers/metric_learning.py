@@ -38,7 +38,7 @@ def neighbours(X: F64, y: Ints, k: int) -> tuple[Ints, Ints, Ints]:
     [(0, 1, 2), (1, 0, 2), (2, 3, 1), (3, 2, 1)]
     """
     squares, none = np.square(X).sum(axis=1), np.empty(0, np.intp)
-    found = [(none, none, none)]
+    triplets = [(none, none, none)]
     for label in np.unique(y):
         of, others = np.flatnonzero(y == label), np.flatnonzero(y != label)
         count = min(k, len(of) - 1)
@@ -48,8 +48,8 @@ def neighbours(X: F64, y: Ints, k: int) -> tuple[Ints, Ints, Ints]:
         np.fill_diagonal(distances, np.inf)
         near = of[np.argsort(distances, axis=1, kind="stable")[:, :count]]
         far = others[np.argmin(squares[others] - 2.0 * X[of] @ X[others].T, axis=1)]
-        found.append((np.repeat(of, count), near.ravel(), np.repeat(far, count)))
-    u, v, w = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        triplets.append((np.repeat(of, count), near.ravel(), np.repeat(far, count)))
+    u, v, w = (np.concatenate(parts) for parts in zip(*triplets, strict=True))
     order = np.argsort(u, kind="stable")
     return u[order], v[order], w[order]
 
@@ -72,11 +72,11 @@ class Triplets:
 
     def forward(self, X: F64, blocks: Ints, rows: Ints) -> F64:
         """Return ⟨Z_i, X_0 + X_j⟩ for each of `rows` of task j, without the matrices that are not in `blocks`."""
-        own = {int(j): X[k] for k, j in enumerate(blocks)}
+        matrices = {int(j): X[k] for k, j in enumerate(blocks)}
         out = np.zeros(len(rows))
         for task, part in enumerate(self._parts(rows), start=1):
-            if part.stop > part.start and (task in own or 0 in own):
-                M = own.get(task, 0.0) + own.get(0, 0.0)
+            if part.stop > part.start and (task in matrices or 0 in matrices):
+                M = matrices.get(task, 0.0) + matrices.get(0, 0.0)
                 f, g = self._of(rows, part)
                 out[part] = np.einsum("ij,ij->i", f @ M, f) - np.einsum("ij,ij->i", g @ M, g)
         return out
@@ -97,8 +97,8 @@ class Triplets:
 
     def pulls(self) -> F64:
         """Return C_j = Σ g gᵀ over the pairs of task j, and of all tasks for block 0, shape (p, d, d)."""
-        own = [self.near[part].T @ self.near[part] for part in self._parts(np.arange(self.n))]
-        return np.stack([sum(own), *own])
+        of_tasks = [self.near[part].T @ self.near[part] for part in self._parts(np.arange(self.n))]
+        return np.stack([sum(of_tasks), *of_tasks])
 
     def _parts(self, rows: Ints) -> list[slice]:
         """Return the range of each task in `rows`, which are in ascending order."""
@@ -254,7 +254,7 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
         triplets, self._scale = self._triplets(X, labels, rows, k)
         problem, constant = large_margin(triplets, phi, l2_common, l2_task)
         seed = int(check_random_state(self.random_state).randint(_SEEDS))
-        found = solve(
+        solution = solve(
             problem,
             triplets.n,
             math.ceil(triplets.p / _SHARE),
@@ -264,14 +264,14 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
             verbose=self.verbose,
             what="Metrics",
         )
-        if not found.converged:
+        if not solution.converged:
             warnings.warn(
-                f"The gap is {found.gap:.1e} after {found.steps} steps, more than tol={tol:.1e}",
+                f"The gap is {solution.gap:.1e} after {solution.steps} steps, more than tol={tol:.1e}",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.common_, self.metrics_ = found.X[0], self._scale**2 * (found.X[0] + found.X[1:])
-        self.objective_, self.gap_, self.n_iter_ = found.objective + constant, found.gap, found.steps
+        self.common_, self.metrics_ = solution.X[0], self._scale**2 * (solution.X[0] + solution.X[1:])
+        self.objective_, self.gap_, self.n_iter_ = solution.objective + constant, solution.gap, solution.steps
         values, vectors = np.linalg.eigh(self.metrics_)
         roots = np.sqrt(np.maximum(values, 0.0))[:, None, :]
         self._roots = (vectors * roots) @ vectors.swapaxes(1, 2)
@@ -363,25 +363,25 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
             raise ValueError(
                 f"Expected a task for each example, one of {', '.join(map(repr, self.tasks_.tolist()))}, got none"
             )
-        given = _task_of_each(X, task)
-        unknown = np.setdiff1d(given, self.tasks_)
+        tasks = _task_of_each(X, task)
+        unknown = np.setdiff1d(tasks, self.tasks_)
         if len(unknown):
             raise ValueError(
                 f"Expected a task of {', '.join(map(repr, self.tasks_.tolist()))}, got {unknown.tolist()[0]!r}"
             )
-        return [np.flatnonzero(given == name) for name in self.tasks_]
+        return [np.flatnonzero(tasks == name) for name in self.tasks_]
 
     @staticmethod
     def _triplets(X: F64, labels: Ints, rows: list[Ints], k: int) -> tuple[Triplets, float]:
         """Return the triplets of all tasks, and the factor of the inputs."""
-        found = [[of[part] for part in neighbours(X[of], labels[of], k)] for of in rows]
-        u, v, w = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        triplets = [[of[part] for part in neighbours(X[of], labels[of], k)] for of in rows]
+        u, v, w = (np.concatenate(parts) for parts in zip(*triplets, strict=True))
         if len(u) == 0:
             raise ValueError("Expected a task with 2 classes and 2 examples of a class, got none")
         near, far = X[u] - X[v], X[u] - X[w]
         mean = float(np.square(near).sum(axis=1).mean())
         scale = 1.0 / math.sqrt(mean) if mean > 0.0 else 1.0
-        return Triplets(scale * far, scale * near, np.cumsum([len(part[0]) for part in found])), scale
+        return Triplets(scale * far, scale * near, np.cumsum([len(part[0]) for part in triplets])), scale
 
 
 def _task_of_each(X: F64, task: Any) -> npt.NDArray[Any]:

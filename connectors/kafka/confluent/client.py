@@ -80,16 +80,16 @@ class ConfluentProducer(Producer):
         self, servers: str, options: Mapping[str, Any], name: str | None, seconds: float, batch: int | None
     ) -> None:
         defaults = {**BATCHES, "socket.timeout.ms": int(1000 * min(COMMIT_SECONDS, seconds / 2))}
-        own: dict[str, Any] = {"acks": "all", "enable_idempotence": True, "delivery_report_only_error": True}
+        arguments: dict[str, Any] = {"acks": "all", "enable_idempotence": True, "delivery_report_only_error": True}
         if name is not None:
-            own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
+            arguments |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
         if batch:
-            own["batch_size"] = min(batch, int(options.get("batch.size", batch)))
+            arguments["batch_size"] = min(batch, int(options.get("batch.size", batch)))
         elif batch is not None:
-            own["batch_num_messages"] = 1
+            arguments["batch_num_messages"] = 1
         self._reasons: deque[KafkaError] = deque(maxlen=10)
         callbacks = {"on_delivery": self._keep_nameless, "error_cb": self._reasons.append}
-        self._kafka: Any = AnyProducer(settings(servers, {**defaults, **options}, **own) | callbacks)
+        self._kafka: Any = AnyProducer(settings(servers, {**defaults, **options}, **arguments) | callbacks)
         self._sent = 0
         self._open = False
         self._is_transactional = name is not None

@@ -106,9 +106,9 @@ def keeps_partitions(options: Mapping[str, Any]) -> bool:
     return options.get("group.protocol") == "consumer" or "cooperative" in strategy
 
 
-def settings(servers: str, options: Mapping[str, Any], **own: Any) -> dict[str, Any]:
+def settings(servers: str, options: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
     """Return the configuration of a client; our own options have names with underscores."""
-    ours = {name.replace("_", "."): value for name, value in own.items()}
+    ours = {name.replace("_", "."): value for name, value in arguments.items()}
     return {**options, "bootstrap.servers": servers, "logger": LOG, **ours}
 
 

@@ -70,7 +70,7 @@ class ConfluentConsumer(Consumer):
         self._keeps_partitions = keeps_partitions(options)
         self._assigned: set[Partition] = set()  # by the group, whether started or not
         self._errors: list[KafkaError] = []
-        own = {} if member is None else {"group_instance_id": member}
+        membership = {} if member is None else {"group_instance_id": member}
         self._settings = settings(
             servers,
             {"check.crcs": True, "topic.metadata.refresh.interval.ms": int(1000 * LOOK_SECONDS), **options},
@@ -81,7 +81,7 @@ class ConfluentConsumer(Consumer):
             auto_offset_reset="error",
             isolation_level="read_committed",
             allow_auto_create_topics=False,
-            **own,
+            **membership,
         ) | {"error_cb": self._errors.append}
         self._admin: AdminClient | None = None
         self._admin_settings = settings(servers, options)
@@ -134,7 +134,7 @@ class ConfluentConsumer(Consumer):
             self._join()
         consume = self._kafka.consume
         try:
-            found: list[Any] = consume(AT_ONCE, 0) or [*consume(1, seconds), *consume(AT_ONCE, 0)]
+            messages: list[Any] = consume(AT_ONCE, 0) or [*consume(1, seconds), *consume(AT_ONCE, 0)]
         except KafkaException as error:
             self._heed(error.args[0])
             return {}
@@ -143,7 +143,7 @@ class ConfluentConsumer(Consumer):
         self._errors.clear()
         records: dict[Any, list[Record]] = {partition: [] for partition in self._positions}
         wrong, new = [], tuple.__new__  # which is quicker than `Record`
-        for one in found:
+        for one in messages:
             if one.error() is not None:
                 wrong.append(one)
             elif (those := records.get((one.topic(), one.partition()))) is not None:  # else it was just taken away
@@ -171,29 +171,29 @@ class ConfluentConsumer(Consumer):
         return max(0, end - next_offset)
 
     def committed(self, partition: Partition) -> int | None:
-        (found,) = self._ask(self._kafka.committed, [TopicPartition(*partition)], COMMIT_SECONDS)
-        return int(found.offset) if found.offset >= 0 else None
+        (answer,) = self._ask(self._kafka.committed, [TopicPartition(*partition)], COMMIT_SECONDS)
+        return int(answer.offset) if answer.offset >= 0 else None
 
     def committed_with_note(self, partition: Partition) -> tuple[int, str] | None:
-        (found,) = self._ask(self._kafka.committed, [TopicPartition(*partition)], COMMIT_SECONDS)
-        return (int(found.offset), found.metadata or "") if found.offset >= 0 else None
+        (answer,) = self._ask(self._kafka.committed, [TopicPartition(*partition)], COMMIT_SECONDS)
+        return (int(answer.offset), answer.metadata or "") if answer.offset >= 0 else None
 
     def partitions_of(self, topic: str) -> list[Partition]:
-        found = self._ask(self._kafka.list_topics, topic, COMMIT_SECONDS).topics
-        return [Partition(topic, number) for number in sorted(found[topic].partitions)]
+        topics = self._ask(self._kafka.list_topics, topic, COMMIT_SECONDS).topics
+        return [Partition(topic, number) for number in sorted(topics[topic].partitions)]
 
     def look(self, topics: Iterable[str]) -> Mapping[str, list[Partition]]:
-        known = {topic: self._ask(self._kafka.list_topics, topic, ANSWER_SECONDS).topics[topic] for topic in topics}
-        return {topic: [Partition(topic, n) for n in sorted(found.partitions)] for topic, found in known.items()}
+        about = {topic: self._ask(self._kafka.list_topics, topic, ANSWER_SECONDS).topics[topic] for topic in topics}
+        return {topic: [Partition(topic, n) for n in sorted(entry.partitions)] for topic, entry in about.items()}
 
     def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
         self._admin = self._admin or AdminClient(self._admin_settings)
-        found = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER_SECONDS)
+        futures = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER_SECONDS)
         ids = {}
-        for topic, future in found.items():
+        for topic, future in futures.items():
             with suppress(KafkaException):  # as where it does not exist
                 ids[topic] = str(future.result().topic_id)
-        return {topic: known for topic, known in ids.items() if known != NO_ID}
+        return {topic: identifier for topic, identifier in ids.items() if identifier != NO_ID}
 
     def first(self, partition: Partition) -> int:
         return int(self._ask(self._kafka.get_watermark_offsets, TopicPartition(*partition), COMMIT_SECONDS)[0])
@@ -210,8 +210,8 @@ class ConfluentConsumer(Consumer):
         return ends
 
     def at(self, partition: Partition, milliseconds: int) -> int:
-        (found,) = self._ask(self._kafka.offsets_for_times, to_client({partition: milliseconds}), COMMIT_SECONDS)
-        return int(found.offset) if found.offset >= 0 else self.end(partition)
+        (answer,) = self._ask(self._kafka.offsets_for_times, to_client({partition: milliseconds}), COMMIT_SECONDS)
+        return int(answer.offset) if answer.offset >= 0 else self.end(partition)
 
     @property
     def membership(self) -> Any:

@@ -28,9 +28,9 @@ def check(name: str, value: Any) -> None:
     if name in ("group_protocol", "partition_assignment_strategy"):
         needs = 'it needs client = "confluent-kafka"'
         raise ValueError(f'Expected an option that is passed through, got "{name}" - {needs}')
-    known = KafkaConsumer.DEFAULT_CONFIG.keys() | KafkaProducer.DEFAULT_CONFIG.keys()
-    if name not in known:
-        near = difflib.get_close_matches(name, sorted(known), n=1)
+    options = KafkaConsumer.DEFAULT_CONFIG.keys() | KafkaProducer.DEFAULT_CONFIG.keys()
+    if name not in options:
+        near = difflib.get_close_matches(name, sorted(options), n=1)
         hint = f' - did you mean "{near[0]}"?' if near else ""
         raise ValueError(f'Expected an option of kafka-python, got "{name}"{hint}')
 

@@ -30,10 +30,10 @@ def with_note(offsets: Mapping[Partition, int], note: str) -> dict[Any, Any]:
     return {TopicPartition(*one): OffsetAndMetadata(offset, note, -1) for one, offset in offsets.items()}
 
 
-def arguments(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> dict[str, Any]:
+def arguments(kind: Any, servers: str, options: Mapping[str, Any], **ours: Any) -> dict[str, Any]:
     """Return the arguments of a client class: the servers, the options that it has, and our own."""
-    known = {name: value for name, value in options.items() if name in kind.DEFAULT_CONFIG}
-    return {"bootstrap_servers": [server.strip() for server in servers.split(",")]} | known | own
+    existing = {name: value for name, value in options.items() if name in kind.DEFAULT_CONFIG}
+    return {"bootstrap_servers": [server.strip() for server in servers.split(",")]} | existing | ours
 
 
 class TokenError(OSError):
@@ -64,8 +64,8 @@ class Tokens:
 
     def extensions(self) -> dict[str, str]:
         """Return the extensions of the token."""
-        found: dict[str, str] = getattr(self._provider, "extensions", dict)()
-        return found
+        extensions: dict[str, str] = getattr(self._provider, "extensions", dict)()
+        return extensions
 
 
 LOGGERS = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "connection", "transport", "selector")]
@@ -86,7 +86,7 @@ FILES = "ssl_cafile", "ssl_certfile"
 """The options for the certificates that are trusted, and for the one of the client."""
 
 
-def connect(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> Any:
+def connect(kind: Any, servers: str, options: Mapping[str, Any], **ours: Any) -> Any:
     """Return a connected client of one of kafka-python's classes.
 
     Raises
@@ -98,32 +98,32 @@ def connect(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> 
     """
     made: list[Any] = []
     if (names := private()) is not None:
-        own["kafka_client"] = names.network(made)
-    with causes() as found:
+        ours["kafka_client"] = names.network(made)
+    with causes() as logged:
         try:
-            return kind(**arguments(kind, servers, {**DEFAULTS, **options}, **own))
+            return kind(**arguments(kind, servers, {**DEFAULTS, **options}, **ours))
         except errors.KafkaError as error:
             for one in made:
                 one.close()
             if isinstance(error, errors.KafkaConfigurationError):
                 raise ValueError(f"Expected options that can be combined, got {error}") from error
-            cause = max(found, key=_kind_of, default=error)
+            cause = max(logged, key=_kind_of, default=error)
             raise unavailable(servers, _kind_of(cause), describe_error(cause), FILES) from error
 
 
 @contextmanager
 def causes() -> Iterator[list[Exception]]:
     """Collect the errors that kafka-python logs while it connects, instead of logging them."""
-    found: list[Exception] = []
+    logged: list[Exception] = []
 
     def collect(line: logging.LogRecord) -> bool:
-        found.extend(one for one in line.args or () if isinstance(one, Exception))
+        logged.extend(one for one in line.args or () if isinstance(one, Exception))
         return False
 
     for logger in LOGGERS:
         logger.addFilter(collect)
     try:
-        yield found
+        yield logged
     finally:
         for logger in LOGGERS:
             logger.removeFilter(collect)

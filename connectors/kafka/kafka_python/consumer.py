@@ -102,7 +102,7 @@ class PythonConsumer(Consumer):
         elif self._listener is not None and time.monotonic() - self._listener.joining_since > JOIN_SECONDS:
             self._leave_and_join(self._listener)
         try:
-            found = self._kafka.poll(timeout_ms=int(1000 * seconds))
+            batch = self._kafka.poll(timeout_ms=int(1000 * seconds))
         except OffsetOutOfRangeError as error:
             raise OffsetGoneError({Partition(*one): offset for one, offset in error.args[0].items()}) from error
         except KafkaError as error:
@@ -111,7 +111,7 @@ class PythonConsumer(Consumer):
             if self._may_be_retried(error):
                 return {}
             raise OSError(f"Expected records from Kafka, got {describe_error(error)}") from error
-        return {Partition(*one): records for one, records in found.items()}  # ours, or with the names of ours and more
+        return {Partition(*one): records for one, records in batch.items()}  # ours, or with the names of ours and more
 
     def pause(self, partitions: Iterable[Partition]) -> None:
         self._kafka.pause(*to_client(partitions))
@@ -121,10 +121,10 @@ class PythonConsumer(Consumer):
 
     def position(self, partition: Partition) -> int:
         (one,) = to_client([partition])
-        if self._private is not None and (known := self._private.position(self._kafka, one)) is not None:
-            return int(known)
-        found = self._ask(self._kafka.position, one) if one in self._kafka.assignment() else None
-        return -1 if found is None else int(found)
+        if self._private is not None and (offset := self._private.position(self._kafka, one)) is not None:
+            return int(offset)
+        answer = self._ask(self._kafka.position, one) if one in self._kafka.assignment() else None
+        return -1 if answer is None else int(answer)
 
     def waiting(self, partition: Partition, next_offset: int) -> int:
         try:
@@ -134,12 +134,12 @@ class PythonConsumer(Consumer):
         return 0 if end is None else max(0, end - next_offset)
 
     def committed(self, partition: Partition) -> int | None:
-        found = self._ask(self._kafka.committed, to_client([partition])[0])
-        return None if found is None or found < 0 else int(found)
+        offset = self._ask(self._kafka.committed, to_client([partition])[0])
+        return None if offset is None or offset < 0 else int(offset)
 
     def committed_with_note(self, partition: Partition) -> tuple[int, str] | None:
-        found = self._ask(partial(self._kafka.committed, metadata=True), to_client([partition])[0])
-        return None if found is None or found.offset < 0 else (int(found.offset), found.metadata or "")
+        answer = self._ask(partial(self._kafka.committed, metadata=True), to_client([partition])[0])
+        return None if answer is None or answer.offset < 0 else (int(answer.offset), answer.metadata or "")
 
     def partitions_of(self, topic: str) -> list[Partition]:
         return [Partition(topic, number) for number in sorted(self._kafka.partitions_for_topic(topic))]
@@ -163,26 +163,29 @@ class PythonConsumer(Consumer):
         self._asking = None
         if isinstance(answer.exception, KafkaError) and not isinstance(answer.exception, UnknownTopicOrPartitionError):
             raise UnavailableError(f"Expected a response from Kafka, got {describe_error(answer.exception)}")
-        known = {topic: self._private.known_partitions(self._kafka, topic) for topic in topics}
-        return {topic: [Partition(topic, number) for number in sorted(numbers)] for topic, numbers in known.items()}
+        numbers_by_topic = {topic: self._private.known_partitions(self._kafka, topic) for topic in topics}
+        return {
+            topic: [Partition(topic, number) for number in sorted(numbers)]
+            for topic, numbers in numbers_by_topic.items()
+        }
 
     def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
         return {
-            one["name"]: b64encode(known.bytes).rstrip(b"=").decode()
+            one["name"]: b64encode(identifier.bytes).rstrip(b"=").decode()
             for one in self._describe(topics)
-            if one["error_code"] == 0 and (known := UUID(one.get("topic_id") or NO_ID)).int
+            if one["error_code"] == 0 and (identifier := UUID(one.get("topic_id") or NO_ID)).int
         }
 
     def _describe(self, topics: Iterable[str]) -> list[Any]:
-        found: list[Any] = []
+        descriptions: list[Any] = []
 
         def task() -> None:
             self._topics = self._topics or KafkaAdminClient(**self._admin)
-            found.extend(self._topics.describe_topics(list(topics)))
+            descriptions.extend(self._topics.describe_topics(list(topics)))
 
         if (error := run_within(ANSWER_SECONDS, task)) is not None:
             raise UnavailableError(f"Expected a response from Kafka, got {describe_error(error)}") from error
-        return found
+        return descriptions
 
     def first(self, partition: Partition) -> int:
         return int(self._ask(self._kafka.beginning_offsets, to_client([partition])).popitem()[1])
@@ -191,12 +194,12 @@ class PythonConsumer(Consumer):
         return int(self._ask(self._kafka.end_offsets, to_client([partition])).popitem()[1])
 
     def ends(self, partitions: Iterable[Partition], seconds: float = COMMIT_SECONDS) -> Mapping[Partition, int]:
-        found = self._ask(self._kafka.end_offsets, to_client(partitions), seconds)
-        return {Partition(*one): int(offset) for one, offset in found.items()}
+        offsets = self._ask(self._kafka.end_offsets, to_client(partitions), seconds)
+        return {Partition(*one): int(offset) for one, offset in offsets.items()}
 
     def at(self, partition: Partition, milliseconds: int) -> int:
-        _, found = self._ask(self._kafka.offsets_for_times, {to_client([partition])[0]: milliseconds}).popitem()
-        return self.end(partition) if found is None else int(found.offset)
+        _, answer = self._ask(self._kafka.offsets_for_times, {to_client([partition])[0]: milliseconds}).popitem()
+        return self.end(partition) if answer is None else int(answer.offset)
 
     @property
     def membership(self) -> Any:

@@ -91,10 +91,10 @@ def _append(batch: Any, records: Sequence[OutRecord], report: Report) -> int:
     place, now = batch.records.next_offset(), int(1000 * time.time())
     try:
         builder = batch.records._builder
-        data, after, room = builder._buffer, now - builder._first_timestamp, builder._batch_size - builder.size()
+        data, after, bytes_left = builder._buffer, now - builder._first_timestamp, builder._batch_size - builder.size()
     except AttributeError:  # it is being sent
         return 0
-    encoded, count, largest = encode(records, place, after, room)
+    encoded, count, largest = encode(records, place, after, bytes_left)
     if count:
         data += encoded
         builder._num_records += count

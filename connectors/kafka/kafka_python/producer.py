@@ -36,13 +36,13 @@ class PythonProducer(Producer):
     def __init__(
         self, servers: str, options: Mapping[str, Any], name: str | None, seconds: float, batch: int | None
     ) -> None:
-        own: dict[str, Any] = {"acks": "all", "enable_idempotence": True}
+        ours: dict[str, Any] = {"acks": "all", "enable_idempotence": True}
         if name is not None:
-            own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
+            ours |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
         options = {**BATCHES, **options}
         if batch is not None:
-            own["batch_size"] = min(batch, int(options["batch_size"]))
-        self._kafka = connect(KafkaProducer, servers, options, **own)
+            ours["batch_size"] = min(batch, int(options["batch_size"]))
+        self._kafka = connect(KafkaProducer, servers, options, **ours)
         self._open = False
         self._is_transactional = name is not None
         self._error: Exception | None = None

@@ -25,20 +25,20 @@ class _Integers(dict[int, bytes]):
     """
 
     def __missing__(self, n: int) -> bytes:
-        rest, found = 2 * n if n >= 0 else -2 * n - 1, bytearray()
+        rest, encoded = 2 * n if n >= 0 else -2 * n - 1, bytearray()
         while rest > 0x7F:
-            found.append(rest & 0x7F | 0x80)
+            encoded.append(rest & 0x7F | 0x80)
             rest >>= 7
-        found.append(rest)
+        encoded.append(rest)
         if 0 <= n < MOST_KEPT:
-            self[n] = bytes(found)
-        return bytes(found)
+            self[n] = bytes(encoded)
+        return bytes(encoded)
 
 
 _INTEGERS = _Integers()
 
 
-def encode(records: Iterable[OutRecord], first: int, after: int, room: int) -> tuple[bytes, int, int]:
+def encode(records: Iterable[OutRecord], first: int, after: int, bytes_left: int) -> tuple[bytes, int, int]:
     r"""Encode the first records, as many as fit.
 
     Parameters
@@ -77,8 +77,8 @@ def encode(records: Iterable[OutRecord], first: int, after: int, room: int) -> t
         record = b"".join((begin, integers[place], of_key, integers[len(value)], value, of_headers))
         size = integers[len(record)]
         taken = len(size) + len(record)
-        room -= taken
-        if room < 0:
+        bytes_left -= taken
+        if bytes_left < 0:
             break
         parts += size, record
         if taken > largest:
@@ -87,11 +87,11 @@ def encode(records: Iterable[OutRecord], first: int, after: int, room: int) -> t
 
 
 def _encode_headers(headers: Headers) -> bytes:
-    found = [_INTEGERS[len(headers)]]
+    parts = [_INTEGERS[len(headers)]]
     for name, value in headers:
         text = name.encode()
-        found += _INTEGERS[len(text)], text, _INTEGERS[len(value)], value
-    return b"".join(found)
+        parts += _INTEGERS[len(text)], text, _INTEGERS[len(value)], value
+    return b"".join(parts)
 
 
 LARGEST, NONE_LENGTH = 0x7F, 1
@@ -126,7 +126,7 @@ def decode(data: bytes, at: int, most: int, batch: tuple[int, int, int | None]) 
     (13, Record(offset=104, key=b'k', value=b'c', headers=[('h', b'1')], timestamp=5))
     """
     first, began, latest = batch
-    found: list[Record] = []
+    records: list[Record] = []
     new, begin = tuple.__new__, at
     with suppress(IndexError, ValueError):  # kafka-python reports damage
         for _ in range(most):
@@ -145,20 +145,20 @@ def decode(data: bytes, at: int, most: int, batch: tuple[int, int, int | None]) 
             if at != end or attributes or (size | place) & 1:
                 break
             timestamp = began + (after >> 1 ^ -(after & 1)) if latest is None else latest
-            found.append(new(Record, (first + (place >> 1), key, value, headers, timestamp)))
+            records.append(new(Record, (first + (place >> 1), key, value, headers, timestamp)))
             begin = at
-    return found, begin
+    return records, begin
 
 
 def _rest(data: bytes, start: int, at: int) -> tuple[int, int]:
     """Return an integer, with its sign in the last bit, and its end, given its first byte and the place of the next."""
-    found = start & LARGEST
+    number = start & LARGEST
     for shift in range(7, 64, 7):
         part, at = data[at], at + 1
-        found |= (part & LARGEST) << shift
+        number |= (part & LARGEST) << shift
         if part <= LARGEST:
-            return found, at
-    raise ValueError(f"Expected an integer of 64 bits, got {found}")
+            return number, at
+    raise ValueError(f"Expected an integer of 64 bits, got {number}")
 
 
 def _content(data: bytes, at: int) -> tuple[bytes | None, int]:
@@ -177,13 +177,13 @@ def _headers(data: bytes, at: int) -> tuple[Headers, int]:
     count, at = data[at], at + 1
     if count > LARGEST:
         count, at = _rest(data, count, at)
-    found: list[Any] = []
+    headers: list[Any] = []
     for _ in range(count >> 1):
         name, at = _content(data, at)
         value, at = _content(data, at)
         if name is None:
             raise ValueError("Expected the name of a header, got none")
-        found.append((name.decode(), value))
+        headers.append((name.decode(), value))
     if count & 1:
         raise ValueError(f"Expected the number of headers, got {count}")
-    return found, at
+    return headers, at

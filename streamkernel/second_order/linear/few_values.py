@@ -38,12 +38,12 @@ class FewValues(NamedTuple):
 @compiled
 def columns_of_values(names, keys, values):  # type: ignore[no-untyped-def]
     """Return for each place of a value, by its key and the value, the index of the name, -1 for none of these."""
-    found = np.full(len(keys), -1)
+    columns = np.full(len(keys), -1)
     for place in range(len(keys)):
         for j in range(len(names)):
             if value_key(names[j], values[place]) == keys[place]:
-                found[place] = j
-    return found
+                columns[place] = j
+    return columns
 
 
 def find_few_values(rows: Rows) -> FewValues:
@@ -67,8 +67,8 @@ def find_few_values(rows: Rows) -> FewValues:
     is_first[1:] = (names[1:] != names[:-1]) | (values[1:] != values[:-1])
     first = np.flatnonzero(is_first)
     counts, names, values = np.diff(first, append=len(names)), names[first], values[first]
-    own, begin, kinds = np.unique(names, return_index=True, return_counts=True)
-    total = np.add.reduceat(counts, begin) if len(own) else kinds
+    distinct, begin, kinds = np.unique(names, return_index=True, return_counts=True)
+    total = np.add.reduceat(counts, begin) if len(distinct) else kinds
     is_few = (FREQUENT * kinds <= n) & (2 * total >= n)
     frequent = np.repeat(is_few, kinds) & (counts >= FREQUENT)
     names, values, counts = names[frequent], values[frequent], counts[frequent]
@@ -95,12 +95,12 @@ def with_few_values(linear: Linear, scales: ScalesState, rows: Rows, least: floa
 @compiled
 def _admit_rows(linear, scales, rows, least):  # type: ignore[no-untyped-def]
     """Add the names of rows as learning them would; return the number of places, or more if they have no room."""
-    room = room_for(None, linear, longest_row(rows))
+    work = room_for(None, linear, longest_row(rows))
     for i in range(len(rows.start) - 1):
-        used = read_row(linear, scales, rows, i, room)
+        used = read_row(linear, scales, rows, i, work)
         if used > linear.w.shape[2]:
             return used
-        admit(linear, scales, rows, i, used, least, room)
+        admit(linear, scales, rows, i, used, least, work)
     return linear.counts[PLACES]
 
 

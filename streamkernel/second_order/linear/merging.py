@@ -61,9 +61,9 @@ def summarize(linear: Linear) -> LinearSummary:
     grams = factor.transpose(0, 2, 1) @ factor
     diagonal = linear.diagonal[:, :n].copy()
     diagonal[:, :dense] = np.einsum("kii->ki", grams)
-    own = linear.names[:n].copy(), linear.scales[:n].copy(), linear.w[:, :, :n].copy()
+    copies = linear.names[:n].copy(), linear.scales[:n].copy(), linear.w[:, :, :n].copy()
     errors = linear.errors.copy().reshape(len(linear.w), -1 if len(linear.w) else 1)
-    return LinearSummary(*own, grams, diagonal, errors, int(linear.counts[BOUND]))
+    return LinearSummary(*copies, grams, diagonal, errors, int(linear.counts[BOUND]))
 
 
 def merge(
@@ -97,10 +97,10 @@ def merge(
     """
     everything = [*parts, *([] if base is None else [base])]
     order = [*([] if base is None else [base]), *parts]
-    found = {name: tuple(scale) for one in reversed(order) for name, scale in _by_name(one)}
-    known = dict.fromkeys(name for one in order for name in one.names.tolist())
-    names = np.array([*known][:MOST], np.uint64)
-    scales = np.array([found[name] for name in names.tolist()])
+    scale_of = {name: tuple(scale) for one in reversed(order) for name, scale in _by_name(one)}
+    every_name = dict.fromkeys(name for one in order for name in one.names.tolist())
+    names = np.array([*every_name][:MOST], np.uint64)
+    scales = np.array([scale_of[name] for name in names.tolist()])
     same = [_on(one, names, scales, move, least) for one, move in zip(everything, moved, strict=True)]
     n, dense = len(names), min(len(names), DENSE)
     functions, columns = parts[0].w.shape[:2]
@@ -157,9 +157,9 @@ def _on(part: LinearSummary, names: U64, scales: F64, moved: F64, least: float) 
     w[:, :, has] = part.w[:, :, at[has]]
     gram, rest = (np.repeat(one[None], functions, axis=0) for one in _nothing(n, dense, least))
     rest[:, has[dense:]] = part.diagonal[:, at[dense:][has[dense:]]]
-    own, whole = np.flatnonzero(has[:dense]), part.grams.shape[1]
-    inside = own[at[own] < whole]
-    gram[:, own, own] = part.diagonal[:, at[own]]
+    present, whole = np.flatnonzero(has[:dense]), part.grams.shape[1]
+    inside = present[at[present] < whole]
+    gram[:, present, present] = part.diagonal[:, at[present]]
     gram[np.ix_(range(functions), inside, inside)] = part.grams[np.ix_(range(functions), at[inside], at[inside])]
     wider, shift = np.ones(n), np.zeros(n)
     theirs = part.scales[at[has]]

@@ -115,19 +115,19 @@ def prior(loss: Loss) -> float:
 
 
 def new_linear(
-    functions: int, columns: int, least: float, room: int = FIRST, targets: int = 1, bound: int = 0
+    functions: int, columns: int, least: float, capacity: int = FIRST, targets: int = 1, bound: int = 0
 ) -> Linear:
     """Return linear functions without names: with λ, capacity for names, and a bound of scores."""
-    dense = min(room, DENSE)
+    dense = min(capacity, DENSE)
     new = Linear(
         counts=np.array([1, bound, 0], np.int64),
-        keys=np.zeros(2 * room, np.uint64),
-        at=np.zeros(2 * room, np.int64),
-        names=np.zeros(room, np.uint64),
-        scales=np.zeros((room, 2)),
-        w=np.zeros((functions, columns, room)),
+        keys=np.zeros(2 * capacity, np.uint64),
+        at=np.zeros(2 * capacity, np.int64),
+        names=np.zeros(capacity, np.uint64),
+        scales=np.zeros((capacity, 2)),
+        w=np.zeros((functions, columns, capacity)),
         factor=np.zeros((functions, dense, dense)),
-        diagonal=np.zeros((functions, room)),
+        diagonal=np.zeros((functions, capacity)),
         errors=np.zeros(functions * targets),
     )
     new.factor[:, 0, 0] = math.sqrt(CONSTANT * least)
@@ -136,11 +136,11 @@ def new_linear(
 
 def with_more_room(old: Linear) -> Linear:
     """Return the same functions with twice the capacity for names."""
-    functions, columns, room = old.w.shape
-    new = new_linear(functions, columns, 0.0, 2 * room, len(old.errors) // functions if functions else 1)
+    functions, columns, size = old.w.shape
+    new = new_linear(functions, columns, 0.0, 2 * size, len(old.errors) // functions if functions else 1)
     dense = old.factor.shape[1]
-    new.counts[:], new.names[:room], new.scales[:room], new.w[:, :, :room] = old.counts, old.names, old.scales, old.w
-    new.factor[:, :dense, :dense], new.diagonal[:, :room], new.errors[:] = old.factor, old.diagonal, old.errors
+    new.counts[:], new.names[:size], new.scales[:size], new.w[:, :, :size] = old.counts, old.names, old.scales, old.w
+    new.factor[:, :dense, :dense], new.diagonal[:, :size], new.errors[:] = old.factor, old.diagonal, old.errors
     return with_index(new)
 
 
@@ -232,9 +232,9 @@ def unpack(tensors: Mapping[str, Any], columns: int, targets: int = 1) -> Linear
     linear.counts[PLACES], linear.names[:n] = n, names.view(np.uint64)
     linear.scales[:n], linear.w[:, :, :n], linear.errors[:] = parts["scales"], parts["w"], parts["errors"]
     linear.factor[:, *np.triu_indices(dense)], linear.diagonal[:, dense:n] = parts["factor"], parts["diagonal"]
-    own = np.arange(dense)
+    diagonal = np.arange(dense)
     usable = (
-        (linear.factor[:, own, own] > 0.0).all()
+        (linear.factor[:, diagonal, diagonal] > 0.0).all()
         and (parts["diagonal"] > 0.0).all()
         and (parts["errors"] >= 0.0).all()
         and (np.abs(parts["scales"][1:, 1]) > 0.0).all()

@@ -72,19 +72,19 @@ def _standardise(value, centre, divisor):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def _read_value(linear, key, at, room):  # type: ignore[no-untyped-def]
+def _read_value(linear, key, at, work):  # type: ignore[no-untyped-def]
     """Set the entry at an index to the indicator of a value with this hash, if it has a place."""
     row = row_of(linear.keys, key)
-    room.values[at], room.places[at] = 0.0, -1
+    work.values[at], work.places[at] = 0.0, -1
     if linear.keys[row] == key:
         place = linear.at[row]
-        room.values[at], room.places[at] = -1.0 / linear.scales[place, 1], place
-        if place < len(room.inputs):
-            room.inputs[place] = room.values[at]
+        work.values[at], work.places[at] = -1.0 / linear.scales[place, 1], place
+        if place < len(work.inputs):
+            work.inputs[place] = work.values[at]
 
 
 @unit(types.int64(LINEAR, SCALES, ROWS, types.int64, ROOM), allocates=False, error_model="numpy")
-def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
+def read_row(linear, scales, rows, i, work):  # type: ignore[no-untyped-def]
     """Set the work arrays to the inputs of row i and their places; return the number of places, including those that
     its new names would get.
 
@@ -92,14 +92,14 @@ def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
 
     Without scaling, inputs are the values.
     """
-    used, inputs, first = linear.counts[PLACES], room.inputs, rows.start[i]
+    used, inputs, first = linear.counts[PLACES], work.inputs, rows.start[i]
     before, is_scaled, n = used, len(scales.table) > 0, rows.start[i + 1] - first
     for k in range(min(used, len(inputs))):
         inputs[k] = 0.0
     inputs[0] = 1.0
     for j in range(n):
         value, key = rows.values[first + j], max(rows.hashes[first + j], np.uint64(1))
-        _read_value(linear, value_key(key, value), n + j, room)
+        _read_value(linear, value_key(key, value), n + j, work)
         row, place = row_of(linear.keys, key), -1
         if linear.keys[row] == key:
             place = linear.at[row]
@@ -113,7 +113,7 @@ def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
             if value != 0.0 and used < MOST:
                 place = used
                 used += 1
-        room.values[j], room.places[j] = value, place
+        work.values[j], work.places[j] = value, place
         if 0 <= place < before and place < len(inputs):
             inputs[place] = value
     return used
@@ -132,30 +132,30 @@ def reach(linear, at, size):  # type: ignore[no-untyped-def]
 
 
 @unit(types.void(LINEAR, types.int64, ROOM, _MATRIX), allocates=False)
-def scores(linear, n, room, f):  # type: ignore[no-untyped-def]
+def scores(linear, n, work, f):  # type: ignore[no-untyped-def]
     """Set `f`, shape (functions, columns), to wᵀs of the row of n entries that was read."""
     used = linear.counts[PLACES]
-    dense = min(used, len(room.inputs))
+    dense = min(used, len(work.inputs))
     for k in range(len(f)):
         for c in range(f.shape[1]):
             w = linear.w[k, c]
-            total = vectors.dot(room.inputs[:dense], w[:dense])
+            total = vectors.dot(work.inputs[:dense], w[:dense])
             if used > dense:
                 for j in range(n):
-                    if dense <= room.places[j] < used:
-                        total += room.values[j] * w[room.places[j]]
+                    if dense <= work.places[j] < used:
+                        total += work.values[j] * w[work.places[j]]
             f[k, c] = total
 
 
 @inlined(allocates=False)
-def score(state, entries, moved, room, f):  # type: ignore[no-untyped-def]
+def score(state, entries, moved, work, f):  # type: ignore[no-untyped-def]
     """Set the slots of the functions in `f`, shape (functions, columns), to their scores at the row that was read, when
     the offset of each target in f has `moved`.
     """
-    linear, raw = state.linear, room.raw
+    linear, raw = state.linear, work.raw
     if len(raw) == 0:
         return
-    scores(linear, entries, room, raw)
+    scores(linear, entries, work, raw)
     width = raw.shape[1] // len(moved)
     for k in range(len(raw)):
         for c in range(raw.shape[1]):
@@ -207,13 +207,13 @@ def add_place(linear, key, place, least):  # type: ignore[no-untyped-def]
     allocates=False,
     error_model="numpy",
 )
-def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untyped-def]
+def admit(linear, scales, rows, i, used, least, work):  # type: ignore[no-untyped-def]
     """Add the new names of the row that was read with λ, within the capacity."""
     first, before = rows.start[i], linear.counts[PLACES]
     if used == before:
         return
     for j in range(rows.start[i + 1] - first):
-        place = room.places[j]
+        place = work.places[j]
         if place < before:
             continue
         key = max(rows.hashes[first + j], np.uint64(1))
@@ -221,8 +221,8 @@ def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untype
         linear.scales[place, 0], linear.scales[place, 1] = 0.0, 1.0
         if len(scales.table) > 0:
             linear.scales[place, 0], linear.scales[place, 1] = centre_and_unit(scales, key)
-        if place < len(room.inputs):
-            room.inputs[place] = room.values[j]
+        if place < len(work.inputs):
+            work.inputs[place] = work.values[j]
     linear.counts[PLACES] = used
 
 
@@ -236,29 +236,29 @@ def move(linear, moved):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def learn(state, scales, rows, example, options, room):  # type: ignore[no-untyped-def]
+def learn(state, scales, rows, example, options, work):  # type: ignore[no-untyped-def]
     """Take the step of each function on the row that was read; outliers, and inputs further out than any, count less.
 
     The mean squared errors, which :func:`reach` depends on, follow.
     """
-    linear, numbers, targets, work = state.linear, state.numbers[0], room.targets, room.row.linear
+    linear, numbers, targets, read = state.linear, state.numbers[0], work.targets, work.row.linear
     if len(linear.w) == 0:
         return
-    admit(linear, scales, rows, example.i, example.places, options.prior, work)
+    admit(linear, scales, rows, example.i, example.places, options.prior, read)
     move(linear, targets.moved)
-    several, (count, columns), seen = len(state.numbers), room.g.shape, example.seen
+    several, (count, columns), seen = len(state.numbers), work.g.shape, example.seen
     width = columns // several
     for j in range(len(linear.w)):
         k = state.slots[slots.LINEAR] + j
-        most, trusted, share = FLATTEST, trust(example.entries, work, seen), 0.0
+        most, trusted, share = FLATTEST, trust(example.entries, read, seen), 0.0
         for c in range(columns):
-            most = max(most, room.h[k, c])
+            most = max(most, work.h[k, c])
         for t in range(several):
             if targets.sizes[t] > 0.0 and numbers.intercept == MEAN:
                 at = j * several + t
-                off = min(abs(work.raw[j, t] - targets.y[t]), targets.furthest[t])
+                off = min(abs(read.raw[j, t] - targets.y[t]), targets.furthest[t])
                 linear.errors[at] += (off**2 - linear.errors[at]) / min(float(seen), HORIZON)
-            part, counts = room.g[k, t * width : (t + 1) * width], trusted
+            part, counts = work.g[k, t * width : (t + 1) * width], trusted
             if numbers.loss_bound >= LARGEST_GRADIENT:
                 at = t * (count + 2) + k
                 before = math.sqrt(vectors.dot(part, part))
@@ -269,37 +269,37 @@ def learn(state, scales, rows, example, options, room):  # type: ignore[no-untyp
                     counts = min(counts, after / before)
             vectors.multiply(part, counts * example.weight)
             share = max(share, counts * example.weight)
-        step(linear, j, example.entries, work, room.g[k], share * most)
+        step(linear, j, example.entries, read, work.g[k], share * most)
         kept = FORGETTING[j] * numbers.forgetting
         if seen % TURN == 0 and not (kept == 1.0 and numbers.l2 == 0.0):
-            fade(linear, j, seen, kept, numbers.l2, options.prior, work)
+            fade(linear, j, seen, kept, numbers.l2, options.prior, read)
 
 
 @inlined(allocates=False)
-def trust(n, room, seen):  # type: ignore[no-untyped-def]
+def trust(n, work, seen):  # type: ignore[no-untyped-def]
     """Return α of the row of n entries that was read, for example number `seen`."""
     most, furthest = 0.0, max(FURTHEST, math.sqrt(float(seen)))
     for j in range(n):
-        most = max(most, abs(room.values[j]))
+        most = max(most, abs(work.values[j]))
     return 1.0 if most <= furthest else (furthest / most) ** 2
 
 
 @unit(types.void(LINEAR, types.int64, types.int64, ROOM, _VECTOR, types.float64), allocates=False)
-def step(linear, k, n, room, g, curvature):  # type: ignore[no-untyped-def]
+def step(linear, k, n, work, g, curvature):  # type: ignore[no-untyped-def]
     """Take the Newton step of function k on a row of n entries that was read and admitted, with αℓ' and αℓ'' of f.
 
     Only function 0, which keeps all examples, has weights of values.
     """
     used = linear.counts[PLACES]
-    dense = min(used, len(room.inputs))
-    factor, diagonal, gain, row = linear.factor[k], linear.diagonal[k], room.gain, room.row
+    dense = min(used, len(work.inputs))
+    factor, diagonal, gain, row = linear.factor[k], linear.diagonal[k], work.gain, work.row
     for j in range(dense):
-        gain[j] = row[j] = room.inputs[j] if k == 0 or linear.scales[j, 1] >= 0.0 else 0.0
+        gain[j] = row[j] = work.inputs[j] if k == 0 or linear.scales[j, 1] >= 0.0 else 0.0
     power = _solve(factor, gain[:dense])
     if used > dense:
         for j in range(n):
-            if room.places[j] >= dense:
-                power += room.values[j] ** 2 / diagonal[room.places[j]]
+            if work.places[j] >= dense:
+                power += work.values[j] ** 2 / diagonal[work.places[j]]
     shrunk, largest = 1.0 / (1.0 + curvature * power), 0.0
     for c in range(len(g)):
         largest = max(largest, abs(shrunk * g[c]))
@@ -310,16 +310,16 @@ def step(linear, k, n, room, g, curvature):  # type: ignore[no-untyped-def]
         vectors.add(w[:dense], gain[:dense], -shrunk * g[c])
         if used > dense:
             for j in range(n):
-                place = room.places[j]
+                place = work.places[j]
                 if place >= dense:
-                    w[place] -= shrunk * g[c] * room.values[j] / diagonal[place]
+                    w[place] -= shrunk * g[c] * work.values[j] / diagonal[place]
     root = math.sqrt(curvature)
     vectors.multiply(row[:dense], root)
     _rotate(factor, row[:dense])
     if used > dense:
         for j in range(n):
-            if room.places[j] >= dense:
-                diagonal[room.places[j]] += curvature * room.values[j] ** 2
+            if work.places[j] >= dense:
+                diagonal[work.places[j]] += curvature * work.values[j] ** 2
 
 
 @unit(
@@ -327,7 +327,7 @@ def step(linear, k, n, room, g, curvature):  # type: ignore[no-untyped-def]
     is_late=True,
     allocates=False,
 )
-def fade(linear, k, seen, kept, l2, least, room):  # type: ignore[no-untyped-def]
+def fade(linear, k, seen, kept, l2, least, work):  # type: ignore[no-untyped-def]
     """Forget by ρ an example and add l, for `TURN` examples; restore at one place after the other its loss of λ.
 
         A ← ρ^TURN A,   A ← A + ((1 - ρᵀ)λ + Tl)eeᵀ,   with the gradient ((1 - ρᵀ)λ + Tl)eᵀw e,
@@ -335,8 +335,8 @@ def fade(linear, k, seen, kept, l2, least, room):  # type: ignore[no-untyped-def
     where T is the number of examples between two turns of a place.
     """
     used = linear.counts[PLACES]
-    dense, turn, place = min(used, len(room.inputs)), TURN * used, seen // TURN % used
-    factor, diagonal, gain, row = linear.factor[k], linear.diagonal[k], room.gain, room.row
+    dense, turn, place = min(used, len(work.inputs)), TURN * used, seen // TURN % used
+    factor, diagonal, gain, row = linear.factor[k], linear.diagonal[k], work.gain, work.row
     if kept < 1.0:
         root = math.sqrt(kept**TURN)
         for j in range(dense):

@@ -82,20 +82,20 @@ LEAST = 0.1
 )
 def set_influence(linear, table, out):  # type: ignore[no-untyped-def]
     """Set `out` to a_j of the name at each place, from the table of sensitivities."""
-    places, total, known = min(linear.counts[PLACES], len(out)), 0.0, 0
+    places, total, count = min(linear.counts[PLACES], len(out)), 0.0, 0
     for place in range(1, places):
-        own = table[place_of(table, linear.names[place])]
-        if own.present > 0.0:
-            total += own.squares / own.present
-            known += 1
+        entry = table[place_of(table, linear.names[place])]
+        if entry.present > 0.0:
+            total += entry.squares / entry.present
+            count += 1
     for place in range(1, places):
-        own = table[place_of(table, linear.names[place])]
+        entry = table[place_of(table, linear.names[place])]
         if linear.scales[place, 1] < 0.0:  # a value
             out[place] = np.float32(0.0)
             continue
         share = 1.0
-        if own.present > 0.0 and total > 0.0:
-            share = (own.squares * known / total + PRIOR) / (own.present + PRIOR)
+        if entry.present > 0.0 and total > 0.0:
+            share = (entry.squares * count / total + PRIOR) / (entry.present + PRIOR)
         out[place] = np.float32(max(math.sqrt(share), LEAST))
 
 
@@ -112,9 +112,9 @@ def influence(linear: Linear, places: int, table: Any) -> F32:
 
 
 @unit(types.void(LINEAR_ROOM, ROWS, types.int64, NEIGHBOURS_ROOM), allocates=False)
-def set_point(read, rows, i, room):  # type: ignore[no-untyped-def]
+def set_point(read, rows, i, work):  # type: ignore[no-untyped-def]
     """Set the work arrays to the inputs of row i that distances use; `read` is how linear functions read the row."""
-    point, first = room.point, rows.start[i]
+    point, first = work.point, rows.start[i]
     for j in range(len(point)):
         point[j] = np.float32(0.0)
     for j in range(rows.start[i + 1] - first):
@@ -143,52 +143,52 @@ def _add_four(to, a, b, c, d, point, influence):  # type: ignore[no-untyped-def]
 @inlined(allocates=False)
 def _count_below(values, most):  # type: ignore[no-untyped-def]
     """Return how many values are below a number."""
-    found = np.int32(0)
+    count = np.int32(0)
     for i in range(len(values)):
-        found += np.int32(values[i] < most)
-    return found
+        count += np.int32(values[i] < most)
+    return count
 
 
 @inlined(allocates=False)
-def _find_nearest(near, places, first, last, found, room):  # type: ignore[no-untyped-def]
+def _find_nearest(near, places, first, last, count, work):  # type: ignore[no-untyped-def]
     """Compare the point with the examples at the positions ``first <= i < last`` of the ring, in addition to the
     neighbours that were found elsewhere, the nearest first; return their number.
     """
     for start in range(first, last, SIDE_BY_SIDE):
         n = min(SIDE_BY_SIDE, last - start)
-        squares, last_four = room.squares[:n], places - (places - 1) % FOUR
+        squares, last_four = work.squares[:n], places - (places - 1) % FOUR
         squares[:] = np.float32(0.0)
         for place in range(1, last_four, FOUR):
             a, b = near.points[place, start : start + n], near.points[place + 1, start : start + n]
             c, d = near.points[place + 2, start : start + n], near.points[place + 3, start : start + n]
             four = slice(place, place + FOUR)
-            if _count_below(room.influence[four], np.float32(LEAST_SQUARE)) == FOUR:  # values
+            if _count_below(work.influence[four], np.float32(LEAST_SQUARE)) == FOUR:  # values
                 continue
-            _add_four(squares, a, b, c, d, room.point[four], room.influence[four])
+            _add_four(squares, a, b, c, d, work.point[four], work.influence[four])
         for place in range(last_four, places):
             values = near.points[place, start : start + n]
-            _add_squares(squares, values, room.point[place], room.influence[place])
+            _add_squares(squares, values, work.point[place], work.influence[place])
         for begin in range(0, n, FEW):
-            found = _insert(squares[begin : min(begin + FEW, n)], start + begin, found, room)
-    return found
+            count = _insert(squares[begin : min(begin + FEW, n)], start + begin, count, work)
+    return count
 
 
 @inlined(allocates=False)
-def _insert(squares, first, found, room):  # type: ignore[no-untyped-def]
+def _insert(squares, first, count, work):  # type: ignore[no-untyped-def]
     """Insert the examples among a few that are nearer than neighbours found before; return the number of neighbours."""
-    nearest, which = room.nearest, room.which
-    if found == len(nearest) and _count_below(squares, nearest[found - 1]) == 0:
-        return found
+    nearest, which = work.nearest, work.which
+    if count == len(nearest) and _count_below(squares, nearest[count - 1]) == 0:
+        return count
     for i in range(len(squares)):
-        if found == len(nearest) and squares[i] >= nearest[found - 1]:
+        if count == len(nearest) and squares[i] >= nearest[count - 1]:
             continue
-        found = min(found + 1, len(nearest))
-        k = found - 1
+        count = min(count + 1, len(nearest))
+        k = count - 1
         while k > 0 and squares[i] < nearest[k - 1]:
             nearest[k], which[k] = nearest[k - 1], which[k - 1]
             k -= 1
         nearest[k], which[k] = squares[i], first + i
-    return found
+    return count
 
 
 def searched(near: Neighbours, linear: Linear, k: int) -> int:
@@ -213,30 +213,30 @@ def in_order(near: Neighbours, linear: Linear) -> tuple[I64, list[int]]:
 
 
 @inlined(allocates=False)
-def _find_by_age(near, places, youngest, oldest, found, room):  # type: ignore[no-untyped-def]
+def _find_by_age(near, places, youngest, oldest, count, work):  # type: ignore[no-untyped-def]
     """Compare the point with the examples of ages ``youngest <= age < oldest``, as :func:`_find_nearest` does."""
     window = len(near.weights)
     at = near.remembered[0] % window
     first, last = at - oldest, at - youngest
     if first < 0 < last:
-        found = _find_nearest(near, places, 0, last, found, room)
-        return _find_nearest(near, places, first + window, window, found, room)
+        count = _find_nearest(near, places, 0, last, count, work)
+        return _find_nearest(near, places, first + window, window, count, work)
     if first < 0:
         first, last = first + window, last + window
-    return _find_nearest(near, places, first, last, found, room)
+    return _find_nearest(near, places, first, last, count, work)
 
 
 @unit(types.void(NEIGHBOURS_TYPE, LINEAR, NEIGHBOURS_ROOM, LAST_ROW), allocates=False)
-def search(near, linear, room, last):  # type: ignore[no-untyped-def]
+def search(near, linear, work, last):  # type: ignore[no-untyped-def]
     """Find the neighbours of the point for each function."""
-    before, found, places = 0, 0, min(linear.counts[PLACES], len(near.points))
+    before, count, places = 0, 0, min(linear.counts[PLACES], len(near.points))
     for k in range(len(last.found)):
         end = _compiled_searched(near, linear, k)
         if end > before:
-            found = _find_by_age(near, places, before, end, found, room)
-        last.found[k] = found if end > before else 0
-        for i in range(found):
-            last.nearest[k, i], last.which[k, i] = room.nearest[i], room.which[i]
+            count = _find_by_age(near, places, before, end, count, work)
+        last.found[k] = count if end > before else 0
+        for i in range(count):
+            last.nearest[k, i], last.which[k, i] = work.nearest[i], work.which[i]
         before = end
 
 
@@ -282,45 +282,45 @@ def _score(near, numbers, added, nearest, which, out):  # type: ignore[no-untype
                 share = _closeness(near, nearest[k], which[k]) / total
                 out[t] += share * (answers[which[k]] - added[t])
         else:
-            own = out[t * width : (t + 1) * width]
-            _score_classes(near, numbers[0].loss, answers, nearest, which, total, own)
+            of_target = out[t * width : (t + 1) * width]
+            _score_classes(near, numbers[0].loss, answers, nearest, which, total, of_target)
 
 
 @inlined(allocates=False)
 def _score_classes(near, loss, answers, nearest, which, total, out):  # type: ignore[no-untyped-def]
     """Set `out`, which is 0, to the scores of a target's classes among the neighbours."""
-    columns, found, positive = len(out), len(which), 0.0
-    for k in range(found):
+    columns, count, positive = len(out), len(which), 0.0
+    for k in range(count):
         share = _closeness(near, nearest[k], which[k]) / total
         y = int(answers[which[k]])
         positive += share * (y > 0)
         if 0 <= y < columns and columns > 1:
             out[y] += share
     if columns == 1:
-        out[0] = math.log((found * positive + UNSEEN) / (found * (1.0 - positive) + UNSEEN))
+        out[0] = math.log((count * positive + UNSEEN) / (count * (1.0 - positive) + UNSEEN))
         return
     mean, spread = 0.0, 1.0 if loss == SOFTMAX else 2.0
     for c in range(columns):
-        out[c] = spread * math.log(found * out[c] + UNSEEN)
+        out[c] = spread * math.log(count * out[c] + UNSEEN)
         mean += out[c] / columns
     for c in range(columns):
         out[c] -= mean
 
 
 @inlined(allocates=False)
-def learn(state, example, room):  # type: ignore[no-untyped-def]
+def learn(state, example, work):  # type: ignore[no-untyped-def]
     """Store the point with its targets and weight in place of the oldest; remote targets are moved closer."""
-    near, numbers, window, work = state.neighbours, state.numbers, len(state.neighbours.weights), room.row.neighbours
+    near, numbers, window, read = state.neighbours, state.numbers, len(state.neighbours.weights), work.row.neighbours
     if window == 0:
         return
     at = near.remembered[0] % window
     for t in range(len(numbers)):
-        answer, mean, size = room.targets.learned[t], room.targets.added[t], numbers[t].error_scale
+        answer, mean, size = work.targets.learned[t], work.targets.added[t], numbers[t].error_scale
         if numbers[0].intercept == MEAN and size > 0.0:
             most = FURTHEST * math.sqrt(size)
             answer = min(max(answer, mean - most), mean + most)
         near.answers[t * window + at] = answer
     for place in range(1, min(state.linear.counts[PLACES], len(near.points))):
-        near.points[place, at] = work.point[place]
+        near.points[place, at] = read.point[place]
     near.weights[at] = example.weight
     near.remembered[0] += 1

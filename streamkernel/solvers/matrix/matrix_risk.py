@@ -44,13 +44,13 @@ def starting_point(problem: MatrixProblem) -> tuple[F64, F64, float]:
 
     slope = float(u @ z) / n
     bend = problem.dual(0.0 * u, 0.0 * G) + slope - problem.dual(u, G) - conjugate(1.0)
-    found = minimize_scalar(
+    best = minimize_scalar(
         lambda log_t: bend * math.exp(2.0 * log_t) - slope * math.exp(log_t) + conjugate(math.exp(log_t)),
         bounds=(_SHORTEST, 0.0),
         method="bounded",
     )
-    y = math.exp(found.x) * u
-    X = problem.minimizer(math.exp(found.x) * G)
+    y = math.exp(best.x) * u
+    X = problem.minimizer(math.exp(best.x) * G)
     moved, length = float(np.linalg.norm(X - X0)), float(np.linalg.norm(y))
     return X, y, moved / length if moved > 0.0 < length else 1.0
 
@@ -81,9 +81,9 @@ def steps_of(problem: MatrixProblem, m: int, q: int, scale: float, moved: float)
     The bounds of the theorems grow with (p/qτ) ‖X - X*‖² + (n/mσ) ‖y - y*‖²; the weight makes both terms the same.
     """
     n, p = problem.data.n, problem.data.p
-    given = n, p, m, q, scale, float(problem.l2.min()), 1.0 / problem.loss.curvature
-    plain = step_sizes(*given)
-    return step_sizes(*given, weight=moved * math.sqrt((p / q / plain.tau) / (n / m / plain.sigma)))
+    arguments = n, p, m, q, scale, float(problem.l2.min()), 1.0 / problem.loss.curvature
+    plain = step_sizes(*arguments)
+    return step_sizes(*arguments, weight=moved * math.sqrt((p / q / plain.tau) / (n / m / plain.sigma)))
 
 
 class Mark(NamedTuple):
@@ -372,11 +372,11 @@ def matrix_risk(
 
 def dual_loss(loss: str | losses.Loss) -> losses.Loss:
     """Return a loss, given by name or itself, that has a dual here."""
-    found = LOSSES.get(loss) if isinstance(loss, str) else loss
-    if found is None or found not in LOSSES.values():
+    dual = LOSSES.get(loss) if isinstance(loss, str) else loss
+    if dual is None or dual not in LOSSES.values():
         raise ValueError(f"Expected a loss of {', '.join(LOSSES)}, got {loss!r}")
-    found.load()
-    return found
+    dual.load()
+    return dual
 
 
 def positive(name: str, value: float) -> float:

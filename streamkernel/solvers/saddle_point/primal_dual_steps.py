@@ -289,7 +289,7 @@ def choose(
     n, p, _ = A.shape
     heights = [m] if m else [*powers(n), n]
     widths = [q] if q else [*powers(p), p]
-    found = []
+    plans = []
     for formed in ([True] if may_form else []) + ([False] if may_factor else []):
         for height, width in itertools.product(heights, widths):
             if formed and not (m and q) and height < n and width < p:
@@ -298,8 +298,8 @@ def choose(
             careful = 1 / 16 if min(rows, columns) > 1 else 1 / 4
             root = rows * columns * math.sqrt(careful * seen.block(rows, columns) * condition)
             cost = (max(rows, columns) + root) * step_cost(A, n / rows, p / columns, formed)
-            found.append(BlockPlan(cost, rows, columns, formed))
-    return min(found)
+            plans.append(BlockPlan(cost, rows, columns, formed))
+    return min(plans)
 
 
 def powers(most: int) -> list[int]:

@@ -132,16 +132,16 @@ def minimise(
     """
     factors = _factors(A)
     (n, p, _), extra = factors.shape, int(intercept)
-    known = LOSSES[_one_of("loss", loss, LOSSES)]
-    known.load()
-    code, gamma = known.code, 1.0 / known.curvature
+    dual = LOSSES[_one_of("loss", loss, LOSSES)]
+    dual.load()
+    code, gamma = dual.code, 1.0 / dual.curvature
     targets = _targets(b, n, loss, intercept=intercept)
     _check(n, p, l2=l2, l1=l1, tol=tol, m=m, q=q, max_epochs=max_epochs)
     x, y = _start(start, n, p, targets, loss)
 
     factors, mean = factors.centre() if intercept else (factors, np.zeros(p))
     seen, condition = norms(factors), 1.0 / (n * l2 * gamma)
-    may_form, may_factor = _ways(factors, _one_of("method", method, get_args(Method)), given=bool(m or q))
+    may_form, may_factor = _ways(factors, _one_of("method", method, get_args(Method)), has_sizes=bool(m or q))
     way = choose(factors, seen, condition, m=m, q=q, may_form=may_form, may_factor=may_factor)
     words = _in_words(way, factors)
     log.info("%s", words)
@@ -215,21 +215,21 @@ def _matrix(A: Any, name: str) -> Any:
 
 
 def _targets(b: npt.ArrayLike, n: int, loss: str, *, intercept: bool) -> F64:
-    found = _vector(b, n, "b")
-    if loss != "square" and not np.isin(found, (-1.0, 1.0)).all():
-        raise InputError(f"Expected labels -1 and 1 in b for the {loss} loss, got {np.unique(found)[:5]}")
-    if loss != "square" and intercept and np.ptp(found) == 0.0:
-        raise InputError(f"Expected both labels in b where there is an intercept, got {found[0]:g} alone")
-    return found
+    targets = _vector(b, n, "b")
+    if loss != "square" and not np.isin(targets, (-1.0, 1.0)).all():
+        raise InputError(f"Expected labels -1 and 1 in b for the {loss} loss, got {np.unique(targets)[:5]}")
+    if loss != "square" and intercept and np.ptp(targets) == 0.0:
+        raise InputError(f"Expected both labels in b where there is an intercept, got {targets[0]:g} alone")
+    return targets
 
 
 def _vector(values: npt.ArrayLike, length: int, name: str) -> F64:
-    found = np.array(values, np.float64)
-    if found.shape != (length,):
-        raise InputError(f"Expected {name} of shape ({length},), got {found.shape}")
-    if not np.isfinite(found).all():
+    vector = np.array(values, np.float64)
+    if vector.shape != (length,):
+        raise InputError(f"Expected {name} of shape ({length},), got {vector.shape}")
+    if not np.isfinite(vector).all():
         raise InputError(f"Expected finite numbers in {name}, got NaN or infinity")
-    return found
+    return vector
 
 
 def _start(start: Any, n: int, p: int, targets: F64, loss: str) -> tuple[F64, F64 | None]:
@@ -252,20 +252,20 @@ def _check(n: int, p: int, m: int | None, q: int | None, **numbers: float) -> No
             raise InputError(f"Expected {name} from 1 to {most}, got {size!r}")
 
 
-def _one_of(name: str, value: str, known: Iterable[str]) -> str:
-    if value not in known:
-        raise InputError(f"Expected {name} to be one of {', '.join(known)}, got {value!r}")
+def _one_of(name: str, value: str, names: Iterable[str]) -> str:
+    if value not in names:
+        raise InputError(f"Expected {name} to be one of {', '.join(names)}, got {value!r}")
     return value
 
 
-def _ways(factors: Factors, method: str, *, given: bool) -> tuple[bool, bool]:
+def _ways(factors: Factors, method: str, *, has_sizes: bool) -> tuple[bool, bool]:
     """Return whether A may be formed, and whether it may stay factorised."""
     n, p, _ = factors.shape
     if factors.V is None:
         return True, False
     if method != "auto":
         return method == "formed", method == "factorised"
-    return 8 * n * p <= FORMED_BYTES and not given, True
+    return 8 * n * p <= FORMED_BYTES and not has_sizes, True
 
 
 def _in_words(way: BlockPlan, factors: Factors) -> str:

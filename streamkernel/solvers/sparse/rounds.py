@@ -60,11 +60,11 @@ def _evaluate(components, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to the features of row i, components of one side by side; return the first unusable row, or -1."""
     width, parts = kernel.cache.shape[3], len(kernel.parts)
     phi = np.empty((components, width), np.float32)
-    row, room = entries_room(None, parts, longest_row(rows)), np.empty(part_shape(parts, width), np.float32)
+    row, work = entries_room(None, parts, longest_row(rows)), np.empty(part_shape(parts, width), np.float32)
     for i in range(len(rows.start) - 1):
         if not prepare(kernel, rows, i, row):
             return i
-        features(kernel, row, Span(width, 0, 0, width), phi, room)
+        features(kernel, row, Span(width, 0, 0, width), phi, work)
         if power(phi, 0, width)[0] < 0.0:
             return i
         for f in range(width):
@@ -143,8 +143,8 @@ def eliminate(H: F64, coef: F64, group: int, most: int) -> F64:
     C, w = np.linalg.inv(H), coef.copy()
     groups = np.arange(len(w) - 1).reshape(-1, group)
     while len(groups) > most:
-        own = w[groups]
-        costs = (own * np.linalg.solve(C[groups[:, :, None], groups[:, None, :]], own)).sum(axis=(1, 2))
+        blocks = w[groups]
+        costs = (blocks * np.linalg.solve(C[groups[:, :, None], groups[:, None, :]], blocks)).sum(axis=(1, 2))
         least = int(np.argmin(costs))
         out, groups = groups[least], np.delete(groups, least, axis=0)
         follow = np.linalg.solve(C[np.ix_(out, out)], C[out]).T
@@ -212,11 +212,11 @@ class _Task(NamedTuple):
         stays = coef[:-1].reshape(-1, self.group * self.columns).any(axis=1)
         if stays.sum() <= most:
             return coef
-        used, found = np.append(np.repeat(stays, self.group), True), coef.copy()
+        used, pruned = np.append(np.repeat(stays, self.group), True), coef.copy()
         part = self._replace(Z=self.Z[np.ix_(rows, used)], y=self.y[rows])
         problem = check_problem(part.Z, part.y, self.loss, 1.0, self.columns, self.group, part.penalised)
-        found[used] = eliminate(largest_curvature(problem, _RIDGE), coef[used], self.group, most)
-        return found
+        pruned[used] = eliminate(largest_curvature(problem, _RIDGE), coef[used], self.group, most)
+        return pruned
 
 
 def learn_in_rounds(
@@ -242,7 +242,7 @@ def learn_in_rounds(
             start = _convex(task, options)
         if l1 is None:
             l1 = _price(task, start, held, rest, options)
-        found = minimise_sparse(
+        solution = minimise_sparse(
             *task[:3],
             l1=l1,
             columns=columns,
@@ -256,32 +256,32 @@ def learn_in_rounds(
             start=start,
             tell=lambda share, text, done=done: tell((done + share) / options.rounds, text),  # type: ignore[misc]
         )
-        coef = found.coef
+        coef = solution.coef
         if options.max_features is not None:
             coef = task.prune(coef, options.max_features, some)
         stays = coef[:-1].reshape(-1, outputs * columns).any(axis=1)
         stay = np.append(np.repeat(stays, outputs), True)
         places, coef = np.vstack([places, candidates])[stays], coef[stay]
         kept = task.Z[:, :-1][:, stay[:-1]]
-        epochs += found.history[-1].epochs
-        yield Sparse(places, coef, l1, found.objective, found.violation, epochs)
-        if found.interrupted:
+        epochs += solution.history[-1].epochs
+        yield Sparse(places, coef, l1, solution.objective, solution.violation, epochs)
+        if solution.interrupted:
             raise KeyboardInterrupt
     if options.refit and l1 is not None:
         task = task._replace(Z=np.hstack([kept, ones]))
         l2 = _ridge(task, coef, held, rest)
-        yield Sparse(places, task.refit_kept(coef, l2), l1, found.objective, found.violation, epochs)
+        yield Sparse(places, task.refit_kept(coef, l2), l1, solution.objective, solution.violation, epochs)
 
 
 def _convex(task: _Task, options: RoundOptions) -> F64:
     """Return initial coefficients from the logistic loss: from 0, the sigmoid loss assigns all rows to one class."""
-    given: dict[str, Any] = {"columns": 1, "group": task.group, "penalised": task.penalised}
+    arguments: dict[str, Any] = {"columns": 1, "group": task.group, "penalised": task.penalised}
     coef = np.zeros((task.Z.shape[1], task.columns))
     for c in range(task.columns):
         y = task.y if task.columns == 1 else (task.y == c).astype(np.float64)
-        l1 = FRACTIONS[1] * largest_l1(task.Z, y, Logistic(), **given)
-        told: dict[str, Any] = {"tol": options.tol, "max_epochs": _FEW, "threads": options.threads}
-        coef[:, c] = minimise_sparse(task.Z, y, Logistic(), l1=max(l1, _NO_PRICE), **told, **given).coef[:, 0]
+        l1 = FRACTIONS[1] * largest_l1(task.Z, y, Logistic(), **arguments)
+        limits: dict[str, Any] = {"tol": options.tol, "max_epochs": _FEW, "threads": options.threads}
+        coef[:, c] = minimise_sparse(task.Z, y, Logistic(), l1=max(l1, _NO_PRICE), **limits, **arguments).coef[:, 0]
     return coef
 
 
@@ -291,18 +291,18 @@ def _price(task: _Task, coef: F64, held: I64, rest: I64, options: RoundOptions) 
     If another option bounds the number of features, it is the penalty with the best held-out loss.
     """
     train, test = task.at(rest), task.at(held)
-    given: dict[str, Any] = {"columns": task.columns, "group": task.group, "penalised": task.penalised}
-    largest = largest_l1(train.Z, train.y, task.loss, **given)
+    arguments: dict[str, Any] = {"columns": task.columns, "group": task.group, "penalised": task.penalised}
+    largest = largest_l1(train.Z, train.y, task.loss, **arguments)
     prices = [max(_NO_PRICE, share * largest) for share in FRACTIONS]
     if not len(held):
         return prices[len(prices) // 2]
-    given |= {"tol": options.tol, "max_epochs": _FEW, "threads": options.threads, "seed": options.seed}
+    arguments |= {"tol": options.tol, "max_epochs": _FEW, "threads": options.threads, "seed": options.seed}
     means, errors = [], []
     for l1 in prices:
-        found = minimise_sparse(train.Z, train.y, task.loss, l1=l1, start=coef, **given)
-        if found.interrupted:
+        solution = minimise_sparse(train.Z, train.y, task.loss, l1=l1, start=coef, **arguments)
+        if solution.interrupted:
             raise KeyboardInterrupt
-        coef = found.coef
+        coef = solution.coef
         each = test.losses(train.refit_kept(coef, RIDGES[len(RIDGES) // 2]) if options.refit else coef)
         means.append(float(each.mean()))
         errors.append(float(each.std()) / math.sqrt(len(each)))

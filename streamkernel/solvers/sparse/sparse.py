@@ -234,8 +234,8 @@ def _working(groups: CoefficientGroups, point: SparsePoint) -> I64:
     """Return the groups of the next epoch: non-zero ones, unpenalised ones, and the worst of the others."""
     inside = (groups.norms(point.w) > 0.0) | (groups.weights == 0.0)
     waiting = np.where(inside, 0.0, point.violations)
-    room = max(_FIRST, np.count_nonzero(inside))
-    worst = np.argsort(-waiting, kind="stable")[:room]
+    most = max(_FIRST, np.count_nonzero(inside))
+    worst = np.argsort(-waiting, kind="stable")[:most]
     inside[worst[waiting[worst] > 0.0]] = True
     return np.flatnonzero(inside)
 

@@ -110,14 +110,14 @@ def lipschitz(A, bounds):  # type: ignore[no-untyped-def]
 @compiled(nogil=True)
 def largest(A, bounds):  # type: ignore[no-untyped-def]
     """Return for each group the largest squared norm that any group of outputs has in any row: the paper's L_max."""
-    found = 0.0
+    longest = 0.0
     for i in range(len(A)):
         for g in range(len(bounds) - 1):
             total = 0.0
             for j in range(bounds[g], bounds[g + 1]):
                 total += A[i, j] * A[i, j]
-            found = max(found, total)
-    return np.full(len(bounds) - 1, found)
+            longest = max(longest, total)
+    return np.full(len(bounds) - 1, longest)
 
 
 @inlined
@@ -234,10 +234,10 @@ def _correct(r, bend, shift):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _drive(batch, groups, g, full, w, is_softmax, room):  # type: ignore[no-untyped-def]
+def _drive(batch, groups, g, full, w, is_softmax, work):  # type: ignore[no-untyped-def]
     """Move group g by its mean gradient over the rows of a batch, and correct their residuals for that."""
     n, Z, begin, r, bend = batch
-    v, move, shift = room
+    v, move, shift = work
     first, last = groups.bounds[g], groups.bounds[g + 1]
     for c in range(len(w)):
         for j in range(first, last):
@@ -274,7 +274,7 @@ def batch_steps(examples, groups, snapshot, batches, first, last, w):  # type: i
     f, slope = np.empty(columns), np.empty(columns)
     r, bend = np.zeros((columns, BATCH), np.float32), np.zeros((columns, BATCH), np.float32)
     v, move = np.empty((columns, width)), np.empty((columns, width))
-    room = SparseRoom(v, move, np.empty((columns, BATCH), np.float32))
+    work = SparseRoom(v, move, np.empty((columns, BATCH), np.float32))
     Z = np.zeros((run * width, BATCH), np.float32)
     for b in range(first, last):
         chosen = rows[b * BATCH : (b + 1) * BATCH]
@@ -298,4 +298,4 @@ def batch_steps(examples, groups, snapshot, batches, first, last, w):  # type: i
         bend[:, n:] = np.float32(0.0)  # so that the rest of a short batch stays 0
         batch = Batch(n, Z, begin, r, bend)
         for g in range(runs[b], last_group):
-            _drive(batch, groups, g, snapshot.gradient, w, is_softmax, room)
+            _drive(batch, groups, g, snapshot.gradient, w, is_softmax, work)

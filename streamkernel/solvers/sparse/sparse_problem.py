@@ -140,7 +140,7 @@ def check_problem(
 ) -> SparseProblem:
     """Return the problem of these arguments, or raise an error that names the invalid one."""
     if not isinstance(loss, SPARSE):
-        raise ValueError(f"Expected a loss of {', '.join(known.__name__ for known in SPARSE)}, got {loss!r}")
+        raise ValueError(f"Expected a loss of {', '.join(kind.__name__ for kind in SPARSE)}, got {loss!r}")
     for name, whole in (("columns", columns), ("group", group)):
         if not isinstance(whole, (int, np.integer)) or whole < 1:
             raise ValueError(f"Expected {name} as an integer of 1 or more, got {whole!r}")
@@ -194,13 +194,13 @@ def _ridges(problem: SparseProblem, l2: float) -> F64:
 def largest_curvature(problem: SparseProblem, l2: float) -> F64:
     """Return κ (1/n) ZᵀZ + l2 I, with κ the loss's largest second derivative; unpenalised outputs have no ridge."""
     Z, n = problem.Z, len(problem.y)
-    found = np.zeros((Z.shape[1], Z.shape[1]))
+    hessian = np.zeros((Z.shape[1], Z.shape[1]))
     for first in range(0, n, _ROWS):
         part = Z[first : first + _ROWS].astype(np.float64)
-        found += part.T @ part
-    found *= problem.curvature / n
-    found[np.diag_indices_from(found)] += _ridges(problem, l2) + 1e-10 * max(found.diagonal().mean(), 1e-30)
-    return found
+        hessian += part.T @ part
+    hessian *= problem.curvature / n
+    hessian[np.diag_indices_from(hessian)] += _ridges(problem, l2) + 1e-10 * max(hessian.diagonal().mean(), 1e-30)
+    return hessian
 
 
 def ridge(problem: SparseProblem, w: F64, l2: float, tol: float = 1e-13) -> F64:
@@ -263,10 +263,10 @@ def refit(
         raise ValueError(f"Expected a finite l2 >= 0, got {l2!r}")
     coef = np.zeros((outputs, columns))
     if start is not None:
-        given = np.asarray(start, np.float64)
-        if given.shape != coef.shape or not np.isfinite(given).all():
-            raise ValueError(f"Expected a finite start of shape {coef.shape}, got shape {given.shape}")
-        coef[mask] = given[mask]
+        initial = np.asarray(start, np.float64)
+        if initial.shape != coef.shape or not np.isfinite(initial).all():
+            raise ValueError(f"Expected a finite start of shape {coef.shape}, got shape {initial.shape}")
+        coef[mask] = initial[mask]
     if mask.any():
         part, _ = problem.part(np.flatnonzero(mask))
         coef[mask] = ridge(part, np.ascontiguousarray(coef[mask].T), l2, tol).T
