@@ -15,10 +15,8 @@ INCIDENTS = (
 )  # fmt: skip
 """Kinds of incidents from which a run recovers."""
 
-
 STALLED_SECONDS = 60.0
 """Seconds without an event, despite a lag, after which that is reported."""
-
 
 ILL_SECONDS = 300.0
 """Seconds without a turn of the main loop after which the process is unhealthy."""

@@ -10,7 +10,6 @@ from onnx import TensorProto, helper, numpy_helper
 if TYPE_CHECKING:
     pass
 
-
 TYPES = {
     "float32": TensorProto.FLOAT,
     "float64": TensorProto.DOUBLE,

@@ -13,14 +13,11 @@ from streamkernel.engine.config.messages import ConfigError
 if TYPE_CHECKING:
     pass
 
-
 PREFIX = "STREAMKERNEL__"
 """How a variable begins that sets a key: ``STREAMKERNEL__KAFKA__GROUP`` sets ``group`` of ``[kafka]``."""
 
-
 LONG = 6
 """Characters of a text that is hidden wherever it occurs; a shorter one is where it is a whole value."""
-
 
 _REFERENCE = re.compile(r"\$(\$\{)|\$\{(?:file:([^}]+)|([A-Za-z_][A-Za-z0-9_]*))\}")
 

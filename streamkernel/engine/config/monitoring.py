@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from streamkernel.engine.engine import Engine
     from streamkernel.engine.runner import EngineParts, Runner
 
-
 STATISTICS_EVERY, DRIFT_EVERY, NOVELTY_EVERY = (8, 64), (64, 512), (32, 64)
 """Sampling intervals for second-order models, and for first-order models, which are many times as fast."""
 

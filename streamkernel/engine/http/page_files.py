@@ -6,9 +6,7 @@ from importlib import resources
 
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
-
 _FOLDER = resources.files("streamkernel.engine.http").joinpath("page")
-
 
 FILES = {
     ("/" if one.name == "index.html" else f"/{folder}{one.name}"): f"{folder}{one.name}"
@@ -17,7 +15,6 @@ FILES = {
     if one.name[one.name.rfind(".") :] in KINDS
 }
 """The files by the path of a request."""
-
 
 HEADERS = {
     "content-security-policy": "; ".join(

@@ -32,7 +32,6 @@ from streamkernel.versions import package_version
 if TYPE_CHECKING:
     from streamkernel.engine.engine import Engine
 
-
 FAMILIES: dict[str, Any] = {
     "gauge": GaugeMetricFamily,
     "counter": CounterMetricFamily,

@@ -22,7 +22,6 @@ from streamkernel.engine.telemetry.status import checkpoint_rows, checkpoint_tab
 
 _TAGS = re.compile(r'<link rel="stylesheet" href="(?P<css>[^"]+)">|<script src="(?P<js>[^"]+)"></script>')
 
-
 _IMPORTED = re.compile(r'from "\./([^"]+)"')
 
 
