@@ -28,7 +28,7 @@ UNIVERSAL = frozenset({"found", "given", "known", "own", "room", "said", "told"}
 MOST = {
     "pronoun heads per 1,000 words of pages": 0.02,
     "pronoun heads per 1,000 words of code": 0.46,
-    "universal names in code": 697,
+    "universal names in code": 23,
 }
 """The limits. Lower them whenever the counts have fallen."""
 
