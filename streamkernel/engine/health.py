@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
+import structlog
+
 from streamkernel.connectors import Source
-from streamkernel.engine.retrying import (
-    log,
-)
+
+log = structlog.get_logger("streamkernel")
 
 INCIDENTS = (
     "rebalance", "commit_refused", "record_refused", "write_forbidden", "unreachable", "topic_missing",

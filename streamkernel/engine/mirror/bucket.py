@@ -10,8 +10,6 @@ from datetime import timedelta
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
-import structlog
-
 SCHEMES = ("s3", "gs", "az", "file")
 
 CONNECT, ANSWER, RETRIES = timedelta(seconds=5), timedelta(minutes=5), timedelta(seconds=20)
@@ -23,9 +21,6 @@ LONGEST_REASON = 300
 _SIGNATURE = re.compile(r"(?i)\b(sig|signature|x-amz-[a-z-]+|token)=[^&\s\"']+")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 _SECRET_NAME = re.compile(r"(?i)(secret|token|password|account_key|access_key|sas)")
-
-
-log = structlog.get_logger("streamkernel")
 
 
 class MirrorError(OSError):

@@ -10,16 +10,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import structlog
 from pydantic import BaseModel, Field, ValidationError
 
 from streamkernel.engine.checkpoint.state_directory import KEPT, PRIVATE, Checkpoint, described
-from streamkernel.engine.mirror.bucket import (
-    Bucket,
-    DamagedError,
-    MirrorError,
-    MirrorTakenError,
-    log,
-)
+from streamkernel.engine.mirror.bucket import Bucket, DamagedError, MirrorError, MirrorTakenError
+
+log = structlog.get_logger("streamkernel")
 
 VERSION = 1
 
