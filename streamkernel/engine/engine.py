@@ -269,6 +269,11 @@ class Engine:
         return (*(() if fields is None else fields.texts), *(() if labels is None else (labels.key,)))
 
     @property
+    def ignored(self) -> Mapping[str, bool]:
+        """Whether the values of each field are left out."""
+        return self.parts.processor.examples.ignored
+
+    @property
     def labels(self) -> dict[str, int]:
         """Numbers of labels from separate records, by outcome; see :class:`DelayedLabels`."""
         labels = self.parts.processor.labels

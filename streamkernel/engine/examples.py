@@ -72,6 +72,9 @@ class Examples:
         single = {*keys, *(() if weight is None else (weight,))}
         self._ignore = ByPath(dict.fromkeys(ignore, True) | dict.fromkeys(self._labels, False), single)
         self._has_ignored = bool(ignore or single)
+        read = dict.fromkeys([*self._labels, *single], False)
+        unread = [] if fields is None else [name for name in fields.types if fields.type_of(name) == "ignore"]
+        self.ignored = ByPath(dict.fromkeys([*unread, *ignore], True) | read)
         self._numeric_label = numeric_label
         self.fields, self.types = fields, LearnedTypes()
         self.ranges = InputRanges()
@@ -308,16 +311,14 @@ class Examples:
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the types of fields; where a declaration has changed, the field begins again."""
-        self.types.restore(saved["types"])
-        self.types.texts.restore(saved["texts"])
-        self._notations.restore(saved["labels"], self._number_labels)
         before = saved["fields"] or {"types": {}, "lengths": {}, "notations": {}}
         types = {} if self.fields is None else self.fields.state()["types"]
+        changed = {n for n in types.keys() | before["types"].keys() if types.get(n) != before["types"].get(n)}
+        self.types.restore({name: counts for name, counts in saved["types"].items() if name not in changed})
+        self.types.texts.restore({name: counts for name, counts in saved["texts"].items() if name not in changed})
+        self._notations.restore(saved["labels"], self._number_labels)
         if self.fields is not None:
             self.fields.restore(before)
-        for name in types.keys() | before["types"].keys():
-            if types.get(name) != before["types"].get(name):
-                self.types.forget(name)
 
     def join(self, others: Sequence[Mapping[str, Any]]) -> None:
         """Continue with the types of fields that others have found who began with the types of this object."""

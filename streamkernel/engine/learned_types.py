@@ -238,14 +238,6 @@ class LearnedTypes:
                     _halve(counted)
                 self._set_type(name, counted)
 
-    def forget(self, name: str) -> None:
-        """Begin again with a field."""
-        if self.counts.pop(name, None) is not None:
-            self._characters -= len(name)
-            self.texts.forget(name)
-            for fields in self._fields.values():
-                fields.discard(name)
-
     def __len__(self) -> int:
         """Return the number of counted fields."""
         return len(self.counts)

@@ -80,11 +80,6 @@ class SeenTexts:
         n, numbers, times = self._looks.get(name, (0, 0, 0))
         return "number" if numbers > _LIKE * n else "time" if times > _LIKE * n else ""
 
-    def forget(self, name: str) -> None:
-        """Begin again with a field."""
-        self._counts.pop(name, None)
-        self._looks.pop(name, None)
-
     def state(self) -> dict[str, Any]:
         """Return the counts as plain values for a checkpoint."""
         return {name: [dict(counts), list(self._looks[name])] for name, counts in sorted(self._counts.items())}

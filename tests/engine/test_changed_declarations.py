@@ -122,3 +122,19 @@ def test_a_loaded_state_goes_on_behind_another_declaration(tmp_path: Path, model
     inputs = {"a": float(x["a"]), "code": x["code"]}
     shares = {str(label): share for label, share in pipeline.predict_proba_one(inputs).items()}
     assert shares == pytest.approx(first["probabilities"])
+
+
+def test_the_log_of_a_declared_field_proposes_no_declaration(tmp_path: Path) -> None:
+    codes = "1001", "1002", "2001", "20X1", "0099", "99", "1e3"
+    rows = [f"{codes[i % 7]},{i / 9},{i % 2}\n" for i in range(3 * N)]
+    (tmp_path / "run.toml").write_text(
+        'label = "y"\n[source]\npath = "events.csv"\n[model]\ntype = "KernelClassifier"\nmax_features = 64\n'
+        '[sink]\npredictions = "out.jsonl"\n[state]\ndirectory = "state"\n'
+    )
+    (tmp_path / "events.csv").write_text("code,a,y\n" + "".join(rows[: 2 * N]))
+    assert r'field \"code\"' in call("run", "run.toml", cwd=tmp_path).output
+    with (tmp_path / "run.toml").open("a") as file:
+        file.write('[fields]\ncode = "category"\n')
+    with (tmp_path / "events.csv").open("a") as file:
+        file.writelines(rows[2 * N :])
+    assert r'field \"code\"' not in call("run", "run.toml", cwd=tmp_path).output

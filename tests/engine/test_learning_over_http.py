@@ -17,6 +17,7 @@ from states import named
 from typer.testing import CliRunner
 from waiting import LIMIT, wait_for
 
+from streamkernel import Fields
 from streamkernel.cli import app
 from streamkernel.commands.state import newest_checkpoint
 from streamkernel.connectors import HttpSource
@@ -24,6 +25,7 @@ from streamkernel.connectors.http import request_log, source
 from streamkernel.connectors.http.request_log import KeyConflictError, Request, RequestLog, Stored
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import ConfigError, load_config
+from streamkernel.engine.examples import Examples
 from streamkernel.engine.http.predictions import question_in
 from streamkernel.engine.http.server import events_in
 
@@ -165,6 +167,15 @@ def test_long_integers_keep_their_digits_where_these_count() -> None:
     assert question_in(b'{"x":%b}' % record, ["id"]) == {"id": kept, "a": 1.2345678901234568e20}
     assert question_in(b'{"x":[{"o":%b}]}' % record, ["o.id"]) == [{"o": {"id": kept, "a": 1.2345678901234568e20}}]
     assert question_in(b'{"x":%b}' % record)["id"] == 1.2345678901234568e20
+
+
+def test_what_an_ignored_field_contains_refuses_no_event() -> None:
+    examples = Examples("y", ["junk"], numeric_label=False, weight="w", fields=Fields({"id": "ignore"}))
+    inside = b'{"a":1,"junk":{"b":Infinity},"id":-Infinity,"y":0}'
+    assert events_in(b'{"event":%b}' % inside, (), examples.ignored) == [b'{"a":1,"junk":{"b":null},"id":null,"y":0}']
+    for name in (b"a", b"w", b"y"):
+        with pytest.raises(ValueError, match=f'got inf - at field "{name.decode()}" - in event'):
+            events_in(b'{"event":{"a":1,"%b":Infinity}}' % name, (), examples.ignored)
 
 
 def test_half_a_line_is_cut_off_and_keys_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

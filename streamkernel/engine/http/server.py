@@ -9,7 +9,7 @@ import asyncio
 import math
 import re
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -33,22 +33,26 @@ from streamkernel.engine.http.page_files import FILES, HEADERS, kind_of, read
 from streamkernel.engine.http.predictions import MOST_NAMES, MOST_ROWS, Worker, answer_prediction, version_headers
 from streamkernel.engine.telemetry.prometheus import registry_of
 from streamkernel.engine.telemetry.status import model_rows, status_of
+from streamkernel.field_types.declared import ByPath
 
 if TYPE_CHECKING:
     from streamkernel.engine.engine import Engine
 
 
+NOTHING = ByPath({})
 _KEY = re.compile(r"[ -~]{1,255}")
 _SOON, _LATER = {"retry-after": "1"}, {"retry-after": "10"}
 
 
-def learning_route(submit: Callable[[LearningRequest], Future[Stored]], texts: Collection[str]) -> Route:
-    """Return the route of requests to learn, in which integers beyond 64 bits are texts in these fields."""
+def learning_route(
+    submit: Callable[[LearningRequest], Future[Stored]], texts: Collection[str], ignored: Mapping[str, bool]
+) -> Route:
+    """Return the route of requests to learn; `texts` and `ignored` are as in :func:`events_in`."""
 
     async def learn(request: Request) -> Response:
         body = await json_body(request)
         try:
-            key, parsed = key_of(request.headers.getlist("idempotency-key")), events_in(body, texts)
+            key, parsed = key_of(request.headers.getlist("idempotency-key")), events_in(body, texts, ignored)
         except ValueError as error:
             raise HTTPException(400, str(error)) from None
         events = [event for event in parsed if isinstance(event, bytes)]
@@ -73,10 +77,13 @@ def learning_route(submit: Callable[[LearningRequest], Future[Stored]], texts: C
     return Route("/learn", learn, methods=["POST"])
 
 
-def events_in(body: bytes, texts: Collection[str] = ()) -> list[bytes | ValueError]:
+def events_in(
+    body: bytes, texts: Collection[str] = (), ignored: Mapping[str, bool] = NOTHING
+) -> list[bytes | ValueError]:
     """Return the events of a request as JSON, and in the place of one of several that cannot be stored its error.
 
-    `texts` are fields in which integers beyond 64 bits are texts. Raise `ValueError` if the body has none, or its only
+    `texts` are fields in which integers beyond 64 bits are texts, and `ignored` says of a field whether its values do
+    not matter: an infinite one is stored as null. Raise `ValueError` if the body has none, or its only
     event cannot be stored.
 
     Examples
@@ -92,14 +99,14 @@ def events_in(body: bytes, texts: Collection[str] = ()) -> list[bytes | ValueErr
         raise ValueError("Expected UTF-8, got other bytes") from None
     put_digits(content, body, texts)
     if list(content) == ["event"]:
-        return [_event(content["event"], "event")]
+        return [_event(content["event"], "event", ignored)]
     events = content.get("events")
     if list(content) != ["events"] or not isinstance(events, list):
         got = ", ".join(orjson.dumps(name[:60]).decode() for name in list(content)[:5]) or "nothing"
         raise ValueError(f'Expected a field "event" with an object, or "events" with an array of objects, got {got}')
     if not 1 <= len(events) <= MOST_ROWS:
         raise ValueError(f"Expected 1 to {MOST_ROWS:,} events, got {len(events):,} - at events")
-    return [_in_place(event, f"events[{i}]") for i, event in enumerate(events)]
+    return [_in_place(event, f"events[{i}]", ignored) for i, event in enumerate(events)]
 
 
 def key_of(values: list[str]) -> str | None:
@@ -120,14 +127,14 @@ def _results(parsed: list[bytes | ValueError], positions: list[Position]) -> lis
     return [{"error": str(one)} if isinstance(one, ValueError) else {"position": next(places)} for one in parsed]
 
 
-def _in_place(event: Any, where: str) -> bytes | ValueError:
+def _in_place(event: Any, where: str, ignored: Mapping[str, bool]) -> bytes | ValueError:
     try:
-        return _event(event, where)
+        return _event(event, where, ignored)
     except ValueError as error:
         return error
 
 
-def _event(event: Any, where: str) -> bytes:
+def _event(event: Any, where: str, ignored: Mapping[str, bool]) -> bytes:
     """Return an event as JSON, in which NaN is null, or raise an error."""
     if not isinstance(event, dict):
         raise ValueError(f"Expected an object, got {JSON_NAMES[type(event)]} - at {where}")
@@ -138,7 +145,7 @@ def _event(event: Any, where: str) -> bytes:
     if not 1 <= len(fields) <= MOST_NAMES:
         raise ValueError(f"Expected 1 to {MOST_NAMES:,} fields, got {len(fields):,} - at {where}")
     for name, value in fields.items():
-        if isinstance(value, float) and math.isinf(value):
+        if isinstance(value, float) and math.isinf(value) and not ignored[name]:
             raise ValueError(f'Expected a finite number, got {value} - at field "{name}" - in {where}')
     return text
 
@@ -161,7 +168,7 @@ def serve(
 def application(engine: Engine, token: str | None) -> Starlette:
     """Return the ASGI application of an engine."""
     registry, worker = registry_of(engine), Worker()
-    learning = learning_route(engine.source.submit, engine.texts) if engine.source.submit else None
+    learning = learning_route(engine.source.submit, engine.texts, engine.ignored) if engine.source.submit else None
     description = orjson.dumps(openapi.description(needs_token=token is not None, learns=learning is not None))
 
     async def page(request: Request) -> Response:
