@@ -132,9 +132,9 @@ def test_the_log_of_a_declared_field_proposes_no_declaration(tmp_path: Path) -> 
         '[sink]\npredictions = "out.jsonl"\n[state]\ndirectory = "state"\n'
     )
     (tmp_path / "events.csv").write_text("code,a,y\n" + "".join(rows[: 2 * N]))
-    assert r'field \"code\"' in call("run", "run.toml", cwd=tmp_path).output
+    assert r"field \"code\"" in call("run", "run.toml", cwd=tmp_path).output
     with (tmp_path / "run.toml").open("a") as file:
         file.write('[fields]\ncode = "category"\n')
     with (tmp_path / "events.csv").open("a") as file:
         file.writelines(rows[2 * N :])
-    assert r'field \"code\"' not in call("run", "run.toml", cwd=tmp_path).output
+    assert r"field \"code\"" not in call("run", "run.toml", cwd=tmp_path).output
