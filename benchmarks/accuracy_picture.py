@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation, Text
+from matplotlib.transforms import Bbox
 
 from benchmarks import race, store
 from benchmarks.common import arguments
@@ -39,17 +41,35 @@ def points(results: store.Results, task: str) -> dict[str, tuple[float, float]]:
     }
 
 
+def spread(labels: list[Annotation]) -> None:
+    """Move labels up, the lowest first, until none covers another; a line leads from each to its point."""
+    placed: list[Bbox] = []
+    for label in sorted(labels, key=lambda label: label.xy[1]):
+        box, (right, up) = Text.get_window_extent(label), label.xyann  # an annotation's extent has its line, too
+        while any(box.overlaps(other) for other in placed):
+            box, up = box.translated(0.0, box.height / 4), up + label.get_fontsize() / 4
+        label.xyann = (right, up)
+        placed.append(box)
+
+
 def main() -> None:
     """Draw one panel for each task."""
     options = arguments(__doc__, results=store.path(), output=Path("figures/accuracy.png"))
     figure = Figure(figsize=(11, 4.5), layout="constrained")
+    labels: list[list[Annotation]] = []
     for axis, task in zip(figure.subplots(1, 2), (CLASSES, NUMBERS), strict=True):
+        labels.append([])
         for model, (time, behind) in points(store.read(options.results), task).items():
             color = "#d55e00" if model == OURS[task] else "#0072b2"
             axis.plot(time, behind, "o", color=color)
-            axis.annotate(model, (time, behind), (5, 4), textcoords="offset points", fontsize=8, color=color)
+            line = {"arrowstyle": "-", "color": color, "alpha": 0.4, "shrinkA": 0, "shrinkB": 0}
+            place = {"textcoords": "offset points", "xytext": (8, 4), "fontsize": 8}
+            labels[-1].append(axis.annotate(model, (time, behind), color=color, arrowprops=line, **place))
         axis.set(xscale="log", xlabel="time an event (µs)", ylabel="behind the best (points)", title=task)
         axis.margins(x=0.25, y=0.1)
+    figure.draw_without_rendering()
+    for of_task in labels:
+        spread(of_task)
     race.save(figure, options.output)
 
 
