@@ -128,8 +128,8 @@ class PartitionedFiles(PartitionedSource):
         Returns
         -------
         list of WorkAssignment or None
-            ``None`` if all files are finished. The last file that was started is first, unless its position is that of
-            a late file: it must be read before a later file is started, after which it counts as finished.
+            ``None`` if all files are finished. The last file that was started is first, unless its position is in a
+            late file, which must be read before a later file is started, after which it counts as finished.
         """
         if not any(map(self._is_ours, positions)):
             position_of(self._name, positions)

@@ -57,9 +57,7 @@ def without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
 
 
 def with_capacity(part: SecondOrderSummary, stored: int) -> SecondOrderSummary:
-    """Return the summary of a function that stores so many examples, without functions of the nearest neighbours that
-    another model lacks.
-    """
+    """Return the summary with a capacity of `stored` examples, without functions of neighbours that others lack."""
     more = neighbour_functions(part.neighbours.capacity) - neighbour_functions(stored)
     if not more:
         return part

@@ -24,9 +24,7 @@ from prometheus_client.registry import Collector
 from streamkernel.connectors.json_text import printable
 from streamkernel.engine.telemetry.figure import Figure
 from streamkernel.engine.telemetry.figures import figures_in
-from streamkernel.engine.telemetry.status import (
-    reading_of,
-)
+from streamkernel.engine.telemetry.status import reading_of
 from streamkernel.versions import package_version
 
 if TYPE_CHECKING:

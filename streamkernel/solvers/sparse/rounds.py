@@ -31,8 +31,6 @@ _MOST, _LEAST = 20_000, 50
 """Maximum number of rows for a choice, a tenth of them held out; below the minimum, the middle candidate is taken."""
 _FEW = 50
 """Number of passes over the rows in all rounds except the last, and to choose the penalty."""
-_GAIN = 1e-6
-"""The minimum gain of a step in a refit, as a fraction of the objective."""
 _NO_PRICE = 1e-12
 _RIDGE = 1e-5
 """The ridge in backward elimination."""
