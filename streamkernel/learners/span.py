@@ -4,11 +4,11 @@ A prediction is within the range of targets seen, extended by a fraction of it, 
 by twice as much as targets have widened the range on that side. The widening is forgotten over as many examples as
 there are, at most `HORIZON`. Only targets extend the range, however well a function fits them.
 
-A target is *outlying* if it is far from its prediction, in units of the mean error, and outside of the range by half of
-it, unless the prediction is unusual too and has a tenth of its distance from the usual targets, as where targets have a
-long tail. It extends the range as if it were two mean errors away from its prediction. If the target before was
-outlying too, or several were recently, the targets have changed, and it counts in full. A value that repeats exactly,
-as while a sensor fails, is no change until there are several.
+A target is *outlying* if it is far from its prediction, in units of the mean error, and outside of the range, unless
+the prediction is unusual too and has a tenth of its distance from the usual targets, as where targets have a long tail.
+It extends the range, and enters the mean error, as if it were two mean errors away from its prediction. If the target
+before was outlying too, or several were recently, the targets have changed, and it counts in full. A value that repeats
+exactly, as while a sensor fails, is no change until it does so for long.
 
 The mixture of second-order learners has bounds of its own (`streamkernel.second_order.span`), with the same entries.
 
@@ -43,15 +43,16 @@ AS_RECENTLY = 2.0
 """By how much a function may widen the range, in units of how much targets widened it recently."""
 FIRST = 64
 """Examples before the first one that can be outlying."""
-FAR, LEARNED_AS = 8.0, 2.0
+FAR, LEARNED_AS = 12.0, 2.0
 """Distances from the prediction in mean errors: of an outlying target at least, and that it counts as."""
-OUTSIDE = 0.5
-"""Distance of an outlying target from the range of those before at least, as a fraction of that range."""
+OUTSIDE = 0.05
+"""Distance of an outlying target from the range of earlier ones at least, as a fraction of that range."""
 EXPECTED, UNUSUAL = 0.1, 3.0
 """Share of a target's distance from the usual ones which, if the model predicts it, makes the target no outlier; and
 how many mean distances of targets from the usual ones the prediction must be away from them."""
-PATIENCE, RECENT = 8.0, 512.0
-"""Number of recent outlying targets from which all count in full, and over how many examples they are recent."""
+PATIENCE, RECENT, REPEATED = 8.0, 512.0, 1.0 / 6.0
+"""Number of recent outlying targets from which all count in full; over how many examples they are recent; and what one
+adds to this number that repeats the outlying one before it."""
 LARGEST_GRADIENT = 1e100
 """A score, derivative or move beyond this means that the steps have diverged; it never reaches a coefficient."""
 
@@ -87,7 +88,8 @@ def widen(entries, y, value, usual, error, outlying, seen):  # type: ignore[no-u
         error = min(error, LARGEST_DEVIATION * entries[USUAL])
     entries[USUAL] += (error - entries[USUAL]) / min(float(seen), ERROR_HORIZON)
     entries[SPREAD] += (abs(value - usual) - entries[SPREAD]) / min(float(seen), HORIZON)
-    entries[OUTSIDERS] = (1.0 - 1.0 / RECENT) * entries[OUTSIDERS] + outlying
+    repeated = outlying != 0.0 and entries[LAST] != 0.0 and y == entries[OUTLIER]
+    entries[OUTSIDERS] = (1.0 - 1.0 / RECENT) * entries[OUTSIDERS] + (REPEATED if repeated else outlying)
     entries[LAST] = outlying
     if outlying != 0.0:
         entries[OUTLIER] = y
@@ -119,7 +121,7 @@ def observe(entries, y, usual, raw, prediction, seen):  # type: ignore[no-untype
     value, outlying = y, is_outlying(entries, y, y - usual, prediction - usual, seen - 1.0)
     if outlying and not counts_in_full(entries, y):
         value = prediction + math.copysign(LEARNED_AS * entries[USUAL], y - prediction)
-    widen(entries, y, value, usual, abs(y - prediction), 1.0 if outlying else 0.0, seen)
+    widen(entries, y, value, usual, abs(value - prediction), 1.0 if outlying else 0.0, seen)
     entries[BOUNDED] += 1.0 if raw != prediction else 0.0
     entries[RESISTED] += 1.0 if value != y else 0.0
 

@@ -5,11 +5,11 @@ by the deviation of the targets, or, as a trend that continues requires, by twic
 range on that side. The widening is forgotten over as many examples as there are, at most `HORIZON`. There is no such
 limit while predictions beyond it have reduced the squared error, by more than the mean square of the targets.
 
-With the square loss, a target that is far from its prediction, in units of the mean error, and outside of the range by
-half of it, is *outlying*, unless a linear function has predicted most of it, or the model an unusual value and a tenth
-of its distance from the mean of the targets, as it does where targets have a long tail. The model learns it as if it
-were two mean errors away, as with Huber's loss. If the target before was outlying too, with another value, or several
-were recently, the targets have changed, and the model learns it in full.
+With the square loss, a target that is far from its prediction, in units of the mean error, and outside of the range is
+*outlying*, unless a linear function has predicted most of it, or the model an unusual value and a tenth of its distance
+from the mean of the targets, as it does where targets have a long tail. The model learns it as if it were two mean
+errors away, as with Huber's loss. If the target before was outlying too, with another value, or several were recently,
+the targets have changed, and the model learns it in full.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def observe(numbers, span, y, mixed, predictions, seen, work):  # type: ignore[n
         entries, value = span[ENTRIES * t : ENTRIES * (t + 1)], work.learned[t]
         if seen == 1:
             entries[LEAST] = entries[LARGEST] = value
-        error = abs(y[t] - work.added[t] - predictions[t])
+        error = abs(value - work.added[t] - predictions[t])
         widen(entries, y[t], value, work.added[t], error, work.outlying[t], seen)
         entries[EARNED] = max((1.0 - 1.0 / min(float(seen), HORIZON)) * entries[EARNED] + work.earned[t], 0.0)
         entries[BOUNDED] += 1.0 if mixed[t] != predictions[t] else 0.0

@@ -38,14 +38,14 @@ def friedman(n, seed=1):
 
 
 def test_predictions_stay_near_the_targets_seen():
-    """R² 0.70 with predictions from -62 to 141 before; 0.79 with predictions from 20 to 114 now.
+    """R² 0.70 with predictions from -62 to 141 before; 0.77 with predictions from 20 to 114 now.
 
-    It was 0.81 before the first value of an outage counted as an outlier.
+    It was 0.81 before the first values of an outage counted as outliers: the outage counts here as what is predicted.
     """
     times, ys = zip(*[(x["Time"], y) for x, y in datasets.WaterFlow()], strict=True)
     xs = [{"hour": float(t.hour), "weekday": float(t.weekday())} for t in times]
     found, ys = progressive(KernelRegressor(), xs, ys)[1:], np.array(ys)
-    assert r2(found, ys[1:]) > 0.78
+    assert r2(found, ys[1:]) > 0.76
     more = 0.1 * (ys.max() - ys.min())
     assert found.min() > ys.min() - more
     assert found.max() < ys.max() + more

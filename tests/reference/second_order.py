@@ -346,13 +346,13 @@ class Mixture:
     def resisted(self, y, f, raw):
         """Return the value that is learned in place of a target, and update what is known of targets."""
         said = self.in_range(f)[0] if self.seen > 1 else (self.v @ f + self.mean)[0]
-        value, off, more = y, y - said, 0.5 * (self.highest - self.lowest)
+        value, off, more = y, y - said, 0.05 * (self.highest - self.lowest)
         is_inside = self.lowest - more <= y <= self.highest + more
         is_square = type(self.loss).__name__ == "Square"
         is_missed = np.min(np.abs(y - np.array(raw)), initial=math.inf) >= 0.5 * abs(off)
         is_usual = abs(said - self.mean) <= 3.0 * self.spread
         is_missed &= is_usual or (said - self.mean) * (y - self.mean) <= 0.1 * (y - self.mean) ** 2
-        is_outlying = self.seen > 64 and is_square and is_missed and not is_inside and abs(off) > 8.0 * self.usual
+        is_outlying = self.seen > 64 and is_square and is_missed and not is_inside and abs(off) > 12.0 * self.usual
         if self.seen > 1:
             gain = (y - self.in_range(f, True)[0]) ** 2 - (y - self.in_range(f, False)[0]) ** 2
             gain = min(max(gain, -100.0 * self.size), 100.0 * self.size)
@@ -365,11 +365,12 @@ class Mixture:
         self.below = kept * self.below + max(self.lowest - value, 0.0)
         self.above = kept * self.above + max(value - self.highest, 0.0)
         self.lowest, self.highest = min(self.lowest, value), max(self.highest, value)
-        off = min(abs(off), 10.0 * self.usual or math.inf)
+        off = min(abs(value - said), 10.0 * self.usual or math.inf)
         self.usual += (off - self.usual) / min(self.seen, 100)
         self.spread += (abs(value - self.mean) - self.spread) / min(self.seen, HORIZON)
+        counted = 1.0 / 6.0 if is_outlying and self.was_outlying and y == self.outlier else is_outlying
         self.outlier = y if is_outlying else self.outlier
-        self.outsiders, self.was_outlying = (1.0 - 1.0 / 512.0) * self.outsiders + is_outlying, is_outlying
+        self.outsiders, self.was_outlying = (1.0 - 1.0 / 512.0) * self.outsiders + counted, is_outlying
         return value
 
     def learn(self, x, y, w=1.0):
