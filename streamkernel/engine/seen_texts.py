@@ -60,10 +60,10 @@ class SeenTexts:
         return name in self._looks and self._looks[name][0] >= LOOKED_AT
 
     def placeholders(self, name: str, text: str | None = None, *, are_rare: bool = False) -> list[str]:
-        """Return the one or two texts that are nearly all texts of a field, or none.
+        """Return the one or two texts that are nearly all texts of a field, or none; one with a digit may be a code.
 
         `text` is a text of it, which may not be counted yet. Where texts `are_rare` among numbers, a few more may be
-        placeholders, too, unless one has a digit.
+        placeholders, too.
         """
         counts = self._counts.get(name, {})
         if text is not None:
@@ -77,7 +77,7 @@ class SeenTexts:
             first = [text for text in first if counts[text] > _FREQUENT * total]
             if sum(counts[text] for text in first) < _NEARLY_ALL * total:
                 return []
-        return first if all(len(text) <= LONGEST for text in first) else []
+        return first if all(map(is_marker, first)) else []
 
     def like(self, name: str) -> str:
         """Return ``"number"`` or ``"time"`` if nearly all texts that were looked at are such, else an empty string."""

@@ -39,6 +39,7 @@ def seen(texts: list[str]) -> SeenTexts:
         ({"a": 1, "b": 1, "c": 1}, []),
         ({f"V{i}": 1 + i % 3 for i in range(200)}, []),
         ({"x" * (LONGEST + 1): 100}, []),
+        ({"01234": 30, "K1A 0B1": 30}, []),
         ({}, []),
     ],
 )
