@@ -157,7 +157,7 @@ class KafkaSink(_Topic):
         if (size := size_of(value, key, headers)) > limits.largest:
             return (
                 f"Expected a prediction of at most {limits.largest:,} bytes, got {size:,}: {len(value):,} of value, "
-                f"{len(key or b''):,} of key - for topic {self.topic}"
+                f"{len(key or b''):,} of key{_of_headers(headers)} - for topic {self.topic}"
             )
         if key is None and limits.needs_keys:
             return f"Expected a prediction with a key, since the topic is compacted, got none - for topic {self.topic}"
@@ -216,6 +216,11 @@ class KafkaDeadLetters(_Topic):
         key = None if "key" in cut else event.key
         bytes_left = max(0, largest - size_of(b"", key, headers))
         self._writer.send(self.topic, value[: min(bytes_left, LONGEST["value"])], key, headers)
+
+
+def _of_headers(headers: Headers) -> str:
+    size = sum(len(name) + len(content or b"") for name, content in headers)
+    return f", {size:,} of headers" if size else ""
 
 
 def _headers(event: Event, refusal: Refusal, member: str | None) -> dict[str, str]:

@@ -201,6 +201,18 @@ class DelayedLabels:
         """Return the number of features without a label."""
         return len(self._waiting)
 
+    @property
+    def n_early(self) -> int:
+        """The number of labels without features, which may still come."""
+        return len(self._early)
+
+    def keys_left(self) -> dict[str, Key]:
+        """Return the key of the last features without a label, pending or dropped, and of such a label, if any."""
+        dropped = (key for key, is_joined in reversed(self._done.items()) if not is_joined)
+        left = {"features": next(reversed(self._waiting), None) or next(dropped, None)}
+        left["label"] = next(reversed(self._early), None) or self.last_keys.get("label")
+        return {name: key for name, key in left.items() if key is not None}
+
     def __contains__(self, key: Key) -> bool:
         """Return whether features of a key are without a label."""
         return key in self._waiting

@@ -196,7 +196,7 @@ class Engine:
                 monitor.take_snapshot()
                 self.runner.run(stopping, lambda: None if watch is None else watch(self))
                 checkpointer.try_to_commit(last=True)
-                monitor.take_snapshot()
+                monitor.take_snapshot() if stopping() else monitor.end()
         except BaseException:
             checkpointer.abandon()
             try:

@@ -12,11 +12,14 @@ from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRan
 from streamkernel.errors import InputError, LabelError, shorten
 from streamkernel.estimators.targets import as_weight
 from streamkernel.features.rows import is_missing
-from streamkernel.field_types.declared import ByPath, Notations, VectorLengthError, as_category
+from streamkernel.field_types.declared import LONGEST_NAME, ByPath, Notations, VectorLengthError, as_category
 from streamkernel.field_types.fields import UNSEEN, Fields
 
 LONGEST_LABEL = 1_000
 """Largest number of characters of a label."""
+
+MOST_LISTED = 5
+"""Names of fields in an error, at most."""
 
 
 def check_length(y: Any, name: str) -> None:
@@ -100,8 +103,27 @@ class Examples:
             label = self._labels[0]
             raise LabelError(f'Expected a label, got {_nothing(label, record)} - at field "{label}"')
         if not x and not isinstance(record, AllZeros):
-            raise InputError("Expected at least one feature besides the label, got none")
+            why = self.why_no_features(record)
+            raise InputError(f"Expected at least one feature besides the label, got none: {why}")
         return x, y
+
+    def why_no_features(self, record: Mapping[str, Any]) -> str:
+        """Return why a record has no features.
+
+        Examples
+        --------
+        >>> examples = Examples("y", ignore=["id"], numeric_label=False)
+        >>> for record in ({"a": None, "b": None, "y": 1}, {"id": 7, "y": 1}, {"y": 1}):
+        ...     print(examples.why_no_features(record))
+        no value in "a", "b"
+        the other fields are no inputs: "id"
+        there is no other field
+        """
+        names = [name for name in record if name not in self._labels]
+        inputs = [name for name in names if self._is_input(name)]
+        if inputs:
+            return f"no value in {_listed(inputs)}"
+        return f"the other fields are no inputs: {_listed(names)}" if names else "there is no other field"
 
     def read(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         """Return the features of `record`, if any, and its label or ``None``.
@@ -331,16 +353,18 @@ class Examples:
                 self.fields.join(other["fields"])
 
 
+def _listed(names: Sequence[str]) -> str:
+    """Return the first of some names of fields, and how many more there are."""
+    first = ", ".join(f'"{name[:LONGEST_NAME]}"' for name in names[:MOST_LISTED])
+    return first + (f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else "")
+
+
 def _nothing(name: str, record: Mapping[str, Any]) -> str:
-    """Return how a label is missing."""
-    value = record.get(name)
-    return (
-        "an empty text"
-        if isinstance(value, str) and not value.strip()
-        else "null"
-        if name in record
-        else "no such field"
-    )
+    """Return how a label is missing; another field may have nearly its name, as in a header ``a, b, y``."""
+    if name in record:
+        return "an empty text" if isinstance(record[name], str) else "null"
+    near = next((other for other in record if str(other).strip().lower() == name.strip().lower()), None)
+    return "no such field" if near is None else f'no such field, but "{near}"'
 
 
 def _is_plain_number(value: Any) -> bool:

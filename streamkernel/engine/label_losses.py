@@ -74,7 +74,7 @@ def _cause(lost: Mapping[str, int]) -> str:
 
 
 class LabelLosses:
-    """Reports lost features and labels, at most once a minute. `labels` is the join of features and labels."""
+    """Reports lost features and labels, at most once a minute and at the end. `labels` is the join of both."""
 
     def __init__(self, labels: DelayedLabels) -> None:
         self._labels = labels
@@ -95,3 +95,27 @@ class LabelLosses:
             figures: dict[str, Any] = {"joined": new["joined"]} | {name: n for name, n in lost.items() if n}
             keys = {f"key_of_{name}": key for name, key in labels.last_keys.items()}
             log.warning("labels and features do not join", reason=reason, **figures, pending=len(labels), **keys)
+
+    def report_end(self) -> None:
+        """Log the features and labels that are left without each other at the end of the stream.
+
+        Predictions that alone are left are no warning, if others have been joined: their labels may come in another
+        run.
+        """
+        labels, counts = self._labels, self._labels.counts
+        lost = {outcome: counts[outcome] for outcome in (*FEATURES, *LABELS)}
+        lost["unmatched"] += labels.n_early
+        if not len(labels) and not any(lost.values()):
+            return
+        is_usual = counts["joined"] > 0 and not any(lost.values())
+        reason = _cause(lost) if any(lost.values()) else "no label has come for pending features"
+        figures = {"joined": counts["joined"]} | {name: n for name, n in lost.items() if n}
+        keys = {f"key_of_{name}": key for name, key in labels.keys_left().items()}
+        tell = log.info if is_usual else log.warning
+        tell(
+            "the stream has ended without some labels or features",
+            reason=reason,
+            **figures,
+            pending=len(labels),
+            **keys,
+        )

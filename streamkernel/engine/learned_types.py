@@ -21,9 +21,10 @@ MOST_NAMES, MOST_CHARACTERS = 100_000, 1 << 24
 WINDOW = 2048
 """Counts of a field are halved when they exceed this many values together."""
 
-SETTLED, CERTAIN, RARE, SEVERAL = 20, 40, 0.05, 5
+SETTLED, CERTAIN, RARE, FEW_TEXTS, SEVERAL = 20, 40, 0.05, 0.1, 5
 """Values from which on a field has a type, and from which on the log warns of a mixed one; the share below which its
-other values are exceptions; numbers in a field of categories from which on the log asks what its texts mean.
+other values are exceptions; the share below which texts hardly show that its numbers are codes; numbers in a field of
+categories from which on the log asks what its texts mean.
 """
 
 MOST_NOTES = 20
@@ -215,7 +216,22 @@ class LearnedTypes:
         """Return the end of the reason of a dead letter for a value that its field does not take."""
         if not isinstance(value, str):
             return "" if name in self.counts else seen_texts.for_value(name, value)
-        return seen_texts.for_text(name, value, self.texts.placeholders(name, value))
+        are_rare = self._has_few_texts(name)
+        return seen_texts.for_text(name, value, self.texts.placeholders(name, value, are_rare=are_rare))
+
+    def advice(self, name: str, *, for_codes: bool = True) -> str:
+        """Return the declaration that helps with a field that has both numbers and texts.
+
+        It is empty if no text seems to mean that there is no value, unless it is wanted `for_codes`, too.
+        """
+        are_rare = self._has_few_texts(name)
+        placeholders = self.texts.placeholders(name, are_rare=are_rare)
+        return seen_texts.for_texts(name, placeholders, are_rare=are_rare) if placeholders or for_codes else ""
+
+    def _has_few_texts(self, name: str) -> bool:
+        """Return whether nearly all values of a field are numbers."""
+        counted = self.counts.get(name)
+        return counted is not None and _texts(counted) < FEW_TEXTS * sum(counted[:_EVIDENCE])
 
     def state(self) -> dict[str, list[int]]:
         """Return the counts for a checkpoint, for another process, or for a merge."""
@@ -268,12 +284,12 @@ class LearnedTypes:
                 fields.discard(name)
             self._fields[kind].add(name)
         if kind == MIXED and sum(counted[:_EVIDENCE]) >= CERTAIN:
-            self._note_once(name, MIXED, seen_texts.for_texts(name, self.texts.placeholders(name)))
+            self._note_once(name, MIXED, self.advice(name))
         if kind == NUMBERS and counted[_READABLE] and _reads_texts(counted):
             self._note_once(name, kind, "texts are read as numbers")
         has_several = kind == CATEGORIES and counted[_NUMBER] + counted[_READABLE] >= SEVERAL
-        if has_several and (placeholders := self.texts.placeholders(name)):
-            self._note_once(name, MIXED, seen_texts.for_texts(name, placeholders))
+        if has_several and (advice := self.advice(name, for_codes=False)):
+            self._note_once(name, MIXED, advice)
 
     def _add_text(self, name: str, text: str, counted: list[int], *, is_number: bool) -> None:
         """Look at a text, unless its field has many and nothing else."""

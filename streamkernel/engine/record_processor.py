@@ -188,7 +188,8 @@ class RecordProcessor:
             self._take_texts(x)
             is_new = False
         else:
-            raise InputError("Expected features or a label besides the key, got neither")
+            why = self.examples.why_no_features(record)
+            raise InputError(f"Expected features or a label besides the key, got neither: {why}")
         if self._classes is not None:
             y = self._classes.of(y)
             if w > 0.0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,9 +10,10 @@ import numpy as np
 
 from streamkernel.engine.config.messages import to_key
 from streamkernel.field_types.declared import LONGEST_VECTOR
+from streamkernel.field_types.missing_texts import as_toml, if_missing, is_marker, missing_declaration
 from streamkernel.field_types.number_texts import LONGEST, moment_or_number
 
-SLOTS = 4
+SLOTS = 8
 """Texts of a field that are counted; a further one replaces the rarest and continues its count (Space-Saving)."""
 
 LARGEST_COUNT = 2048
@@ -59,21 +59,25 @@ class SeenTexts:
         """Return whether enough texts of a field were looked at."""
         return name in self._looks and self._looks[name][0] >= LOOKED_AT
 
-    def placeholders(self, name: str, text: str | None = None) -> list[str]:
-        """Return the one or two texts that are nearly all texts of a field, or none.
+    def placeholders(self, name: str, text: str | None = None, *, are_rare: bool = False) -> list[str]:
+        """Return the one or two texts that are nearly all texts of a field, or none; one with a digit may be a code.
 
-        `text` is a text of it, which may not be counted yet.
+        `text` is a text of it, which may not be counted yet. Where texts `are_rare` among numbers, a few more may be
+        placeholders, too.
         """
         counts = self._counts.get(name, {})
         if text is not None:
             counts = {text[: LONGEST + 1]: 1} | counts
-        first = sorted(counts, key=lambda text: (-counts[text], text))[:_MOST_PLACEHOLDERS]
+        first = sorted(counts, key=lambda text: (-counts[text], text))
+        if are_rare and len(first) < SLOTS and all(map(is_marker, first)):
+            return first
+        first = first[:_MOST_PLACEHOLDERS]
         if len(counts) > _MOST_PLACEHOLDERS:
             total = sum(counts.values())
             first = [text for text in first if counts[text] > _FREQUENT * total]
             if sum(counts[text] for text in first) < _NEARLY_ALL * total:
                 return []
-        return first if all(len(text) <= LONGEST for text in first) else []
+        return first if all(map(is_marker, first)) else []
 
     def like(self, name: str) -> str:
         """Return ``"number"`` or ``"time"`` if nearly all texts that were looked at are such, else an empty string."""
@@ -115,32 +119,38 @@ def for_text(name: str, text: str, placeholders: Sequence[str]) -> str:
 
     Examples
     --------
-    >>> for_text("price", "NA", ["NA", "?"]), for_text("price", "x", ["NA", "?"]), for_text("price", "x", [])
-    ('; if it means that there is no value, declare missing = ["NA", "?"]', '', '; to take it, declare [fields] price =
-    "category"')
+    >>> for_text("price", "NA", ["NA", "?"]), for_text("price", "x", ["NA", "?"])
+    ('; if it means that there is no value, declare missing = ["NA", "?"]', '')
+    >>> for_text("price", "V4", [])
+    '; to refuse all texts, declare [fields] price = "number"; only if it is a code, "category"'
     """
     if text in placeholders:
-        return f"; if it means that there is no value, declare missing = {_list(placeholders)}"
-    return "" if placeholders else f"; to take it, declare {declaration(name, 'category')}"
+        return if_missing(placeholders)
+    return "" if placeholders else f"; {_for_few_texts(name)}"
 
 
-def for_texts(name: str, placeholders: Sequence[str]) -> str:
-    """Return the declaration that helps with a field that has both numbers and texts.
+def for_texts(name: str, placeholders: Sequence[str], *, are_rare: bool = False) -> str:
+    """Return the declaration that helps with a field that has both numbers and texts, which may be rare.
 
     Examples
     --------
     >>> for_texts("icd", [])
     'looks like codes; declare it: [fields] icd = "category"'
+    >>> for_texts("price", [], are_rare=True)
+    'its few texts are taken as categories; to refuse all texts, declare [fields] price = "number"; only if it is a
+    code, "category"'
     >>> for_texts("price", ["NA"])
     'if "NA" means that there is no value, declare missing = ["NA"]; if it is a code, declare [fields] price =
     "category"'
     """
+    if not placeholders and are_rare:
+        return f"its few texts are taken as categories; {_for_few_texts(name)}"
     if not placeholders:
         return f"looks like codes; declare it: {declaration(name, 'category')}"
     mean, are_codes = ("means", "it is a code") if len(placeholders) == 1 else ("mean", "they are codes")
     return (
-        f"if {' and '.join(map(_text, placeholders))} {mean} that there is no value, declare missing = "
-        f"{_list(placeholders)}; if {are_codes}, declare {declaration(name, 'category')}"
+        f"if {_enumerated(placeholders)} {mean} that there is no value, declare {missing_declaration(placeholders)}; "
+        f"if {are_codes}, declare {declaration(name, 'category')}"
     )
 
 
@@ -176,10 +186,10 @@ def for_value(name: str, value: Any) -> str:
     return f"; to leave it out, declare {declaration(name, 'ignore')}"
 
 
-def _list(texts: Sequence[str]) -> str:
-    return f"[{', '.join(map(_text, texts))}]"
+def _for_few_texts(name: str) -> str:
+    return f'to refuse all texts, declare {declaration(name, "number")}; only if it is a code, "category"'
 
 
-def _text(text: str) -> str:
-    """Return a text as TOML writes it, not shortened."""
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+def _enumerated(texts: Sequence[str]) -> str:
+    *first, last = map(as_toml, texts)
+    return f"{', '.join(first)} and {last}" if first else last

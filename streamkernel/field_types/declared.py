@@ -16,6 +16,7 @@ import numpy as np
 
 from streamkernel.errors import InputError, shorten
 from streamkernel.features.rows import is_missing
+from streamkernel.field_types.missing_texts import if_missing, is_marker
 from streamkernel.field_types.number_texts import (
     COMMA,
     FEW,
@@ -312,7 +313,7 @@ def _scalar(name: str, value: Any, wanted: str, convert_value: Callable[[Any], A
     """Return a converted text or number."""
     converted = convert_value(value) if isinstance(value, (str, int, float)) else None
     if converted is None:
-        raise _unfit(name, value, wanted)
+        raise _unfit(name, value, wanted, _hint(value))
     return converted
 
 
@@ -342,12 +343,12 @@ def _seconds(name: str, value: Any, declared: DeclaredType) -> float:
         problem = f"{error}{hint}"
     except ValueError as error:
         problem = str(error)
-    raise InputError(f'{problem} - at field "{name}"')
+    raise InputError(f'{problem} - at field "{name}"{_hint(value)}')
 
 
 def _vector(name: str, value: Any, length: int | None) -> dict[str, Any]:
     if not isinstance(value, (list, tuple, np.ndarray)):
-        raise _unfit(name, value, "vector")
+        raise _unfit(name, value, "vector", _hint(value))
     actual, wanted = vector_length(value), f"{length or LONGEST_VECTOR:,} numbers"
     if actual is None or actual != (length or actual):
         wanted = wanted if length else f"1 to {wanted}"
@@ -362,7 +363,10 @@ def _vector(name: str, value: Any, length: int | None) -> dict[str, Any]:
     return inputs
 
 
-def _unfit(name: str, value: Any, wanted: str) -> InputError:
-    return InputError(
-        f'Expected a {wanted} as declared, got {type(value).__name__} {shorten(value)} - at field "{name}"'
-    )
+def _unfit(name: str, value: Any, wanted: str, hint: str = "") -> InputError:
+    got = f"{type(value).__name__} {shorten(value)}"
+    return InputError(f'Expected a {wanted} as declared, got {got} - at field "{name}"{hint}')
+
+
+def _hint(value: Any) -> str:
+    return if_missing([value]) if is_marker(value) else ""

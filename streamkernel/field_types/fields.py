@@ -118,7 +118,8 @@ class Fields(base.Transformer):
     >>> fields.transform_one({"at": "noon"})
     Traceback (most recent call last):
         ...
-    streamkernel.errors.InputError: Expected a time in milliseconds or ISO 8601, got 'noon' - at field "at"
+    streamkernel.errors.InputError: Expected a time in milliseconds or ISO 8601, got 'noon' - at field "at"; if it means
+    that there is no value, declare missing = ["noon"]
     """
 
     def __init__(self, types: Mapping[str, Spec], missing: Sequence[str | float] = ()) -> None:

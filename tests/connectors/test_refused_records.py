@@ -67,13 +67,15 @@ def filled(servers, keys, values=lambda n: {"a": n % 3, "y": n % 2 == 0}, header
     return topic
 
 
-def exactly_once(servers, options, topic, predictions, folder, dead=None, values=None):
+def exactly_once(
+    servers, options, topic, predictions, folder, dead=None, *, values=None, model=None, decoder=None, **more
+):
     """Return an engine from topic to topic, and the topic of its dead letters."""
     dead = dead or made(servers)
-    source = KafkaSource(options, topic, group=uuid.uuid4().hex, until="latest")
+    source = KafkaSource(options, topic, group=uuid.uuid4().hex, until="latest", decoder=decoder)
     transactions = KafkaTransactions(source, uuid.uuid4().hex, 60.0)
     engine = Engine(
-        linear_model.LogisticRegression(),
+        model or linear_model.LogisticRegression(),
         source,
         label="y",
         metric=metrics.Accuracy(),
@@ -82,6 +84,7 @@ def exactly_once(servers, options, topic, predictions, folder, dead=None, values
         state=StateDirectory(folder / "state"),
         transactions=transactions,
         checkpoint_seconds=2.0,
+        **more,
     )
     return engine, dead
 

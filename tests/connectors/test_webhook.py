@@ -42,20 +42,30 @@ def test_a_redirect_is_a_failure_and_is_not_followed():
     assert requests == ["/p", "/p"]
 
 
-def test_an_answer_that_is_no_http_is_an_outage():
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (b"garbage\r\n\r\n", "garbage"),
+        (b"", "closed connection"),
+        (b"HTTP/1.1 two OK\r\n\r\n", "two OK"),
+        (b"HTTP/1.1 200 OK\r\na: " + b"b" * 100_000 + b"\r\n\r\n", "65536 bytes"),
+        (b"HTTP/1.1 308 Moved\r\nLocation: http://elsewhere.invalid/p\r\nContent-Length: 0\r\n\r\n", "308, a redirect"),
+    ],
+)
+def test_an_answer_that_is_no_success_is_an_outage(reply, reason):
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer():
             connection, _ = server.accept()
             with connection:
                 connection.recv(65536)
-                connection.sendall(b"garbage\r\n\r\n")
+                connection.sendall(reply)
 
         thread = threading.Thread(target=answer)
         thread.start()
         sink = WebhookSink(f"http://127.0.0.1:{server.getsockname()[1]}/p")
         sink.write({"a": 1})
-        with pytest.raises(WebhookUnavailableError, match="garbage"):
+        with pytest.raises(WebhookUnavailableError, match=reason):
             sink.flush()
         thread.join()
 

@@ -411,7 +411,14 @@ BAD: dict[str, tuple[Record, str]] = {
         {"id": 1 << 64, "y": 1},
         'Expected an integer of 64 bits as key, got 18446744073709551616 - at field "id"',
     ),
-    "the key only": ({"id": 3}, "Expected features or a label besides the key, got neither"),
+    "the key only": (
+        {"id": 3},
+        'Expected features or a label besides the key, got neither: the other fields are no inputs: "t", "id"',
+    ),
+    "missing features": (
+        {"id": 3, "y": None, "a": None, "b": float("nan")},
+        'Expected features or a label besides the key, got neither: no value in "a", "b"',
+    ),
     "no time": ({"id": 3, "a": 1, "t": None}, 'Expected a time in seconds or ISO 8601, got null - at field "t"'),
     "no date": ({"id": 3, "a": 1, "t": "noon"}, "Expected a time in seconds or ISO 8601, got 'noon' - at field \"t\""),
     "a bool as time": ({"id": 3, "y": 1, "t": True}, 'Expected a time in seconds or ISO 8601, got True - at field "t"'),

@@ -138,3 +138,52 @@ def test_a_restart_remembers_what_came_since_a_label_was_joined(tmp_path: Path) 
     whole = tmp_path / "whole"
     whole.mkdir()
     assert ran(whole, limit, records).parts.processor.labels.since_joined == engine.parts.processor.labels.since_joined  # type: ignore[union-attr]
+
+
+ENDS: dict[str, tuple[str, list[dict[str, Any]], str, dict[str, Any]]] = {
+    "keys in another form": (
+        "",
+        [record for i in range(5) for record in (features(i), label(i, f"{i:04}"))],
+        "compare their keys, unless the run has not seen the features of these labels",
+        {"joined": 0, "unmatched": 5, "pending": 5, "key_of_features": "4", "key_of_label": "0004"},
+    ),
+    "one label without features": (
+        "",
+        [*joined(5), label(7)],
+        "compare their keys, unless the run has not seen the features of these labels",
+        {"joined": 5, "unmatched": 1, "pending": 0, "key_of_label": "7"},
+    ),
+    "features that expired": (
+        "timeout_seconds = 60",
+        [features(0), features(1), *joined(1, 40), *joined(1, 80)],
+        "labels are missing, have other keys, or come later than delayed_labels.timeout_seconds allows",
+        {"joined": 2, "expired": 2, "pending": 0, "key_of_features": "1"},
+    ),
+    "no label": (
+        "",
+        [features(i) for i in range(5)],
+        "no label has come for pending features",
+        {"joined": 0, "pending": 5, "key_of_features": "4"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("limit", "records", "reason", "figures"), ENDS.values(), ids=ENDS.keys())
+def test_the_end_tells_what_is_left(
+    tmp_path: Path, limit: str, records: list[dict[str, Any]], reason: str, figures: dict[str, Any]
+) -> None:
+    with capture_logs() as logs:
+        ran(tmp_path, limit, records)
+    (warning,) = (one for one in logs if one["log_level"] == "warning")
+    assert warning.pop("event") == "the stream has ended without some labels or features"
+    assert warning == {"log_level": "warning", "reason": reason, **figures}
+
+
+def test_an_end_on_request_tells_nothing(tmp_path: Path) -> None:
+    ran(tmp_path, "", [])
+    (tmp_path / "events.jsonl").write_text(json.dumps(features(1)) + "\n")
+    engine = engine_of(load_config(tmp_path / "run.toml"))
+    with capture_logs() as logs:
+        engine.run(lambda: engine.outcomes["predicted"] > 0)
+    assert engine.pending_labels == 1
+    assert not [one for one in logs if "has ended" in one["event"]]

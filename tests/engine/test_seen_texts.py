@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
+from streamkernel.engine.config.samples import describe
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.seen_texts import LARGEST_COUNT, SLOTS, SeenTexts
 from streamkernel.engine.telemetry import dead_letters
@@ -37,6 +39,7 @@ def seen(texts: list[str]) -> SeenTexts:
         ({"a": 1, "b": 1, "c": 1}, []),
         ({f"V{i}": 1 + i % 3 for i in range(200)}, []),
         ({"x" * (LONGEST + 1): 100}, []),
+        ({"01234": 30, "K1A 0B1": 30}, []),
         ({}, []),
     ],
 )
@@ -47,6 +50,33 @@ def test_placeholders_are_one_or_two_texts_that_are_nearly_all(
     texts = list(Counter(counts).elements())
     random.Random(seed).shuffle(texts)
     assert sorted(seen(texts).placeholders("b")) == sorted(expected)
+
+
+MARKERS = ["n/a", "-", "unknown", "err", "offline", "none", "missing", "null", "NaN", "--"]
+NUMBERS = 'to refuse all texts, declare [fields] b = "number"; only if it is a code, "category"'
+
+
+@pytest.mark.parametrize("share", [0.01, 0.04, 0.07])
+@pytest.mark.parametrize(
+    ("texts", "advice"),
+    [(MARKERS[:5], r"declare missing = (\[.*?\])"), (MARKERS, NUMBERS), (["V45", "E950", "V12"], NUMBERS)],
+)
+def test_a_few_texts_among_numbers_do_not_make_codes(share: float, texts: list[str], advice: str) -> None:
+    examples, generator, n = Examples("y", numeric_label=False), random.Random(3), 2000
+    examples.types.is_silent = True
+    values: list[Any] = [generator.gauss(0, 1) for _ in range(n)]
+    for i, place in enumerate(generator.sample(range(n), int(share * n))):
+        values[place] = texts[i % len(texts)]
+    records = [{"b": value} for value in values]
+    for record in records:
+        examples.count(record)
+    (line,) = describe(records, examples, ["b"])
+    assert "looks like codes" not in line
+    if advice == NUMBERS:
+        assert advice in line
+    else:
+        (advised,) = re.findall(advice, line)
+        assert set(json.loads(advised)) == set(texts)
 
 
 def test_the_memory_for_texts_is_bounded_and_newer_texts_weigh_more() -> None:
@@ -102,9 +132,9 @@ def test_texts_and_the_advice_of_dead_letters_survive_restarts(tmp_path: Path, p
     engine = engine_of(load_config(tmp_path / "run.toml"))
     engine.run()
     assert engine.parts.processor.examples.state()["texts"] == alone.state()["texts"]
-    advised = [letter["reason"].partition("; ")[2].rpartition("declare ")[2] for letter in dead]
-    missing = 'missing = ["NA"]', 'missing = ["?", "NA"]'
-    assert advised == [*missing, *['[fields] b = "category"'] * 6]
+    advised = [json.loads(letter["reason"].rpartition("declare missing = ")[2]) for letter in dead]
+    seen_so_far = [["NA", "?", "none", "-"][: 1 + i] for i in (0, 1, 2, 3, 3, 3, 3, 3)]
+    assert list(map(set, advised)) == list(map(set, seen_so_far))
 
 
 def test_a_group_of_dead_letters_has_the_last_advice_and_no_place() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 from streams import examples
 from test_tables_in_files import command, config_of, lines_of
 
@@ -30,11 +32,21 @@ def test_rows_without_features_are_predicted_and_learned_as_by_the_library(tmp_p
     assert found[1:] == expected[1:]
 
 
-def test_other_formats_still_need_a_feature(tmp_path: Path) -> None:
-    (tmp_path / "e.jsonl").write_text("".join(json.dumps(record) + "\n" for record in ({"a": 1, "y": 1}, {"y": 2})))
-    command("run", config_of(tmp_path, "e.jsonl"))
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        ({}, "there is no other field"),
+        ({"id": 7, "a": None}, 'no value in "a"'),
+        ({f"f{i}": None for i in range(9)}, 'no value in "f0", "f1", "f2", "f3", "f4" and 4 more'),
+        ({"id": 7}, 'the other fields are no inputs: "id"'),
+    ],
+)
+def test_other_formats_still_need_a_feature(tmp_path: Path, record: dict[str, Any], why: str) -> None:
+    records = {"a": 1, "y": 1}, record | {"y": 2}
+    (tmp_path / "e.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    command("run", config_of(tmp_path, "e.jsonl", more='ignore = ["id"]'))
     (dead,) = lines_of(tmp_path / "dead.jsonl")
-    assert dead["reason"] == "Expected at least one feature besides the label, got none"
+    assert dead["reason"] == f"Expected at least one feature besides the label, got none: {why}"
 
 
 def test_the_group_of_a_query_is_a_field(tmp_path: Path) -> None:

@@ -238,9 +238,11 @@ def test_declared_types_decide(tmp_path: Path) -> None:
     predictions, dead = run(tmp_path, records, top='missing = ["NA"]', tables=types)
     assert len(predictions) == 100
     assert [letter["reason"] for letter in dead] == [
-        "Expected a number as declared, got str 'old' - at field \"age\"",
+        "Expected a number as declared, got str 'old' - at field \"age\"; if it means that there is no value, declare "
+        'missing = ["old"]',
         'Expected a vector of 2 numbers, got 1 - at field "v"',
-        "Expected a time in milliseconds or ISO 8601, got 'noon' - at field \"at\"",
+        "Expected a time in milliseconds or ISO 8601, got 'noon' - at field \"at\"; if it means that there is no "
+        'value, declare missing = ["noon"]',
     ]
     engine = engine_of(load_config(tmp_path / "run.toml"))
     engine.run()
@@ -321,7 +323,8 @@ def test_check_says_what_each_field_is(tmp_path: Path) -> None:
     assert answer.exit_code == 0
     assert answer.stdout.splitlines() == [
         "1 of the first 100 records (1 %) would be dead letters:",
-        "  1 (1 %): Expected a number as declared, got str 'old' - at field \"age\"",
+        "  1 (1 %): Expected a number as declared, got str 'old' - at field \"age\"; if it means that there is no "
+        'value, declare missing = ["old"]',
         f"{config} is valid",
         'field icd: mixed, 77 % numbers; looks like codes; declare it: [fields] icd = "category"',
         "field age: number, as declared; 1 % do not fit",

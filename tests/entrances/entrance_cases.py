@@ -134,6 +134,44 @@ def _order(generator: random.Random) -> Row:
     return {"code": _hash(generator), "item": {"sizes": [1, 2]}}
 
 
+def _percent(generator: random.Random) -> str:
+    return f"{generator.uniform(0, 100):.1f}%"
+
+
+def _spaced(generator: random.Random) -> str:
+    """Return a number with narrow spaces between thousands."""
+    return f"{generator.uniform(1e3, 5e6):,.2f}".translate(str.maketrans(",.", "\u202f,"))
+
+
+def _moment(generator: random.Random) -> str:
+    return f"2026-11-{generator.randrange(1, 29):02}T06:30:00{generator.choice(['Z', '+02:00', ''])}"
+
+
+def _word_of_number(generator: random.Random) -> str:
+    return generator.choice(["low", "high", "inf", "nan", "NA", "true"])
+
+
+def _odd_text(generator: random.Random) -> str:
+    return generator.choice(["a\nb", "ü😀", 'say "x", y', " x ", "=1+1", "a\tb", "\\N"])
+
+
+def _without_b(i: int, row: Row, generator: random.Random) -> None:
+    if i % 7 != 3:
+        row["b"] = generator.gauss(0, 1)
+
+
+def _without_inputs(i: int, row: Row, _: random.Random) -> None:
+    if i in (5, LATE):
+        row["a"] = None
+
+
+def _twin(i: int, row: Row, _: random.Random) -> None:
+    """Add a category, and in one record a number with the name of its indicator."""
+    row["plan"] = "pro"
+    if i == LATE:
+        row["plan=pro"] = 1.0
+
+
 CASES = [
     Case("a number among texts", values("plan", _plan, {0: 3, LATE: 3}), set()),
     Case("a text among numbers", values("b", _number, {LATE: "oops"}), {LATE}),
@@ -157,4 +195,17 @@ CASES = [
     Case("an object declared to be ignored", values("c", _order, {LATE: None}), set(), fields={"c": "ignore"}),
     Case("infinity", values("b", _number, {LATE: math.inf}), {LATE}),
     Case("a long label", values("y", _plan, {LATE: "x" * 2000}), {LATE}, in_python=set()),
+    Case("rare codes among numbers", values("b", _number, {LATE: "V45", LATE + 7: "E950"}), {LATE, LATE + 7}),
+    Case("words that are numbers", values("c", _word_of_number, {}), set(), fields={"c": "category"}),
+    Case("percent", values("b", _percent, {}), set()),
+    Case("spaces between thousands", values("b", _spaced, {}), set()),
+    Case("an absent field", stream(_without_b), set()),
+    Case("a text for no time", values("t", _moment, {3: "None", LATE: "NaT"}), {3, LATE}, fields={"t": "time"}),
+    Case("a marker of no time", values("t", _moment, {LATE: "NaT"}), set(), ("NaT",), fields={"t": "time"}),
+    Case("missing values alone", stream(_without_inputs), {5, LATE}, in_python=set()),
+    Case("odd labels", values("y", _odd_text, {}), set()),
+    Case("odd texts", values("c", _odd_text, {}), set()),
+    Case("a text of 300 kB", values("c", _plan, {LATE: "x" * 300_000}), set()),
+    Case("a number with the name of a category", stream(_twin), {LATE}),
+    Case("a number that is too large", values("b", _number, {7: -1e308, LATE: 1e308}), {7, LATE}),
 ]

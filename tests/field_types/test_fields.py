@@ -1,6 +1,7 @@
 """Fields of declared types in Python: one example, a table, a pipeline, a file."""
 
 import datetime as dt
+import json
 import pickle
 from collections.abc import Callable
 from decimal import Decimal
@@ -47,7 +48,7 @@ def test_each_type_is_converted() -> None:
         ({"age": "old"}, "Expected a number as declared, got str 'old' - at field \"age\""),
         ({"age": [1]}, 'Expected a number as declared, got list [1] - at field "age"'),
         ({"icd": {"a": 1}}, "Expected a category as declared, got dict {'a': 1} - at field \"icd\""),
-        ({"at": "noon"}, "Expected a time in milliseconds or ISO 8601, got 'noon' - at field \"at\""),
+        ({"at": "25:00"}, "Expected a time in milliseconds or ISO 8601, got '25:00' - at field \"at\""),
         (
             {"at": 1e18},
             'Expected a time in milliseconds or ISO 8601, got 1e+18, which looks like nanoseconds; declare unit = "ns"',
@@ -63,6 +64,15 @@ def test_what_does_not_fit_names_field_type_and_value(x: dict[str, Any], reason:
     with pytest.raises(InputError) as error:
         fields.transform_one(x)
     assert str(error.value).startswith(reason)
+
+
+@pytest.mark.parametrize(("name", "text"), [("at", "NaT"), ("at", "None"), ("age", "null"), ("age", ""), ("v", "n/a")])
+def test_a_text_that_may_mean_no_value_is_told_how_to_be_missing(name: str, text: str) -> None:
+    with pytest.raises(InputError) as error:
+        Fields(TYPES).transform_one({name: text})
+    _, _, advice = str(error.value).partition("; if it means that there is no value, declare missing = ")
+    assert advice
+    assert Fields(TYPES, missing=json.loads(advice)).transform_one({name: text, "other": 1}) == {"other": 1}
 
 
 @pytest.mark.parametrize(

@@ -197,17 +197,19 @@ def _describe(name: str, records: Sequence[Mapping[str, Any]], examples: Example
     if others and len(others) >= len(values) / 2:
         what = f"{share(len(others), len(values))} {type(others[0]).__name__}, which are dead letters"
         return what + types.remedy(name, others[0])
-    kind, placeholders = types.type_of(name), types.texts.placeholders(name)
+    kind = types.type_of(name)
     if kind == UNDECIDED:
         return f"undecided, because it has only {numbers + readable + texts} values{why}"
     if kind == MIXED:
-        return f"mixed, {share(numbers, len(values))} numbers; {seen_texts.for_texts(name, placeholders)}"
+        return f"mixed, {share(numbers, len(values))} numbers; {types.advice(name)}"
     if kind == CATEGORIES:
         hint = seen_texts.for_alike_texts(name, alike) if texts >= SETTLED and (alike := types.texts.like(name)) else ""
         if not numbers:
             return "categories" + (f"; {hint}" if hint else "")
-        more = f"; {seen_texts.for_texts(name, placeholders)}" if placeholders else ""
-        return f"categories, {share(numbers, len(values))} numbers, which are categories, too{more}"
+        advice = types.advice(name, for_codes=False)
+        return f"categories, {share(numbers, len(values))} numbers, which are categories, too" + f"; {advice}" * (
+            advice != ""
+        )
     written = f", {share(readable, len(values))} written as text" if readable else ""
     refused = [value for value in values if isinstance(value, str) and types.read_text(name, value) is None] + others
     if not refused:

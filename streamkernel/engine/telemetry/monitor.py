@@ -83,6 +83,12 @@ class Monitor:
         if not self._checkpointer.is_uncertain and self.publisher.is_due(self._processor.outcomes["learned"]):
             self.publish_model()
 
+    def end(self) -> None:
+        """Report what the end of the stream leaves, and make the last snapshot."""
+        if self._losses is not None:
+            self._losses.report_end()
+        self.take_snapshot()
+
     def take_snapshot(self) -> None:
         """Make a new snapshot."""
         if self.n_events > self._n_published:
