@@ -38,7 +38,7 @@ class Arrangement(NamedTuple):
     directions
         The directions, with the bandwidths of all blocks.
     table
-        Blocks, bandwidth and first example of each group; of those that forget, at the end, the block that they share
+        Blocks, bandwidth and first example of each group; of one that forgets, at the end, the block that it shares
         instead of the bandwidth.
     """
 
@@ -116,7 +116,7 @@ class Arranger:
     window
         The number of examples stored for the nearest neighbours, 0 without those functions.
     forgetting
-        The forgetting factor per example of each additional group that shares the features of a block.
+        The forgetting factor per example of the group that shares the features of a block, 0 without that group.
     """
 
     alone: tuple[int, ...]
@@ -130,17 +130,21 @@ class Arranger:
     linear_prior: float
     is_saturated: bool
     window: int
-    forgetting: tuple[float, ...] = ()
+    forgetting: float
+
+    @property
+    def ordinary(self) -> int:
+        """Number of groups with features of their own."""
+        return len(self.alone) + 2 * (self.stages > 0)
 
     def first(self, kernel: Kernel, directions: Directions, numbers: Any) -> Arrangement:
         """Return the arrangement before the first example; `numbers` are its records."""
         alone, columns, targets = len(self.alone), int(numbers[0]["columns"]), len(numbers)
-        ordinary = alone + 2 * (self.stages > 0)
-        count = ordinary + len(self.forgetting)
+        count = self.ordinary + (self.forgetting > 0)
         table: I64 = np.zeros((count, 3), np.int64)  # blocks, bandwidth and first example of each group
         table[:alone, 0] = self.alone
         table[:alone, 1] = np.arange(alone)
-        table[ordinary:] = 1, max(alone // 2 - 1, 0), 0
+        table[self.ordinary :] = 1, max(alone // 2 - 1, 0), 0
         first_slots = self._slots(count)
         functions, linear = first_slots[slots.ALL], BEGINNING * (self.linear > 0)
         single = np.zeros(functions)
@@ -188,7 +192,7 @@ class Arranger:
         arrays: Mapping[str, Any],
     ) -> Arrangement:
         """Return a mixture of the given groups and empty ones, with the sizes in the table, and their features."""
-        alone, ordinary = len(self.alone), len(table) - len(self.forgetting)
+        alone, ordinary = len(self.alone), self.ordinary
         shared = table[ordinary:, 1].tolist()
         own_blocks = [*range(alone), *(growth.first_block(slot, self.stages) for slot in range(ordinary - alone))]
         firsts, blocks, owners = np.array(own_blocks + shared), table[:, 0], [*range(ordinary), *shared]
@@ -214,7 +218,8 @@ class Arranger:
         numbers["blocks"] = used if blocks[alone:ordinary].any() else min(int(numbers[0]["blocks"]), used)
         directions = directions.with_plan(KernelProgram(kernel, self.seed))
         directions.reserve(used)
-        kept = np.array([*[float(numbers[0]["forgetting"])] * ordinary, *self.forgetting])
+        kept = np.full(len(table), self.forgetting)
+        kept[:ordinary] = numbers[0]["forgetting"]
         flat: dict[str, Any] = arranged.flat._asdict() | dict(arrays)
         outputs, first_slots = int(arranged.layout[:, [FIRST, COUNT]].sum(axis=1).max()), self._slots(len(table))
         last = no_row(outputs, int(first_slots[slots.ALL]), columns, len(flat["neighbours"].weights))

@@ -60,7 +60,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
 def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arrangement | None:
     """Return the mixture with the groups that start now, or ``None`` if none is due."""
     function, table, alone = now.state, now.table.copy(), len(arranger.alone)
-    ordinary, lambdas = len(table) - len(arranger.forgetting), function.priors.copy()
+    ordinary, lambdas = arranger.ordinary, function.priors.copy()
     seen, since = int(function.numbers[0]["examples"]), now.since
     of_groups, (nothing, *_) = np.split(function.losses, function.slots[[slots.LEVEL]])
     losses_of = of_groups.reshape(2, -1)
@@ -125,8 +125,7 @@ def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: S
         if g not in past:
             old = kept[g]
             kept[g] = Group.empty(len(old.factor), len(old.newton), len(old.rows))._replace(steady=old.steady)
-    ordinary = len(table) - len(arranger.forgetting)
-    sharing = [g for g in range(ordinary, len(table)) if table[g, 1] in past]  # with the same constant steps
+    sharing = [g for g in range(arranger.ordinary, len(table)) if table[g, 1] in past]  # with the same constant steps
     for g in sharing:
         kept[g] = kept[g]._replace(steady=np.zeros_like(kept[g].steady))
     for g in past:

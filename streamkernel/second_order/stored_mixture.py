@@ -72,13 +72,12 @@ class StoredMixture(MixedFunction):
             If a tensor is missing, does not fit, or has values that no function can learn.
         """
         learned = self._read_learned(tensors)
-        forgetting = self._arranger.forgetting if _has_forgetting(tensors) else ()
         self._arranger = replace(
             self._arranger,
             linear=linear_state.count(tensors),
             is_saturated=linear_state.bound(tensors) > 0,
             window=neighbours.stored(tensors),
-            forgetting=forgetting,
+            forgetting=self._arranger.forgetting * _has_forgetting(tensors),
         )
         features, directions = example_tensors.unpack_kept(tensors), self.directions
         if features is not None:
@@ -98,12 +97,12 @@ class StoredMixture(MixedFunction):
 
 
 def _has_forgetting(tensors: Mapping[str, Any]) -> bool:
-    """Return whether a file has groups that forget."""
+    """Return whether a file has a group that forgets."""
     return RECENCY in tensors
 
 
 def _recency(mixture: Arrangement) -> dict[str, Any]:
-    """Return the recent losses of groups that forget; nothing if there are none."""
+    """Return the recent losses of groups if one of them forgets, else nothing."""
     numbers, owners = mixture.state.numbers[0], mixture.groups.layout[:, OWNER]
     if (owners == np.arange(len(owners))).all():
         return {}
@@ -193,7 +192,7 @@ def _restored(
         raise ValueError("expected bounds, losses and a spread of at least 0")
     span.check(arrays["span"])
     table = tensor_file.require_tensor(tensors, "table", np.int64, empty.table.shape)
-    ordinary, restarted, compared = len(table) - len(arranger.forgetting), 0, 0
+    ordinary, restarted, compared = arranger.ordinary, 0, 0
     arrays["recent"] = np.zeros(len(table))
     if _has_forgetting(tensors):
         restarted, compared = tensor_file.require_tensor(tensors, RECENCY, np.int64, (2,)).tolist()
