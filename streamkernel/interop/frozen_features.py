@@ -177,12 +177,12 @@ def coefficients(learner: SecondOrderLearner) -> F64:
 
 
 def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
-    """Return the level, the linear functions, the neighbours and the bounds, with the inputs of these hashes."""
+    """Return the levels, the linear functions, the neighbours and the bounds, with the inputs of these hashes."""
     state, numbers, targets = learner.arrays, learner.arrays.numbers, learner.n_targets
     linear, near, weights = state.linear, state.neighbours, weights_by_column(state)
     count, used = len(linear.w), int(linear.counts[PLACES])
     _, _, level, first, first_near, _ = state.slots.tolist()
-    arrays: dict[str, Any] = {"constant": weights[level] * state.level[:, 0]}
+    arrays: dict[str, Any] = {"constant": (weights[level:first] * state.level.T).sum(axis=0)}
     place = {int(name): i for i, name in enumerate(linear.names[:used]) if i > 0}
     places = np.array([place.get(int(one), 0) for one in hashes])  # 0 is the constant's
     if count:

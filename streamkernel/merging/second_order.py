@@ -166,8 +166,8 @@ def merge(
     rested = [rested_together(parts, base, g) for g in range(count)]
     numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], own_blocks))
     kept = {} if len(parts[0].kept) < 2 else {"kept": parts[0].kept}
-    level = sum(w * part.level for w, part in zip(weights, parts, strict=True))
-    others = 1 + functions + neighbours.neighbour_functions(stored)
+    level: Any = sum(w * part.level for w, part in zip(weights, parts, strict=True))
+    others = level.shape[1] + functions + neighbours.neighbour_functions(stored)
     share = weights[:, None] * np.c_[has, has, np.repeat(has.any(axis=1)[:, None], others, axis=1)]
     standing = (share * [part.standing for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
     return {

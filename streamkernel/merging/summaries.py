@@ -254,7 +254,7 @@ class SecondOrderSummary:
     Of each group, `priors` and `units` are λ as a share and in the units of its factor, `rested` the examples that it
     left out at rest, `forgetting` its factor per example (a group that forgets while others do not is the last one),
     `recent` sums of its recent losses; `grams` are A = RᵀR, shape (n, n), and `moments`, `newton` and `steady` are Aw,
-    w, and the coefficients of the constant steps, shape (columns, n). `level` is the level of f, shape (columns, 1).
+    w, and the coefficients of the constant steps, shape (columns, n). `level` are the levels, shape (columns, levels).
 
     The mixture has of each target its `weights`, `signed` of any sign and `positive` ones, `lead` D, the Gram matrix
     `mixer` and `bounds` on gradients; `standing` are running losses.
@@ -299,7 +299,8 @@ class SecondOrderSummary:
     @property
     def slots(self) -> I64:
         """The first slot of each kind of function."""
-        return slots_of(len(self.table), len(self.linear.w), neighbour_functions(self.neighbours.capacity))
+        near = neighbour_functions(self.neighbours.capacity)
+        return slots_of(len(self.table), self.level.shape[1], len(self.linear.w), near)
 
     @property
     def has_forgetting(self) -> bool:

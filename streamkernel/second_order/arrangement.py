@@ -17,6 +17,7 @@ from streamkernel.learners.span import ENTRIES
 from streamkernel.second_order import growth, metric, newton, slots
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.last_row import no_row
+from streamkernel.second_order.levels import LEVELS
 from streamkernel.second_order.linear.state import SATURATION, new_linear, with_more_room
 from streamkernel.second_order.mixture_state import BORN, COUNT, FIRST, Group, Groups, MixtureState, weights_by_column
 from streamkernel.second_order.neighbours.state import neighbour_functions, new_neighbours, with_places
@@ -154,7 +155,7 @@ class Arranger:
         single[first_slots[slots.LINEAR] :][:1] = linear
         weights = np.tile(single, targets)
         arrays: dict[str, Any] = {
-            "level": np.zeros((columns, 1)),
+            "level": np.zeros((columns, len(LEVELS))),
             "weights": weights,
             "signed": weights.copy(),
             "positive": weights.copy(),
@@ -180,7 +181,7 @@ class Arranger:
 
     def _slots(self, groups: int) -> I64:
         """Return the slots of a mixture of a number of groups."""
-        return slots.slots_of(groups, self.linear, neighbour_functions(self.window))
+        return slots.slots_of(groups, len(LEVELS), self.linear, neighbour_functions(self.window))
 
     def arrange(
         self,

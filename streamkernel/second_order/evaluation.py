@@ -22,7 +22,7 @@ from streamkernel.learners.embedding import (
 )
 from streamkernel.learners.embedding import slopes as slopes_along
 from streamkernel.learners.scoring import longest_row
-from streamkernel.second_order import newton, slots, steady
+from streamkernel.second_order import levels, newton, slots, steady
 from streamkernel.second_order.gradients import embed_groups, embed_rows
 from streamkernel.second_order.last_row import forget_row, is_last, note_row
 from streamkernel.second_order.linear import steps as linear
@@ -93,7 +93,7 @@ def read_row(state, scales, kernel, rows, read, i, blocks, work):  # type: ignor
         return -1
     newton.read(state, last.z, last.f)
     steady.read(state, last.z, last.f)
-    steady.read_level(state, last.f)
+    levels.read(state, last.f)
     neighbours.search(state.neighbours, lines, work.neighbours, last)
     note_row(last, read, i, seen, blocks)
     return used
@@ -165,7 +165,7 @@ def evaluate_copy(state: MixtureState, scales: ScalesState, kernel: CompiledKern
 
 @compiled
 def _copy(state, scales):  # type: ignore[no-untyped-def]
-    """Return a consistent copy of the arrays that a prediction reads: numbers, w of the functions, the level, v, the
+    """Return a consistent copy of the arrays that a prediction reads: numbers, w of the functions, the levels, v, the
     range of targets, the sensitivities with their totals, the linear functions with their names, and scales.
     """
     functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy(), state.span.copy()

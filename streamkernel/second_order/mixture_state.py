@@ -62,7 +62,7 @@ class MixtureState(NamedTuple):
     newton, steady
         w of the two functions of each group, shape (columns, n).
     level
-        The constant, shape (columns, 1).
+        The levels, shape (columns, levels).
     weights, mixer
         v, and the factor of its own A, of each target; functions are in the order of their slots.
     signed, positive, lead
@@ -70,7 +70,8 @@ class MixtureState(NamedTuple):
     bounds
         Of each target the largest derivatives seen of the functions, and of f, and the largest size of the targets.
     losses
-        The running losses of the functions, since the model was last restructured; the loss of f = 0 for the level.
+        The running losses of the functions, since the model was last restructured; the loss of f = 0 for the first
+        level.
     priors
         λ of each group, in units of k(x, x).
     factor

@@ -149,7 +149,7 @@ def _blocks_of_the_past(now: Arrangement, alone: int, begun: Sequence[int]) -> l
     If f = 0 and another block are better than the constant steps of the block in a metric, f changes in other
     directions now. Then all blocks whose constant steps are worse than f = 0 start from nothing.
     """
-    _, steady, (nothing,), *_ = np.split(now.state.losses, now.state.slots[1:-1])
+    _, steady, (nothing, *_), *_ = np.split(now.state.losses, now.state.slots[1:-1])
     useless, best = [g for g in begun if steady[g] >= nothing], int(steady[:alone].argmin())
     have_turned = any(now.table[g, 1] >= alone and g != best for g in useless)
     return useless if have_turned else []

@@ -156,7 +156,8 @@ def _mixture(old: SecondOrderLearner, rows: Rows, y: F64, keep: float, tell: Tel
     weights *= rows.weights
     groups, near = [], np.zeros((len(old.arrays.weights), len(y), old.columns))
     slots = old.arrays.slots
-    near[slots[LEVEL]], near[slots[LINEAR] :] = old.arrays.level[:, 0], old.scores_of_others(rows).transpose(1, 0, 2)
+    near[slots[LEVEL] : slots[LINEAR]] = old.arrays.level.T[:, None]
+    near[slots[LINEAR] :] = old.scores_of_others(rows).transpose(1, 0, 2)
     of_groups: dict[int, I64] = {}
     for g, (group, (first, n, *_, owner)) in enumerate(zip(old.groups, old.groups.layout.tolist(), strict=True)):
         block, blocks = first // old.outputs, n // old.outputs
