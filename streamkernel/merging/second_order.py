@@ -73,11 +73,6 @@ def _without(part: SecondOrderSummary, gone: I64) -> SecondOrderSummary:
     )
 
 
-def without_groups(part: SecondOrderSummary, groups: I64) -> tuple[F64, F64]:
-    """Return the Gram matrix of each target's mixture, and u, without the functions of some groups."""
-    return _mixture_without(part, np.concatenate([groups, groups + part.slots[STEADY]]))
-
-
 def _mixture_without(part: SecondOrderSummary, gone: I64) -> tuple[F64, F64]:
     """Return the Gram matrix of each target's mixture, and u, without some of the functions."""
     mixer, signed = part.mixer.copy(), part.signed.copy()
@@ -117,7 +112,7 @@ def summarize(f: SecondOrderLearner) -> SecondOrderSummary:
         mixer=mixer.transpose(0, 2, 1) @ mixer,
         bounds=function.bounds.reshape(targets, -1).copy(),
         standing=function.losses.copy(),
-        metric=metric.copy_metric(function.metric),
+        metric=metric.Metric._make(array.copy() for array in function.metric),
         linear=linear.summarize(function.linear),
         neighbours=neighbours.summarize(function.neighbours, function.linear),
         span=function.span.reshape(targets, ENTRIES).copy(),
@@ -201,9 +196,10 @@ def _recency(parts: Sequence[SecondOrderSummary], has: Any) -> dict[str, Any]:
 
 def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> dict[str, F64]:
     """Return the weights of each target and the factor of its A; `has` records which part has which groups."""
+    absent = [np.flatnonzero(~there & (part.table[:, 0] > 0)) for part, there in zip(parts, has, strict=True)]
     mixers = [
-        without_groups(part, np.flatnonzero(~there & (part.table[:, 0] > 0)))
-        for part, there in zip(parts, has, strict=True)
+        _mixture_without(part, np.concatenate([gone, gone + part.slots[STEADY]]))
+        for part, gone in zip(parts, absent, strict=True)
     ]
     factors: F64 = np.zeros_like(parts[0].mixer)
     signed = np.stack([part.signed for part in parts], axis=-1) @ weights

@@ -97,7 +97,9 @@ def merge(
     """
     everything = [*parts, *([] if base is None else [base])]
     order = [*([] if base is None else [base]), *parts]
-    scale_of = {name: tuple(scale) for one in reversed(order) for name, scale in _by_name(one)}
+    scale_of: dict[int, list[float]] = {}
+    for one in reversed(order):
+        scale_of |= zip(one.names.tolist(), one.scales.tolist(), strict=True)
     every_name = dict.fromkeys(name for one in order for name in one.names.tolist())
     names = np.array([*every_name][:MOST], np.uint64)
     scales = np.array([scale_of[name] for name in names.tolist()])
@@ -131,11 +133,6 @@ def merge(
         "linear.errors": np.stack([part.errors.ravel() for part in parts], axis=1) @ weights,
         **({BOUND_OF_SCORES: np.array([bound])} if bound else {}),
     }
-
-
-def _by_name(part: LinearSummary) -> list[tuple[int, list[float]]]:
-    """Return the names of a part with their scales."""
-    return list(zip(part.names.tolist(), part.scales.tolist(), strict=True))
 
 
 def _nothing(n: int, dense: int, least: float) -> tuple[F64, F64]:
