@@ -17,7 +17,7 @@ from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary, 
 from streamkernel.second_order import metric, sampling, stored_mixture
 from streamkernel.second_order.factors import factor_of
 from streamkernel.second_order.linear import merging as linear
-from streamkernel.second_order.linear.state import FORGETTING, NAMES, prior
+from streamkernel.second_order.linear.state import NAMES, prior
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import RESTED, Groups
 from streamkernel.second_order.neighbours import state as neighbours
@@ -281,7 +281,7 @@ def _linear(
         root[0].linear if root else None,
         weights,
         moved=before - offsets if parts[0].is_mean else np.zeros((len(before), 1)),
-        kept=[float(fresh.numbers["forgetting"]) * kept for kept in FORGETTING],
+        forgetting=float(fresh.numbers["forgetting"]),
         least=prior(fresh.loss),
     )
     names, near = merged[NAMES].view(np.uint64), [part.neighbours for part in parts]

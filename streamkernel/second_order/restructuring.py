@@ -14,7 +14,7 @@ from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.learners import state
 from streamkernel.second_order import growth, metric, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
-from streamkernel.second_order.linear.state import BOUND
+from streamkernel.second_order.linear import state as linear_state
 from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.mixture_state import OF_MIXTURE, Group
 from streamkernel.second_order.neighbours.state import copied
@@ -47,12 +47,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
     arrays |= {"level": more(function.level), "metric": function.metric}
     arrays["mixer"] = less_certain(function.mixer, int(function.numbers[0]["examples"]))
-    w = function.linear.w
-    w = np.concatenate([w, np.zeros_like(w[:, :1])], axis=1) if split is None else split[None, :, None] * w
-    counts = function.linear.counts.copy()
-    if split is not None:
-        counts[BOUND] *= split.max()
-    arrays["linear"] = function.linear._replace(w=w, counts=counts)  # a thread that still predicts uses the old ones
+    arrays["linear"] = linear_state.with_column(function.linear, split)
     arrays["neighbours"] = copied(function.neighbours)
     return arranger.arrange(kernel, live.directions, numbers, live.table, groups, arrays)
 

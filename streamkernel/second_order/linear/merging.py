@@ -10,7 +10,17 @@ import numpy as np
 
 from streamkernel.features.rows import F64, I64, U64
 from streamkernel.second_order.factors import factor_of, solve
-from streamkernel.second_order.linear.state import BOUND, BOUND_OF_SCORES, CONSTANT, DENSE, MOST, NAMES, PLACES, Linear
+from streamkernel.second_order.linear.state import (
+    BOUND,
+    BOUND_OF_SCORES,
+    CONSTANT,
+    DENSE,
+    FORGETTING,
+    MOST,
+    NAMES,
+    PLACES,
+    Linear,
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,7 @@ def merge(
     weights: F64,
     *,
     moved: F64,
-    kept: Sequence[float],
+    forgetting: float,
     least: float,
 ) -> dict[str, Any]:
     """Return the tensors of the merged linear functions.
@@ -90,8 +100,8 @@ def merge(
     moved
         The change of the offset of f: the numbers to add to the columns of each part, and at the end to those of
         the base.
-    kept
-        The forgetting factor of each function per example.
+    forgetting
+        The model's forgetting factor per example.
     least
         λ.
     """
@@ -112,7 +122,7 @@ def merge(
     for k in range(functions):
         share = np.append(weights, 0.0)
         root = (start[0], start[1], np.zeros((columns, n)))
-        if kept[k] == 1.0:
+        if forgetting * FORGETTING[k] == 1.0:
             share = np.append(np.ones(len(parts)), 1.0 - len(parts))
             root = root if base is None else (same[-1][0][k], same[-1][1][k], same[-1][2][k])
         each = [*((g[k], d[k], v[k]) for g, d, v in same[: len(parts)]), root]
