@@ -96,8 +96,16 @@ class OnlineEstimator(BaseEstimator):
 
     _online_class: ClassVar[type[KernelModel]]
 
+    loss: Any
     model_: Any
     n_features_in_: int
+    seed: int
+    shuffle: bool
+    verbose: bool
+
+    def _keep(self, parameters: Mapping[str, Any]) -> None:
+        """Set the parameters of a constructor, which its ``locals()`` are, as attributes."""
+        self.__dict__.update((name, value) for name, value in parameters.items() if name != "self")
 
     def __sklearn_tags__(self) -> Any:
         """Return the tags: sparse matrices, missing values and strings are accepted."""
