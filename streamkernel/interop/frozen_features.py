@@ -21,7 +21,7 @@ from streamkernel.learners.state import MEAN
 from streamkernel.second_order.linear import exports as linear
 from streamkernel.second_order.metric import NAMES
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, weights_by_column
+from streamkernel.second_order.mixture_state import COUNT, FIRST, coefficients_of_groups, weights_by_column
 from streamkernel.second_order.neighbours import search as neighbours
 from streamkernel.second_order.span import limits
 
@@ -157,18 +157,11 @@ def _draw_sketches(key, blocks, hashes, out):  # type: ignore[no-untyped-def]
 
 def coefficients(learner: SecondOrderLearner) -> F64:
     """Return Σ v_k w_k over the functions of random features, shape (outputs, columns)."""
-    state, columns = learner.arrays, learner.columns
-    weights = weights_by_column(state)
-    groups, n = len(state.layout), max(1, learner.n_positions) * learner.outputs
+    state, n = learner.arrays, max(1, learner.n_positions) * learner.outputs
     ends = state.layout[:, FIRST] + state.layout[:, COUNT]
-    sums = np.zeros((max(n, int(ends.max())), columns))
-    for g, row in enumerate(state.layout):
-        here, of = (
-            slice(row[FIRST], row[FIRST] + row[COUNT]),
-            slice(columns * row[BEFORE], columns * (row[BEFORE] + row[COUNT])),
-        )
-        for v, w in ((weights[g], state.newton), (weights[groups + g], state.steady)):
-            sums[here] += v * w[of].reshape(columns, -1).T
+    sums = np.zeros((max(n, int(ends.max())), learner.columns))
+    for first, w in zip(state.layout[:, FIRST].tolist(), coefficients_of_groups(state), strict=True):
+        sums[first : first + w.shape[1]] += w.T
     return sums[:n]
 
 

@@ -19,7 +19,16 @@ from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.last_row import no_row
 from streamkernel.second_order.levels import LEVELS
 from streamkernel.second_order.linear.state import SATURATION, new_linear, with_more_room
-from streamkernel.second_order.mixture_state import BORN, COUNT, FIRST, Group, Groups, MixtureState, weights_by_column
+from streamkernel.second_order.mixture_state import (
+    BORN,
+    COUNT,
+    FIRST,
+    OWNER,
+    Group,
+    Groups,
+    MixtureState,
+    coefficients_of_groups,
+)
 from streamkernel.second_order.neighbours.state import neighbour_functions, new_neighbours, with_places
 from streamkernel.second_order.tiles import EIGHT
 
@@ -56,13 +65,9 @@ class Arrangement(NamedTuple):
 
     def squared_norm(self) -> float:
         """Return ‖w‖² of the mixed function."""
-        state, columns = self.state, len(self.state.level)
         sums: dict[int, Any] = {}
-        weights = weights_by_column(state).T
-        for g, (_, n, before, *_, owner) in enumerate(state.layout.tolist()):
-            here = slice(columns * before, columns * (before + n))
-            v, u = (np.repeat(weights[:, state.slots[kind] + g], n) for kind in (slots.NEWTON, slots.STEADY))
-            sums[owner] = sums.get(owner, 0.0) + v * state.newton[here] + u * state.steady[here]
+        for owner, w in zip(self.state.layout[:, OWNER].tolist(), coefficients_of_groups(self.state), strict=True):
+            sums[owner] = sums.get(owner, 0.0) + w
         return float(sum(np.square(w).sum() for w in sums.values()))
 
     @property
