@@ -214,16 +214,8 @@ class Producer(Protocol):
     undelivered: list[Undelivered]
     """Records that could not be written: all with an origin, and the ones of others that the client names."""
 
-    def send(
-        self,
-        topic: str,
-        value: bytes,
-        key: bytes | None,
-        headers: Headers,
-        partition: int | None = None,
-        origin: Any = None,
-    ) -> None:
-        """Write a record asynchronously, and name it in `undelivered` with its origin if that fails.
+    def send(self, topic: str, value: bytes, key: bytes | None, headers: Headers, partition: int | None = None) -> None:
+        """Write a record asynchronously, as one without an origin.
 
         Raise `CommitRefusedError` if nothing can be written any more.
         """

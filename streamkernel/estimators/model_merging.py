@@ -167,7 +167,7 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
             learner.learn_one(learner.directions.adopt_rows(row), float(labels.index(y)) if labels else y)
     fresh._model.restructure(before)
     upkeep = model._state.upkeep
-    upkeep_after = None if upkeep is None else upkeep.without_job()
+    upkeep_after = None if upkeep is None else replace(upkeep, job=None, fed=0)
     model._model.state = replace(fresh._state, upkeep=upkeep_after, numeric=numeric)
     if upkeep is not None:
         upkeep.abandon()

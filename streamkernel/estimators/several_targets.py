@@ -12,7 +12,7 @@ from river import base
 from streamkernel import learners, losses
 from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators import explaining
-from streamkernel.estimators.base import Choice, KernelModel
+from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.outputs import LabelForms, Learner, ModelOutputs
@@ -81,31 +81,16 @@ class SeveralTargetsModel(KernelModel):
     matrices in common, which are most of the cost of an event.
     """
 
-    def __init__(
-        self,
-        *,
-        kernel: Kernel | None,
-        loss: str | losses.Loss,
-        learner: Choice,
-        max_features: int | str | None,
-        l2: float,
-        cache_bytes: int,
-        seed: int,
-    ) -> None:
-        resolved_loss = losses.resolve_loss(loss, self._for_classes)
-        if not resolved_loss.is_curved or isinstance(resolved_loss, losses.Softmax):
-            raise ValueError(f"Expected loss as one of {', '.join(self._loss_names)} for several targets, got {loss!r}")
-        super().__init__(
-            kernel=kernel,
-            loss=loss,
-            learner=learner,
-            max_features=max_features,
-            l2=l2,
-            cache_bytes=cache_bytes,
-            seed=seed,
-        )
+    def __init__(self, **parameters: Any) -> None:
+        super().__init__(**parameters)
         if not isinstance(self._options, Newton):
-            raise ValueError(f'Expected learner="newton" or learners.Newton for several targets, got {learner!r}')
+            raise ValueError(f'Expected learner="newton" or learners.Newton for several targets, got {self.learner!r}')
+
+    def _resolved_loss(self) -> losses.Loss:
+        loss, names = super()._resolved_loss(), ", ".join(self._loss_names)
+        if not loss.is_curved or isinstance(loss, losses.Softmax):
+            raise ValueError(f"Expected loss as one of {names} for several targets, got {self.loss!r}")
+        return loss
 
     @property
     def feature_importances_(self) -> dict[Hashable, float]:

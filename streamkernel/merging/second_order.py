@@ -17,34 +17,27 @@ from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary, 
 from streamkernel.second_order import metric, sampling, stored_mixture
 from streamkernel.second_order.factors import factor_of
 from streamkernel.second_order.linear import merging as linear
-from streamkernel.second_order.linear.state import FORGETTING, NAMES, prior
+from streamkernel.second_order.linear.state import NAMES, prior
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import RESTED, Groups
 from streamkernel.second_order.neighbours import state as neighbours
 from streamkernel.second_order.neighbours.state import neighbour_functions
-from streamkernel.second_order.slots import LINEAR, NEIGHBOURS, slots_of
+from streamkernel.second_order.slots import LEVEL, LINEAR, NEIGHBOURS, STEADY
 from streamkernel.second_order.weights import mixed_weights, positive_weights, without
 
 _ROUNDING = 1e-3
 """Tolerance for rounding in a sum of squares, relative to the sum."""
 
 
-def forgetting_groups(part: SecondOrderSummary) -> int:
-    """Return the number of groups that forget while others do not."""
-    return int((part.forgetting != part.forgetting[0]).sum())
-
-
 def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
-    """Return the summary of a function without its forgetting groups, which another model lacks."""
-    groups = len(part.table)
-    left = groups - forgetting_groups(part)
+    """Return the summary of a function without its forgetting group, which another model lacks."""
     names: tuple[str, ...] = "table", "priors", "units", "rested"
     names += "moments", "newton", "steady", "forgetting", "recent"
-    first: dict[str, Any] = {name: getattr(part, name)[:left] for name in names}
+    first: dict[str, Any] = {name: getattr(part, name)[:-1] for name in names}
     return replace(
-        _without(part, [g for g in range(2 * groups) if g % groups >= left]),
-        grams=part.grams and part.grams[:left],
-        metric=part.metric._replace(known=part.metric.known[:left], roots=part.metric.roots[:left]),
+        _without(part, part.slots[[STEADY, LEVEL]] - 1),
+        grams=part.grams and part.grams[:-1],
+        metric=part.metric._replace(known=part.metric.known[:-1], roots=part.metric.roots[:-1]),
         **first,
     )
 
@@ -52,8 +45,8 @@ def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
 def without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
     """Return the summary of a function without its linear functions, which another model lacks."""
     none = {name: getattr(part.linear, name)[:0] for name in ("w", "grams", "diagonal", "errors")}
-    first = slots_of(len(part.table), len(part.linear.w), neighbour_functions(part.neighbours.capacity))
-    return _without(replace(part, linear=replace(part.linear, **none)), range(first[LINEAR], first[NEIGHBOURS]))
+    gone = np.arange(*part.slots[[LINEAR, NEIGHBOURS]])
+    return _without(replace(part, linear=replace(part.linear, **none)), gone)
 
 
 def with_capacity(part: SecondOrderSummary, stored: int) -> SecondOrderSummary:
@@ -62,13 +55,13 @@ def with_capacity(part: SecondOrderSummary, stored: int) -> SecondOrderSummary:
     if not more:
         return part
     count, fewer = part.weights.shape[1], replace(part.neighbours, capacity=stored)
-    return _without(replace(part, neighbours=fewer), range(count - more, count))
+    return _without(replace(part, neighbours=fewer), np.arange(count - more, count))
 
 
-def _without(part: SecondOrderSummary, gone: Sequence[int]) -> SecondOrderSummary:
+def _without(part: SecondOrderSummary, gone: I64) -> SecondOrderSummary:
     """Return the summary of a function without some of the mixture's functions."""
     stays = np.setdiff1d(np.arange(part.weights.shape[1]), gone)
-    mixer, signed = _mixture_without(part, np.array(gone))
+    mixer, signed = _mixture_without(part, gone)
     return replace(
         part,
         weights=part.weights[:, stays],
@@ -78,11 +71,6 @@ def _without(part: SecondOrderSummary, gone: Sequence[int]) -> SecondOrderSummar
         bounds=np.concatenate([part.bounds[:, stays], part.bounds[:, -2:]], axis=1),
         standing=part.standing[stays],
     )
-
-
-def without_groups(part: SecondOrderSummary, groups: I64) -> tuple[F64, F64]:
-    """Return the Gram matrix of each target's mixture, and u, without the functions of some groups."""
-    return _mixture_without(part, np.concatenate([groups, groups + len(part.table)]))
 
 
 def _mixture_without(part: SecondOrderSummary, gone: I64) -> tuple[F64, F64]:
@@ -124,7 +112,7 @@ def summarize(f: SecondOrderLearner) -> SecondOrderSummary:
         mixer=mixer.transpose(0, 2, 1) @ mixer,
         bounds=function.bounds.reshape(targets, -1).copy(),
         standing=function.losses.copy(),
-        metric=metric.copy_metric(function.metric),
+        metric=metric.Metric._make(array.copy() for array in function.metric),
         linear=linear.summarize(function.linear),
         neighbours=neighbours.summarize(function.neighbours, function.linear),
         span=function.span.reshape(targets, ENTRIES).copy(),
@@ -150,8 +138,8 @@ def merge(
     `fresh` has as many columns as all parts have; `weights` are n_i/n. Raise a MergeError if their features differ.
     """
     check([*parts, *([base] if base.grams else [])])
-    functions, forgetting = min(len(part.linear.w) for part in parts), min(map(forgetting_groups, parts))
-    parts = [without_forgetting(part) if forgetting_groups(part) > forgetting else part for part in parts]
+    functions, forgetting = min(len(part.linear.w) for part in parts), all(part.has_forgetting for part in parts)
+    parts = [without_forgetting(part) if part.has_forgetting > forgetting else part for part in parts]
     parts = [without_linear(part) if len(part.linear.w) > functions else part for part in parts]
     stored = min(part.neighbours.capacity for part in parts)
     parts = [with_capacity(part, stored) for part in parts]
@@ -173,8 +161,8 @@ def merge(
     rested = [rested_together(parts, base, g) for g in range(count)]
     numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], own_blocks))
     kept = {} if len(parts[0].kept) < 2 else {"kept": parts[0].kept}
-    level = sum(w * part.level for w, part in zip(weights, parts, strict=True))
-    others = 1 + functions + neighbours.neighbour_functions(stored)
+    level: Any = sum(w * part.level for w, part in zip(weights, parts, strict=True))
+    others = level.shape[1] + functions + neighbours.neighbour_functions(stored)
     share = weights[:, None] * np.c_[has, has, np.repeat(has.any(axis=1)[:, None], others, axis=1)]
     standing = (share * [part.standing for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
     return {
@@ -208,9 +196,10 @@ def _recency(parts: Sequence[SecondOrderSummary], has: Any) -> dict[str, Any]:
 
 def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> dict[str, F64]:
     """Return the weights of each target and the factor of its A; `has` records which part has which groups."""
+    absent = [np.flatnonzero(~there & (part.table[:, 0] > 0)) for part, there in zip(parts, has, strict=True)]
     mixers = [
-        without_groups(part, np.flatnonzero(~there & (part.table[:, 0] > 0)))
-        for part, there in zip(parts, has, strict=True)
+        _mixture_without(part, np.concatenate([gone, gone + part.slots[STEADY]]))
+        for part, gone in zip(parts, absent, strict=True)
     ]
     factors: F64 = np.zeros_like(parts[0].mixer)
     signed = np.stack([part.signed for part in parts], axis=-1) @ weights
@@ -240,7 +229,7 @@ def coefficients(parts: Sequence[SecondOrderSummary]) -> list[F64]:
         sizes = np.mean([part.of_targets["error_scale"] for part in parts], axis=0)[:, None]
         unit = np.sqrt(np.where(sizes > 0.0, sizes, 1.0))
     for part in parts:
-        newton, steady = part.weights[:, : 2 * len(part.table)].reshape(len(part.weights), 2, -1).transpose(1, 2, 0)
+        newton, steady, *_ = np.split(part.weights.T, part.slots[1:])
         mixed = zip(newton[:, :, None], part.newton, steady[:, :, None], part.steady, strict=True)
         matrices.append(np.concatenate([v * a + u * b for v, a, u, b in mixed], axis=1) / unit)
     return matrices
@@ -292,7 +281,7 @@ def _linear(
         root[0].linear if root else None,
         weights,
         moved=before - offsets if parts[0].is_mean else np.zeros((len(before), 1)),
-        kept=[float(fresh.numbers["forgetting"]) * kept for kept in FORGETTING],
+        forgetting=float(fresh.numbers["forgetting"]),
         least=prior(fresh.loss),
     )
     names, near = merged[NAMES].view(np.uint64), [part.neighbours for part in parts]

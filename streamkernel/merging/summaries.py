@@ -20,7 +20,8 @@ from streamkernel.learners.span import BOUNDED, LEAST, SPREAD, USUAL
 from streamkernel.learners.state import LEARNED_INTS, LEARNED_REALS, NUMBERS
 from streamkernel.second_order.linear.merging import LinearSummary
 from streamkernel.second_order.metric import Metric
-from streamkernel.second_order.neighbours.state import NeighboursSummary
+from streamkernel.second_order.neighbours.state import NeighboursSummary, neighbour_functions
+from streamkernel.second_order.slots import slots_of
 from streamkernel.second_order.stored_mixture import OF_TARGETS
 
 _MEANS = ("mean_square", "mean_fourth")
@@ -251,9 +252,9 @@ class SecondOrderSummary:
     and first example of each group, shape (groups, 3). `kept` are features that are kept since the function was pruned.
 
     Of each group, `priors` and `units` are λ as a share and in the units of its factor, `rested` the examples that it
-    left out at rest, `forgetting` its factor per example (groups that forget while others do not are at the end),
+    left out at rest, `forgetting` its factor per example (a group that forgets while others do not is the last one),
     `recent` sums of its recent losses; `grams` are A = RᵀR, shape (n, n), and `moments`, `newton` and `steady` are Aw,
-    w, and the coefficients of the constant steps, shape (columns, n). `level` is the level of f, shape (columns, 1).
+    w, and the coefficients of the constant steps, shape (columns, n). `level` are the levels, shape (columns, levels).
 
     The mixture has of each target its `weights`, `signed` of any sign and `positive` ones, `lead` D, the Gram matrix
     `mixer` and `bounds` on gradients; `standing` are running losses.
@@ -294,6 +295,17 @@ class SecondOrderSummary:
     def columns(self) -> int:
         """Outputs of f."""
         return int(self.level.shape[0])
+
+    @property
+    def slots(self) -> I64:
+        """The first slot of each kind of function."""
+        near = neighbour_functions(self.neighbours.capacity)
+        return slots_of(len(self.table), self.level.shape[1], len(self.linear.w), near)
+
+    @property
+    def has_forgetting(self) -> bool:
+        """Whether the last group forgets while others do not."""
+        return bool(self.forgetting[-1] != self.forgetting[0])
 
     def clock(self, g: int) -> int:
         """Return the time by the clock of a group, which stands while it rests: examples without those left out."""

@@ -17,8 +17,18 @@ from streamkernel.learners.span import ENTRIES
 from streamkernel.second_order import growth, metric, newton, slots
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.last_row import no_row
+from streamkernel.second_order.levels import LEVELS
 from streamkernel.second_order.linear.state import SATURATION, new_linear, with_more_room
-from streamkernel.second_order.mixture_state import BORN, COUNT, FIRST, Group, Groups, MixtureState, weights_by_column
+from streamkernel.second_order.mixture_state import (
+    BORN,
+    COUNT,
+    FIRST,
+    OWNER,
+    Group,
+    Groups,
+    MixtureState,
+    coefficients_of_groups,
+)
 from streamkernel.second_order.neighbours.state import neighbour_functions, new_neighbours, with_places
 from streamkernel.second_order.tiles import EIGHT
 
@@ -38,7 +48,7 @@ class Arrangement(NamedTuple):
     directions
         The directions, with the bandwidths of all blocks.
     table
-        Blocks, bandwidth and first example of each group; of those that forget, at the end, the block that they share
+        Blocks, bandwidth and first example of each group; of one that forgets, at the end, the block that it shares
         instead of the bandwidth.
     """
 
@@ -55,13 +65,9 @@ class Arrangement(NamedTuple):
 
     def squared_norm(self) -> float:
         """Return ‖w‖² of the mixed function."""
-        state, columns = self.state, len(self.state.level)
         sums: dict[int, Any] = {}
-        weights = weights_by_column(state).T
-        for g, (_, n, before, *_, owner) in enumerate(state.layout.tolist()):
-            here = slice(columns * before, columns * (before + n))
-            v, u = (np.repeat(weights[:, state.slots[kind] + g], n) for kind in (slots.NEWTON, slots.STEADY))
-            sums[owner] = sums.get(owner, 0.0) + v * state.newton[here] + u * state.steady[here]
+        for owner, w in zip(self.state.layout[:, OWNER].tolist(), coefficients_of_groups(self.state), strict=True):
+            sums[owner] = sums.get(owner, 0.0) + w
         return float(sum(np.square(w).sum() for w in sums.values()))
 
     @property
@@ -116,7 +122,7 @@ class Arranger:
     window
         The number of examples stored for the nearest neighbours, 0 without those functions.
     forgetting
-        The forgetting factor per example of each additional group that shares the features of a block.
+        The forgetting factor per example of the group that shares the features of a block, 0 without that group.
     """
 
     alone: tuple[int, ...]
@@ -130,17 +136,21 @@ class Arranger:
     linear_prior: float
     is_saturated: bool
     window: int
-    forgetting: tuple[float, ...] = ()
+    forgetting: float
+
+    @property
+    def ordinary(self) -> int:
+        """Number of groups with features of their own."""
+        return len(self.alone) + 2 * (self.stages > 0)
 
     def first(self, kernel: Kernel, directions: Directions, numbers: Any) -> Arrangement:
         """Return the arrangement before the first example; `numbers` are its records."""
         alone, columns, targets = len(self.alone), int(numbers[0]["columns"]), len(numbers)
-        ordinary = alone + 2 * (self.stages > 0)
-        count = ordinary + len(self.forgetting)
+        count = self.ordinary + (self.forgetting > 0)
         table: I64 = np.zeros((count, 3), np.int64)  # blocks, bandwidth and first example of each group
         table[:alone, 0] = self.alone
         table[:alone, 1] = np.arange(alone)
-        table[ordinary:] = 1, max(alone // 2 - 1, 0), 0
+        table[self.ordinary :] = 1, max(alone // 2 - 1, 0), 0
         first_slots = self._slots(count)
         functions, linear = first_slots[slots.ALL], BEGINNING * (self.linear > 0)
         single = np.zeros(functions)
@@ -150,7 +160,7 @@ class Arranger:
         single[first_slots[slots.LINEAR] :][:1] = linear
         weights = np.tile(single, targets)
         arrays: dict[str, Any] = {
-            "level": np.zeros((columns, 1)),
+            "level": np.zeros((columns, len(LEVELS))),
             "weights": weights,
             "signed": weights.copy(),
             "positive": weights.copy(),
@@ -176,7 +186,7 @@ class Arranger:
 
     def _slots(self, groups: int) -> I64:
         """Return the slots of a mixture of a number of groups."""
-        return slots.slots_of(groups, self.linear, neighbour_functions(self.window))
+        return slots.slots_of(groups, len(LEVELS), self.linear, neighbour_functions(self.window))
 
     def arrange(
         self,
@@ -188,7 +198,7 @@ class Arranger:
         arrays: Mapping[str, Any],
     ) -> Arrangement:
         """Return a mixture of the given groups and empty ones, with the sizes in the table, and their features."""
-        alone, ordinary = len(self.alone), len(table) - len(self.forgetting)
+        alone, ordinary = len(self.alone), self.ordinary
         shared = table[ordinary:, 1].tolist()
         own_blocks = [*range(alone), *(growth.first_block(slot, self.stages) for slot in range(ordinary - alone))]
         firsts, blocks, owners = np.array(own_blocks + shared), table[:, 0], [*range(ordinary), *shared]
@@ -214,7 +224,8 @@ class Arranger:
         numbers["blocks"] = used if blocks[alone:ordinary].any() else min(int(numbers[0]["blocks"]), used)
         directions = directions.with_plan(KernelProgram(kernel, self.seed))
         directions.reserve(used)
-        kept = np.array([*[float(numbers[0]["forgetting"])] * ordinary, *self.forgetting])
+        kept = np.full(len(table), self.forgetting)
+        kept[:ordinary] = numbers[0]["forgetting"]
         flat: dict[str, Any] = arranged.flat._asdict() | dict(arrays)
         outputs, first_slots = int(arranged.layout[:, [FIRST, COUNT]].sum(axis=1).max()), self._slots(len(table))
         last = no_row(outputs, int(first_slots[slots.ALL]), columns, len(flat["neighbours"].weights))

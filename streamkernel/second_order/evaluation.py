@@ -22,7 +22,7 @@ from streamkernel.learners.embedding import (
 )
 from streamkernel.learners.embedding import slopes as slopes_along
 from streamkernel.learners.scoring import longest_row
-from streamkernel.second_order import newton, slots, steady
+from streamkernel.second_order import levels, newton, slots, steady
 from streamkernel.second_order.gradients import embed_groups, embed_rows
 from streamkernel.second_order.last_row import forget_row, is_last, note_row
 from streamkernel.second_order.linear import steps as linear
@@ -30,13 +30,12 @@ from streamkernel.second_order.linear.state import ENTRIES, LinearRoom, room_for
 from streamkernel.second_order.linear.state import ROOM as LINEAR_ROOM
 from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
 from streamkernel.second_order.mixture_state import (
-    BEFORE,
     COUNT,
     FIRST,
     MIXTURE,
     OWNER,
     MixtureState,
-    weights_by_column,
+    coefficients_of_groups,
     with_own_row,
 )
 from streamkernel.second_order.neighbours import search as neighbours
@@ -93,7 +92,7 @@ def read_row(state, scales, kernel, rows, read, i, blocks, work):  # type: ignor
         return -1
     newton.read(state, last.z, last.f)
     steady.read(state, last.z, last.f)
-    steady.read_level(state, last.f)
+    levels.read(state, last.f)
     neighbours.search(state.neighbours, lines, work.neighbours, last)
     note_row(last, read, i, seen, blocks)
     return used
@@ -165,7 +164,7 @@ def evaluate_copy(state: MixtureState, scales: ScalesState, kernel: CompiledKern
 
 @compiled
 def _copy(state, scales):  # type: ignore[no-untyped-def]
-    """Return a consistent copy of the arrays that a prediction reads: numbers, w of the functions, the level, v, the
+    """Return a consistent copy of the arrays that a prediction reads: numbers, w of the functions, the levels, v, the
     range of targets, the sensitivities with their totals, the linear functions with their names, and scales.
     """
     functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy(), state.span.copy()
@@ -231,12 +230,9 @@ def _derivatives_of_groups(function: MixtureState, directions: Directions, row: 
     z = np.zeros(int((layout[:, FIRST] + layout[:, COUNT]).max()), np.float32)
     embedded = embed_rows(function, directions, row, int(numbers["blocks"]))[0]
     z[: len(embedded)] = embedded[: len(z)]
-    coefficients, weights = np.zeros((columns, len(z))), weights_by_column(function)[:, :, None]
-    for g, (first, n, before) in enumerate(layout[:, [FIRST, COUNT, BEFORE]].tolist()):
-        here = slice(columns * before, columns * (before + n))
-        newton, steady = function.newton[here].reshape(columns, n), function.steady[here].reshape(columns, n)
-        v, u = weights[function.slots[slots.NEWTON] + g], weights[function.slots[slots.STEADY] + g]
-        coefficients[:, first : first + n] += v * newton + u * steady
+    coefficients = np.zeros((columns, len(z)))
+    for first, w in zip(layout[:, FIRST].tolist(), coefficients_of_groups(function), strict=True):
+        coefficients[:, first : first + w.shape[1]] += w
     kernel = directions.kernel
     own_slopes = slopes_along(kernel, size, z, coefficients)
     along = directions_along(kernel, size, row.hashes, len(z) // 2)

@@ -5,7 +5,8 @@ The blocks of a model form groups. Group g has the features φ_g(x), n outputs o
 * one that takes Newton steps: w ← w - A⁻¹Σ ℓ'φ with A = λI + Σ ℓ''φφᵀ, for stationary streams;
 * one that takes steps of constant size, w ← w - γℓ'φ, for drifting streams.
 
-A further function is a constant that takes constant steps: the recent level, independent of x. Where inputs are scaled,
+A further function is a constant that takes constant steps: the recent level, independent of x
+(`streamkernel.second_order.levels`). Where inputs are scaled,
 two more are linear in them (`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
 The v_k are also learned by Newton steps, on the loss of f itself, with less weight for old examples. All functions
 predict an example before they learn it. Three further functions average the nearest neighbours among stored examples
@@ -41,7 +42,7 @@ from streamkernel.learners.state import (
     NO_PLACE,
     NO_ROOM,
 )
-from streamkernel.second_order import newton, slots, steady
+from streamkernel.second_order import levels, newton, slots, steady
 from streamkernel.second_order.evaluation import ROW_ROOM, RowRoom, read_row, row_room
 from streamkernel.second_order.gradients import EVERY, GRADIENT_ROOM, GradientRoom, add_gradient, gradient_room
 from streamkernel.second_order.linear import steps as linear
@@ -71,7 +72,7 @@ class LearningOptions(NamedTuple):
     growing
         Number of blocks from the first example on.
     follow
-        Step size of the level.
+        γ of the levels.
     prior
         λ of linear functions.
     is_new
@@ -232,7 +233,7 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
     _observe_losses(state, w, work)
     newton.learn(state, example, work)
     steady.learn(state, example, work)
-    steady.learn_level(state, example, options.follow, work)
+    levels.learn(state, example, options.follow, work)
     linear.learn(state, scales, rows, example, options, work)
     neighbours.learn(state, example, work)
     numbers.reused_steps += blocks == numbers.blocks
@@ -292,7 +293,7 @@ def _measure_k_xx(state, blocks, seen):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def _observe_losses(state, w, work):  # type: ignore[no-untyped-def]
-    """Update the running loss of each function, and of f = 0 in the slot of the level."""
+    """Update the running loss of each function, and of f = 0 in the slot of the first level."""
     numbers, layout, f = state.numbers[0], state.layout, state.last.f
     since = numbers.examples - numbers.restarted
     fresh = since + 1 - schedule.compiled_last_due(since)

@@ -200,12 +200,6 @@ def root_of(metric: Metric, unexplained: float, probe: int) -> F64 | None:
     return np.asarray((along * np.sqrt(np.maximum(squares, 0.0))) @ along.T)
 
 
-def copy_metric(metric: Metric) -> Metric:
-    """Return a metric that shares nothing with this one."""
-    arrays: dict[str, Any] = {name: part.copy() for name, part in metric._asdict().items()}
-    return Metric(**arrays)
-
-
 def is_same(metric: Metric, other: Metric, g: int) -> bool:
     """Return whether two functions have the same metric for a group."""
     k = int(metric.known[g])

@@ -54,8 +54,8 @@ class MixedFunction(Learner):
     batch_size
         Examples in a Newton step, B; 1 for a number that grows from 8 to 64 or 128.
     forgetting
-        The factor of the past in the Newton steps at each example; 1 forgets nothing. ``None`` is 1 with additional
-        groups that forget, which detect a misleading past (`streamkernel.second_order.recency`).
+        The factor of the past in the Newton steps at each example; 1 forgets nothing. ``None`` is 1 with an additional
+        group that forgets, which detects a misleading past (`streamkernel.second_order.recency`).
     has_metric
         Whether new groups may draw their features in a metric that is learned.
     is_linear
@@ -106,7 +106,7 @@ class MixedFunction(Learner):
             linear_prior=prior(loss),
             is_saturated=is_linear and bool(loss.for_classes),
             window=STORED if is_linear and (loss.for_classes or intercept == state.MEAN) else 0,
-            forgetting=recency.KEPT if forgetting is None and not joint else (),
+            forgetting=recency.KEPT if forgetting is None and not joint else 0.0,
         )
         self.is_unfinished = self._is_private = False
         self._undivided = undivided()
@@ -221,8 +221,7 @@ class MixedFunction(Learner):
     def n_blocks(self) -> int:
         """Blocks in use, each with its own seed."""
         live = self._live
-        blocks = live.table[: len(live.table) - len(self._arranger.forgetting), 0]
-        return int(min(live.state.numbers["blocks"][0], blocks.sum()))
+        return int(min(live.state.numbers["blocks"][0], live.table[: self._arranger.ordinary, 0].sum()))
 
     @property
     def penalty(self) -> float:

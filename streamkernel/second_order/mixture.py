@@ -27,7 +27,7 @@ from streamkernel.second_order.restructuring import with_column, with_new_groups
 from streamkernel.second_order.stored_mixture import StoredMixture
 
 FOLLOW = 0.075
-"""The step of the level, over the loss's curvature."""
+"""γ of the levels, over the loss's curvature."""
 
 
 class SecondOrderLearner(StoredMixture):
@@ -250,10 +250,10 @@ class SecondOrderLearner(StoredMixture):
 
     def _compare_groups(self, may_restart: bool) -> None:
         """Reset the groups that old examples mislead, if that may happen now."""
-        live, forgetting = self._live, len(self._arranger.forgetting)
-        if not forgetting or self.examples - self.numbers["compared_at"] < recency.EVERY:
+        live = self._live
+        if not self._arranger.forgetting or self.examples - self.numbers["compared_at"] < recency.EVERY:
             return
-        groups = recency.misled_groups(self.examples, live.table, live.groups.counts, live.state.recent, forgetting)
+        groups = recency.misled_groups(self.examples, live.table, live.groups.counts, live.state.recent)
         if groups and may_restart:
             self._complete()
             self._live = with_restart(self._live, self._arranger, self._kernel, groups)

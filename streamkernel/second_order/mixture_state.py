@@ -13,6 +13,7 @@ from streamkernel import tensor_file, vectors
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.jit import inlined
 from streamkernel.learners.state import NUMBERS_TYPE
+from streamkernel.second_order import slots
 from streamkernel.second_order.last_row import LAST_ROW, LastRow, no_row
 from streamkernel.second_order.linear.state import LINEAR, Linear
 from streamkernel.second_order.metric import METRIC, Metric
@@ -62,7 +63,7 @@ class MixtureState(NamedTuple):
     newton, steady
         w of the two functions of each group, shape (columns, n).
     level
-        The constant, shape (columns, 1).
+        The levels, shape (columns, levels).
     weights, mixer
         v, and the factor of its own A, of each target; functions are in the order of their slots.
     signed, positive, lead
@@ -70,7 +71,8 @@ class MixtureState(NamedTuple):
     bounds
         Of each target the largest derivatives seen of the functions, and of f, and the largest size of the targets.
     losses
-        The running losses of the functions, since the model was last restructured; the loss of f = 0 for the level.
+        The running losses of the functions, since the model was last restructured; the loss of f = 0 for the first
+        level.
     priors
         λ of each group, in units of k(x, x).
     factor
@@ -355,3 +357,14 @@ def weights_by_column(state: MixtureState) -> F64:
     """Return v of all functions for each column of f, shape (functions, columns); the columns of a target have one."""
     targets = len(state.numbers)
     return np.repeat(state.weights.reshape(targets, -1).T, len(state.level) // targets, axis=1)
+
+
+def coefficients_of_groups(state: MixtureState) -> list[F64]:
+    """Return Σ v_k w_k over both functions of each group, shape (columns, n)."""
+    columns, weights, coefficients = len(state.level), weights_by_column(state)[:, :, None], []
+    for g, (n, before) in enumerate(state.layout[:, [COUNT, BEFORE]].tolist()):
+        here = slice(columns * before, columns * (before + n))
+        newton, steady = state.newton[here].reshape(columns, n), state.steady[here].reshape(columns, n)
+        v, u = weights[state.slots[[slots.NEWTON, slots.STEADY]] + g]
+        coefficients.append(v * newton + u * steady)
+    return coefficients

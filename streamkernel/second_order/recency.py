@@ -1,7 +1,7 @@
-"""Groups that forget, each with the features of a single block, and the detection of a misleading past.
+"""A group that forgets, with the features of a single block, and the detection of a misleading past.
 
-Such a group takes the Newton steps of the block with A fading, so that it represents recent examples only. On a
-stationary stream the block, which forgets nothing, has the lower loss. Where a forgetting group has a clearly lower
+This group takes the Newton steps of the block with A fading, so that it represents recent examples only. On a
+stationary stream the block, which forgets nothing, has the lower loss. Where the forgetting group has a clearly lower
 loss, the past is misleading: all single blocks are reset, and larger groups with a higher loss end, so that learning
 continues as in a new model.
 """
@@ -14,8 +14,8 @@ from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled
 from streamkernel.second_order import growth
 
-KEPT = (0.996,)
-"""The forgetting factor per example of each group that forgets."""
+KEPT = 0.996
+"""The forgetting factor of the group per example."""
 
 FROM = 512
 """Number of examples before they may change to another block."""
@@ -32,14 +32,14 @@ MARGIN = 0.2
 
 
 def block_for(current: int, singles: F64, since: int) -> int:
-    """Return the single block whose features a new forgetting group shares.
+    """Return the single block whose features the forgetting group shares from now on.
 
     It is never the first or the last one, which may restart in a metric.
 
     Parameters
     ----------
-    own
-        The block that the group shares now.
+    current
+        The block that it shares now.
     singles
         The running losses of all of them.
     since
@@ -57,7 +57,7 @@ def block_for(current: int, singles: F64, since: int) -> int:
 
 
 def possible(table: I64, ordinary: int, seen: int) -> bool:
-    """Return whether the entries after the ordinary groups in a table can be groups that forget.
+    """Return whether the entries of a table after the ordinary groups can be a group that forgets.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def possible(table: I64, ordinary: int, seen: int) -> bool:
     )
 
 
-def misled_groups(seen: int, table: I64, outputs: I64, losses: F64, forgetting: int) -> list[int]:
+def misled_groups(seen: int, table: I64, outputs: I64, losses: F64) -> list[int]:
     """Return the groups that are reset because old examples mislead them, usually none.
 
     Parameters
@@ -78,33 +78,29 @@ def misled_groups(seen: int, table: I64, outputs: I64, losses: F64, forgetting: 
     seen
         Examples so far.
     table, outputs
-        Blocks, bandwidth and first example of each group, those that forget at the end, with the block that they share
-        as bandwidth; and their outputs.
+        Blocks, bandwidth and first example of each group, with the block that it shares as bandwidth for the last one,
+        which forgets; and their outputs.
     losses
         Sums of the recent losses of their Newton steps.
-    forgetting
-        Number of groups that forget.
 
     Examples
     --------
-    >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [0, 0, 0], [2, 1, 1024], [1, 1, 0], [1, 1, 0]])
-    >>> losses = np.array([0.6, 0.5, 0.5, 0.4, 0.0, 0.5, 0.5, 0.35])
-    >>> misled_groups(4096, table, 8 * table[:, 0], losses, forgetting=2)
+    >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [0, 0, 0], [2, 1, 1024], [1, 1, 0]])
+    >>> losses = np.array([0.6, 0.5, 0.5, 0.4, 0.0, 0.5, 0.35])
+    >>> misled_groups(4096, table, 8 * table[:, 0], losses)
     [0, 1, 2, 3, 5]
 
     Groups of more outputs are compared later:
 
-    >>> [misled_groups(seen, table, 1024 * table[:, 0], losses, forgetting=2) for seen in (4095, 4096)]
+    >>> [misled_groups(seen, table, 1024 * table[:, 0], losses) for seen in (4095, 4096)]
     [[], [0, 1, 2, 3, 5]]
     """
-    ordinary = len(table) - forgetting
-    best = ordinary + int(losses[ordinary:].argmin())
-    block = int(table[best, 1])
+    block = int(table[-1, 1])
     is_mature = seen - table[block, 2] >= max(YOUNGEST, MATURE * outputs[block])
-    is_worse = (1.0 - MARGIN) * losses[:ordinary] > losses[best]
+    is_worse = (1.0 - MARGIN) * losses[:-1] > losses[-1]
     if not is_mature or not is_worse[block]:
         return []
-    return np.flatnonzero((is_worse & (outputs[:ordinary] > 0)) | (table[:ordinary, 0] == 1)).tolist()
+    return np.flatnonzero((is_worse & (outputs[:-1] > 0)) | (table[:-1, 0] == 1)).tolist()
 
 
 @compiled

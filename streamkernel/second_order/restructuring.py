@@ -14,7 +14,7 @@ from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.learners import state
 from streamkernel.second_order import growth, metric, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
-from streamkernel.second_order.linear.state import BOUND
+from streamkernel.second_order.linear import state as linear_state
 from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.mixture_state import OF_MIXTURE, Group
 from streamkernel.second_order.neighbours.state import copied
@@ -47,12 +47,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
     arrays |= {"level": more(function.level), "metric": function.metric}
     arrays["mixer"] = less_certain(function.mixer, int(function.numbers[0]["examples"]))
-    w = function.linear.w
-    w = np.concatenate([w, np.zeros_like(w[:, :1])], axis=1) if split is None else split[None, :, None] * w
-    counts = function.linear.counts.copy()
-    if split is not None:
-        counts[BOUND] *= split.max()
-    arrays["linear"] = function.linear._replace(w=w, counts=counts)  # a thread that still predicts uses the old ones
+    arrays["linear"] = linear_state.with_column(function.linear, split)
     arrays["neighbours"] = copied(function.neighbours)
     return arranger.arrange(kernel, live.directions, numbers, live.table, groups, arrays)
 
@@ -60,7 +55,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
 def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arrangement | None:
     """Return the mixture with the groups that start now, or ``None`` if none is due."""
     function, table, alone = now.state, now.table.copy(), len(arranger.alone)
-    ordinary, lambdas = len(table) - len(arranger.forgetting), function.priors.copy()
+    ordinary, lambdas = arranger.ordinary, function.priors.copy()
     seen, since = int(function.numbers[0]["examples"]), now.since
     of_groups, (nothing, *_) = np.split(function.losses, function.slots[[slots.LEVEL]])
     losses_of = of_groups.reshape(2, -1)
@@ -125,8 +120,7 @@ def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: S
         if g not in past:
             old = kept[g]
             kept[g] = Group.empty(len(old.factor), len(old.newton), len(old.rows))._replace(steady=old.steady)
-    ordinary = len(table) - len(arranger.forgetting)
-    sharing = [g for g in range(ordinary, len(table)) if table[g, 1] in past]  # with the same constant steps
+    sharing = [g for g in range(arranger.ordinary, len(table)) if table[g, 1] in past]  # with the same constant steps
     for g in sharing:
         kept[g] = kept[g]._replace(steady=np.zeros_like(kept[g].steady))
     for g in past:
@@ -150,7 +144,7 @@ def _blocks_of_the_past(now: Arrangement, alone: int, begun: Sequence[int]) -> l
     If f = 0 and another block are better than the constant steps of the block in a metric, f changes in other
     directions now. Then all blocks whose constant steps are worse than f = 0 start from nothing.
     """
-    _, steady, (nothing,), *_ = np.split(now.state.losses, now.state.slots[1:-1])
+    _, steady, (nothing, *_), *_ = np.split(now.state.losses, now.state.slots[1:-1])
     useless, best = [g for g in begun if steady[g] >= nothing], int(steady[:alone].argmin())
     have_turned = any(now.table[g, 1] >= alone and g != best for g in useless)
     return useless if have_turned else []

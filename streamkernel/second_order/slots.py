@@ -1,6 +1,6 @@
 """The slots of a mixture: the place of each function in its weights, losses and scores.
 
-Functions of one kind are together, in this order: functions by Newton steps, functions by constant steps, the level,
+Functions of one kind are together, in this order: functions by Newton steps, functions by constant steps, levels,
 linear functions, and functions of the nearest neighbours. Both functions of group g are g slots after the first one of
 their kind.
 """
@@ -15,12 +15,12 @@ NEWTON, STEADY, LEVEL, LINEAR, NEIGHBOURS, ALL = range(6)
 """Entries of an array of slots: the first slot of each kind, and the number of all."""
 
 
-def slots_of(groups: int, linear: int, neighbours: int) -> I64:
+def slots_of(groups: int, levels: int, linear: int, neighbours: int) -> I64:
     """Return the first slot of each kind of function, and the number of slots.
 
     Examples
     --------
-    >>> slots_of(groups=6, linear=2, neighbours=3).tolist()
+    >>> slots_of(groups=6, levels=1, linear=2, neighbours=3).tolist()
     [0, 6, 12, 13, 15, 18]
     """
-    return np.cumsum([0, groups, groups, 1, linear, neighbours])
+    return np.cumsum([0, groups, groups, levels, linear, neighbours])

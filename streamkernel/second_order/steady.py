@@ -1,6 +1,4 @@
-"""Functions that take steps of constant size, for streams that drift: those of groups, w ← w - γℓ'φ, and the level, a
-constant that follows targets that move; compiled.
-"""
+"""Functions of groups that take steps of constant size, w ← w - γℓ'φ, for streams that drift; compiled."""
 
 from __future__ import annotations
 
@@ -52,19 +50,3 @@ def learn(state, example, work):  # type: ignore[no-untyped-def]
             at = columns * layout[g, BEFORE] + c * n
             gain = step * steps_of(example.weight, power * work.h[k, c])
             vectors.add(state.steady[at : at + n], phi, -gain * work.g[k, c])
-
-
-@inlined(allocates=False)
-def read_level(state, f):  # type: ignore[no-untyped-def]
-    """Set the slot of the level in `f`, shape (functions, columns)."""
-    for c in range(f.shape[1]):
-        f[state.slots[slots.LEVEL], c] = state.level[c, 0]
-
-
-@inlined(allocates=False)
-def learn_level(state, example, follow, work):  # type: ignore[no-untyped-def]
-    """Take a step of the level, c ← c - γℓ' with γ = `follow`."""
-    k, columns = state.slots[slots.LEVEL], work.g.shape[1]
-    clip_derivatives(state, k, work.g)
-    for c in range(columns):
-        state.level[c, 0] -= follow * steps_of(example.weight, follow * work.h[k, c]) * work.g[k, c]

@@ -48,7 +48,11 @@ class StoredMixture(MixedFunction):
         self.advance(is_all=True)
         numbers = self.numbers
         groups = self.groups.tensors(int(numbers["buffered"]), bool(numbers["working"]))
-        return self.to_predict() | groups | _sampling_tensors(self._live)
+        return (
+            self.to_predict()
+            | groups
+            | {name: self._live.state.sampled[:, column].copy() for name, column in _SAMPLED.items()}
+        )
 
     def to_predict(self) -> dict[str, Any]:
         """Return the part of :meth:`tensors` needed for predictions, which is small."""
@@ -72,13 +76,12 @@ class StoredMixture(MixedFunction):
             If a tensor is missing, does not fit, or has values that no function can learn.
         """
         learned = self._read_learned(tensors)
-        forgetting = self._arranger.forgetting if _has_forgetting(tensors) else ()
         self._arranger = replace(
             self._arranger,
             linear=linear_state.count(tensors),
             is_saturated=linear_state.bound(tensors) > 0,
             window=neighbours.stored(tensors),
-            forgetting=forgetting,
+            forgetting=self._arranger.forgetting * (RECENCY in tensors),
         )
         features, directions = example_tensors.unpack_kept(tensors), self.directions
         if features is not None:
@@ -97,13 +100,8 @@ class StoredMixture(MixedFunction):
         )
 
 
-def _has_forgetting(tensors: Mapping[str, Any]) -> bool:
-    """Return whether a file has groups that forget."""
-    return RECENCY in tensors
-
-
 def _recency(mixture: Arrangement) -> dict[str, Any]:
-    """Return the recent losses of groups that forget; nothing if there are none."""
+    """Return the recent losses of groups if one of them forgets, else nothing."""
     numbers, owners = mixture.state.numbers[0], mixture.groups.layout[:, OWNER]
     if (owners == np.arange(len(owners))).all():
         return {}
@@ -140,11 +138,6 @@ def _tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[s
 def pack_targets(numbers: Any) -> dict[str, Any]:
     """Return the state of each target, or nothing for a single target."""
     return {} if len(numbers) == 1 else {TARGETS: np.array([numbers[name] for name in OF_TARGETS])}
-
-
-def _sampling_tensors(mixture: Arrangement) -> dict[str, Any]:
-    """Return when each sketch was computed, and which groups rest."""
-    return {name: mixture.state.sampled[:, column].copy() for name, column in _SAMPLED.items()}
 
 
 def _restored(
@@ -193,9 +186,9 @@ def _restored(
         raise ValueError("expected bounds, losses and a spread of at least 0")
     span.check(arrays["span"])
     table = tensor_file.require_tensor(tensors, "table", np.int64, empty.table.shape)
-    ordinary, restarted, compared = len(table) - len(arranger.forgetting), 0, 0
+    ordinary, restarted, compared = arranger.ordinary, 0, 0
     arrays["recent"] = np.zeros(len(table))
-    if _has_forgetting(tensors):
+    if RECENCY in tensors:
         restarted, compared = tensor_file.require_tensor(tensors, RECENCY, np.int64, (2,)).tolist()
         arrays["recent"] = tensor_file.require_tensor(tensors, "recent", np.float64, (len(table),))
     are_possible = (

@@ -84,19 +84,7 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         shuffle: bool = True,
         verbose: bool = False,
     ) -> None:
-        self.kernel = kernel
-        self.loss = loss
-        self.learner = learner
-        self.max_features = max_features
-        self.l2 = l2
-        self.class_weight = class_weight
-        self.pruning = pruning
-        self.refit = refit
-        self.cache_bytes = cache_bytes
-        self.seed = seed
-        self.max_classes = max_classes
-        self.shuffle = shuffle
-        self.verbose = verbose
+        self._keep(locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the rows in one pass, with an untrained model.
@@ -234,18 +222,7 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
         shuffle: bool = True,
         verbose: bool = False,
     ) -> None:
-        self.kernel = kernel
-        self.loss = loss
-        self.tau = tau
-        self.learner = learner
-        self.max_features = max_features
-        self.l2 = l2
-        self.pruning = pruning
-        self.refit = refit
-        self.cache_bytes = cache_bytes
-        self.seed = seed
-        self.shuffle = shuffle
-        self.verbose = verbose
+        self._keep(locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the rows in one pass, with an untrained model."""
@@ -329,14 +306,7 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
         shuffle: bool = True,
         verbose: bool = False,
     ) -> None:
-        self.kernel = kernel
-        self.nu = nu
-        self.learner = learner
-        self.max_features = max_features
-        self.cache_bytes = cache_bytes
-        self.seed = seed
-        self.shuffle = shuffle
-        self.verbose = verbose
+        self._keep(locals())
 
     @property
     def offset_(self) -> float:

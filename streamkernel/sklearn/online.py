@@ -96,8 +96,16 @@ class OnlineEstimator(BaseEstimator):
 
     _online_class: ClassVar[type[KernelModel]]
 
+    loss: Any
     model_: Any
     n_features_in_: int
+    seed: int
+    shuffle: bool
+    verbose: bool
+
+    def _keep(self, parameters: Mapping[str, Any]) -> None:
+        """Set the parameters of a constructor, which its ``locals()`` are, as attributes."""
+        self.__dict__.update((name, value) for name, value in parameters.items() if name != "self")
 
     def __sklearn_tags__(self) -> Any:
         """Return the tags: sparse matrices, missing values and strings are accepted."""
@@ -157,7 +165,7 @@ class OnlineEstimator(BaseEstimator):
         are for a new model; otherwise they have to be the same as before. Raise a ValueError if the table is empty, or
         its columns are not the ones that were learned.
         """
-        if y is None or not is_frame(X):
+        if y is None or not (hasattr(X, "columns") or hasattr(X, "column_names")):
             return validate_data(
                 self,
                 X,
@@ -219,8 +227,3 @@ def _replaced(part: Any, changes: Mapping[str, Any], where: str) -> Any:
         new = _replaced(getattr(part, field), {inner: value}, f"{where}__{field}") if separator else value
         part = dataclasses.replace(part, **{field: new})
     return part
-
-
-def is_frame(X: Any) -> bool:
-    """Return whether a table is a data frame of any library, whose columns have names and types."""
-    return hasattr(X, "columns") or hasattr(X, "column_names")

@@ -343,10 +343,6 @@ class BackgroundTasks:
         log_of, held = state._trim_recent(log_of, held)
         return replace(state, recent=log_of, held=held, job=job, fed=fed)
 
-    def without_job(self) -> BackgroundTasks:
-        """Return the state without the job, because the function that it began from is gone."""
-        return replace(self, job=None, fed=0)
-
     def abandon(self) -> None:
         """Let the job end by itself."""
         if self.job is not None:

@@ -19,6 +19,7 @@ from streamkernel.learners import span
 from streamkernel.second_order import square_root
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import Group
+from streamkernel.second_order.slots import LEVEL, LINEAR, NEWTON, STEADY
 from streamkernel.second_order.weights import positive_weights
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.saddle_point.factors import LOSSES
@@ -154,8 +155,9 @@ def _mixture(old: SecondOrderLearner, rows: Rows, y: F64, keep: float, tell: Tel
     bends(int(old.numbers["loss"]), old.loss.parameter, f, y, weights)
     weights *= rows.weights
     groups, near = [], np.zeros((len(old.arrays.weights), len(y), old.columns))
-    level = 2 * len(old.groups)
-    near[level], near[level + 1 :] = old.arrays.level[:, 0], old.scores_of_others(rows).transpose(1, 0, 2)
+    slots = old.arrays.slots
+    near[slots[LEVEL] : slots[LINEAR]] = old.arrays.level.T[:, None]
+    near[slots[LINEAR] :] = old.scores_of_others(rows).transpose(1, 0, 2)
     of_groups: dict[int, I64] = {}
     for g, (group, (first, n, *_, owner)) in enumerate(zip(old.groups, old.groups.layout.tolist(), strict=True)):
         block, blocks = first // old.outputs, n // old.outputs
@@ -177,7 +179,7 @@ def _mixture(old: SecondOrderLearner, rows: Rows, y: F64, keep: float, tell: Tel
         memory, prior = old.memory(g) / len(y), old.prior(g)
         z_kept = z[:, _outputs(old, chosen, smaller)] * np.float32(math.sqrt(old.block_size / smaller))
         coefficients, factor = _distil_coefficients(z_kept, targets, weights, prior / memory)
-        near[[g, len(old.groups) + g]] = (z_kept @ coefficients.T).reshape(len(y), 2, -1).transpose(1, 0, 2)
+        near[slots[[NEWTON, STEADY]] + g] = (z_kept @ coefficients.T).reshape(len(y), 2, -1).transpose(1, 0, 2)
         small.newton[:], small.steady[:] = np.split(coefficients, 2)
         small.factor[:] = math.sqrt(memory) * factor
     learned = old.with_groups(np.concatenate([kept, [[0, 0, 0]]]), groups)

@@ -19,6 +19,7 @@ BLOCK = re.compile(r'```(python|diff) title="([\w./]+)"\n(.*?)```', re.DOTALL)
 CHANGES = {
     "loss": "LogCosh",
     "kernel": "hyperbolic",
+    "function of the mixture": "level",
     "source": "test_sqlite",
     "sink": "test_sqlite_sink",
     "figure": "handbook_describes or match_the_run",

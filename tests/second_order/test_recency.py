@@ -180,37 +180,33 @@ def test_on_a_stationary_stream_nothing_restarts(target):
     assert restarted(model) == 0
 
 
-@pytest.mark.parametrize("g", range(len(recency.KEPT)))
-def test_a_group_that_forgets_is_the_block_of_a_model_that_forgets(g):
+def test_a_group_that_forgets_is_the_block_of_a_model_that_forgets():
     xs, ys = stream(before=1500, after=0)
     options = {**SMALL, "batch_size": 16}
     model = learn(KernelClassifier(**nested(**options)), xs, ys)
-    other = learn(KernelClassifier(**nested(**options, forgetting=recency.KEPT[g])), xs, ys)
+    other = learn(KernelClassifier(**nested(**options, forgetting=recency.KEPT)), xs, ys)
     own = model._learner
-    at = len(own.table) - len(recency.KEPT) + g
-    blocks, block, born = own.table[at].tolist()
+    blocks, block, born = own.table[-1].tolist()
     assert (blocks, born) == (1, 0)
-    assert own.groups[at].newton.tobytes() == other._learner.groups[block].newton.tobytes()
-    assert own.groups[at].factor.tobytes() == other._learner.groups[block].factor.tobytes()
+    assert own.groups[len(own.groups) - 1].newton.tobytes() == other._learner.groups[block].newton.tobytes()
+    assert own.groups[len(own.groups) - 1].factor.tobytes() == other._learner.groups[block].factor.tobytes()
 
 
 def forgetting(model):
-    """Return the groups of a model that forget, and the numbers of examples that they left out."""
-    learner, count = model._learner, len(recency.KEPT)
-    groups = [learner.groups[g] for g in range(len(learner.table) - count, len(learner.table))]
-    return groups, learner.arrays.sampled[-count:, RESTED].astype(int)
+    """Return the group of a model that forgets, and the number of examples that it left out."""
+    learner = model._learner
+    return learner.groups[len(learner.groups) - 1], int(learner.arrays.sampled[-1, RESTED])
 
 
 def steps_between(model, xs, ys):
-    """Learn, and return for each group that forgets the numbers of examples from one of its steps to the next."""
-    at = [[] for _ in recency.KEPT]
+    """Learn, and return the numbers of examples from one step of the group that forgets to the next."""
+    at = []
     for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
-        before = [group.factor.copy() for group in forgetting(model)[0]]
+        before = forgetting(model)[0].factor.copy()
         model.learn_one(x, y)
-        for k, group in enumerate(forgetting(model)[0]):
-            if not np.array_equal(before[k], group.factor):
-                at[k].append(i)
-    return [np.diff(own).tolist() for own in at]
+        if not np.array_equal(before, forgetting(model)[0].factor):
+            at.append(i)
+    return np.diff(at).tolist()
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -218,30 +214,30 @@ def test_a_group_that_forgets_rests_until_the_stream_changes(seed):
     """Of as many outputs as examples that it remembers, so that its block is clearly better."""
     xs, ys = stream(seed, before=4000, after=600)
     model = learn(KernelClassifier(**SMALL | {"max_features": 512}), xs[:2040], ys[:2040])
-    assert not forgetting(model)[1].any()
+    assert not forgetting(model)[1]
     learn(model, xs[2040:2500], ys[2040:2500])
     before = forgetting(model)[1]
-    assert set(steps_between(model, xs[2500:4000], ys[2500:4000])[0]) == {64 * newton.RESTS}
-    assert forgetting(model)[1][0] - before[0] > 1000
+    assert set(steps_between(model, xs[2500:4000], ys[2500:4000])) == {64 * newton.RESTS}
+    assert forgetting(model)[1] - before > 1000
     learn(model, xs[4000:4300], ys[4000:4300])
-    assert set(steps_between(model, xs[4300:], ys[4300:])[0]) == {64}
+    assert set(steps_between(model, xs[4300:], ys[4300:])) == {64}
 
 
 def test_a_group_at_rest_forgets_by_the_examples_that_it_learns():
     """After a step, and without what is left of A and the other rows, the row of the last example remains."""
     xs, ys = stream(before=4000, after=0)
     model = learn(KernelClassifier(**SMALL), xs[:2600], ys[:2600])
-    assert forgetting(model)[1][0] > 0
+    assert forgetting(model)[1] > 0
     for x, y in zip(xs[2600:], ys[2600:], strict=True):
-        group, learner = forgetting(model)[0][0], model._learner
+        group, learner = forgetting(model)[0], model._learner
         before, rows = group.factor.astype(np.float64), group.rows[:63].astype(np.float64)
         model.learn_one(x, y)
         after = group.factor.astype(np.float64)
         if not np.array_equal(before, after):
             break
-    left = recency.KEPT[0] ** 64
+    left = recency.KEPT**64
     expected = left * before.T @ before + rows.T @ rows
-    expected += (1.0 - left) * learner.prior(len(learner.table) - len(recency.KEPT)) * np.eye(len(before))
+    expected += (1.0 - left) * learner.prior(len(learner.table) - 1) * np.eye(len(before))
     values = np.linalg.eigvalsh(after.T @ after - expected)
     assert values[-1] > 1e-3
     assert np.abs(values[:-1]).max() < 1e-3 * values[-1]
@@ -250,17 +246,17 @@ def test_a_group_at_rest_forgets_by_the_examples_that_it_learns():
 def test_a_file_without_the_examples_left_out_is_of_groups_that_never_rested():
     xs, ys = stream(before=2600, after=0)
     model = learn(KernelClassifier(**SMALL), xs, ys)
-    assert forgetting(model)[1].any()
+    assert forgetting(model)[1]
     twin, tensors = copy.deepcopy(model), model._learner.tensors()
     twin._learner.restore({name: tensor for name, tensor in tensors.items() if name != "rested"})
-    assert not forgetting(twin)[1].any()
+    assert not forgetting(twin)[1]
     assert predictions(twin, xs[:20]) == predictions(model, xs[:20])
     learn(twin, xs[:128], ys[:128])
 
 
 def share_of(model, gram):
-    """Return the share of an earlier Gram matrix in that of the first group that forgets, beside a multiple of I."""
-    factor = forgetting(model)[0][0].factor.astype(np.float64)
+    """Return the share of an earlier Gram matrix in the matrix of the group that forgets, beside a multiple of I."""
+    factor = forgetting(model)[0].factor.astype(np.float64)
     parts = np.stack([gram.ravel(), np.eye(len(gram)).ravel()], axis=1)
     return np.linalg.lstsq(parts, (factor.T @ factor).ravel(), rcond=None)[0][0]
 
@@ -272,21 +268,21 @@ def test_a_merged_group_has_of_its_base_what_the_examples_that_were_not_left_out
     xs, ys = stream(before=4000, after=0)
     base = learn(KernelClassifier(**SMALL), xs[:2600], ys[:2600])
     base._learner.settle()
-    factor = forgetting(base)[0][0].factor.astype(np.float64)
-    (left_out,), gram = forgetting(base)[1], factor.T @ factor
+    factor = forgetting(base)[0].factor.astype(np.float64)
+    left_out, gram = forgetting(base)[1], factor.T @ factor
     copies = [copy.deepcopy(base) for _ in range(3)]
-    copies[2]._learner.arrays.recent[-len(recency.KEPT) :] = 0.0
+    copies[2]._learner.arrays.recent[-1] = 0.0
     for model in copies:
         for x, y in zip(xs[2600:3000], ys[2600:3000], strict=True):
             model.learn_one(x, y, w=1e-12)
         model._learner.settle()
     shares = [share_of(model, gram) for model in copies]
     assert shares[0] == shares[1] > 0.5 > 0.3 > shares[2] > 0.1
-    learned = sum(400 + left_out - forgetting(model)[1][0] for model in copies)
+    learned = sum(400 + left_out - forgetting(model)[1] for model in copies)
     assert 3 * 400 - learned == 2 * 336 + 64
     first, second, third = copies
     merged = first.merge(second, base=base).merge(third, base=base)
-    assert share_of(merged, gram) == pytest.approx(recency.KEPT[0] ** learned, rel=1e-3)
+    assert share_of(merged, gram) == pytest.approx(recency.KEPT**learned, rel=1e-3)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -295,7 +291,7 @@ def test_a_copy_continues_with_the_same_bits_around_a_restart(way, tmp_path):
     whole = learn(KernelClassifier(**SMALL), xs, ys)
     at = restarted(whole)
     assert at > CHANGE
-    assert forgetting(whole)[1].any()
+    assert forgetting(whole)[1]
     for first in (at - 300, at - 1, at, at + 70):
         model = learn(KernelClassifier(**SMALL), xs[:first], ys[:first])
         twin = WAYS[way](model, tmp_path)
@@ -424,7 +420,7 @@ def without_forgetting(model):
     parts = copy.deepcopy(model)
     learner = parts._learner
     tensors, count = learner.tensors(), len(learner.table)
-    kept = count - len(recency.KEPT)
+    kept = count - 1
     functions = [k for k in range(len(tensors["weights"])) if k >= 2 * count or k % count < kept]
     sizes = learner.groups.counts
     for name in ("newton", "steady", "sums"):
@@ -447,7 +443,7 @@ def test_models_with_and_without_forgetting_groups_merge():
     xs, ys = stream(before=1500, after=0)
     model = learn(KernelClassifier(**SMALL), xs[:800], ys[:800])
     older = without_forgetting(model)
-    assert len(older._learner.table) == len(model._learner.table) - len(recency.KEPT)
+    assert len(older._learner.table) == len(model._learner.table) - 1
     learn(older, xs[800:], ys[800:])
     learn(model, xs[800:], ys[800:])
     assert restarted(older) == 0

@@ -76,18 +76,10 @@ class ConfluentProducer(Producer):
         if self._is_transactional:
             self._kafka.init_transactions(COMMIT_SECONDS)
 
-    def send(
-        self,
-        topic: str,
-        value: bytes,
-        key: bytes | None,
-        headers: Headers,
-        partition: int | None = None,
-        origin: Any = None,
-    ) -> None:
+    def send(self, topic: str, value: bytes, key: bytes | None, headers: Headers, partition: int | None = None) -> None:
         with self._refusals():
             self._begin()
-            self._send(topic, (value, key, headers), -1 if partition is None else partition, origin)
+            self._send(topic, (value, key, headers), -1 if partition is None else partition, None)
             self._sent += 1
             if self._sent % HEARD_EVERY == 0:
                 self._kafka.poll(0)

@@ -55,17 +55,9 @@ class PythonProducer(Producer):
                 reason = describe_error(error)
                 raise UnavailableError(f"Expected Kafka to accept this client as {name}, got {reason}") from error
 
-    def send(
-        self,
-        topic: str,
-        value: bytes,
-        key: bytes | None,
-        headers: Headers,
-        partition: int | None = None,
-        origin: Any = None,
-    ) -> None:
+    def send(self, topic: str, value: bytes, key: bytes | None, headers: Headers, partition: int | None = None) -> None:
         with _refusals():
-            self._send(topic, (value, key, headers), origin, partition)
+            self._send(topic, (value, key, headers), None, partition)
 
     def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Any] | None = None) -> None:
         names = private()

@@ -10,7 +10,17 @@ import numpy as np
 
 from streamkernel.features.rows import F64, I64, U64
 from streamkernel.second_order.factors import factor_of, solve
-from streamkernel.second_order.linear.state import BOUND, BOUND_OF_SCORES, CONSTANT, DENSE, MOST, NAMES, PLACES, Linear
+from streamkernel.second_order.linear.state import (
+    BOUND,
+    BOUND_OF_SCORES,
+    CONSTANT,
+    DENSE,
+    FORGETTING,
+    MOST,
+    NAMES,
+    PLACES,
+    Linear,
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,7 @@ def merge(
     weights: F64,
     *,
     moved: F64,
-    kept: Sequence[float],
+    forgetting: float,
     least: float,
 ) -> dict[str, Any]:
     """Return the tensors of the merged linear functions.
@@ -90,14 +100,16 @@ def merge(
     moved
         The change of the offset of f: the numbers to add to the columns of each part, and at the end to those of
         the base.
-    kept
-        The forgetting factor of each function per example.
+    forgetting
+        The model's forgetting factor per example.
     least
         λ.
     """
     everything = [*parts, *([] if base is None else [base])]
     order = [*([] if base is None else [base]), *parts]
-    scale_of = {name: tuple(scale) for one in reversed(order) for name, scale in _by_name(one)}
+    scale_of: dict[int, list[float]] = {}
+    for one in reversed(order):
+        scale_of |= zip(one.names.tolist(), one.scales.tolist(), strict=True)
     every_name = dict.fromkeys(name for one in order for name in one.names.tolist())
     names = np.array([*every_name][:MOST], np.uint64)
     scales = np.array([scale_of[name] for name in names.tolist()])
@@ -110,7 +122,7 @@ def merge(
     for k in range(functions):
         share = np.append(weights, 0.0)
         root = (start[0], start[1], np.zeros((columns, n)))
-        if kept[k] == 1.0:
+        if forgetting * FORGETTING[k] == 1.0:
             share = np.append(np.ones(len(parts)), 1.0 - len(parts))
             root = root if base is None else (same[-1][0][k], same[-1][1][k], same[-1][2][k])
         each = [*((g[k], d[k], v[k]) for g, d, v in same[: len(parts)]), root]
@@ -131,11 +143,6 @@ def merge(
         "linear.errors": np.stack([part.errors.ravel() for part in parts], axis=1) @ weights,
         **({BOUND_OF_SCORES: np.array([bound])} if bound else {}),
     }
-
-
-def _by_name(part: LinearSummary) -> list[tuple[int, list[float]]]:
-    """Return the names of a part with their scales."""
-    return list(zip(part.names.tolist(), part.scales.tolist(), strict=True))
 
 
 def _nothing(n: int, dense: int, least: float) -> tuple[F64, F64]:

@@ -179,6 +179,24 @@ def bound(tensors: Mapping[str, Any]) -> int:
     return int(most)
 
 
+def with_column(linear: Linear, split: F64 | None) -> Linear:
+    """Return the functions with a column for one more class; a thread that still predicts uses the old ones.
+
+    `split` are the factors by which the single column of two classes becomes three; ``None`` if each class has one.
+    """
+    w, counts = linear.w, linear.counts.copy()
+    if split is None:
+        return linear._replace(w=np.concatenate([w, np.zeros_like(w[:, :1])], axis=1), counts=counts)
+    counts[BOUND] *= split.max()
+    return linear._replace(w=split[None, :, None] * w, counts=counts)
+
+
+def places_of(linear: Linear, hashes: U64) -> I64:
+    """Return the place of each name by its hash, 0 without one."""
+    place = {int(name): i for i, name in enumerate(linear.names[: linear.counts[PLACES]]) if i > 0}
+    return np.array([place.get(int(one), 0) for one in hashes], np.int64)
+
+
 def pack(linear: Linear) -> dict[str, Any]:
     """Return the state as arrays, without unused places."""
     n, dense = int(linear.counts[PLACES]), min(int(linear.counts[PLACES]), linear.factor.shape[1])

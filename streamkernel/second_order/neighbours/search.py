@@ -32,14 +32,14 @@ from typing import Any
 import numpy as np
 from numba import from_dtype, types
 
-from streamkernel.features.rows import F32, I64, ROWS
+from streamkernel.features.rows import F32, I64, ROWS, U64
 from streamkernel.features.scale_table import place_of
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.state import MEAN, NUMBERS_TYPE
 from streamkernel.losses.loss import SOFTMAX
 from streamkernel.second_order import slots
 from streamkernel.second_order.last_row import LAST_ROW
-from streamkernel.second_order.linear.state import LARGEST_INPUT, LINEAR, PLACES, VALUES, Linear
+from streamkernel.second_order.linear.state import LARGEST_INPUT, LINEAR, PLACES, VALUES, Linear, places_of
 from streamkernel.second_order.linear.state import ROOM as LINEAR_ROOM
 from streamkernel.second_order.neighbours.state import (
     NEIGHBOURS_ROOM,
@@ -210,6 +210,25 @@ def in_order(near: Neighbours, linear: Linear) -> tuple[I64, list[int]]:
     ends = sorted({searched(near, linear, k) for k in range(neighbour_functions(window))} - {0})
     parts = [np.sort(np.arange(remembered - last, remembered - first) % window) for first, last in pairwise([0, *ends])]
     return np.concatenate([np.zeros(0, np.int64), *parts]), ends
+
+
+def freeze(near: Neighbours, linear: Linear, hashes: U64, sensitivities: Any) -> dict[str, Any]:
+    """Return the arrays of an export with the inputs of these hashes; nothing if all functions are 0."""
+    order, ends = in_order(near, linear)
+    if not ends:
+        return {}
+    places = places_of(linear, hashes)
+    columns = np.flatnonzero((places > 0) & (places < len(near.points)))
+    columns = columns[np.argsort(places[columns], kind="stable")]
+    at = places[columns]
+    return {
+        "near.counts": np.array(ends),
+        "near.columns": columns,
+        "near.influence": influence(linear, len(near.points), sensitivities)[at],
+        "near.points": near.points[at][:, order],
+        "near.answers": near.answers.reshape(-1, len(near.weights))[:, order],
+        "near.weights": near.weights[order],
+    }
 
 
 @inlined(allocates=False)
