@@ -272,8 +272,6 @@ class ClusterRunner:
                 raise MergeError(
                     f"Expected at most {report.events} new examples in the model of worker {report.number}, got {new}"
                 )
-        learned = [part for part in parts if part.events > self._root.events]
-        spread = model_merging.spread_of(learned, self._root) if len(learned) > 1 else 0.0
         merged = {
             name: step_merging.merge_steps(step, [report.model[name] for report in reports])
             for name, step in first_steps(processor.model).items()
@@ -282,7 +280,8 @@ class ClusterRunner:
         if merged:
             (name, last) = list(processor.model.steps.items())[-1]
             processor.model = compose.Pipeline(*merged.items(), (name, last))
-        return spread
+        learned = [part for part in parts if part.events > self._root.events]
+        return model_merging.spread_of(learned, self._root) if len(learned) > 1 else 0.0
 
     def _take_report(self, report: Report) -> None:
         """Add one worker's report to the state of the run."""

@@ -14,12 +14,12 @@ def factor_of(gram: F64, least: float = 0.0) -> F64:
     Raises
     ------
     MergeError
-        If the matrix is not finite.
+        If the matrix is not finite, or not square.
     """
     from scipy.linalg.lapack import dpotrf
 
-    if not np.isfinite(gram).all():
-        raise MergeError("Expected finite Gram matrices, got NaN or infinity")
+    if gram.shape != (len(gram), len(gram)) or not np.isfinite(gram).all():
+        raise MergeError("Expected finite Gram matrices, got NaN or infinity, or another shape")
     more = 0.0
     while True:
         lower, failed = dpotrf(gram.T, lower=1, clean=1)
