@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import UnsupportedOperation
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +97,13 @@ class FileSink(Sink):
             return
         more, mode = (os.O_NOFOLLOW, 0o600) if private else (0, 0o666)
         with self._naming():
-            self._file = open(  # noqa: SIM115 - the file stays open
-                self._path, "ab+", BUFFER_BYTES, opener=lambda path, flags: os.open(path, flags | more, mode)
-            )
+            try:
+                self._file = open(  # noqa: SIM115 - the file stays open
+                    self._path, "ab+", BUFFER_BYTES, opener=lambda path, flags: os.open(path, flags | more, mode)
+                )
+            except UnsupportedOperation as error:
+                expected = 'Expected a file, got a pipe or a terminal, which are written as "-", standard output'
+                raise OSError(errno.ESPIPE, expected) from error
             self._owner.release = self._file.raw.close  # what the file's buffer has, only the process itself writes
             self._is_device = not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
             self._size = self._file.seek(0, os.SEEK_END)

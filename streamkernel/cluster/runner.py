@@ -21,7 +21,7 @@ from streamkernel.cluster.workers import WorkerPool
 from streamkernel.connectors import CommitRefusedError, PartitionedSource, WorkAssignment
 from streamkernel.connectors.json_text import to_json
 from streamkernel.engine import step_merging
-from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectory, no_link
+from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectory, plain_file
 from streamkernel.engine.health import Health
 from streamkernel.engine.pipelines import first_steps, kernel_of
 from streamkernel.engine.retrying import pause, pause_after
@@ -53,7 +53,7 @@ class RoundPlan:
 
     def read(self, positions: Mapping[str, Any]) -> list[WorkAssignment] | None:
         """Return the plan of the round that begins at these positions, or ``None`` if there is none."""
-        if self._state is not None and (path := no_link(self._state.path / PLAN)).exists():
+        if self._state is not None and (path := plain_file(self._state.path / PLAN)).exists():
             plan = orjson.loads(path.read_bytes())
             if plan.get("positions") == positions:
                 return [WorkAssignment(*assignment) for assignment in plan["shares"]]
@@ -272,8 +272,6 @@ class ClusterRunner:
                 raise MergeError(
                     f"Expected at most {report.events} new examples in the model of worker {report.number}, got {new}"
                 )
-        learned = [part for part in parts if part.events > self._root.events]
-        spread = model_merging.spread_of(learned, self._root) if len(learned) > 1 else 0.0
         merged = {
             name: step_merging.merge_steps(step, [report.model[name] for report in reports])
             for name, step in first_steps(processor.model).items()
@@ -282,7 +280,8 @@ class ClusterRunner:
         if merged:
             (name, last) = list(processor.model.steps.items())[-1]
             processor.model = compose.Pipeline(*merged.items(), (name, last))
-        return spread
+        learned = [part for part in parts if part.events > self._root.events]
+        return model_merging.spread_of(learned, self._root) if len(learned) > 1 else 0.0
 
     def _take_report(self, report: Report) -> None:
         """Add one worker's report to the state of the run."""

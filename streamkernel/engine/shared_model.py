@@ -14,7 +14,7 @@ from river import compose
 from streamkernel import tensor_file
 from streamkernel.connectors import Participant
 from streamkernel.engine.checkpoint import state_file
-from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectoryError, check_setup, no_link
+from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectoryError, check_setup, plain_file
 from streamkernel.engine.learned_types import join_counts
 from streamkernel.engine.pipelines import first_steps, kernel_of
 from streamkernel.engine.record_processor import RecordProcessor
@@ -91,7 +91,7 @@ class SharedModel(Participant):
             with os.fdopen(os.open(founder, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "w") as file:
                 file.write(self._identity)
         except FileExistsError:
-            return no_link(founder).read_text() == self._identity
+            return plain_file(founder).read_text() == self._identity
         return True
 
     def is_due(self) -> bool:
@@ -170,7 +170,7 @@ class SharedModel(Participant):
     def _merged(self, head: Mapping[str, Any], newest: int) -> Any:
         """Return the newest version's model merged with this member's learning since its base."""
         member_model = self._processor.model
-        base = read_version(self._base) if no_link(self._base).exists() else None
+        base = read_version(self._base) if plain_file(self._base).exists() else None
         if not newest or (base is not None and base["version"] == newest):
             restructure(self._kernel_model, learner_of(kernel_of(base["model"])).examples if base else self._events)
             return member_model
@@ -265,7 +265,7 @@ def _for_all(setup: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_version(path: Path) -> dict[str, Any]:
     """Return the content of a version."""
-    return state_file.read(no_link(path), KIND)
+    return state_file.read(plain_file(path), KIND)
 
 
 def _name(number: int) -> str:

@@ -128,8 +128,23 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     """Turn a model into the merged one of several.
 
     `parts` are summaries of the other models, of the same class and parameters. Raise a MergeError if their parameters,
-    kernels or scales differ; the model does not change then.
+    kernels or scales differ, or if one has what no model learns, such as NaN or an array of another shape; the model
+    does not change then.
     """
+    try:
+        merged = _merge(model, parts, base)
+    except MergeError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise MergeError(f"Expected what models have learned, got something else: {error}") from error
+    if merged is not None:
+        upkeep, model._model.state = model._state.upkeep, merged
+        if upkeep is not None:
+            upkeep.abandon()
+
+
+def _merge(model: KernelModel, parts: Sequence[Summary], base: Summary | None) -> Any:
+    """Return the state of the merged model, ``None`` if there is nothing to merge."""
     _check(parts, base)
     base, *parts = _in_first_forms(base, *parts)
     numeric = model._state.numeric
@@ -141,7 +156,7 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     if not any(more):
         more = [part.examples > 0 for part in parts]  # an empty model becomes what the base is
         if len(set(more)) < 2:
-            return
+            return None
     if base is not None and sum(map(len, waiting)) < sum(len(part.waiting) for part in parts):
         waiting.append(base.waiting)  # none has learned them
     parts = [part for part, is_one in zip(parts, more, strict=True) if is_one]
@@ -153,14 +168,9 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     weights = events / events.sum() if events.any() else np.full(len(parts), 1.0 / len(parts))
     fresh, kernel = type(model)(**parameters_of(model)), parts[0].same["kernel"]
     columns = own[0].columns
-    try:
-        tensors = order.merge(fresh._model.new_learner(kernel, columns), own, root, weights) | _scales(parts, base)
-        tensors |= _class_counts(parts, base, labels)
-        fresh._restore({"kernel": kernel, "columns": columns, "labels": labels, "targets": labels}, tensors)
-    except MergeError:
-        raise
-    except (ArithmeticError, ValueError) as error:  # what no model learns, such as NaN
-        raise MergeError(f"Expected what models have learned, got something else: {error}") from error
+    tensors = order.merge(fresh._model.new_learner(kernel, columns), own, root, weights) | _scales(parts, base)
+    tensors |= _class_counts(parts, base, labels)
+    fresh._restore({"kernel": kernel, "columns": columns, "labels": labels, "targets": labels}, tensors)
     learner = fresh._learner
     for examples in waiting:
         for row, y in examples:
@@ -168,9 +178,7 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     fresh._model.restructure(before)
     upkeep = model._state.upkeep
     upkeep_after = None if upkeep is None else replace(upkeep, job=None, fed=0)
-    model._model.state = replace(fresh._state, upkeep=upkeep_after, numeric=numeric)
-    if upkeep is not None:
-        upkeep.abandon()
+    return replace(fresh._state, upkeep=upkeep_after, numeric=numeric)
 
 
 def _waiting(part: Summary, base: Summary | None) -> list[tuple[Rows, Any]]:

@@ -219,7 +219,7 @@ def folders() -> list[Path]:
         with suppress(OSError):
             candidate.mkdir(mode=0o700, parents=True, exist_ok=True)
             if candidate == _temporary():
-                _check_own(candidate)
+                check_own(candidate)
                 log.warning("compiled code is stored in %s; NUMBA_CACHE_DIR can name a better folder", candidate)
             usable.append(candidate)
             if _is_writable(candidate):
@@ -246,7 +246,7 @@ def _temporary() -> Path:
     return Path(tempfile.gettempdir()) / f"streamkernel-{user}"
 
 
-def _check_own(path: Path) -> None:
+def check_own(path: Path) -> None:
     """Raise a PermissionError unless only the user can access a folder: its content is executed."""
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or (

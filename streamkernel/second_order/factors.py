@@ -14,20 +14,23 @@ def factor_of(gram: F64, least: float = 0.0) -> F64:
     Raises
     ------
     MergeError
-        If the matrix is not finite.
+        If the matrix is not finite, not square, or not positive by more than rounding.
     """
     from scipy.linalg.lapack import dpotrf
 
-    if not np.isfinite(gram).all():
-        raise MergeError("Expected finite Gram matrices, got NaN or infinity")
-    more = 0.0
-    while True:
+    if gram.shape != (len(gram), len(gram)) or not np.isfinite(gram).all():
+        raise MergeError("Expected finite Gram matrices, got NaN or infinity, or another shape")
+    more, most = 0.0, max(float(np.trace(gram)), least)
+    while more <= most:
         lower, failed = dpotrf(gram.T, lower=1, clean=1)
         if not failed:
             factor: F64 = np.ascontiguousarray(lower.T)
             return factor
         more = max(2.0 * more, least, 1e-12 * float(np.trace(gram)) / len(gram))
+        if not more > 0.0:
+            break
         gram = gram + more * np.eye(len(gram))
+    raise MergeError("Expected positive Gram matrices, got another one")
 
 
 def solve(factor: F64, moments: F64) -> F64:

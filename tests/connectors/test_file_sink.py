@@ -199,6 +199,13 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         FileSink(tmp_path / "nowhere" / "predictions.jsonl")
 
 
+def test_a_pipe_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "predictions.jsonl"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match=f"got a pipe or a terminal, .* standard output: '{path}'"):
+        FileSink(path)
+
+
 def test_a_disk_that_fails_is_never_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second attempt succeeds where the system has dropped the lines that it could not write."""
 

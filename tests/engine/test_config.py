@@ -654,6 +654,7 @@ def test_toml_syntax_errors(load: Load, folder: Path, text: str | bytes, message
 def test_unreadable_files(folder: Path) -> None:
     assert problems(lambda: load_config(folder / "no.toml")) == [f"{folder / 'no.toml'}: no such file or directory"]
     assert problems(lambda: load_config(str(folder))) == [f"{folder}: is a directory"]
+    assert problems(lambda: load_config("/dev/zero")) == ["/dev/zero: file too large"]  # it does not end
 
 
 CHECKED: dict[str, tuple[str, list[str]]] = {

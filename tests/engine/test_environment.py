@@ -60,6 +60,13 @@ def test_a_missing_file_or_variable_is_named(path: Path, monkeypatch: pytest.Mon
     ]
 
 
+def test_a_file_without_end_is_named(path: Path) -> None:
+    path.write_text(CONFIG.replace("secrets/password", "/dev/zero"))
+    assert problems(path) == [
+        "kafka.options.sasl_plain_password: expected a file with text, got file too large: /dev/zero"
+    ]
+
+
 @pytest.mark.parametrize("value", ["s3cret-of-env", "pin"])
 def test_an_error_shows_the_reference_and_not_its_value(
     path: Path, monkeypatch: pytest.MonkeyPatch, value: str

@@ -197,8 +197,10 @@ def test_half_a_file_is_not_used(states: Path, tmp_path: Path) -> None:
     assert follower.newest.model.version == 901
 
 
-def test_a_link_is_not_followed(states: Path, tmp_path: Path) -> None:
-    (tmp_path / "checkpoint-000000000001.safetensors").symlink_to(checkpoints(states)[-1])
+@pytest.mark.parametrize("kind", ["a link", "a pipe"])
+def test_a_link_is_not_followed_and_a_pipe_not_waited_for(states: Path, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "checkpoint-000000000001.safetensors"
+    path.symlink_to(checkpoints(states)[-1]) if kind == "a link" else os.mkfifo(path)
     follower = CheckpointFollower("clicks", tmp_path)
     assert not follower.load_newest()
     assert follower.problem

@@ -85,6 +85,18 @@ def test_links_in_a_state_directory_are_refused(tmp_path: Path, name: str) -> No
         state.read_newest() if name != "identity" else state.identity
 
 
+@pytest.mark.parametrize("name", ["identity", "restored", "checkpoint-000000000007.safetensors"])
+def test_pipes_in_a_state_directory_are_refused(tmp_path: Path, name: str) -> None:
+    """They would block."""
+    with StateDirectory(tmp_path) as state:
+        state.write({"n": 1})
+        os.mkfifo(tmp_path / name)
+        writer = os.open(tmp_path / name, os.O_RDWR)  # so that no one waits for a writer if the pipe is opened
+        with pytest.raises(StateDirectoryError, match=f"a regular file.*{name}"):
+            _ = (state.identity, state.is_restored(), state.read_newest())
+        os.close(writer)
+
+
 @pytest.mark.parametrize("name", [".identity.draft", ".prepared-000000000001.safetensors.draft"])
 def test_links_at_the_path_of_a_temporary_file_are_replaced(tmp_path: Path, name: str) -> None:
     other = tmp_path / "other"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streamkernel.jit.cache import checksum
+from streamkernel.jit.cache import check_own, checksum
 
 MESSAGE = "compiling for this machine, once"
 TWO_FUNCTIONS = """
@@ -81,6 +81,10 @@ def refuse(*arguments, **options):
     raise PermissionError("read-only")
 Path.mkdir = refuse
 """
+DISASTERS = {
+    "its folder is deleted": "import shutil\nfrom streamkernel.jit.cache import folder\nshutil.rmtree(folder())",
+    "the disk is full": "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))",
+}
 READ_ONLY = """
 import tempfile
 def refuse(*arguments, **options):
@@ -144,6 +148,27 @@ def test_stored_code_is_read_from_a_folder_that_cannot_be_written(tmp_path: Path
     assert not [*tmp_path.rglob("*.numba")]
     process(TWO_FUNCTIONS, tmp_path)
     assert process(READ_ONLY + TWO_FUNCTIONS, tmp_path).stderr == ""
+
+
+@pytest.mark.parametrize("disaster", DISASTERS.values(), ids=DISASTERS)
+def test_code_is_compiled_while_it_cannot_be_stored_and_stored_later(tmp_path: Path, disaster: str) -> None:
+    assert process(disaster + TWO_FUNCTIONS + "print('done')", tmp_path).stdout == "done\n"
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    for compiled in (1, 0):
+        assert process(TWO_FUNCTIONS, tmp_path).stderr.count(MESSAGE) == compiled
+
+
+def test_a_temporary_folder_that_another_user_may_have_prepared_is_not_used(tmp_path: Path) -> None:
+    """What is stored there is executed."""
+    own, open_to_all, link = tmp_path / "own", tmp_path / "open", tmp_path / "link"
+    own.mkdir(mode=0o700)
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    link.symlink_to(own)
+    check_own(own)
+    for path in (open_to_all, link, Path("/usr")):
+        with pytest.raises(PermissionError, match=f"no other user can read or write - at {path}"):
+            check_own(path)
 
 
 @pytest.mark.slow

@@ -185,14 +185,15 @@ def test_square_loss_is_ridge_regression(batch):
         assert np.sqrt(np.mean((ours - theirs) ** 2)) < most * theirs.std()
 
 
-def test_rounding_does_not_add_up_over_a_long_stream():
+@pytest.mark.parametrize("n", [24_000, slow(1_000_000)])
+def test_rounding_does_not_add_up_over_a_long_stream(n):
     """Float32 factors against float64 sums of the same features, which only the drawn examples differ from."""
     f = mixture(losses.Square(), joint=True, block_size=32, batch_size=1)
     f.arrays.bounds[:] = 1e9
     generator, gram, moments, off = np.random.default_rng(5), 0.0, 0.0, []
     probes = f.directions.rows(NAMES, generator.normal(size=(300, len(NAMES))))
-    for _ in range(4):
-        X = generator.normal(size=(6000, len(NAMES)))
+    for _ in range(n // 8000):
+        X = generator.normal(size=(8000, len(NAMES)))
         y, rows = np.sin(2.0 * X[:, 0]) + X[:, 1] + 3.0, f.directions.rows(NAMES, X)
         f.learn(rows, y)
         phi = features(f, rows)

@@ -37,10 +37,10 @@ class StateDirectoryError(RuntimeError):
 class StateDirectory:
     """A directory of checkpoints, used by one process at a time.
 
-    Only the user of the process can read its files. Symbolic links in it are not followed, so another user with write
-    access cannot make the process read or overwrite other files. `path` is the directory, or a symbolic link to it; if
-    it is missing it is made, for its owner only. `StateDirectoryError` is raised if another process uses it, it cannot
-    be written to, or one of its files is a symbolic link.
+    Only the user of the process can read its files. Symbolic links in it are not followed and pipes not opened, so
+    another user with write access cannot make the process read or overwrite other files, or wait. `path` is the
+    directory, or a symbolic link to it; if it is missing it is made, for its owner only. `StateDirectoryError` is
+    raised if another process uses it, it cannot be written to, or one of its files is a symbolic link or a pipe.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class StateDirectory:
     @property
     def identity(self) -> str:
         """A unique and permanent name of this directory."""
-        path = no_link(self.path / "identity")
+        path = plain_file(self.path / "identity")
         if not path.exists():
             tensor_file.put(path, uuid.uuid4().hex.encode(), PRIVATE)
         return path.read_text()
@@ -126,7 +126,7 @@ class StateDirectory:
 
     def is_restored(self) -> bool:
         """Return whether the newest checkpoint was read from a mirror, and others may have been committed after it."""
-        path = no_link(self.path / "restored")
+        path = plain_file(self.path / "restored")
         return path.exists() and path.read_text() == str(self.newest())
 
     def read_newest(self) -> dict[str, Any] | None:
@@ -239,19 +239,21 @@ def _lock_directory(path: Path) -> int:
     return directory
 
 
-def no_link(path: Path) -> Path:
-    """Return the path of a file in a state directory; raise an error for a symbolic link.
+def plain_file(path: Path) -> Path:
+    """Return the path of a file in a state directory, which may be missing.
 
-    Raise `StateDirectoryError` if it is.
+    Raise `StateDirectoryError` for a symbolic link, which leads elsewhere, and for a pipe, which would block.
     """
     if path.is_symlink():
         raise StateDirectoryError(f"a symbolic link in a state directory is not followed; delete it - at {path}")
+    if path.exists() and not path.is_file():
+        raise StateDirectoryError(f"Expected a regular file in a state directory, got another kind - at {path}")
     return path
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """Return the state in the file of a checkpoint. Raise `ModelFileError` if it cannot be read."""
-    return state_file.read(no_link(path), "checkpoint")
+    return state_file.read(plain_file(path), "checkpoint")
 
 
 def recover_newest(state: StateDirectory, newest: int, session: str) -> dict[str, Any] | None:

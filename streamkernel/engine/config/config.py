@@ -11,7 +11,7 @@ from pydantic import ValidationError, model_validator
 
 from streamkernel.engine.config import streams
 from streamkernel.engine.config.checks import check_config, check_label, conflicts
-from streamkernel.engine.config.environment import Resolved
+from streamkernel.engine.config.environment import Resolved, read_whole
 from streamkernel.engine.config.messages import ConfigError, problems_of, syntax_problem
 from streamkernel.engine.config.models import challenger_problems
 from streamkernel.engine.config.settings import Settings
@@ -103,7 +103,7 @@ def load_config(path: str | Path) -> Config:
     """
     path = Path(path)
     try:
-        content = path.read_bytes()
+        content = read_whole(path)
         text = content.decode("utf-8-sig")
         resolved = Resolved(tomllib.loads(text), os.environ, path.absolute().parent)
         return Config.model_validate(resolved.data, context={"folder": path.absolute().parent, "resolved": resolved})

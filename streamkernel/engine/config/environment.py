@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -16,10 +18,22 @@ if TYPE_CHECKING:
 PREFIX = "STREAMKERNEL__"
 """How a variable begins that sets a key: ``STREAMKERNEL__KAFKA__GROUP`` sets ``group`` of ``[kafka]``."""
 
+LARGEST = 16 << 20
+"""The most bytes of a configuration, and of a file that it refers to for a text: a device need not end."""
+
 LONG = 6
 """Characters of a text that is hidden wherever it occurs; a shorter one is where it is a whole value."""
 
 _REFERENCE = re.compile(r"\$(\$\{)|\$\{(?:file:([^}]+)|([A-Za-z_][A-Za-z0-9_]*))\}")
+
+
+def read_whole(path: Path) -> bytes:
+    """Return the content of a file; raise an `OSError` if it is larger than `LARGEST`."""
+    with path.open("rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return content
 
 
 class Resolved:
@@ -90,7 +104,7 @@ class Resolved:
             return "${"
         if file:
             try:
-                return Path(self._folder, file).read_text().removesuffix("\n").removesuffix("\r")
+                return read_whole(Path(self._folder, file)).decode().removesuffix("\n").removesuffix("\r")
             except (OSError, UnicodeDecodeError) as error:
                 reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "other bytes"
                 self._problems.append(f"{path}: expected a file with text, got {reason}: {file}")

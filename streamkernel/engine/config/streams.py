@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from streamkernel.connectors import DatasetSource, FileSource
 from streamkernel.engine.config import build, registry
+from streamkernel.engine.config.environment import read_whole
 from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.source_and_sink import REGISTRY_FORMATS, build_registered
 
@@ -273,7 +274,7 @@ def _reader_schema(settings: Settings) -> str | None:
     from streamkernel.connectors.schema_registry.avro import parsed
 
     try:
-        text = path.read_text()
+        text = read_whole(path).decode()
         parsed(text)
     except ImportError as error:
         raise ConfigError(_needs_extra(error)) from error

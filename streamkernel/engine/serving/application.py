@@ -59,10 +59,10 @@ def load(path: Path) -> PublishedModel:
 
     The file is copied first: one that another program truncates while it is read would end the process. Raise
     `ModelFileError` if the file is incomplete or damaged, or is not a checkpoint of ``streamkernel run``; `OSError` if
-    it cannot be read; a symbolic link is not followed.
+    it cannot be read; a symbolic link is not followed, and a pipe is an incomplete file.
     """
     with tempfile.NamedTemporaryFile(suffix=path.suffix) as copy:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             shutil.copyfileobj(file, copy, 1 << 20)
         copy.flush()
         try:

@@ -15,7 +15,7 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Pr
 import orjson
 import structlog
 
-from streamkernel.engine.checkpoint.state_directory import PRIVATE, existing_checkpoints, no_link, read_newest
+from streamkernel.engine.checkpoint.state_directory import PRIVATE, existing_checkpoints, plain_file, read_newest
 from streamkernel.engine.http.applications import is_loopback
 from streamkernel.engine.telemetry.report import run_of
 from streamkernel.tensor_file import put
@@ -73,7 +73,7 @@ class ObservedRun:
             except ConnectionError as error:
                 problem = str(error)
             else:
-                identity = no_link(directory / "identity")
+                identity = plain_file(directory / "identity")
                 if identity.exists() and status.get("member") == identity.read_text():
                     return Observation(f"{directory}, a process at {address}", status)
                 problem = f"the process at {address} has another state directory"
@@ -124,14 +124,14 @@ def store_address(directory: Path, address: str) -> None:
     A full disk does not stop the run: a warning says that the address is missing.
     """
     try:
-        put(no_link(directory / "address"), address.encode(), PRIVATE)
+        put(plain_file(directory / "address"), address.encode(), PRIVATE)
     except OSError as error:
         log.warning("streamkernel top cannot find this run: its address could not be stored", error=str(error))
 
 
 def address_in(directory: Path) -> str | None:
     """Return the address that the last run stored, for this machine; it need not be running any more."""
-    path = no_link(directory / "address")
+    path = plain_file(directory / "address")
     if not path.exists():
         return None
     address = path.read_text()
