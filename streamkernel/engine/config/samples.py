@@ -207,9 +207,8 @@ def _describe(name: str, records: Sequence[Mapping[str, Any]], examples: Example
         if not numbers:
             return "categories" + (f"; {hint}" if hint else "")
         advice = types.advice(name, for_codes=False)
-        return f"categories, {share(numbers, len(values))} numbers, which are categories, too" + f"; {advice}" * (
-            advice != ""
-        )
+        more = f"; {advice}" if advice else ""
+        return f"categories, {share(numbers, len(values))} numbers, which are categories, too{more}"
     written = f", {share(readable, len(values))} written as text" if readable else ""
     refused = [value for value in values if isinstance(value, str) and types.read_text(name, value) is None] + others
     if not refused:
