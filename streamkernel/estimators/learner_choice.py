@@ -96,8 +96,7 @@ def new_function(
     `cache_bytes`, `seed`.
     """
     step, block_size = as_step(learner.step_size), learner.features_per_seed
-    # The check of CDSG compares with this; it is in units of the mean absolute error where the loss is directional.
-    gamma = step or default_step or step_sizes.Constant(min(1.0, 0.25 / loss.curvature))
+    gamma = step or default_step or step_sizes.Constant(default_gamma(loss))
     if isinstance(learner, Newton):
         return SecondOrderLearner(
             kernel,
@@ -146,3 +145,12 @@ def loss_per_error(loss: str | losses.Loss) -> float:
     (2.0, 0.0)
     """
     return DELTA_PER_ERROR if loss == "huber" else 0.0
+
+
+def default_gamma(loss: losses.Loss) -> float:
+    """Return the γ of steps of automatic size: a quarter of the inverse of the loss's curvature, at most 1.
+
+    The check of CDSG compares with it, and an intercept that is learned moves by it. It is in units of the mean
+    absolute error where the loss is directional.
+    """
+    return min(1.0, 0.25 / loss.curvature)
