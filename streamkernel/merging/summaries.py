@@ -189,7 +189,7 @@ def _share_left(base: Mapping[str, Any], part: Mapping[str, Any]) -> float:
     (n,), (last,), weight, left = base["scales.n"], part["scales.n"], base["scales.weights"][0], 1.0
     if part["scales.weights"][0] == weight + last - n:
         return left
-    while (due := n + schedule.until_due(int(n))) <= last:
+    while left > 0.0 and (due := n + schedule.until_due(int(n))) <= last:
         n, weight = due, weight + due - n
         if weight >= HORIZON:
             weight, left = 0.5 * weight, 0.5 * left
