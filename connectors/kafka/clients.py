@@ -136,7 +136,7 @@ class Consumer(Protocol):
         """Return the offset that the group has committed."""
 
     def committed_with_note(self, partition: Partition) -> tuple[int, str] | None:
-        """Return the committed offset and the note beside it."""
+        """Return the committed offset and the note beside it, which other bytes may follow."""
 
     def partitions_of(self, topic: str) -> list[Partition]:
         """Return the partitions of a topic, or ``[]`` if there is no such topic."""

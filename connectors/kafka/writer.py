@@ -41,6 +41,9 @@ LENGTH = 5
 PLACE = "topic", "partition", "offset", "stream", "position"
 """Fields of an origin that identify it."""
 
+NOTE_END = "."
+"""The end of the note with the session of a checkpoint: librdkafka returns bytes of its memory after a note."""
+
 
 class TopicLimits(NamedTuple):
     """The limits of the records of a topic.
@@ -295,7 +298,7 @@ class KafkaTransactions(Writer, Transactions):
             number, note = keeper.committed_with_note(self._number_partition) or (0, "")
         finally:
             keeper.close()
-        return number, note.removeprefix(f"{self._name} {number}").strip()
+        return number, note.removeprefix(f"{self._name} {number}").partition(NOTE_END)[0].strip()
 
     def refusal(self, topic: str, origin: Mapping[str, Any]) -> str:
         """Return why the brokers refused the record of an origin before, or an empty string."""
@@ -336,7 +339,7 @@ class KafkaTransactions(Writer, Transactions):
         """
         source, note = self._source, f"{self._name} {number}"
         numbers = {self._number_partition: number}
-        parts: list[tuple[Any, Mapping[Partition, int], str]] = [(self._name, numbers, f"{note} {session}")]
+        parts: list[tuple[Any, Mapping[Partition, int], str]] = [(self._name, numbers, f"{note} {session}{NOTE_END}")]
         if source.group is not None:
             parts.insert(0, (source.client.membership, source.offsets(positions), note))
         self._connect().commit(parts, seconds_until(deadline))

@@ -176,7 +176,11 @@ class ConfluentConsumer(Consumer):
 
     def committed_with_note(self, partition: Partition) -> tuple[int, str] | None:
         (answer,) = self._ask(self._kafka.committed, [TopicPartition(*partition)], COMMIT_SECONDS)
-        return (int(answer.offset), answer.metadata or "") if answer.offset >= 0 else None
+        try:
+            note = answer.metadata or ""
+        except UnicodeDecodeError as error:  # librdkafka copies a note without the zero at its end
+            note = error.object[: error.start].decode()
+        return (int(answer.offset), note) if answer.offset >= 0 else None
 
     def partitions_of(self, topic: str) -> list[Partition]:
         topics = self._ask(self._kafka.list_topics, topic, COMMIT_SECONDS).topics
