@@ -22,7 +22,7 @@ import tempfile
 import threading
 import types
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from operator import call
@@ -95,8 +95,9 @@ def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -
     ended = _allocate_lock()
     _acquire_lock(ended, 1)
 
-    def run() -> None:
+    def run() -> Iterator[None]:
         try:
+            yield  # where the thread begins: an exception that is sent to it ends the wait, even at its first step
             with COMPILING:
                 _uninterrupted.add(threading.get_ident())
                 outcome.append(_run_alone(do, arguments, options))
@@ -106,8 +107,10 @@ def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -
             _uninterrupted.discard(threading.get_ident())
             _release_lock(ended)
 
+    work = run()
+    next(work)
     # between the two calls, or between two attempts to wait, Python would run a handler, whose exception would end this
-    list(map(call, (partial(_thread.start_new_thread, run, ()), partial(_acquire_lock, ended, 1))))
+    list(map(call, (partial(_thread.start_new_thread, next, (work, None)), partial(_acquire_lock, ended, 1))))
     _free_lock(ended)
     if errors:
         raise errors[0]

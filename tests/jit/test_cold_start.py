@@ -192,3 +192,29 @@ def test_importing_loads_no_optional_package() -> None:
     heavy = ("pandas", "pyarrow", "matplotlib", "kafka", "ray", "sklearn", "starlette", "scipy.optimize")
     code = f"import sys, streamkernel; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+SENT = """
+import _thread, ctypes, sys
+from streamkernel.jit.cache import run_uninterrupted
+
+begin, send = _thread.start_new_thread, ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+def begin_with_exception(*arguments):
+    thread = begin(*arguments)
+    while not send(ctypes.c_ulong(thread), ctypes.py_object(TimeoutError)):
+        pass
+    return thread
+
+sys.setswitchinterval(100.0)  # the thread begins when this one waits
+_thread.start_new_thread = begin_with_exception
+try:
+    run_uninterrupted(print, "not sent")
+except TimeoutError:
+    print("raised")
+"""
+
+
+def test_an_exception_sent_to_a_thread_that_begins_to_compile_is_raised_by_its_caller() -> None:
+    answer = subprocess.run([sys.executable, "-c", SENT], capture_output=True, text=True, check=True, timeout=120)
+    assert answer.stdout == "raised\n"
