@@ -5,7 +5,7 @@ seen, 0.3 % are corrupt (zero, ten times the value, or -999), and a day is an ou
 the weekday and the temperature, without or with the last 24 targets, which are then corrupt as well.
 
 The second one is y = 50 + 10a + 8 sin(2π hour/24) + noise, all normal, with one kind of corruption at a time, because
-values such as zero are then near the range of the others. It begins with other events for each kind.
+values such as zero are then near the range of the others.
 
     python -m benchmarks.outliers [--events 4800] [--seeds 6]
 

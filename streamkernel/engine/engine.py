@@ -196,7 +196,9 @@ class Engine:
                 monitor.take_snapshot()
                 self.runner.run(stopping, lambda: None if watch is None else watch(self))
                 checkpointer.try_to_commit(last=True)
-                monitor.take_snapshot() if stopping() else monitor.end()
+                if not stopping():
+                    monitor.report_end()
+                monitor.take_snapshot()
         except BaseException:
             checkpointer.abandon()
             try:

@@ -362,7 +362,7 @@ def _listed(names: Sequence[str]) -> str:
 def _nothing(name: str, record: Mapping[str, Any]) -> str:
     """Return how a label is missing; another field may have nearly its name, as in a header ``a, b, y``."""
     if name in record:
-        return "an empty text" if isinstance(record[name], str) else "null"
+        return "an empty text" if isinstance(record[name], str) and not record[name].strip() else "null"
     near = next((other for other in record if str(other).strip().lower() == name.strip().lower()), None)
     return "no such field" if near is None else f'no such field, but "{near}"'
 

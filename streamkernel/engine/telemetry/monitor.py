@@ -83,11 +83,10 @@ class Monitor:
         if not self._checkpointer.is_uncertain and self.publisher.is_due(self._processor.outcomes["learned"]):
             self.publish_model()
 
-    def end(self) -> None:
-        """Report what the end of the stream leaves, and make the last snapshot."""
+    def report_end(self) -> None:
+        """Report what the end of the stream leaves."""
         if self._losses is not None:
             self._losses.report_end()
-        self.take_snapshot()
 
     def take_snapshot(self) -> None:
         """Make a new snapshot."""
