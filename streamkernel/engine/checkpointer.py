@@ -230,28 +230,33 @@ class Checkpointer:
         self._health.count(error.kind)
         log.warning(f"{REFUSALS[error.kind]}; returning to the last committed checkpoint", reason=str(error))
 
-    def resume(self) -> None:
-        """Continue from the newest checkpoint, or write the first one."""
+    def resume(self, stopping: Callable[[], bool]) -> bool:
+        """Continue from the newest checkpoint, or write the first one; return false if the run is stopped first."""
         if self.state is None:
-            return
+            return True
         self._source.listen(self._on_revoked, self._on_lost)
         if self.transactions is not None:  # the brokers are asked first, by `recover`
-            return
+            return True
         self.state.discard()
         saved = self.state.read_newest()
         if saved is None:
+            if not self._begin(stopping):
+                return False
             self.commit()  # so that a crash before the next one knows where the sinks ended
-            return
+            return True
         is_restored = self.state.is_restored()
         is_whole = self._load_state(saved)
         self._source.resume(self.positions, is_older=is_restored)
         if not is_whole:
             self.commit()  # the sinks end elsewhere now
+        return True
 
-    def begin(self, stopping: Callable[[], bool]) -> bool:
-        """Wait for the group's first model if there is no state; return false if the run is stopped first."""
-        is_new = self.state is not None and not self.state.newest() and self.state.prepared() is None
-        while self._shared is not None and is_new and not self._shared.begin():
+    def _begin(self, stopping: Callable[[], bool]) -> bool:
+        """Continue from the group's model, which may have to be waited for; return false if the run is stopped first.
+
+        No checkpoint of this member is committed then: a prepared one that is not contains no events.
+        """
+        while self._shared is not None and not self._shared.begin():
             self._health.turn()
             pause(1.0, stopping)
             if stopping():
@@ -278,6 +283,8 @@ class Checkpointer:
             return False
         newest, session = committed
         saved = recover_newest(state, newest, session)
+        if saved is None and not self._begin(stopping):
+            return False
         self.is_uncertain = False
         if saved is None:
             self._has_changes = True

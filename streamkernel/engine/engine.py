@@ -191,8 +191,7 @@ class Engine:
         try:
             if checkpointer.restored is not None and monitor.publisher.wanted:
                 monitor.publish_model(checkpointer.restored)
-            if self._wait_for_brokers(stopping) and checkpointer.begin(stopping):
-                checkpointer.resume()
+            if self._wait_for_brokers(stopping) and checkpointer.resume(stopping):
                 monitor.take_snapshot()
                 self.runner.run(stopping, lambda: None if watch is None else watch(self))
                 checkpointer.try_to_commit(last=True)

@@ -124,6 +124,16 @@ def run_for(engine, events):
     engine.run(stopping)
 
 
+def crash(*words, **options):
+    raise CrashError
+
+
+def after(calls):
+    """Return a function that is true after a number of calls."""
+    numbers = itertools.count(1)
+    return lambda: next(numbers) > calls
+
+
 @pytest.mark.parametrize("learner", ["dsg", "newton"])
 def test_each_event_is_in_the_shared_model_once_after_crashes_at_any_step(tmp_path, monkeypatch, learner):
     rng, partitions = random.Random(3), [Partition(0), Partition(1)]
@@ -305,13 +315,29 @@ def test_a_new_member_waits_for_the_first_version_and_begins_with_it(tmp_path):
     run_for(member(tmp_path, "member0", partitions[0]), 100)
     assert newest_version(tmp_path / "shared") == 0
     waiting = member(tmp_path, "member1", partitions[1])
-    waiting.run(stopping=lambda: True)
+    waiting.run(after(5))
     assert waiting.outcomes["learned"] == 0
     run_for(member(tmp_path, "member0", partitions[0]), 300)
     joined = member(tmp_path, "member1", partitions[1])
-    joined.run(stopping=lambda: True)
+    joined.run(after(2))
     x = {"id": 3.0, "a": 0.5, "b": -0.5}
     assert joined.model.predict_one(x) == newest(tmp_path)["model"].predict_one(x) != 0.0
+
+
+@pytest.mark.parametrize("events", [0, 100])
+def test_a_member_that_dies_in_its_first_commit_begins_with_the_group_s_model(tmp_path, monkeypatch, events):
+    """The prepared checkpoint is discarded, and meanwhile the group may have learned more."""
+    partitions = begun(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(Commits, "commit", crash)
+        with pytest.raises(CrashError):
+            run_for(member(tmp_path, "member1", partitions[1]), 100)
+    if events:
+        run_for(member(tmp_path, "member0", partitions[0]), events)
+    run_for(member(tmp_path, "member1", partitions[1]), 100)
+    ids = [*range(0, 2 * partitions[0].offset, 2), *range(1, 2 * partitions[1].offset, 2)]
+    assert len(ids) >= 400
+    assert learned(tmp_path)[:2] == (len(ids), sum(ids))
 
 
 def test_states_that_do_not_belong_to_the_versions_are_refused(tmp_path):

@@ -23,6 +23,14 @@ class Group(Run):
 
     template = CONFIG.replace("{ignore}", "").replace("[state]", '[state]\nshared_model = "{state}/../../shared"')
 
+    def committed(self):
+        """Return how many records are committed, 0 while the newest version lacks a member's last checkpoint."""
+        paths = versions(self._folder / "shared")
+        added = read_version(paths[-1])["members"] if paths else {}
+        last = {f"-{name}": names[-1] for name in self._members if (names := self.checkpoints(name))}
+        is_merged = last == {name: f"checkpoint-{number:012d}.safetensors" for name, number in added.items()}
+        return super().committed() if is_merged else 0
+
     def learned(self, field):
         """Return how many events the newest version has, and sums of a field and of its squares, by the scaler."""
         pipeline = read_version(versions(self._folder / "shared")[-1])["model"]
