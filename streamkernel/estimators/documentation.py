@@ -144,7 +144,7 @@ x : dict
     The features by name, as for :meth:`predict_one`.
 method : {"gradient", "sampling"}, default "gradient"
     ``"gradient"`` is the exact gradient of the random features at `x` times the distance from the mean, and for the
-    linear functions and the nearest neighbours the mean of their changes when the field is set to its value in `x`
+    linear function and the nearest neighbours the mean of their changes when the field is set to its value in `x`
     alone and when it is set last. It is fast; the contributions add up to the change of the prediction only where f is
     linear.
     ``"sampling"`` is Shapley values: the mean change of the prediction when the field is set to its value in `x`, over

@@ -166,13 +166,13 @@ def coefficients(learner: SecondOrderLearner) -> F64:
 
 
 def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
-    """Return the levels, the linear functions, the neighbours and the bounds, with the inputs of these hashes."""
+    """Return the levels, the linear function, the neighbours and the bounds, with the inputs of these hashes."""
     state, numbers, weights = learner.arrays, learner.arrays.numbers, weights_by_column(learner.arrays)
     _, _, level, first, first_near, _ = state.slots.tolist()
     arrays: dict[str, Any] = {"constant": (weights[level:first] * state.level.T).sum(axis=0)}
     if first < first_near:
         arrays |= linear.freeze(state.linear, hashes, numbers["error_scale"])
-        arrays["linear.share"] = weights[first:first_near]
+        arrays["linear.share"] = weights[first]
     near = neighbours.freeze(state.neighbours, state.linear, hashes, state.metric.sensitivities)
     last = first_near + len(near.get("near.counts", ()))
     if near:

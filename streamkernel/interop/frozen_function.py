@@ -1,7 +1,7 @@
 """The function of a model as arrays: the input of `numpy_predictor`, and the content of an ONNX graph.
 
 It is a copy of one moment: the order of inputs, their scales, the kernel's directions along each of them, coefficients
-of the random features with the weights of the mixture multiplied in, linear functions, and recent examples.
+of the random features with the weights of the mixture multiplied in, the linear function, and recent examples.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def outputs(xp: Any, about: Any, a: Any, x: Any, forms: Any = None) -> Any:
 
 
 def scores(xp: Any, about: Any, a: Any, x: Any, forms: Any) -> Any:
-    """Return f, shape (rows, columns): the features by their coefficients, linear functions, and nearest neighbours."""
+    """Return f, shape (rows, columns): the features by their coefficients, the linear function, and neighbours."""
     missing = xp.isnan(x)
     if "first.centre" in a:
         x = (x - a["first.centre"]) * a["first.factor"]
@@ -135,17 +135,17 @@ def scores(xp: Any, about: Any, a: Any, x: Any, forms: Any) -> Any:
         v = xp.where(abs(z) <= EDGE, z, far) / a["scale.divisor"] - a["scale.shift"]
     v = xp.where(missing, 0.0, v)
     f, others = features(xp, about, a, v, forms) + a["constant"], []
-    for k, share in enumerate(a.get("linear.share", ())):
+    if "linear.w" in a:
         s = xp.minimum(xp.maximum((x - a["linear.centre"]) / a["linear.unit"], -1e9), 1e9)
-        g = xp.where(missing, 0.0, s) @ a["linear.w"][k] + a["linear.constant"][k]
+        g = xp.where(missing, 0.0, s) @ a["linear.w"] + a["linear.constant"]
         if "values.w" in a:
             is_value = abs(xp.take(x, a["values.columns"], axis=1) - a["values.values"]) <= a["values.tolerance"]
-            g = g + is_value.astype(np.float64) @ a["values.w"][k]
+            g = g + is_value.astype(np.float64) @ a["values.w"]
         if "linear.bound" in a:
             others.append(a["linear.bound"] * xp.tanh(2.0 * g / a["linear.bound"]))
         else:
-            others.append(xp.minimum(xp.maximum(g, -a["linear.reach"][k]), a["linear.reach"][k]))
-        f = f + others[-1] * share
+            others.append(xp.minimum(xp.maximum(g, -a["linear.reach"]), a["linear.reach"]))
+        f = f + others[-1] * a["linear.share"]
     for near, share in zip(neighbours(xp, about, a, v), a.get("near.share", ()), strict=False):
         others.append(near)
         f = f + near * share

@@ -31,7 +31,7 @@ from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATIO
 LEAST, LARGEST, OUTLIER, BELOW, ABOVE, SPREAD, USUAL, OUTSIDERS, LAST, EARNED, BOUNDED, RESISTED = range(12)
 """Entries of a target: the smallest and the largest value; the last outlying value; by how much recent values lay below
 and above all before, in total; the mean distance from the usual target; the mean absolute error; the number of recent
-outlying values, and whether the last one was outlying; by how much predictions beyond the limit of linear functions
+outlying values, and whether the last one was outlying; by how much predictions beyond the limit of the linear function
 reduced the squared error recently; and, of the examples learned, how many predictions were bounded and how many values
 did not count in full."""
 ENTRIES = 12

@@ -43,10 +43,9 @@ def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
 
 
 def without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
-    """Return the summary of a function without its linear functions, which another model lacks."""
-    none = {name: getattr(part.linear, name)[:0] for name in ("w", "grams", "diagonal", "errors")}
+    """Return the summary of a function without its linear function, which another model lacks."""
     gone = np.arange(*part.slots[[LINEAR, NEIGHBOURS]])
-    return _without(replace(part, linear=replace(part.linear, **none)), gone)
+    return _without(replace(part, linear=replace(part.linear, w=part.linear.w[:0])), gone)
 
 
 def with_capacity(part: SecondOrderSummary, stored: int) -> SecondOrderSummary:
@@ -138,9 +137,12 @@ def merge(
     `fresh` has as many columns as all parts have; `weights` are n_i/n. Raise a MergeError if their features differ.
     """
     check([*parts, *([base] if base.grams else [])])
-    functions, forgetting = min(len(part.linear.w) for part in parts), all(part.has_forgetting for part in parts)
+    has_linear, forgetting = (
+        all(len(part.linear.w) > 0 for part in parts),
+        all(part.has_forgetting for part in parts),
+    )
     parts = [without_forgetting(part) if part.has_forgetting > forgetting else part for part in parts]
-    parts = [without_linear(part) if len(part.linear.w) > functions else part for part in parts]
+    parts = parts if has_linear else [without_linear(part) for part in parts]
     stored = min(part.neighbours.capacity for part in parts)
     parts = [with_capacity(part, stored) for part in parts]
     table, has = groups_together(parts, weights)
@@ -162,7 +164,7 @@ def merge(
     numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], own_blocks))
     kept = {} if len(parts[0].kept) < 2 else {"kept": parts[0].kept}
     level: Any = sum(w * part.level for w, part in zip(weights, parts, strict=True))
-    others = level.shape[1] + functions + neighbours.neighbour_functions(stored)
+    others = level.shape[1] + has_linear + neighbours.neighbour_functions(stored)
     share = weights[:, None] * np.c_[has, has, np.repeat(has.any(axis=1)[:, None], others, axis=1)]
     standing = (share * [part.standing for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
     return {
@@ -273,7 +275,7 @@ def _diagonal(f: SecondOrderLearner, g: int) -> F64:
 def _linear(
     fresh: SecondOrderLearner, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64, offsets: F64
 ) -> dict[str, Any]:
-    """Return the tensors of the merged linear functions and neighbours; `offsets` are the new offsets of f."""
+    """Return the tensors of the merged linear function and neighbours; `offsets` are the new offsets of f."""
     root = [] if base.grams is None or len(base.linear.w) < len(parts[0].linear.w) else [base]
     before = np.array([part.of_targets["offset"] for part in (*parts, *root)])
     merged = linear.merge(

@@ -300,7 +300,7 @@ class SecondOrderSummary:
     def slots(self) -> I64:
         """The first slot of each kind of function."""
         near = neighbour_functions(self.neighbours.capacity)
-        return slots_of(len(self.table), self.level.shape[1], len(self.linear.w), near)
+        return slots_of(len(self.table), self.level.shape[1], int(len(self.linear.w) > 0), near)
 
     @property
     def has_forgetting(self) -> bool:

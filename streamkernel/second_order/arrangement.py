@@ -33,7 +33,7 @@ from streamkernel.second_order.neighbours.state import neighbour_functions, new_
 from streamkernel.second_order.tiles import EIGHT
 
 BEGINNING = 0.4
-"""The initial weight of the first linear function; the functions of groups share the rest."""
+"""The initial weight of the linear function; the functions of groups share the rest."""
 
 
 class Arrangement(NamedTuple):
@@ -77,7 +77,7 @@ class Arrangement(NamedTuple):
         return int(numbers["examples"] - numbers["restarted"])
 
     def with_more_places(self) -> Arrangement:
-        """Return the arrangement with a larger capacity for names in the linear functions."""
+        """Return the arrangement with a larger capacity for names in the linear function."""
         linear = with_more_room(self.state.linear)
         near = with_places(self.state.neighbours, linear)
         return self._replace(state=self.state._replace(linear=linear, neighbours=near))
@@ -115,10 +115,10 @@ class Arranger:
         Seed of the features.
     has_metric
         Whether new groups may be in a metric.
-    linear, linear_prior
-        Linear functions, and their λ.
+    is_linear, linear_prior
+        Whether there is a linear function, and its λ.
     is_saturated
-        Whether their scores are saturated, as scores of classes are.
+        Whether its scores are saturated, as scores of classes are.
     window
         The number of examples stored for the nearest neighbours, 0 without those functions.
     forgetting
@@ -132,7 +132,7 @@ class Arranger:
     most_blocks: int
     seed: int
     has_metric: bool
-    linear: int
+    is_linear: bool
     linear_prior: float
     is_saturated: bool
     window: int
@@ -152,7 +152,7 @@ class Arranger:
         table[:alone, 1] = np.arange(alone)
         table[self.ordinary :] = 1, max(alone // 2 - 1, 0), 0
         first_slots = self._slots(count)
-        functions, linear = first_slots[slots.ALL], BEGINNING * (self.linear > 0)
+        functions, linear = first_slots[slots.ALL], BEGINNING * self.is_linear
         single = np.zeros(functions)
         single[first_slots[slots.NEWTON] :][:alone] = single[first_slots[slots.STEADY] :][:alone] = (
             0.5 * (1.0 - linear) / alone
@@ -171,8 +171,7 @@ class Arranger:
             "priors": np.full(count, growth.UNKNOWN_PRIOR),
             "metric": metric.empty(count),
             "linear": new_linear(
-                self.linear,
-                columns,
+                columns if self.is_linear else 0,
                 self.linear_prior,
                 targets=targets,
                 bound=SATURATION if self.is_saturated else 0,
@@ -186,7 +185,7 @@ class Arranger:
 
     def _slots(self, groups: int) -> I64:
         """Return the slots of a mixture of a number of groups."""
-        return slots.slots_of(groups, len(LEVELS), self.linear, neighbour_functions(self.window))
+        return slots.slots_of(groups, len(LEVELS), int(self.is_linear), neighbour_functions(self.window))
 
     def arrange(
         self,

@@ -77,7 +77,7 @@ def row_room(memory, state, kernel, rows):  # type: ignore[no-untyped-def]
 def read_row(state, scales, kernel, rows, read, i, blocks, work):  # type: ignore[no-untyped-def]
     """Compute row i, which is read as `read` by the features, of a number of blocks, unless it is the last row.
 
-    The work arrays have the influence of the inputs. Return the number of places of the linear functions with the row,
+    The work arrays have the influence of the inputs. Return the number of places of the linear function with the row,
     or -1 if it is unusable.
     """
     lines, last, seen, used = state.linear, state.last, state.numbers[0].examples, 0
@@ -108,7 +108,7 @@ def _offsets(numbers):  # type: ignore[no-untyped-def]
 
 
 def scores_of_others(state: MixtureState, scales: ScalesState, rows: Rows) -> F64:
-    """Return the scores of the linear functions, and of the nearest neighbours, shape (rows, functions, columns)."""
+    """Return the scores of the linear function, and of the nearest neighbours, shape (rows, functions, columns)."""
     functions = state.slots[slots.ALL] - state.slots[slots.LINEAR]
     out = np.empty((len(rows.start) - 1, functions, len(state.level)))
     _set_others(with_own_row(state), scales, rows, out)
@@ -165,7 +165,7 @@ def evaluate_copy(state: MixtureState, scales: ScalesState, kernel: CompiledKern
 @compiled
 def _copy(state, scales):  # type: ignore[no-untyped-def]
     """Return a consistent copy of the arrays that a prediction reads: numbers, w of the functions, the levels, v, the
-    range of targets, the sensitivities with their totals, the linear functions with their names, and scales.
+    range of targets, the sensitivities with their totals, the linear function with its names, and scales.
     """
     functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy(), state.span.copy()
     sensitivities = state.metric.sensitivities.copy(), state.metric.totals.copy()

@@ -176,18 +176,16 @@ def set_gradient(state, kernel, z, c, embedding, changed, work):  # type: ignore
 
 @inlined(allocates=False)
 def _linear_slope(state, key, c, divisor, predictions):  # type: ignore[no-untyped-def]
-    """Return how much the linear functions' part of f_c changes per deviation of a name for these `predictions`."""
-    linear, base, total = state.linear, state.slots[slots.LINEAR], 0.0
+    """Return how much the linear function's part of f_c changes per deviation of a name for these `predictions`."""
+    linear, k = state.linear, state.slots[slots.LINEAR] + first_weight(state, c)
     row = row_of(linear.keys, key)
-    if linear.keys[row] != key:
+    if len(linear.w) == 0 or linear.keys[row] != key:
         return 0.0
     place = linear.at[row]
     if linear.scales[place, 1] <= 0.0:
         return 0.0
-    base += first_weight(state, c)
-    for k in range(len(linear.w)):
-        total += state.weights[base + k] * compiled_slope(linear, predictions[k, c]) * linear.w[k, c, place]
-    return per_unit(state, c) * total * divisor / linear.scales[place, 1]
+    slope = state.weights[k] * compiled_slope(linear, predictions[0, c]) * linear.w[c, place]
+    return per_unit(state, c) * slope * divisor / linear.scales[place, 1]
 
 
 @unit(
@@ -198,7 +196,7 @@ def _linear_slope(state, key, c, divisor, predictions):  # type: ignore[no-untyp
 def _observe(state, kernel, scales, row, gradient, predictions, c, since):  # type: ignore[no-untyped-def]
     """Add ∇f_c at a row for each name that is read; halve the earlier sums if a check is due after `since` examples.
 
-    `gradient` belongs to the groups' functions, and `predictions` are the scores of the linear ones.
+    `gradient` belongs to the groups' functions, and `predictions` are the scores of the linear one.
     """
     table, totals, part = state.metric.sensitivities, state.metric.totals, kernel.parts[0]
     if schedule.compiled_is_due(since):
@@ -231,7 +229,7 @@ def _observe(state, kernel, scales, row, gradient, predictions, c, since):  # ty
 def add_gradient(state, scales, kernel, z, predictions, embedding, changed, work):  # type: ignore[no-untyped-def]
     """Add ∇f ∇fᵀ at the row that was embedded last, which is not counted yet, to the sums of the metric.
 
-    `predictions` are the scores of the linear functions.
+    `predictions` are the scores of the linear function.
     """
     metric, row, seen = state.metric, embedding.row, state.numbers[0].examples + 1
     since = seen - EVERY - state.numbers[0].restarted

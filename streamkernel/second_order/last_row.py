@@ -35,7 +35,7 @@ class LastRow(NamedTuple):
     z
         Its features.
     f
-        The scores of all functions, shape (functions, columns), those of linear functions and neighbours of any row.
+        The scores of all functions, shape (functions, columns), those of the linear one and of neighbours of any row.
     found, nearest, which
         Of each function of neighbours the number of neighbours, their d², and their positions in the ring.
     """

@@ -7,7 +7,7 @@ The blocks of a model form groups. Group g has the features φ_g(x), n outputs o
 
 A further function is a constant that takes constant steps: the recent level, independent of x
 (`streamkernel.second_order.levels`). Where inputs are scaled,
-two more are linear in them (`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
+one more is linear in them (`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
 The v_k are also learned by Newton steps, on the loss of f itself, with less weight for old examples. All functions
 predict an example before they learn it. Three further functions average the nearest neighbours among stored examples
 (`streamkernel.second_order.neighbours`).
@@ -74,7 +74,7 @@ class LearningOptions(NamedTuple):
     follow
         γ of the levels.
     prior
-        λ of linear functions.
+        λ of the linear function.
     is_new
         Whether the scales and the weights v also learn from the examples.
     may_use_moments
@@ -108,7 +108,7 @@ class Example(NamedTuple):
     k_xx
         k(x, x).
     entries, places
-        Its entries for the linear functions, and their places with the names that it brings.
+        Its entries for the linear function, and their places with the names that it brings.
     """
 
     i: int
@@ -215,7 +215,7 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
     places = read_row(state, scales, kernel, rows, scaled, i, blocks, work.row)
     if places < 0:
         return BAD_VALUE
-    if places > state.linear.w.shape[2]:
+    if places > state.linear.w.shape[1]:
         return NO_PLACE
     entries = ENTRIES * (rows.start[i + 1] - rows.start[i])
     if not _score(state, arrival.y, w, entries, work):  # an unusable example is refused before anything changes
@@ -270,7 +270,7 @@ def _score(state, y, w, entries, work):  # type: ignore[no-untyped-def]
     resist(numbers, state.span, ExampleScores(f, raw, work.out, work.said), first, y, targets)
     usable = vectors.within(work.out, 1.0, LARGEST_GRADIENT)
     for k in range(len(f)):
-        f_k = raw[k - first] if first <= k < first + len(raw) else f[k]
+        f_k = raw if k == first and len(raw) > 0 else f[k]
         set_derivatives(numbers, targets, f_k, work.g[k], work.h[k])
         usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(work.g[k], 1.0, LARGEST_GRADIENT)
     return usable

@@ -23,7 +23,7 @@ from streamkernel.locking import undivided
 from streamkernel.second_order import evaluation, growth, learning, newton, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.gradients import embed_rows
-from streamkernel.second_order.linear.state import FORGETTING, prior
+from streamkernel.second_order.linear.state import prior
 from streamkernel.second_order.mixture_state import RESTED, Groups, MixtureState, weights_by_column, with_own_row
 from streamkernel.second_order.neighbours.state import STORED
 
@@ -59,7 +59,7 @@ class MixedFunction(Learner):
     has_metric
         Whether new groups may draw their features in a metric that is learned.
     is_linear
-        Whether there are functions linear in the inputs, and three of the nearest neighbours.
+        Whether there is a function linear in the inputs, and three of the nearest neighbours.
     loss_per_error
         The parameter of the loss in units of the mean |f(x) - y|; 0 keeps the parameter of the loss.
     l2, columns, intercept, cache_bytes, seed
@@ -102,7 +102,7 @@ class MixedFunction(Learner):
             most_blocks=blocks,
             seed=seed,
             has_metric=has_metric and not joint and blocks >= growth.ALONE and directions.plan.is_plain,
-            linear=len(FORGETTING) if is_linear else 0,
+            is_linear=is_linear,
             linear_prior=prior(loss),
             is_saturated=is_linear and bool(loss.for_classes),
             window=STORED if is_linear and (loss.for_classes or intercept == state.MEAN) else 0,
@@ -231,7 +231,7 @@ class MixedFunction(Learner):
     @property
     def shares(self) -> dict[str, float]:
         """The weight in f of functions that take Newton steps, of those that take constant ones, of the level, of
-        linear ones, and of the nearest neighbours; of several targets the mean.
+        the linear one, and of the nearest neighbours; of several targets the mean.
 
         Where the stream drifts, the share of constant steps grows.
         """
@@ -293,8 +293,8 @@ class MixedFunction(Learner):
         return evaluation.derivatives(live.state, live.directions, scaling, row)
 
     def others(self, rows: Rows, scales: Scales | None = None) -> F64:
-        """Return the part of f without derivatives, as :meth:`Learner.others` does: the part of linear functions and
-        neighbours.
+        """Return the part of f without derivatives, as :meth:`Learner.others` does: the part of the linear function
+        and of neighbours.
         """
         function = self._live.state
         weights = weights_by_column(function)[function.slots[slots.LINEAR] :]

@@ -69,7 +69,7 @@ class SecondOrderLearner(StoredMixture):
         return twin
 
     def with_few_values(self, rows: Rows, scales: Scales | None = None) -> SecondOrderLearner:
-        """Return an untrained function whose linear functions know the inputs of these first rows with few values.
+        """Return an untrained function whose linear function knows the inputs of these first rows with few values.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ class SecondOrderLearner(StoredMixture):
         return twin
 
     def adopt_linear(self, other: SecondOrderLearner) -> None:
-        """Take over the linear functions and neighbours of another function, which must not be used afterwards."""
+        """Take over the linear function and neighbours of another function, which must not be used afterwards."""
         live, others = self._live, other.arrays
         state = live.state._replace(linear=others.linear, neighbours=others.neighbours)
         self._live = live._replace(state=with_own_row(state))

@@ -90,7 +90,7 @@ class MixtureState(NamedTuple):
     panels
         √ℓ''φ of its examples, a group's columns in panels as wide as a tile, shape (panels, capacity, width).
     linear
-        The linear functions.
+        The linear function.
     neighbours
         The recent examples.
     kept

@@ -1,8 +1,8 @@
 """The slots of a mixture: the place of each function in its weights, losses and scores.
 
 Functions of one kind are together, in this order: functions by Newton steps, functions by constant steps, levels,
-linear functions, and functions of the nearest neighbours. Both functions of group g are g slots after the first one of
-their kind.
+the linear function, and functions of the nearest neighbours. Both functions of group g are g slots after the first one
+of their kind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def slots_of(groups: int, levels: int, linear: int, neighbours: int) -> I64:
 
     Examples
     --------
-    >>> slots_of(groups=6, levels=1, linear=2, neighbours=3).tolist()
-    [0, 6, 12, 13, 15, 18]
+    >>> slots_of(groups=6, levels=1, linear=1, neighbours=3).tolist()
+    [0, 6, 12, 13, 14, 17]
     """
     return np.cumsum([0, groups, groups, levels, linear, neighbours])

@@ -42,7 +42,7 @@ from streamkernel.losses.loss import SQUARE
 
 
 class ExampleScores(NamedTuple):
-    """The scores of an example: of all functions, of the linear ones before any bound, and the predictions before and
+    """The scores of an example: of all functions, of the linear one before any bound, and the predictions before and
     after the bound.
     """
 
@@ -53,19 +53,19 @@ class ExampleScores(NamedTuple):
 
 
 BEYOND = 0.05
-"""Fraction of the range of targets by which a prediction may exceed it, whatever the linear functions predict."""
+"""Fraction of the range of targets by which a prediction may exceed it, whatever the linear function predicts."""
 
 LARGEST_GAIN = 100.0
 """Bound on what an example shows for or against predictions beyond the limit, in units of the targets' mean square."""
 
 UNLIMITED = 1e90
-"""The limit of linear functions that have none."""
+"""The limit of a linear function that has none."""
 
 
 @inlined(allocates=False)
 def _within(entries, size, f, base, t, added, value, is_limited):  # type: ignore[no-untyped-def]
-    """Return a prediction of target t without its offset, a value, limited to the range of the target, which linear
-    functions extend, those within their limit or any.
+    """Return a prediction of target t without its offset, a value, limited to the range of the target, which the linear
+    function extends, within its limit or without one.
     """
     more = BEYOND * (entries[LARGEST] - entries[LEAST])
     below = above = UNLIMITED
@@ -83,9 +83,9 @@ def _within(entries, size, f, base, t, added, value, is_limited):  # type: ignor
 
 @inlined(allocates=False)
 def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
-    """Limit a prediction, `out` plus the offset, to the range of the targets, extended as far as the scores of linear
-    functions require and recent targets justify. Those are among the functions from `base` on; neighbours are within
-    the range.
+    """Limit a prediction, `out` plus the offset, to the range of the targets, extended as far as the score of the
+    linear function requires and recent targets justify. It is the function `base`; those after it, of neighbours, are
+    within the range.
     """
     if numbers[0].intercept != MEAN or numbers[0].examples == 0:
         return
@@ -108,8 +108,8 @@ def resist(numbers, span, scores, base, y, work):  # type: ignore[no-untyped-def
         free = _within(entries, size, f, base, t, work.added[t], mixed[t], False)
         most = LARGEST_GAIN * size
         work.earned[t] = min(max((work.y[t] - limited) ** 2 - (work.y[t] - free) ** 2, -most), most)
-        for k in range(len(raw)):
-            nearest = min(nearest, abs(work.y[t] - raw[k, t]))
+        if len(raw) > 0:
+            nearest = abs(work.y[t] - raw[t])
         if numbers[t].loss != SQUARE or nearest < 0.5 * abs(off):
             continue
         if not is_outlying(entries, y[t], work.y[t], predictions[t], numbers[0].examples):
@@ -137,8 +137,8 @@ def observe(numbers, span, y, mixed, predictions, seen, work):  # type: ignore[n
 
 
 def limits(span: F64, sizes: F64) -> tuple[F64, F64, F64, F64]:
-    """Return the range of predictions of each target, and how far linear functions may extend it, as :func:`bound` does
-    with these mean squares of the targets.
+    """Return the range of predictions of each target, and how far the linear function may extend it, as :func:`bound`
+    does with these mean squares of the targets.
     """
     entries = span.reshape(-1, ENTRIES).T
     low, high = entries[LEAST], entries[LARGEST]

@@ -78,7 +78,7 @@ class StoredMixture(MixedFunction):
         learned = self._read_learned(tensors)
         self._arranger = replace(
             self._arranger,
-            linear=linear_state.count(tensors),
+            is_linear=linear_state.is_stored(tensors),
             is_saturated=linear_state.bound(tensors) > 0,
             window=neighbours.stored(tensors),
             forgetting=self._arranger.forgetting * (RECENCY in tensors),
@@ -116,7 +116,7 @@ def recency_tensors(restarted: int, compared: int, recent: F64) -> dict[str, Any
 
 
 def _tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return copies of the arrays needed for predictions, and of all arrays of the linear functions, which are small;
+    """Return copies of the arrays needed for predictions, and of all arrays of the linear function, which are small;
     `kept` are the features of a pruned function.
     """
     function = mixture.state

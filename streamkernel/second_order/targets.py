@@ -44,7 +44,7 @@ class TargetsRoom(NamedTuple):
     outlying
         1 for outlying targets, else 0.
     earned
-        By how much the squared error is smaller if linear functions extend the range without a limit.
+        By how much the squared error is smaller if the linear function extends the range without a limit.
     """
 
     y: F64

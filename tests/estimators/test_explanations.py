@@ -440,8 +440,8 @@ def test_importances_are_made_of_the_derivatives_of_saturated_scores():
     f, scales, row = model._learner, model._state.scales, model._learner.row(xs[703])
     own, base = f.arrays.linear, 2 * len(f.groups) + 1
     place = [own.names.tolist().index(name) for name in row.hashes.tolist()]
-    said = f.scores_of_others(row, scales)[0, : len(own.w)]
-    of_linear = (f.arrays.weights[base:, None][: len(own.w)] * slope(own, said) * own.w[:, 0, place]).sum(axis=0)
+    score = f.scores_of_others(row, scales)[0, 0]
+    of_linear = f.arrays.weights[base] * slope(own, score) * own.w[0, place]
     slopes = f.derivatives(row, scales)[0] + of_linear / own.scales[place, 1]
     slopes *= scales.in_use(row.hashes)["unit"]
     table = f.arrays.metric.sensitivities

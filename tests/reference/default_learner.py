@@ -10,7 +10,7 @@ from reference.algorithms import clip
 from reference.given import Beginner
 
 MULTIPLES, FROM, GAIN = (0.25, 0.5, 1.5, 6.0), 1024, 0.03  # bandwidths; when larger groups may begin, by which gain
-GROUPS, LEVEL, LINES, ALL = 7, 14, 15, 20
+GROUPS, LEVEL, LINE, ALL = 7, 14, 15, 19
 
 
 class Function:
@@ -21,9 +21,9 @@ class Function:
         self.A, self.newton, self.steady = np.diag(prior), np.zeros(len(prior)), np.zeros(len(prior))
         self.waiting, self.error = [], 0.0
 
-    def step(self, phi, g, h, S=0, T=0, places=1.0):
+    def step(self, phi, g, h, S=0, T=0):
         """A ← ρˢA + Σ ℓ''φφᵀ + (1 - ρᵀ)λI, w ← w - A⁻¹(Σ ℓ'φ + (1 - ρᵀ)λw)."""
-        back = (1 - self.kept**T) * self.prior * places
+        back = (1 - self.kept**T) * self.prior
         self.A = self.kept**S * self.A + phi.T * h @ phi + np.diag(back)
         self.newton -= np.linalg.solve(self.A, g @ phi + back * self.newton)
 
@@ -31,13 +31,13 @@ class Function:
 class DefaultLearner(Beginner):
     def __init__(self, inputs, loss):
         self.loss, self.lead, self.largest, self.most_of_u = loss, 0.0, 0.0, np.array([loss.bound])
-        self.v = np.r_[np.full(4, 0.075), np.zeros(3), np.full(4, 0.075), np.zeros(4), 0.4, np.zeros(4)]
+        self.v = np.r_[np.full(4, 0.075), np.zeros(3), np.full(4, 0.075), np.zeros(4), 0.4, np.zeros(3)]
         self.u, self.p, self.G = self.v.copy(), self.v.copy(), np.zeros((ALL, ALL))
         super().__init__(inputs, MULTIPLES)
 
     def begin(self, priors):
-        lines = 10 * self.loss.curvature * np.r_[0.01, np.ones(len(self.inputs.names))]
-        self.lines, self.level = [Function(lines, kept) for kept in (1.0, 0.999)], 0.0
+        prior = 10 * self.loss.curvature * np.r_[0.01, np.ones(len(self.inputs.names))]
+        self.line, self.level = Function(prior), 0.0
         self.groups = [self.group([b], b, priors[b]) for b in range(4)] + [self.group([], 0, 0) for _ in range(2)]
         self.groups.append(self.group([1], 1, priors[1], 0, 0.996))
         self.seen, self.stepped, self.looked, self.points, self.answers = 0, 0, 0, [], []
@@ -48,17 +48,17 @@ class DefaultLearner(Beginner):
         return Function(np.full(2 * self.inputs.size * len(blocks), prior * len(blocks)), kept, blocks, rung, born)
 
     def scores(self, t, s, seen, moved=0.0):
-        """Return all f_k(x); the same with no bound on the linear ones; and φ of each group."""
+        """Return all f_k(x); the same with no bound on the linear one; and φ of each group."""
         phi = [self.inputs.features(group.blocks, t, MULTIPLES[group.rung]) for group in self.groups]
         phi = [z * (seen > min(group.blocks, default=0)) for z, group in zip(phi, self.groups, strict=True)]
         f = [(z @ group.newton, z @ group.steady) for z, group in zip(phi, self.groups, strict=True)]
-        raw = np.array([line.newton @ s for line in self.lines]) - moved
+        raw = self.line.newton @ s - moved
         if self.loss.is_square:  # a line that explains more of the targets may predict further from their mean
-            reach = [2 * self.size**1.5 / max(line.error, 1e-9 * self.size) if self.size else 20 for line in self.lines]
-        lines = np.clip(raw, np.negative(reach), reach) if self.loss.is_square else 4 * np.tanh(raw / 2)
+            reach = 2 * self.size**1.5 / max(self.line.error, 1e-9 * self.size) if self.size else 20
+        line = np.clip(raw, -reach, reach) if self.loss.is_square else 4 * np.tanh(raw / 2)
         windows = ((500, 1), (2000, 1000), (8192, 4000))  # of the last examples, from a number of them on
         near = [self.near(t, last) if len(self.points) >= least else 0.0 for last, least in windows]
-        return *(np.r_[np.transpose(f).ravel(), self.level, part, near] for part in (lines, raw)), phi
+        return *(np.r_[np.transpose(f).ravel(), self.level, part, near] for part in (line, raw)), phi
 
     def near(self, t, last):
         """f = Σ ω_i (y_i - ȳ), or log(Σ_{y_i = 1} ω_i / Σ_{y_i = -1} ω_i), ω_i ~ 1/d_i⁴, of the 8 nearest."""
@@ -89,12 +89,9 @@ class DefaultLearner(Beginner):
             group.waiting.append((z, g[k], h[k]))
             group.steady -= 0.75 / self.loss.curvature / max(len(group.blocks), 1) * g[k + GROUPS] * z
         self.level -= 0.075 / self.loss.curvature * g[LEVEL]
-        for k, line in enumerate(self.lines, LINES):
-            line.newton[0] -= moved
-            line.error += ((raw[k] - r) ** 2 - line.error) / min(n, 1000)
-            line.step(s[None], g[[k]], share[k] * h[k])
-            if n % 8 == 0:
-                line.step(0 * s[None], np.zeros(1), 0, 8, 8 * len(s), np.arange(len(s)) == n // 8 % len(s))
+        self.line.newton[0] -= moved
+        self.line.error += ((raw[LINE] - r) ** 2 - self.line.error) / min(n, 1000)
+        self.line.step(s[None], g[[LINE]], share[LINE] * h[LINE])
         self.points.append(t)
         self.answers.append(y)
         if (batch := n - self.stepped) >= 8 * min(max(n // 256, 1), 8):

@@ -297,10 +297,10 @@ class Mixture:
         self.was_outlying, self.outlier = False, 0.0
         self.history = []  # (examples, stage, bandwidth) where larger groups began
         self.margins = []  # how near decisions were to others
-        self.linear, self.neighbours = linear or [], neighbours
+        self.linear, self.neighbours = [linear] if linear else [], neighbours
         self.v[: 2 * len(self.groups)] *= 0.6 if self.linear else 1.0
         near = [0.0] * (neighbours.functions if neighbours else 0)
-        self.v = np.concatenate([self.v, [0.4, 0.0][: len(self.linear)], near])
+        self.v = np.concatenate([self.v, [0.4] * len(self.linear), near])
         self.u, self.p, self.lead = self.v.copy(), self.v.copy(), 0.0
 
     def features(self, x, seen):

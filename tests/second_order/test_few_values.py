@@ -16,7 +16,6 @@ from streams import content, learn, names_in_order
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes
 from streamkernel.features.rows import Rows
 from streamkernel.second_order.linear import state as linear_state
-from streamkernel.second_order.linear import steps as linear
 from streamkernel.second_order.linear.few_values import FREQUENT, find_few_values
 from streamkernel.second_order.mixture import SecondOrderLearner
 
@@ -120,7 +119,7 @@ def test_it_is_ridge_regression_on_inputs_and_indicators():
     ridge = Ridge(alpha=linear_state.PRIOR, fit_intercept=False, solver="cholesky")
     ridge.fit(np.c_[np.full(len(X), root), inputs], y)
     expected = np.r_[ridge.coef_[0] * root, ridge.coef_[1:]]
-    assert np.allclose(f.arrays.linear.w[0, 0, : len(expected)], expected, rtol=1e-9)
+    assert np.allclose(f.arrays.linear.w[0, : len(expected)], expected, rtol=1e-9)
 
 
 def test_classes_match_the_reference_on_inputs_and_indicators():
@@ -128,21 +127,15 @@ def test_classes_match_the_reference_on_inputs_and_indicators():
     X, y = examples(400, names, True)
     f, loss = prepared(losses.Logistic(), names, X), losses.Logistic()
     inputs = with_indicators(f, names, X, FIRST)
-    lines = [
-        second_order.Line(second_order.Logistic(), loss.curvature, inputs.shape[1], 1, kept, 0.0)
-        for kept in linear.FORGETTING
-    ]
+    line = second_order.Line(second_order.Logistic(), loss.curvature, inputs.shape[1], 1, 1.0, 0.0)
     rows = f.directions.rows(names, X)
     for i in range(len(y)):
         f.learn_one(rows.part(i, i + 1), y[i])
-        for line, x in zip(lines, (inputs[i], np.r_[X[i], 0.0, 0.0, 0.0]), strict=True):
-            line.see(x, y[i], 0.0, i + 1, 0.0, 0.0, 1.0)
-            line.step(i + 1)
-    for k, line in enumerate(lines):
-        assert np.allclose(f.arrays.linear.w[k, :, : len(line.w)], line.w.T, rtol=1e-6)
-        scores = f.scores_of_others(rows)[:, k]
-        expected = np.array([line.bounded(line.scores(x), 0.0) for x in inputs])
-        assert np.allclose(scores, expected, rtol=1e-6, atol=1e-9)
+        line.see(inputs[i], y[i], 0.0, i + 1, 0.0, 0.0, 1.0)
+        line.step(i + 1)
+    assert np.allclose(f.arrays.linear.w[:, : len(line.w)], line.w.T, rtol=1e-6)
+    expected = np.array([line.bounded(line.scores(x), 0.0) for x in inputs])
+    assert np.allclose(f.scores_of_others(rows)[:, 0], expected, rtol=1e-6, atol=1e-9)
 
 
 def stream(n, kinds=6, seed=1):
@@ -200,7 +193,7 @@ def test_a_value_that_comes_later_counts_as_a_number():
 
 
 def test_a_merged_model_is_that_of_all_examples():
-    """The linear function that forgets nothing, of replicas with a common base."""
+    """The linear function of replicas with a common base."""
     xs, _, targets = stream(900)
     base = learn(KernelRegressor(**SMALL), xs[:300], targets[:300])
     parts = [learn(copy.deepcopy(base), xs[i : i + 300], targets[i : i + 300]) for i in (300, 600)]
@@ -211,4 +204,4 @@ def test_a_merged_model_is_that_of_all_examples():
     assert places(merged) == n == 1 + 4 + 3 * 4
     assert np.array_equal(own.names[:n], expected.names[:n])
     assert np.allclose(own.scales[5:n], expected.scales[5:n])
-    assert np.allclose(own.w[0, 0, 5:n], expected.w[0, 0, 5:n], atol=0.02 * np.abs(expected.w[0, 0, :n]).max())
+    assert np.allclose(own.w[0, 5:n], expected.w[0, 5:n], atol=0.02 * np.abs(expected.w[0, :n]).max())

@@ -66,10 +66,6 @@ def both(loss, names, *, intercept=0, forgetting=1.0, l2=0.0):
     compiled, plain, columns = LOSSES[loss]
     own = {"forgetting": forgetting, "l2": l2, "columns": columns}
     features = algorithms.gaussian(names, SIGMA, PER_BLOCK, seed=5)
-    lines = [
-        second_order.Line(plain, compiled.curvature, len(names), columns, forgetting * kept, l2)
-        for kept in linear.FORGETTING
-    ]
     reference = second_order.Mixture(
         lambda block, x, multiple: features(block, x),
         plain,
@@ -80,7 +76,7 @@ def both(loss, names, *, intercept=0, forgetting=1.0, l2=0.0):
         follow=0.075 / compiled.curvature,
         batch_size=1,
         intercept=bool(intercept),
-        linear=lines,
+        linear=second_order.Line(plain, compiled.curvature, len(names), columns, forgetting, l2),
         neighbours=second_order.Neighbours(columns, bool(intercept), isinstance(plain, second_order.Softmax)),
         **own,
     )
@@ -96,13 +92,13 @@ def same(f, reference, X, y, names, rtol=1e-6, w=None):
         f.learn_one(row, y[i])
         reference.learn(X[i], y[i], w[i])
     own = f.arrays.linear
-    for k, line in enumerate(reference.linear):
-        assert np.allclose(own.w[k, :, : len(line.w)], line.w.T, rtol=rtol, atol=rtol * np.abs(line.w).max())
-        gram = own.factor[k].T @ own.factor[k]
-        n = min(len(line.w), len(gram))
-        assert np.allclose(gram[:n, :n], line.A[:n, :n], rtol=rtol, atol=rtol * line.A.diagonal().max())
-        assert np.allclose(own.diagonal[k, n : len(line.w)], line.A.diagonal()[n:], rtol=rtol)
-        assert own.errors[k] == pytest.approx(line.error)
+    (line,) = reference.linear
+    assert np.allclose(own.w[:, : len(line.w)], line.w.T, rtol=rtol, atol=rtol * np.abs(line.w).max())
+    gram = own.factor.T @ own.factor
+    n = min(len(line.w), len(gram))
+    assert np.allclose(gram[:n, :n], line.A[:n, :n], rtol=rtol, atol=rtol * line.A.diagonal().max())
+    assert np.allclose(own.diagonal[n : len(line.w)], line.A.diagonal()[n:], rtol=rtol)
+    assert own.errors[0] == pytest.approx(line.error)
     assert np.allclose(f.arrays.weights, reference.v, rtol=1e-4, atol=1e-4)
 
 
@@ -145,7 +141,7 @@ def test_without_outliers_it_is_ridge_regression():
         np.c_[np.full(len(X), linear_state.CONSTANT**-0.5), X], y
     )
     expected = np.r_[ridge.coef_[0] * linear_state.CONSTANT**-0.5, ridge.coef_[1:]]
-    assert np.allclose(own.w[0, 0, : len(names) + 1], expected, rtol=1e-9)
+    assert np.allclose(own.w[0, : len(names) + 1], expected, rtol=1e-9)
 
 
 def late(n, seed=3, names=40):
@@ -217,10 +213,10 @@ def test_noisy_labels_of_a_linear_boundary():
 CRAFTED = {
     "linear.names": (np.array([0, 5, 5, 7, 8], np.int64), "hashes of names"),
     "linear.scales": (np.ones((5, 1)), "linear.scales"),
-    "linear.w": (np.ones((1, 1, 5)), "functions or none"),
-    "linear.factor": (np.zeros((2, 15)), "factors and scales"),
-    "linear.diagonal": (np.zeros((2, 1)), "linear.diagonal"),
-    "linear.errors": (-np.ones(2), "factors and scales"),
+    "linear.w": (np.ones((2, 5)), "linear.w"),
+    "linear.factor": (np.zeros(15), "factors and scales"),
+    "linear.diagonal": (np.zeros(1), "linear.diagonal"),
+    "linear.errors": (-np.ones(1), "factors and scales"),
     linear_state.BOUND_OF_SCORES: (np.array([3]), "expected 2 or 4 as linear.bound"),
 }
 
@@ -244,7 +240,7 @@ def test_names_beyond_the_capacity_are_ignored():
     for _ in range(3):
         f.learn_one(row, 1.0)
     own = f.arrays.linear
-    assert own.counts[0] == linear.MOST == own.w.shape[2]
+    assert own.counts[0] == linear.MOST == own.w.shape[1]
     assert np.isfinite(f.scores(row)).all()
 
 
@@ -289,7 +285,6 @@ def test_many_inputs_and_a_linear_target():
 
 
 def test_drift_is_followed():
-    """By the function that forgets."""
     generator = np.random.default_rng(4)
     X = generator.normal(size=(6000, 5))
     w = generator.normal(size=5)
@@ -297,41 +292,37 @@ def test_drift_is_followed():
     model, xs = KernelRegressor(max_features=64), as_dicts(X)
     learn(model, xs[:5000], y[:5000].tolist())
     assert r2_of(model, xs[5000:], y[5000:].tolist()) > 0.95
-    keeps, forgets = model._learner.arrays.linear.errors
-    assert forgets < 0.3 * keeps
 
 
 def values(summary, X, names):
     """Return what functions say of values by name."""
     at = [names.index(name) for name in summary.names[1:].tolist()]
     s = np.c_[np.ones(len(X)), (X[:, at] - summary.scales[1:, 0]) / summary.scales[1:, 1]]
-    return np.einsum("kcn,in->kci", summary.w, s)
+    return summary.w @ s.T
 
 
 def summary_of(names, w, seed, scales=None):
     generator = np.random.default_rng(seed)
     n = len(names) + 1
-    rows = generator.normal(size=(2, 50, n))
-    grams = np.einsum("kij,kil->kjl", rows, rows) + np.eye(n)
+    rows = generator.normal(size=(50, n))
+    gram = rows.T @ rows + np.eye(n)
     scales = np.c_[generator.normal(size=n), generator.uniform(0.5, 2.0, size=n)] if scales is None else scales
-    diagonal = np.einsum("kii->ki", grams).copy()
-    return merging.LinearSummary(np.array([0, *names], np.uint64), scales, w, grams, diagonal, np.ones(2))
+    return merging.LinearSummary(np.array([0, *names], np.uint64), scales, w, gram, np.diagonal(gram), np.ones(1))
 
 
 def test_rescaled_inputs_give_the_same_predictions():
     generator = np.random.default_rng(6)
     names, more = [11, 5, 9], [5, 11, 9, 2]
-    part = summary_of(names, generator.normal(size=(2, 3, 4)), 1)
-    other = summary_of(more, np.zeros((2, 3, 5)), 2)
+    part = summary_of(names, generator.normal(size=(3, 4)), 1)
+    other = summary_of(more, np.zeros((3, 5)), 2)
     X = generator.normal(size=(20, 4))
     gram, _, w = merging._on(part, other.names, other.scales.copy(), 0.25, 1.0)
-    moved = merging.LinearSummary(other.names, other.scales, w, gram, np.zeros((2, 5)), np.ones(2))
+    moved = merging.LinearSummary(other.names, other.scales, w, gram, np.zeros(5), np.ones(1))
     assert np.allclose(values(moved, X, more), values(part, X, more) + 0.25)
     s = np.c_[np.ones(20), (X[:, [1, 0, 2]] - part.scales[1:, 0]) / part.scales[1:, 1]].T
     t = np.c_[np.ones(20), (X[:, :3] - other.scales[1:4, 0]) / other.scales[1:4, 1]].T
-    for k in range(2):
-        leverages = (s * np.linalg.solve(part.grams[k], s)).sum(axis=0)
-        assert np.allclose((t * np.linalg.solve(gram[k, :4, :4], t)).sum(axis=0), leverages)
+    leverages = (s * np.linalg.solve(part.gram, s)).sum(axis=0)
+    assert np.allclose((t * np.linalg.solve(gram[:4, :4], t)).sum(axis=0), leverages)
 
 
 @pytest.mark.parametrize("has_base", [False, True])
@@ -364,8 +355,8 @@ def test_merged_replicas_equal_one_function_of_all_events(has_base):
     )
     found = linear_state.unpack(merged, 1)
     expected = learn_parts(*start, (300, 900))
-    own = dict(zip(found.names.tolist()[:9], found.w[0, 0, :9].tolist(), strict=True))
-    theirs = dict(zip(expected.names.tolist(), expected.w[0, 0].tolist(), strict=True))
+    own = dict(zip(found.names.tolist()[:9], found.w[0, :9].tolist(), strict=True))
+    theirs = dict(zip(expected.names.tolist(), expected.w[0].tolist(), strict=True))
     assert own.keys() == theirs.keys()
     assert [own[name] for name in own] == pytest.approx([theirs[name] for name in own], rel=1e-6, abs=1e-9)
 
@@ -390,7 +381,7 @@ def test_a_third_label_halves_the_bound_of_scores(tmp_path):
         assert np.mean(np.array([merged.predict_one(x) for x in xs[800:]]) == y[800:]) > 0.7
 
 
-def test_pruning_keeps_linear_functions():
+def test_pruning_keeps_the_linear_function():
     X, y = examples(1500, 4, 1, False)
     xs, ys = as_dicts(X), y.tolist()
     model = learn(KernelRegressor(max_features=64), xs[:1000], ys[:1000])
@@ -409,4 +400,4 @@ def test_a_file_contains_only_the_used_columns(tmp_path):
     X, y = examples(50, 3, 1, False)
     learn(KernelRegressor(**SMALL), as_dicts(X), y.tolist()).save(tmp_path / "model")
     _, tensors = tensor_file.read(tmp_path / "model", "model")
-    assert tensors["linear.w"].shape == (2, 1, 4)
+    assert tensors["linear.w"].shape == (1, 4)

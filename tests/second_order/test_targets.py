@@ -9,7 +9,6 @@ from streams import names_in_order, weights
 
 from streamkernel import kernels, losses, step_sizes
 from streamkernel.learners import state
-from streamkernel.second_order.linear import steps as linear
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 SIGMA, PER_BLOCK, BLOCKS, TARGETS = 0.8, 5, 4, 3
@@ -52,10 +51,7 @@ def plain_mixture(name, names, intercept, joint, forgetting, l2, batch_size):
         forgetting=forgetting,
         l2=l2,
         intercept=bool(intercept),
-        linear=[
-            second_order.Line(plain, compiled.curvature, len(names), 1, forgetting * kept, l2)
-            for kept in linear.FORGETTING
-        ],
+        linear=second_order.Line(plain, compiled.curvature, len(names), 1, forgetting, l2),
         neighbours=second_order.Neighbours(1, bool(intercept), False),
     )
 
@@ -102,8 +98,8 @@ def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, ba
     v, w, newton = np.split(f.arrays.weights, TARGETS), f.arrays.linear.w, [group.newton for group in f.groups]
     for t, own in enumerate(reference.mixtures):
         assert np.allclose(v[t], own.v, rtol=1e-4, atol=1e-4)
-        for k, line in enumerate(own.linear):
-            assert np.allclose(w[k, t, : len(line.w)], line.w[:, 0], rtol=1e-5, atol=1e-5 * np.abs(line.w).max())
+        (line,) = own.linear
+        assert np.allclose(w[t, : len(line.w)], line.w[:, 0], rtol=1e-5, atol=1e-5 * np.abs(line.w).max())
         for ours, theirs in zip(newton, own.groups, strict=True):
             assert np.allclose(ours[t], theirs.newton[:, 0], rtol=1e-4, atol=1e-4 * np.abs(theirs.newton).max())
 

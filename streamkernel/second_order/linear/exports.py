@@ -1,4 +1,4 @@
-"""Linear functions in exports: affine functions of some inputs, and indicators of values that these have."""
+"""The linear function in exports: an affine function of some inputs, and indicators of values that these have."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ SAME = 1e-6
 
 
 def freeze(linear: Linear, hashes: U64, sizes: F64) -> dict[str, Any]:
-    """Return the arrays of functions of the inputs of these hashes; `sizes` are the mean squares of the targets."""
+    """Return the arrays of the function of the inputs of these hashes; `sizes` are the mean squares of the targets."""
     if not len(linear.w):
         return {}
     places = places_of(linear, hashes)
-    has_place, width = places > 0, linear.w.shape[1] // len(sizes)
+    has_place, width = places > 0, len(linear.w) // len(sizes)
     units = np.where(has_place, linear.scales[places, 1], 1.0)
     return {
         "linear.centre": np.where(has_place, linear.scales[places, 0], 0.0),
         "linear.unit": units,
-        "linear.w": np.where(has_place[:, None], linear.w[:, :, places].transpose(0, 2, 1), 0.0),
-        "linear.constant": linear.w[:, :, 0],
+        "linear.w": np.where(has_place[:, None], linear.w[:, places].T, 0.0),
+        "linear.constant": linear.w[:, 0],
         **_of_values(linear, hashes, units),
         **({"linear.bound": np.array(float(linear.counts[BOUND]))} if linear.counts[BOUND] else {}),
-        "linear.reach": np.repeat(_reach(linear.errors.reshape(-1, len(sizes)), sizes), width, axis=1),
+        "linear.reach": np.repeat(_reach(linear.errors, sizes), width),
     }
 
 
@@ -44,7 +44,7 @@ def _of_values(linear: Linear, hashes: U64, units: F64) -> dict[str, Any]:
     at, columns = at[columns >= 0], columns[columns >= 0]
     if not len(at):
         return {}
-    weights = (linear.w[:, :, at] / -linear.scales[at, 1]).transpose(0, 2, 1)
+    weights = (linear.w[:, at] / -linear.scales[at, 1]).T
     return {
         "values.columns": columns,
         "values.values": linear.scales[at, 0],
@@ -54,7 +54,7 @@ def _of_values(linear: Linear, hashes: U64, units: F64) -> dict[str, Any]:
 
 
 def _reach(errors: F64, sizes: F64) -> F64:
-    """Return the bounds of the linear functions for each target, as :func:`second_order.linear.steps.reach` does."""
+    """Return the bound of the linear function for each target, as :func:`second_order.linear.steps.reach` does."""
     positive = np.where(sizes > 0.0, sizes, 1.0)
     bounds = REACH * np.sqrt(positive) / np.maximum(errors / positive, SMALLEST_SHARE)
     return np.where(sizes > 0.0, bounds, LARGEST_SCORE)

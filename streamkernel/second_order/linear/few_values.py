@@ -1,9 +1,9 @@
-"""Inputs with few values, whose values get places of their own in the linear functions.
+"""Inputs with few values, whose values get places of their own in the linear function.
 
 Numbers may be codes: 0, 1 and 2 of three kinds of something. A function linear in them has one slope for all. So an
 input whose first values are few also has an indicator of each frequent one between the smallest and the largest of
 these; with the input itself and the constant, they give every frequent value a level of its own. A value that is rare,
-or comes later, has no indicator. The function that forgets has no weights of indicators: too few examples have each.
+or comes later, has no indicator.
 
 An indicator is divided by its deviation √(p(1 - p)), where p is the share of the first examples with the value. Its
 place has a hash of the name and the value as its name, and the value as its centre.
@@ -79,13 +79,13 @@ def find_few_values(rows: Rows) -> FewValues:
 
 
 def with_few_values(linear: Linear, scales: ScalesState, rows: Rows, least: float) -> Linear:
-    """Return untrained functions with places for the names of these first rows, in the order in which they come, and
-    after them for few values of some, among the first `NEAR` places; the same functions where no input has few values.
+    """Return an untrained function with places for the names of these first rows, in the order in which they come, and
+    after them for few values of some, among the first `NEAR` places; the same function where no input has few values.
     """
     few = find_few_values(rows)
     if not len(few.names) or not len(linear.w):
         return linear
-    while (used := int(_admit_rows(linear, scales, rows, least))) + len(few.names) > linear.w.shape[2]:
+    while (used := int(_admit_rows(linear, scales, rows, least))) + len(few.names) > linear.w.shape[1]:
         linear = with_more_room(linear)
     n = max(0, NEAR - used)
     _admit_values(linear, FewValues(few.names[:n], few.values[:n], few.divisors[:n]), least)
@@ -98,7 +98,7 @@ def _admit_rows(linear, scales, rows, least):  # type: ignore[no-untyped-def]
     work = room_for(None, linear, longest_row(rows))
     for i in range(len(rows.start) - 1):
         used = read_row(linear, scales, rows, i, work)
-        if used > linear.w.shape[2]:
+        if used > linear.w.shape[1]:
             return used
         admit(linear, scales, rows, i, used, least, work)
     return linear.counts[PLACES]

@@ -1,4 +1,4 @@
-"""Merging of linear functions: names in one order, on one scale, and sums of their Gram matrices."""
+"""Merging of the linear function of models: names in one order, on one scale, and sums of Gram matrices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from streamkernel.second_order.linear.state import (
     BOUND_OF_SCORES,
     CONSTANT,
     DENSE,
-    FORGETTING,
     MOST,
     NAMES,
     PLACES,
@@ -25,7 +24,7 @@ from streamkernel.second_order.linear.state import (
 
 @dataclass(frozen=True)
 class LinearSummary:
-    """The summary of linear functions for merging: copies of their arrays.
+    """The summary of a linear function for merging: copies of its arrays.
 
     Attributes
     ----------
@@ -34,13 +33,13 @@ class LinearSummary:
     scales
         Centre and divisor of the values of each place, shape (places, 2).
     w
-        Shape (functions, columns, places).
-    grams
-        A of the first places, shape (functions, n, n).
+        Shape (columns, places).
+    gram
+        A of the first places, shape (n, n).
     diagonal
-        Of A, of all places, shape (functions, places).
+        Of A, of all places, shape (places,).
     errors
-        Running squared errors, shape (functions, targets).
+        Running squared errors, shape (targets,).
     bound
         The bound of saturated scores, 0 if they are not saturated.
     """
@@ -48,32 +47,30 @@ class LinearSummary:
     names: U64
     scales: F64
     w: F64
-    grams: F64
+    gram: F64
     diagonal: F64
     errors: F64
     bound: int = 0
 
     def in_order(self, order: I64) -> LinearSummary:
         """Return a summary with the targets, which have a column each, in another order."""
-        errors = self.errors[:, order] if len(self.errors) else self.errors
-        return replace(self, w=self.w[:, order], errors=errors)
+        return replace(self, w=self.w[order], errors=self.errors[order]) if len(self.w) else self
 
     def with_columns(self, columns: F64) -> LinearSummary:
         """Return a summary whose columns are sums of this one's."""
         bound = round(self.bound * np.abs(columns).max()) if len(columns) > columns.shape[1] == 1 else self.bound
-        return replace(self, w=columns @ self.w, bound=bound)
+        return replace(self, w=columns @ self.w, bound=bound) if len(self.w) else self
 
 
 def summarize(linear: Linear) -> LinearSummary:
-    """Return the summary of functions."""
-    n, dense = int(linear.counts[PLACES]), min(int(linear.counts[PLACES]), linear.factor.shape[1])
-    factor = linear.factor[:, :dense, :dense]
-    grams = factor.transpose(0, 2, 1) @ factor
-    diagonal = linear.diagonal[:, :n].copy()
-    diagonal[:, :dense] = np.einsum("kii->ki", grams)
-    copies = linear.names[:n].copy(), linear.scales[:n].copy(), linear.w[:, :, :n].copy()
-    errors = linear.errors.copy().reshape(len(linear.w), -1 if len(linear.w) else 1)
-    return LinearSummary(*copies, grams, diagonal, errors, int(linear.counts[BOUND]))
+    """Return the summary of the function."""
+    n = int(linear.counts[PLACES])
+    dense = min(n, len(linear.factor))
+    factor = linear.factor[:dense, :dense]
+    gram, diagonal = factor.T @ factor, linear.diagonal[:n].copy()
+    diagonal[:dense] = np.diagonal(gram)
+    copies = linear.names[:n].copy(), linear.scales[:n].copy(), linear.w[:, :n].copy()
+    return LinearSummary(*copies, gram, diagonal, linear.errors.copy(), int(linear.counts[BOUND]))
 
 
 def merge(
@@ -85,7 +82,7 @@ def merge(
     forgetting: float,
     least: float,
 ) -> dict[str, Any]:
-    """Return the tensors of the merged linear functions.
+    """Return the tensors of the merged linear function.
 
     For m parts and a function that forgets nothing, A = Σ A_i - (m - 1)A_0 and Aw = Σ A_iw_i - (m - 1)A_0w_0, with
     A_0 = λI if there is no base. For a function that forgets, A = Σ (n_i/n) A_i and Aw = Σ (n_i/n) A_iw_i. The bound of
@@ -101,7 +98,7 @@ def merge(
         The change of the offset of f: the numbers to add to the columns of each part, and at the end to those of
         the base.
     forgetting
-        The model's forgetting factor per example.
+        The forgetting factor per example.
     least
         λ.
     """
@@ -115,32 +112,23 @@ def merge(
     scales = np.array([scale_of[name] for name in names.tolist()])
     same = [_on(one, names, scales, move, least) for one, move in zip(everything, moved, strict=True)]
     n, dense = len(names), min(len(names), DENSE)
-    functions, columns = parts[0].w.shape[:2]
-    w, factors = np.zeros((functions, columns, n)), np.zeros((functions, dense, dense))
-    diagonals = np.zeros((functions, n - dense))
-    start, bound = _nothing(n, dense, least), max(part.bound for part in parts)
-    for k in range(functions):
-        share = np.append(weights, 0.0)
-        root = (start[0], start[1], np.zeros((columns, n)))
-        if forgetting * FORGETTING[k] == 1.0:
-            share = np.append(np.ones(len(parts)), 1.0 - len(parts))
-            root = root if base is None else (same[-1][0][k], same[-1][1][k], same[-1][2][k])
-        each = [*((g[k], d[k], v[k]) for g, d, v in same[: len(parts)]), root]
-        gram = sum(s * g for s, (g, _, _) in zip(share, each, strict=True))
-        diagonal = sum(s * d for s, (_, d, _) in zip(share, each, strict=True))
-        diagonal = np.maximum(diagonal, 1e-12 * least)
-        moment = sum(s * (v[:, :dense] @ g) for s, (g, _, v) in zip(share, each, strict=True))
-        rest = sum(s * (v[:, dense:] * d) for s, (_, d, v) in zip(share, each, strict=True))
-        factors[k] = factor_of(gram, CONSTANT * least)
-        w[k, :, :dense], w[k, :, dense:] = solve(factors[k], np.transpose(moment)).T, rest / diagonal
-        diagonals[k] = diagonal
+    share, root = np.append(weights, 0.0), (*_nothing(n, dense, least), np.zeros((len(parts[0].w), n)))
+    if forgetting == 1.0:
+        share = np.append(np.ones(len(parts)), 1.0 - len(parts))
+        root = root if base is None else same[-1]
+    each, bound = [*same[: len(parts)], root], max(part.bound for part in parts)
+    gram = sum(s * g for s, (g, _, _) in zip(share, each, strict=True))
+    diagonal = np.maximum(sum(s * d for s, (_, d, _) in zip(share, each, strict=True)), 1e-12 * least)
+    moment = sum(s * (w[:, :dense] @ g) for s, (g, _, w) in zip(share, each, strict=True))
+    rest = sum(s * (w[:, dense:] * d) for s, (_, d, w) in zip(share, each, strict=True))
+    factor = factor_of(gram, CONSTANT * least)
     return {
         NAMES: names.view(np.int64),
         "linear.scales": scales,
-        "linear.w": w,
-        "linear.factor": factors[:, *np.triu_indices(dense)],
-        "linear.diagonal": diagonals,
-        "linear.errors": np.stack([part.errors.ravel() for part in parts], axis=1) @ weights,
+        "linear.w": np.hstack([solve(factor, np.transpose(moment)).T, rest / diagonal]),
+        "linear.factor": factor[np.triu_indices(dense)],
+        "linear.diagonal": diagonal,
+        "linear.errors": np.stack([part.errors for part in parts], axis=1) @ weights,
         **({BOUND_OF_SCORES: np.array([bound])} if bound else {}),
     }
 
@@ -156,18 +144,18 @@ def _on(part: LinearSummary, names: U64, scales: F64, moved: F64, least: float) 
     """Return A of the first places, its diagonal of the others, and w of a part, in the order and on the scales of the
     merged function. An input s' with centre a' and divisor b' becomes (s' b' + a' - a)/b.
     """
-    n, dense, functions = len(names), min(len(names), DENSE), len(part.w)
+    n, dense = len(names), min(len(names), DENSE)
     places = {name: i for i, name in enumerate(part.names.tolist())}
     at = np.array([places.get(name, -1) for name in names.tolist()])
     has = at >= 0
-    w = np.zeros((functions, part.w.shape[1], n))
-    w[:, :, has] = part.w[:, :, at[has]]
-    gram, rest = (np.repeat(one[None], functions, axis=0) for one in _nothing(n, dense, least))
-    rest[:, has[dense:]] = part.diagonal[:, at[dense:][has[dense:]]]
-    present, whole = np.flatnonzero(has[:dense]), part.grams.shape[1]
-    inside = present[at[present] < whole]
-    gram[:, present, present] = part.diagonal[:, at[present]]
-    gram[np.ix_(range(functions), inside, inside)] = part.grams[np.ix_(range(functions), at[inside], at[inside])]
+    w = np.zeros((len(part.w), n))
+    w[:, has] = part.w[:, at[has]]
+    gram, rest = _nothing(n, dense, least)
+    rest[has[dense:]] = part.diagonal[at[dense:][has[dense:]]]
+    present = np.flatnonzero(has[:dense])
+    inside = present[at[present] < len(part.gram)]
+    gram[present, present] = part.diagonal[at[present]]
+    gram[np.ix_(inside, inside)] = part.gram[np.ix_(at[inside], at[inside])]
     wider, shift = np.ones(n), np.zeros(n)
     theirs = part.scales[at[has]]
     theirs[0] = scales[0] = 0.0, 1.0
@@ -176,6 +164,6 @@ def _on(part: LinearSummary, names: U64, scales: F64, moved: F64, least: float) 
     change = np.diag(1.0 / wider[:dense])
     change[1:, 0] -= shift[1:dense] / wider[1:dense]
     gram = change @ gram @ change.T
-    w[:, :, 0] += w[:, :, 1:] @ shift[1:] + (moved if w.shape[1] else 0.0)
-    w[:, :, 1:] *= wider[1:]
+    w[:, 0] += w[:, 1:] @ shift[1:] + (moved if len(w) else 0.0)
+    w[:, 1:] *= wider[1:]
     return gram, rest / wider[dense:] ** 2, w

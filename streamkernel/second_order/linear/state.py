@@ -1,4 +1,4 @@
-"""The arrays of linear functions over a growing list of names, their work arrays, and their part of a file."""
+"""The arrays of the linear function over a growing list of names, its work arrays, and its part of a file."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from streamkernel.features.rows import F64, I64, U64
 from streamkernel.jit import inlined, work_array
 from streamkernel.losses import Loss
 from streamkernel.second_order.name_table import index
-
-FORGETTING = (1.0, 0.999)
-"""Forgetting factor of each function per example, multiplied by the model's `forgetting`."""
 
 DENSE = 257
 """Number of places, including the constant, for which A is a full matrix."""
@@ -55,7 +52,7 @@ NAMES, BOUND_OF_SCORES = "linear.names", "linear.bound"
 
 
 class Linear(NamedTuple):
-    """Linear functions over one list of names, with their factors.
+    """A linear function over a list of names, with its factor; without columns there is none.
 
     Attributes
     ----------
@@ -70,13 +67,13 @@ class Linear(NamedTuple):
         Centre and divisor of the values at each place, shape (room, 2); of a value's place, the value, and the divisor
         of its indicator with a minus.
     w
-        Shape (functions, columns, room).
+        Shape (columns, room).
     factor
-        R of each function, upper triangular, for the first places, shape (functions, n, n), n at most `DENSE`.
+        R, upper triangular, for the first places, shape (n, n), n at most `DENSE`.
     diagonal
-        The diagonal of A for the places after those, shape (functions, room).
+        The diagonal of A for the places after those, shape (room,).
     errors
-        The running mean squared error of each function for each target, shape (functions × targets,).
+        The running mean squared error for each target, shape (targets,).
     """
 
     counts: I64
@@ -92,7 +89,7 @@ class Linear(NamedTuple):
 
 class LinearRoom(NamedTuple):
     """Work arrays for an example: its entries and their places, -1 for none; the entries by their places, of the first
-    ones; two vectors of the same length; and wᵀs, shape (functions, columns).
+    ones; two vectors of the same length; and wᵀs, shape (columns,).
     """
 
     values: F64
@@ -104,9 +101,9 @@ class LinearRoom(NamedTuple):
 
 
 _VECTOR, _INTS, _HASHES = types.float64[::1], types.int64[::1], types.uint64[::1]
-_MATRIX, _CUBE = types.float64[:, ::1], types.float64[:, :, ::1]
-LINEAR = types.NamedTuple([_INTS, _HASHES, _INTS, _HASHES, _MATRIX, _CUBE, _CUBE, _MATRIX, _VECTOR], Linear)
-ROOM = types.NamedTuple([_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR, _MATRIX], LinearRoom)
+_MATRIX = types.float64[:, ::1]
+LINEAR = types.NamedTuple([_INTS, _HASHES, _INTS, _HASHES, _MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR], Linear)
+ROOM = types.NamedTuple([_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR, _VECTOR], LinearRoom)
 
 
 def prior(loss: Loss) -> float:
@@ -114,10 +111,8 @@ def prior(loss: Loss) -> float:
     return PRIOR * loss.curvature
 
 
-def new_linear(
-    functions: int, columns: int, least: float, capacity: int = FIRST, targets: int = 1, bound: int = 0
-) -> Linear:
-    """Return linear functions without names: with λ, capacity for names, and a bound of scores."""
+def new_linear(columns: int, least: float, capacity: int = FIRST, targets: int = 1, bound: int = 0) -> Linear:
+    """Return a linear function without names: with λ, capacity for names, and a bound of scores."""
     dense = min(capacity, DENSE)
     new = Linear(
         counts=np.array([1, bound, 0], np.int64),
@@ -125,27 +120,26 @@ def new_linear(
         at=np.zeros(2 * capacity, np.int64),
         names=np.zeros(capacity, np.uint64),
         scales=np.zeros((capacity, 2)),
-        w=np.zeros((functions, columns, capacity)),
-        factor=np.zeros((functions, dense, dense)),
-        diagonal=np.zeros((functions, capacity)),
-        errors=np.zeros(functions * targets),
+        w=np.zeros((columns, capacity)),
+        factor=np.zeros((dense, dense)),
+        diagonal=np.zeros(capacity),
+        errors=np.zeros(targets),
     )
-    new.factor[:, 0, 0] = math.sqrt(CONSTANT * least)
+    new.factor[0, 0] = math.sqrt(CONSTANT * least)
     return new
 
 
 def with_more_room(old: Linear) -> Linear:
-    """Return the same functions with twice the capacity for names."""
-    functions, columns, size = old.w.shape
-    new = new_linear(functions, columns, 0.0, 2 * size, len(old.errors) // functions if functions else 1)
-    dense = old.factor.shape[1]
-    new.counts[:], new.names[:size], new.scales[:size], new.w[:, :, :size] = old.counts, old.names, old.scales, old.w
-    new.factor[:, :dense, :dense], new.diagonal[:, :size], new.errors[:] = old.factor, old.diagonal, old.errors
+    """Return the same function with twice the capacity for names."""
+    (columns, size), dense = old.w.shape, len(old.factor)
+    new = new_linear(columns, 0.0, 2 * size, len(old.errors))
+    new.counts[:], new.names[:size], new.scales[:size], new.w[:, :size] = old.counts, old.names, old.scales, old.w
+    new.factor[:dense, :dense], new.diagonal[:size], new.errors[:] = old.factor, old.diagonal, old.errors
     return with_index(new)
 
 
 def with_index(linear: Linear) -> Linear:
-    """Return functions with their table of names filled; it must be empty."""
+    """Return the function with its table of names filled; it must be empty."""
     index(linear.keys, linear.at, linear.names, 1, int(linear.counts[PLACES]))
     return linear
 
@@ -153,25 +147,25 @@ def with_index(linear: Linear) -> Linear:
 @inlined(allocates=None)
 def room_for(memory, linear, longest):  # type: ignore[no-untyped-def]
     """Return work arrays for examples of at most `longest` names."""
-    dense = linear.factor.shape[1]
+    dense = len(linear.factor)
     return LinearRoom(
         values=work_array(memory, ENTRIES * longest, np.float64),
         places=work_array(memory, ENTRIES * longest, np.int64),
         inputs=work_array(memory, dense, np.float64),
         gain=work_array(memory, dense, np.float64),
         row=work_array(memory, dense, np.float64),
-        raw=work_array(memory, linear.w.shape[:2], np.float64),
+        raw=work_array(memory, len(linear.w), np.float64),
     )
 
 
-def count(tensors: Mapping[str, Any]) -> int:
-    """Return the number of linear functions in a file."""
-    return len(tensors["linear.w"]) if "linear.w" in tensors else 0
+def is_stored(tensors: Mapping[str, Any]) -> bool:
+    """Return whether there is a linear function in a file."""
+    return len(tensors.get("linear.w", ())) > 0
 
 
 def bound(tensors: Mapping[str, Any]) -> int:
-    """Return the bound of saturated scores of linear functions, 0 if scores are not saturated."""
-    if not count(tensors) or BOUND_OF_SCORES not in tensors:
+    """Return the bound of saturated scores of the linear function, 0 if they are not saturated."""
+    if not is_stored(tensors) or BOUND_OF_SCORES not in tensors:
         return 0
     (most,) = tensor_file.require_tensor(tensors, BOUND_OF_SCORES, np.int64, (1,)).tolist()
     if most not in (2, 4):
@@ -180,15 +174,17 @@ def bound(tensors: Mapping[str, Any]) -> int:
 
 
 def with_column(linear: Linear, split: F64 | None) -> Linear:
-    """Return the functions with a column for one more class; a thread that still predicts uses the old ones.
+    """Return the function with a column for one more class; a thread that still predicts uses the old one.
 
     `split` are the factors by which the single column of two classes becomes three; ``None`` if each class has one.
     """
     w, counts = linear.w, linear.counts.copy()
+    if not len(w):
+        return linear
     if split is None:
-        return linear._replace(w=np.concatenate([w, np.zeros_like(w[:, :1])], axis=1), counts=counts)
+        return linear._replace(w=np.concatenate([w, np.zeros_like(w[:1])]), counts=counts)
     counts[BOUND] *= split.max()
-    return linear._replace(w=split[None, :, None] * w, counts=counts)
+    return linear._replace(w=split[:, None] * w, counts=counts)
 
 
 def places_of(linear: Linear, hashes: U64) -> I64:
@@ -199,19 +195,20 @@ def places_of(linear: Linear, hashes: U64) -> I64:
 
 def pack(linear: Linear) -> dict[str, Any]:
     """Return the state as arrays, without unused places."""
-    n, dense = int(linear.counts[PLACES]), min(int(linear.counts[PLACES]), linear.factor.shape[1])
+    n = int(linear.counts[PLACES])
+    dense = min(n, len(linear.factor))
     return ({BOUND_OF_SCORES: linear.counts[[BOUND]]} if linear.counts[BOUND] else {}) | {
         NAMES: linear.names[:n].view(np.int64).copy(),
         "linear.scales": linear.scales[:n].copy(),
-        "linear.w": linear.w[:, :, :n].copy(),
-        "linear.factor": linear.factor[:, *np.triu_indices(dense)],
-        "linear.diagonal": linear.diagonal[:, dense:n].copy(),
+        "linear.w": linear.w[:, :n].copy(),
+        "linear.factor": linear.factor[np.triu_indices(dense)],
+        "linear.diagonal": linear.diagonal[dense:n].copy(),
         "linear.errors": linear.errors.copy(),
     }
 
 
 def unpack(tensors: Mapping[str, Any], columns: int, targets: int = 1) -> Linear:
-    """Return the functions whose arrays :func:`pack` returned.
+    """Return the function whose arrays :func:`pack` returned.
 
     Parameters
     ----------
@@ -228,36 +225,33 @@ def unpack(tensors: Mapping[str, Any], columns: int, targets: int = 1) -> Linear
         If a tensor is missing, does not fit, or holds what no function learns.
     """
     names = tensor_file.require_tensor(tensors, NAMES, np.int64, (None,))
-    n, functions = len(names), count(tensors)
+    n, columns = len(names), columns if is_stored(tensors) else 0
     dense = min(n, DENSE)
     if not 0 < n <= MOST or names[0] or not names[1:].all() or len(set(names.tolist())) < n:
         raise ValueError(f"expected up to {MOST} hashes of names, after the constant, as {NAMES}, got {n} others")
-    if functions not in (0, len(FORGETTING)):
-        raise ValueError(f"expected {len(FORGETTING)} functions or none as linear.w, got {functions}")
     shapes = {
         "scales": (n, 2),
-        "w": (functions, columns, n),
-        "factor": (functions, dense * (dense + 1) // 2),
-        "diagonal": (functions, n - dense),
-        "errors": (functions * targets,),
+        "w": (columns, n),
+        "factor": (dense * (dense + 1) // 2,),
+        "diagonal": (n - dense,),
+        "errors": (targets,),
     }
     parts = {
         name: tensor_file.require_tensor(tensors, f"linear.{name}", np.float64, shape) for name, shape in shapes.items()
     }
-    linear = new_linear(functions, columns, 0.0, targets=targets, bound=bound(tensors))
-    while linear.w.shape[2] < n:
+    linear = new_linear(columns, 0.0, targets=targets, bound=bound(tensors))
+    while linear.w.shape[1] < n:
         linear = with_more_room(linear)
     linear.counts[PLACES], linear.names[:n] = n, names.view(np.uint64)
-    linear.scales[:n], linear.w[:, :, :n], linear.errors[:] = parts["scales"], parts["w"], parts["errors"]
-    linear.factor[:, *np.triu_indices(dense)], linear.diagonal[:, dense:n] = parts["factor"], parts["diagonal"]
-    diagonal = np.arange(dense)
+    linear.scales[:n], linear.w[:, :n], linear.errors[:] = parts["scales"], parts["w"], parts["errors"]
+    linear.factor[np.triu_indices(dense)], linear.diagonal[dense:n] = parts["factor"], parts["diagonal"]
     usable = (
-        (linear.factor[:, diagonal, diagonal] > 0.0).all()
+        (np.diagonal(linear.factor)[:dense] > 0.0).all()
         and (parts["diagonal"] > 0.0).all()
         and (parts["errors"] >= 0.0).all()
         and (np.abs(parts["scales"][1:, 1]) > 0.0).all()
     )
     if not usable:
-        raise ValueError("expected factors and scales of linear functions as linear.*, got other numbers")
+        raise ValueError("expected factors and scales of a linear function as linear.*, got other numbers")
     linear.counts[VALUES] = (parts["scales"][:NEAR, 1] < 0.0).sum()
     return with_index(linear)

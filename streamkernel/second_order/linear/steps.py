@@ -1,4 +1,4 @@
-"""Functions linear in the standardised inputs, f(x) = wᵀ(1, s(x)), by a Newton step at each example; compiled.
+"""The function linear in the standardised inputs, f(x) = wᵀ(1, s(x)), by a Newton step at each example; compiled.
 
 A step on an example with the derivatives ℓ' and ℓ'' of f is
 
@@ -6,8 +6,7 @@ A step on an example with the derivatives ℓ' and ℓ'' of f is
 
 with α = 1 recursive least squares where the loss is the square one. A is kept as its factor R, RᵀR = A, for the
 constant and the first names that come; of the names after those only the diagonal of A is kept, in the same formulas.
-Nothing is subtracted from either, so that A stays positive definite in spite of rounding. One function keeps all
-examples, the other one forgets.
+Nothing is subtracted from either, so that A stays positive definite in spite of rounding.
 
 Unlike inputs of the features, these are not compressed far from the mean: a linear relation stays linear there. So α is
 less than 1, in proportion to 1/s², for an input s further out than any of n examples can be: one corrupt value does not
@@ -37,7 +36,6 @@ from streamkernel.second_order import slots
 from streamkernel.second_order.linear.state import (
     BOUND,
     CONSTANT,
-    FORGETTING,
     LARGEST_INPUT,
     LINEAR,
     MOST,
@@ -48,7 +46,7 @@ from streamkernel.second_order.linear.state import (
 from streamkernel.second_order.name_table import row_of, value_key
 from streamkernel.second_order.targets import FLATTEST
 
-_VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
+_VECTOR = types.float64[::1]
 
 TURN = 8
 """Number of examples between applications of forgetting."""
@@ -121,8 +119,7 @@ def read_row(linear, scales, rows, i, work):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def reach(linear, at, size):  # type: ignore[no-untyped-def]
-    """Return the bound of a function for a target, from the mean square of the target, 0 for classes; `at` is the index
-    of its error.
+    """Return the bound of the function for target `at`, from the mean square of the target, 0 for classes.
 
     A function that explains most of the targets may predict far beyond them, others may not.
     """
@@ -131,53 +128,49 @@ def reach(linear, at, size):  # type: ignore[no-untyped-def]
     return REACH * math.sqrt(size) / max(linear.errors[at] / size, SMALLEST_SHARE)
 
 
-@unit(types.void(LINEAR, types.int64, ROOM, _MATRIX), allocates=False)
-def scores(linear, n, work, f):  # type: ignore[no-untyped-def]
-    """Set `f`, shape (functions, columns), to wᵀs of the row of n entries that was read."""
+@unit(types.void(LINEAR, types.int64, ROOM), allocates=False)
+def scores(linear, n, work):  # type: ignore[no-untyped-def]
+    """Set `raw` to wᵀs of the row of n entries that was read."""
     used = linear.counts[PLACES]
     dense = min(used, len(work.inputs))
-    for k in range(len(f)):
-        for c in range(f.shape[1]):
-            w = linear.w[k, c]
-            total = vectors.dot(work.inputs[:dense], w[:dense])
-            if used > dense:
-                for j in range(n):
-                    if dense <= work.places[j] < used:
-                        total += work.values[j] * w[work.places[j]]
-            f[k, c] = total
+    for c in range(len(linear.w)):
+        w = linear.w[c]
+        total = vectors.dot(work.inputs[:dense], w[:dense])
+        if used > dense:
+            for j in range(n):
+                if dense <= work.places[j] < used:
+                    total += work.values[j] * w[work.places[j]]
+        work.raw[c] = total
 
 
 @inlined(allocates=False)
 def score(state, entries, moved, work, f):  # type: ignore[no-untyped-def]
-    """Set the slots of the functions in `f`, shape (functions, columns), to their scores at the row that was read, when
-    the offset of each target in f has `moved`.
+    """Set the function's slot in `f`, shape (functions, columns), to its scores at the row that was read, when the
+    offset of each target in f has `moved`.
     """
     linear, raw = state.linear, work.raw
     if len(raw) == 0:
         return
-    scores(linear, entries, work, raw)
-    width = raw.shape[1] // len(moved)
-    for k in range(len(raw)):
-        for c in range(raw.shape[1]):
-            raw[k, c] -= moved[c // width]
-    first = state.slots[slots.LINEAR]
-    within_reach(linear, state.numbers, raw, f[first : first + len(raw)])
+    scores(linear, entries, work)
+    width = len(raw) // len(moved)
+    for c in range(len(raw)):
+        raw[c] -= moved[c // width]
+    within_reach(linear, state.numbers, raw, f[state.slots[slots.LINEAR]])
 
 
 @inlined(allocates=False)
 def within_reach(linear, numbers, f, out):  # type: ignore[no-untyped-def]
     """Set `out` to the scores, saturated or limited by their bounds."""
-    targets, width, bound = len(numbers), f.shape[1] // len(numbers), np.float64(linear.counts[BOUND])
-    for k in range(len(f)):
-        if bound > 0.0:
-            for c in range(f.shape[1]):
-                rest = math.exp(-4.0 / bound * abs(f[k, c]))
-                out[k, c] = math.copysign(bound * (1.0 - rest) / (1.0 + rest), f[k, c])
-            continue
-        for t in range(targets):
-            most = reach(linear, k * targets + t, numbers[t].error_scale)
-            for c in range(t * width, (t + 1) * width):
-                out[k, c] = min(max(f[k, c], -most), most)
+    width, bound = len(f) // len(numbers), np.float64(linear.counts[BOUND])
+    if bound > 0.0:
+        for c in range(len(f)):
+            rest = math.exp(-4.0 / bound * abs(f[c]))
+            out[c] = math.copysign(bound * (1.0 - rest) / (1.0 + rest), f[c])
+        return
+    for t in range(len(numbers)):
+        most = reach(linear, t, numbers[t].error_scale)
+        for c in range(t * width, (t + 1) * width):
+            out[c] = min(max(f[c], -most), most)
 
 
 def slope(linear: Linear, f: Any) -> Any:
@@ -195,11 +188,10 @@ def add_place(linear, key, place, least):  # type: ignore[no-untyped-def]
     """Add a name or a value at the next place, with λ."""
     row = row_of(linear.keys, key)
     linear.keys[row], linear.at[row], linear.names[place] = key, place, key
-    for k in range(len(linear.w)):
-        if place < linear.factor.shape[1]:
-            linear.factor[k, place, place] = math.sqrt(least)
-        else:
-            linear.diagonal[k, place] = least
+    if place < len(linear.factor):
+        linear.factor[place, place] = math.sqrt(least)
+    else:
+        linear.diagonal[place] = least
 
 
 @unit(
@@ -228,16 +220,15 @@ def admit(linear, scales, rows, i, used, least, work):  # type: ignore[no-untype
 
 @inlined(allocates=False)
 def move(linear, moved):  # type: ignore[no-untyped-def]
-    """Subtract the change of each target's offset from all functions."""
-    width = linear.w.shape[1] // len(moved)
-    for k in range(len(linear.w)):
-        for c in range(linear.w.shape[1]):
-            linear.w[k, c, 0] -= moved[c // width]
+    """Subtract the change of each target's offset from the function."""
+    width = len(linear.w) // len(moved)
+    for c in range(len(linear.w)):
+        linear.w[c, 0] -= moved[c // width]
 
 
 @inlined(allocates=False)
 def learn(state, scales, rows, example, options, work):  # type: ignore[no-untyped-def]
-    """Take the step of each function on the row that was read; outliers, and inputs further out than any, count less.
+    """Take the step on the row that was read; outliers, and inputs further out than any, count less.
 
     The mean squared errors, which :func:`reach` depends on, follow.
     """
@@ -246,33 +237,28 @@ def learn(state, scales, rows, example, options, work):  # type: ignore[no-untyp
         return
     admit(linear, scales, rows, example.i, example.places, options.prior, read)
     move(linear, targets.moved)
-    several, (count, columns), seen = len(state.numbers), work.g.shape, example.seen
-    width = columns // several
-    for j in range(len(linear.w)):
-        k = state.slots[slots.LINEAR] + j
-        most, trusted, share = FLATTEST, trust(example.entries, read, seen), 0.0
-        for c in range(columns):
-            most = max(most, work.h[k, c])
-        for t in range(several):
-            if targets.sizes[t] > 0.0 and numbers.intercept == MEAN:
-                at = j * several + t
-                off = min(abs(read.raw[j, t] - targets.y[t]), targets.furthest[t])
-                linear.errors[at] += (off**2 - linear.errors[at]) / min(float(seen), HORIZON)
-            part, counts = work.g[k, t * width : (t + 1) * width], trusted
-            if numbers.loss_bound >= LARGEST_GRADIENT:
-                at = t * (count + 2) + k
-                before = math.sqrt(vectors.dot(part, part))
-                state.bounds[at] = clip(part, state.bounds[at], LARGEST_GRADIENT)
-                after = math.sqrt(vectors.dot(part, part))
-                if after < before:
-                    vectors.multiply(part, before / after)
-                    counts = min(counts, after / before)
-            vectors.multiply(part, counts * example.weight)
-            share = max(share, counts * example.weight)
-        step(linear, j, example.entries, read, work.g[k], share * most)
-        kept = FORGETTING[j] * numbers.forgetting
-        if seen % TURN == 0 and not (kept == 1.0 and numbers.l2 == 0.0):
-            fade(linear, j, seen, kept, numbers.l2, options.prior, read)
+    several, (count, columns), seen, k = len(state.numbers), work.g.shape, example.seen, state.slots[slots.LINEAR]
+    width, most, trusted, share = columns // several, FLATTEST, trust(example.entries, read, seen), 0.0
+    for c in range(columns):
+        most = max(most, work.h[k, c])
+    for t in range(several):
+        if targets.sizes[t] > 0.0 and numbers.intercept == MEAN:
+            off = min(abs(read.raw[t] - targets.y[t]), targets.furthest[t])
+            linear.errors[t] += (off**2 - linear.errors[t]) / min(float(seen), HORIZON)
+        part, counts = work.g[k, t * width : (t + 1) * width], trusted
+        if numbers.loss_bound >= LARGEST_GRADIENT:
+            at = t * (count + 2) + k
+            before = math.sqrt(vectors.dot(part, part))
+            state.bounds[at] = clip(part, state.bounds[at], LARGEST_GRADIENT)
+            after = math.sqrt(vectors.dot(part, part))
+            if after < before:
+                vectors.multiply(part, before / after)
+                counts = min(counts, after / before)
+        vectors.multiply(part, counts * example.weight)
+        share = max(share, counts * example.weight)
+    step(linear, example.entries, read, work.g[k], share * most)
+    if seen % TURN == 0 and not (numbers.forgetting == 1.0 and numbers.l2 == 0.0):
+        fade(linear, seen, numbers.forgetting, numbers.l2, options.prior, read)
 
 
 @inlined(allocates=False)
@@ -284,17 +270,14 @@ def trust(n, work, seen):  # type: ignore[no-untyped-def]
     return 1.0 if most <= furthest else (furthest / most) ** 2
 
 
-@unit(types.void(LINEAR, types.int64, types.int64, ROOM, _VECTOR, types.float64), allocates=False)
-def step(linear, k, n, work, g, curvature):  # type: ignore[no-untyped-def]
-    """Take the Newton step of function k on a row of n entries that was read and admitted, with αℓ' and αℓ'' of f.
-
-    Only function 0, which keeps all examples, has weights of values.
-    """
+@unit(types.void(LINEAR, types.int64, ROOM, _VECTOR, types.float64), allocates=False)
+def step(linear, n, work, g, curvature):  # type: ignore[no-untyped-def]
+    """Take the Newton step on a row of n entries that was read and admitted, with αℓ' and αℓ'' of f."""
     used = linear.counts[PLACES]
     dense = min(used, len(work.inputs))
-    factor, diagonal, gain, row = linear.factor[k], linear.diagonal[k], work.gain, work.row
+    factor, diagonal, gain, row = linear.factor, linear.diagonal, work.gain, work.row
     for j in range(dense):
-        gain[j] = row[j] = work.inputs[j] if k == 0 or linear.scales[j, 1] >= 0.0 else 0.0
+        gain[j] = row[j] = work.inputs[j]
     power = _solve(factor, gain[:dense])
     if used > dense:
         for j in range(n):
@@ -306,7 +289,7 @@ def step(linear, k, n, work, g, curvature):  # type: ignore[no-untyped-def]
     if not vectors.within(gain[:dense], largest, LARGEST_GRADIENT):
         return
     for c in range(len(g)):
-        w = linear.w[k, c]
+        w = linear.w[c]
         vectors.add(w[:dense], gain[:dense], -shrunk * g[c])
         if used > dense:
             for j in range(n):
@@ -323,11 +306,11 @@ def step(linear, k, n, work, g, curvature):  # type: ignore[no-untyped-def]
 
 
 @unit(
-    types.void(LINEAR, types.int64, types.int64, types.float64, types.float64, types.float64, ROOM),
+    types.void(LINEAR, types.int64, types.float64, types.float64, types.float64, ROOM),
     is_late=True,
     allocates=False,
 )
-def fade(linear, k, seen, kept, l2, least, work):  # type: ignore[no-untyped-def]
+def fade(linear, seen, kept, l2, least, work):  # type: ignore[no-untyped-def]
     """Forget by ρ an example and add l, for `TURN` examples; restore at one place after the other its loss of λ.
 
         A ← ρ^TURN A,   A ← A + ((1 - ρᵀ)λ + Tl)eeᵀ,   with the gradient ((1 - ρᵀ)λ + Tl)eᵀw e,
@@ -336,7 +319,7 @@ def fade(linear, k, seen, kept, l2, least, work):  # type: ignore[no-untyped-def
     """
     used = linear.counts[PLACES]
     dense, turn, place = min(used, len(work.inputs)), TURN * used, seen // TURN % used
-    factor, diagonal, gain, row = linear.factor[k], linear.diagonal[k], work.gain, work.row
+    factor, diagonal, gain, row = linear.factor, linear.diagonal, work.gain, work.row
     if kept < 1.0:
         root = math.sqrt(kept**TURN)
         for j in range(dense):
@@ -344,16 +327,16 @@ def fade(linear, k, seen, kept, l2, least, work):  # type: ignore[no-untyped-def
         vectors.multiply(diagonal[dense:used], kept**TURN)
     pull = (1.0 - kept**turn) * (least if place > 0 else CONSTANT * least) + turn * l2
     if place >= dense:
-        for c in range(linear.w.shape[1]):
-            linear.w[k, c, place] *= diagonal[place] / (diagonal[place] + pull)
+        for c in range(len(linear.w)):
+            linear.w[c, place] *= diagonal[place] / (diagonal[place] + pull)
         diagonal[place] += pull
         return
     for j in range(dense):
         gain[j] = row[j] = 0.0
     gain[place], row[place] = 1.0, math.sqrt(pull)
     power = _solve(factor, gain[:dense])
-    for c in range(linear.w.shape[1]):
-        w = linear.w[k, c]
+    for c in range(len(linear.w)):
+        w = linear.w[c]
         vectors.add(w[:dense], gain[:dense], -pull * w[place] / (1.0 + pull * power))
     _rotate(factor, row[:dense])
 

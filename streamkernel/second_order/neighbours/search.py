@@ -13,7 +13,7 @@ better where data must be dense; fewer if there are many inputs, so that a searc
 is 0 as long as these are fewer than twice as many as the one before it uses.
 
 Distances are between the inputs as the features read them, over the names that have the first places among those of
-the linear functions (:mod:`streamkernel.second_order.linear`), and each input counts by its influence on f. An input on
+the linear function (:mod:`streamkernel.second_order.linear`), and each input counts by its influence on f. An input on
 which f does not depend brings no neighbour nearer, and many such inputs hide the others. So in
 
     d² = Σ_j a_j (x_j - z_j)²,   a_j = max(√m_j, 1/10),   m_j = (n_j s_j/s̄ + 4)/(n_j + 4),
@@ -113,7 +113,7 @@ def influence(linear: Linear, places: int, table: Any) -> F32:
 
 @unit(types.void(LINEAR_ROOM, ROWS, types.int64, NEIGHBOURS_ROOM), allocates=False)
 def set_point(read, rows, i, work):  # type: ignore[no-untyped-def]
-    """Set the work arrays to the inputs of row i that distances use; `read` is how linear functions read the row."""
+    """Set the work arrays to the inputs of row i that distances use; `read` is the row as linear functions read it."""
     point, first = work.point, rows.start[i]
     for j in range(len(point)):
         point[j] = np.float32(0.0)

@@ -33,7 +33,7 @@ class Neighbours(NamedTuple):
     remembered
         The number of examples remembered so far, shape (1,).
     points
-        Their inputs at the first places of the linear functions, shape (places, n).
+        Their inputs at the first places of the linear function, shape (places, n).
     answers
         Their targets, the first target's before the others', shape (targets × n,).
     weights
@@ -75,13 +75,13 @@ def neighbour_functions(stored: int) -> int:
 
 
 def new_neighbours(stored: int, targets: int, places: int = FIRST) -> Neighbours:
-    """Return room for a number of examples, with inputs at a number of places of the linear functions."""
+    """Return room for a number of examples, with inputs at a number of places of the linear function."""
     points = np.zeros((min(places, NEAR), stored), np.float32)
     return Neighbours(np.zeros(1, np.int64), points, np.zeros(targets * stored), np.zeros(stored))
 
 
 def with_places(old: Neighbours, linear: Linear) -> Neighbours:
-    """Return the same examples with room for inputs at the places that the linear functions have room for."""
+    """Return the same examples with room for inputs at the places that the linear function has room for."""
     points = np.zeros((min(len(linear.names), NEAR), len(old.weights)), np.float32)
     points[: len(old.points)] = old.points
     return old._replace(points=points)
@@ -133,7 +133,7 @@ def unpack(tensors: Mapping[str, Any], linear: Linear, classes: int | None, targ
     tensors
         The tensors of a file.
     linear
-        The linear functions in the same file.
+        The linear function in the same file.
     classes
         The number of classes if targets are class numbers; ``None`` if they are real numbers.
     targets
