@@ -1,24 +1,14 @@
-"""The page docs/reference/command_line.md, from the commands themselves: ``python docs/command_line.py`` writes it."""
+"""The parts of pages that the site's build writes from the code: the commands with their options, and the metrics."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from streamkernel.cli import app
-
-PAGE = Path(__file__).parent / "reference" / "command_line.md"
-HEAD = """# Command line
-
-`streamkernel COMMAND --help` shows what is below. `pip install 'streamkernel[engine]'` installs the command.
-The exit codes are as of [a run](configuration.md#start-stop-and-continue), and 2 for a wrong argument.
-`streamkernel --version` prints the version.
-
-"""
+from streamkernel.engine.telemetry.figures import FIGURES
 
 
 def form(parameter: Any) -> str:
@@ -36,27 +26,36 @@ def note(parameter: Any) -> str:
     return f"{text} Default: `{default}`."
 
 
-def commands(group: Any) -> Iterator[tuple[str, Any]]:
+def commands_of(group: Any) -> Iterator[tuple[str, Any]]:
     """Yield the commands of a group with their names, in the order of the help."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from ((f"{name} {one}", each) for one, each in commands(command))
+            yield from ((f"{name} {one}", each) for one, each in commands_of(command))
         else:
             yield name, command
 
 
-def page() -> str:
-    """Return the text of the page."""
+def commands() -> str:
+    """Return a section for each command."""
     parts = []
-    for name, command in commands(typer.main.get_command(app)):
+    for name, command in commands_of(typer.main.get_command(app)):
         words = " ".join(p.name.upper() for p in command.params if p.param_type_name == "argument")
         rows = [f"| {form(p)} | {note(p)} |" for p in command.params if p.name != "help"]
         parts.append(f"## {name}\n\n`streamkernel {name} {words}`".rstrip("` ") + f"`\n\n{command.help.strip()}\n")
         if rows:
             parts.append("\n".join(["| | |", "|---|---|", *rows]) + "\n")
-    return HEAD + "\n".join(parts)
+    return "\n".join(parts)
 
 
-if __name__ == "__main__":
-    PAGE.write_text(page())
-    sys.stdout.write(f"wrote {PAGE}\n")
+def metrics() -> str:
+    """Return a table of the metrics with their labels, types, units and help texts."""
+    rows = ["| name | type | unit | meaning |", "|---|---|---|---|"]
+    for figure in (figure for figures in FIGURES.values() for figure in figures if figure.name):
+        name = f"streamkernel_{figure.name}" + "_total" * (figure.kind == "counter")
+        labels = f"{{{','.join(figure.labels)}}}" if figure.labels else ""
+        rows.append(f"| `{name}{labels}` | {figure.kind} | {figure.unit} | {figure.help} |")
+    return "\n".join(rows) + "\n"
+
+
+PARTS = {"<!-- commands -->": commands, "<!-- metrics -->": metrics}
+"""The lines of pages that the build replaces, each with the function that returns the text."""
