@@ -1,14 +1,21 @@
-"""The parts of pages that the site's build writes from the code: the commands with their options, and the metrics."""
+"""The parts of pages that the site's build writes: the commands with their options, the metrics and the alerts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import typer
+import yaml
 
 from streamkernel.cli import app
 from streamkernel.engine.telemetry.figures import FIGURES
+
+RULES = Path(__file__).parents[1] / "dashboards" / "prometheus" / "alerts.yml"
+VARIABLE = re.compile(r"{{ \$(?:labels\.)?(\w+).*?}}")
+"""A label or the value in the text of an alert."""
 
 
 def form(parameter: Any) -> str:
@@ -57,5 +64,15 @@ def metrics() -> str:
     return "\n".join(rows) + "\n"
 
 
-PARTS = {"<!-- commands -->": commands, "<!-- metrics -->": metrics}
+def alerts() -> str:
+    """Return a table of the alerts: how long each must hold, its summary, and what to do."""
+    rows = ["| alert | for | meaning | what to do |", "|---|---|---|---|"]
+    for rule in (rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]):
+        texts = rule["annotations"]
+        meaning = VARIABLE.sub(r"*\1*", texts["summary"])
+        rows.append(f"| `{rule['alert']}` | {rule.get('for', '')} | {meaning} | {texts['runbook']} |")
+    return "\n".join(rows) + "\n"
+
+
+PARTS = {"<!-- commands -->": commands, "<!-- metrics -->": metrics, "<!-- alerts -->": alerts}
 """The lines of pages that the build replaces, each with the function that returns the text."""

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
-from docs.generated import commands_of
+from docs.generated import RULES, commands_of
 from streamkernel.cli import app
 from streamkernel.engine.telemetry.figures import FIGURES
 
@@ -98,9 +99,11 @@ def test_the_page_of_the_command_line_has_every_command_and_option(site: Path) -
             assert parameter.name == "help" or (parameter.help or "") in re.sub("<[^>]+>", "", text)
 
 
-def test_the_page_of_metrics_has_every_figure(site: Path) -> None:
+def test_the_page_of_metrics_has_every_figure_and_every_alert(site: Path) -> None:
     text = html.unescape((site / "reference" / "metrics" / "index.html").read_text())
     for figure in (figure for figures in FIGURES.values() for figure in figures if figure.name):
         labels = f"{{{','.join(figure.labels)}}}" if figure.labels else ""
         name = f"streamkernel_{figure.name}{'_total' * (figure.kind == 'counter')}{labels}"
         assert re.search(rf"<code>{re.escape(name)}</code></td>\s*<td>{figure.kind}</td>", text), name
+    for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]:
+        assert rule["annotations"]["runbook"] in text
