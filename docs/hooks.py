@@ -1,4 +1,4 @@
-"""Hooks of the site's build: links that leave docs/ lead to the repository, and the home page has no side menu."""
+"""Hooks of the build: generated parts of pages, links that leave docs/, and the home page without a side menu."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import os
 import re
 from typing import Any
 
+from generated import PARTS
+
 REPOSITORY = "https://github.com/streamkernel/streamkernel/blob/main/"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Rewrite the links of a page that leave the folder; hide the menu beside the home page, which lists the pages."""
+    """Insert generated parts, rewrite links that leave the folder, and hide the menu beside the list of pages."""
+    for line, part in PARTS.items():
+        if line in markdown:
+            markdown = markdown.replace(line, part())
     if page.is_homepage:
         page.meta["hide"] = ["navigation"]  # in the page itself, GitHub would show it as a table
     folder = os.path.dirname(f"docs/{page.file.src_uri}")  # noqa: PTH120

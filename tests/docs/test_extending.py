@@ -22,7 +22,7 @@ CHANGES = {
     "function of the mixture": "level",
     "source": "test_sqlite",
     "sink": "test_sqlite_sink",
-    "figure": "handbook_describes or match_the_run",
+    "figure": "match_the_run",
 }
 
 

@@ -11,8 +11,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import typer
+import yaml
 
-from docs.command_line import PAGE, page
+from docs.generated import RULES, commands_of
+from streamkernel.cli import app
+from streamkernel.engine.telemetry.figures import FIGURES
 
 ROOT = Path(__file__).parents[2]
 LOADED = {
@@ -87,5 +91,19 @@ def test_the_algorithm_on_one_screen_is_in_its_page(site: Path) -> None:
         assert last.strip() in html.unescape(text)
 
 
-def test_the_page_of_the_command_line_matches_the_help() -> None:
-    assert PAGE.read_text() == page(), "python docs/command_line.py writes it"
+def test_the_page_of_the_command_line_has_every_command_and_option(site: Path) -> None:
+    text = html.unescape((site / "reference" / "command_line" / "index.html").read_text())
+    for name, command in commands_of(typer.main.get_command(app)):
+        assert f"<code>streamkernel {name}" in text
+        for parameter in command.params:
+            assert parameter.name == "help" or (parameter.help or "") in re.sub("<[^>]+>", "", text)
+
+
+def test_the_page_of_metrics_has_every_figure_and_every_alert(site: Path) -> None:
+    text = html.unescape((site / "reference" / "metrics" / "index.html").read_text())
+    for figure in (figure for figures in FIGURES.values() for figure in figures if figure.name):
+        labels = f"{{{','.join(figure.labels)}}}" if figure.labels else ""
+        name = f"streamkernel_{figure.name}{'_total' * (figure.kind == 'counter')}{labels}"
+        assert re.search(rf"<code>{re.escape(name)}</code></td>\s*<td>{figure.kind}</td>", text), name
+    for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]:
+        assert rule["annotations"]["runbook"] in text

@@ -124,18 +124,6 @@ def engines(folder: Path) -> Iterator[Engine]:
 TABLE = [figure for figures in FIGURES.values() for figure in figures]
 
 
-def test_the_handbook_describes_every_figure_of_the_table() -> None:
-    expected = [("streamkernel_build_info", "version,river,python", "gauge", "1")]
-    for figure in TABLE:
-        if figure.name:
-            name = f"streamkernel_{figure.name}" + "_total" * (figure.kind == "counter")
-            expected.append((name, ",".join(figure.labels), figure.kind, figure.unit))
-    rows = re.findall(
-        r"^\| `(streamkernel_\w+)(?:\{([^}]*)\})?` \| (\w+) \| ([^|]+) \|", MONITORING.read_text(), re.MULTILINE
-    )
-    assert sorted(rows) == sorted(expected)
-
-
 def test_a_scrape_has_every_figure_that_has_a_value(tmp_path: Path) -> None:
     found = {family.name: family for engine in engines(tmp_path) for family in EngineCollector(engine).collect()}
     named = {f"streamkernel_{figure.name}": figure for figure in TABLE if figure.name}
