@@ -21,7 +21,7 @@ from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, Rows
 from streamkernel.first_order import single_event
 from streamkernel.first_order.step_choices import precondition
-from streamkernel.jit.arena import Arena
+from streamkernel.jit.calls import Arena
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import averaging, embedding, scoring, span, state
