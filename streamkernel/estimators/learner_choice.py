@@ -8,8 +8,7 @@ from typing import Any
 from streamkernel import losses, step_sizes
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Kernel
-from streamkernel.learners import averaging
-from streamkernel.learners.options import DSG, Newton, as_step, resolve_learner
+from streamkernel.learners import DSG, Newton, as_step, averaging, resolve_learner
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 LARGEST_BLOCK = 256
