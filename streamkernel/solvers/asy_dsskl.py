@@ -20,7 +20,7 @@ from streamkernel.kernels import Gaussian, Kernel, bandwidth
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHinge, Square
 from streamkernel.solvers.progress import progress
-from streamkernel.solvers.sparse.rounds import ChosenFeatures, RoundOptions, Sparse, learn_in_rounds
+from streamkernel.solvers.rounds import ChosenFeatures, RoundOptions, Sparse, learn_in_rounds
 
 _NORMAL = 1.4826
 """The ratio of a normal distribution's standard deviation to its median absolute deviation."""

@@ -8,9 +8,9 @@ from waiting import LIMIT
 
 from benchmarks.factorised import CASES, data, methods
 from benchmarks.rivals.factorised_sdca import sdca
-from streamkernel.solvers.saddle_point.descent import SaddlePointProblem
-from streamkernel.solvers.saddle_point.factors import Factors
-from streamkernel.solvers.saddle_point.saddle_point import LOSSES, Factorised, minimise
+from streamkernel.solvers.descent import SaddlePointProblem
+from streamkernel.solvers.factors import Factors
+from streamkernel.solvers.saddle_point import LOSSES, Factorised, minimise
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -16,10 +16,10 @@ from scipy import sparse
 from sklearn.linear_model import ElasticNet, LogisticRegression
 
 from streamkernel.errors import InputError
-from streamkernel.solvers.saddle_point import saddle_point
-from streamkernel.solvers.saddle_point.factors import Factors, step_sizes
-from streamkernel.solvers.saddle_point.primal_dual_steps import block_norm
-from streamkernel.solvers.saddle_point.saddle_point import LOSSES, Factorised, minimise
+from streamkernel.solvers import saddle_point
+from streamkernel.solvers.factors import Factors, step_sizes
+from streamkernel.solvers.primal_dual_steps import block_norm
+from streamkernel.solvers.saddle_point import LOSSES, Factorised, minimise
 
 N, P, L2 = 300, 60, 0.01
 BLOCKS = [(1, 1), (1, 60), (300, 1), (30, 6), (7, 11), (1, 10), (300, 60)]

@@ -18,8 +18,8 @@ from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners.scoring import entries_room, longest_row, part_shape
 from streamkernel.losses import Logistic, Loss, Sigmoid
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
-from streamkernel.solvers.sparse.sparse_problem import check_problem, largest_curvature, refit
+from streamkernel.solvers.sparse import largest_l1, minimise_sparse
+from streamkernel.solvers.sparse_problem import check_problem, largest_curvature, refit
 
 PER_BLOCK = 64
 """Features of a block."""
@@ -223,7 +223,7 @@ def learn_in_rounds(
     """Yield the model after each round, and then with the remaining features fitted without the penalty.
 
     `features` evaluates features for all rows, by blocks and places, shape (features, 2). `y`,
-    `loss` and `columns` are as for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`.
+    `loss` and `columns` are as for :func:`streamkernel.solvers.sparse.minimise_sparse`.
     """
     per_round, l1, epochs = options.features_per_round, options.l1, 0
     some = np.random.default_rng(options.seed).permutation(len(y))[:_MOST]

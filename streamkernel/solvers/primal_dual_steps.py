@@ -17,7 +17,7 @@ from numba.extending import overload
 
 from streamkernel import jit
 from streamkernel.features.counter_rng import counter_bits
-from streamkernel.solvers.saddle_point.factors import F64, Factors, dual_step
+from streamkernel.solvers.factors import F64, Factors, dual_step
 
 _SHIFT = np.uint64(32)
 _SUMS = {"reassoc", "contract"}  # sums in any order

@@ -12,9 +12,9 @@ from scipy.optimize import brentq
 
 from streamkernel.jit import compiled
 from streamkernel.losses.loss import SQUARE, derivative
+from streamkernel.solvers.factors import F64, Factors, StepSizes, mean_conjugate, mean_loss, step_sizes
+from streamkernel.solvers.primal_dual_steps import Blocks, CompiledProblem, Point, advance, as_compiled
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.saddle_point.factors import F64, Factors, StepSizes, mean_conjugate, mean_loss, step_sizes
-from streamkernel.solvers.saddle_point.primal_dual_steps import Blocks, CompiledProblem, Point, advance, as_compiled
 
 
 class SaddlePointProblem(NamedTuple):

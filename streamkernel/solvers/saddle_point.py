@@ -13,10 +13,10 @@ from scipy import sparse
 
 from streamkernel.errors import InputError
 from streamkernel.features.counter_rng import domain_key
+from streamkernel.solvers.descent import Descent, Measurement, SaddlePointProblem
+from streamkernel.solvers.factors import F64, LOSSES, Factors, Order
+from streamkernel.solvers.primal_dual_steps import FORMED_BYTES, BlockPlan, block_norm, choose, norms
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.saddle_point.descent import Descent, Measurement, SaddlePointProblem
-from streamkernel.solvers.saddle_point.factors import F64, LOSSES, Factors, Order
-from streamkernel.solvers.saddle_point.primal_dual_steps import FORMED_BYTES, BlockPlan, block_norm, choose, norms
 
 log = logging.getLogger(__name__)
 
