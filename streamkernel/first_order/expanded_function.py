@@ -139,12 +139,6 @@ class ExpandedFunction(Learner):
             precondition.require(0)
         self._start(columns, intercept)
 
-    def to_predict_apart(self) -> Self:
-        """Return a copy that shares no changing state."""
-        twin = self._twin(self.directions.apart())
-        twin._arena = self._arena.copy()
-        return twin
-
     def frozen(self, scales: Any = None) -> tuple[Self, Any]:
         """Return a copy that learning does not change, as :meth:`Learner.frozen` does."""
         if self._is_alone:

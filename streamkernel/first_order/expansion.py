@@ -26,10 +26,19 @@ _WORK = 1 << 20
 """Features times examples in one compiled call, about: other threads wait for it, a few milliseconds."""
 
 
-class StoredExpansion(ExpandedFunction):
-    """A function with its buffered examples, as files store it.
+class FirstOrderLearner(ExpandedFunction):
+    """A function that grows by blocks of seeded random features, and the steps that train it.
 
     Parameters are those of :class:`~streamkernel.first_order.expanded_function.ExpandedFunction`.
+
+    Examples
+    --------
+    >>> from streamkernel import kernels, losses, rules, step_sizes
+    >>> f = FirstOrderLearner(kernels.Gaussian(1.0), losses.Square(), rules.CDSG(), step_sizes.Constant(0.5), seed=1)
+    >>> row = f.row({"x": 1.0})
+    >>> f.learn(row, np.array([2.0]))
+    >>> f.scores(row).round(6)
+    array([[1.]])
     """
 
     def _start(self, columns: int, intercept: int) -> None:
@@ -38,8 +47,8 @@ class StoredExpansion(ExpandedFunction):
 
     def to_predict_apart(self) -> Self:
         """Return a copy that shares no changing state."""
-        twin = super().to_predict_apart()
-        twin._pending = (0, [])
+        twin = self._twin(self.directions.apart())
+        twin._arena, twin._pending = self._arena.copy(), (0, [])
         return twin
 
     def copy(self) -> Self:
@@ -115,22 +124,6 @@ class StoredExpansion(ExpandedFunction):
         self._set_arena(numbers, coef, beta, entries)
         self._pending = (self.examples, pending)
         self.directions.reserve(max(1, blocks))
-
-
-class FirstOrderLearner(StoredExpansion):
-    """A function that grows by blocks of seeded random features, and the steps that train it.
-
-    Parameters are those of :class:`~streamkernel.first_order.expanded_function.ExpandedFunction`.
-
-    Examples
-    --------
-    >>> from streamkernel import kernels, losses, rules, step_sizes
-    >>> f = FirstOrderLearner(kernels.Gaussian(1.0), losses.Square(), rules.CDSG(), step_sizes.Constant(0.5), seed=1)
-    >>> row = f.row({"x": 1.0})
-    >>> f.learn(row, np.array([2.0]))
-    >>> f.scores(row).round(6)
-    array([[1.]])
-    """
 
     def start_over(self, kernel: Kernel, rows: Rows) -> FirstOrderLearner:
         """Return an untrained function of the same parameters with other bandwidths.
