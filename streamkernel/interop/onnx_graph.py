@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
-
-if TYPE_CHECKING:
-    pass
-
-TYPES = {
-    "float32": TensorProto.FLOAT,
-    "float64": TensorProto.DOUBLE,
-    "int64": TensorProto.INT64,
-    "bool": TensorProto.BOOL,
-}
+from onnx import helper, numpy_helper
 
 
 class Graph:
@@ -70,14 +60,6 @@ class Graph:
             condition = Tensor(self, self.constant(condition, np.bool_), "bool")
         return self.add("Where", condition, a, b)
 
-    def maximum(self, a: Any, b: Any) -> Tensor:
-        """Return the larger of each two entries."""
-        return self.add("Max", a, b)
-
-    def minimum(self, a: Any, b: Any) -> Tensor:
-        """Return the smaller of each two entries."""
-        return self.add("Min", a, b)
-
     def concatenate(self, tensors: list[Tensor], axis: int) -> Tensor:
         """Return tensors side by side."""
         return self.add("Concat", *tensors, axis=axis)
@@ -105,11 +87,12 @@ class Graph:
         return self.add("ArgMax", x, axis=1, keepdims=0, dtype="int64")
 
     def __getattr__(self, name: str) -> Any:
-        """Return an elementwise function, such as `exp`."""
-        kinds = {"rint": "Round"} | {one.lower(): one for one in ("Exp", "Log", "Sqrt", "Cos", "Sin", "Sign", "Tanh")}
+        """Return an elementwise function, such as `exp` and `maximum`."""
+        kinds = {"rint": "Round", "maximum": "Max", "minimum": "Min"}
+        kinds |= {one.lower(): one for one in ("Exp", "Log", "Sqrt", "Cos", "Sin", "Sign", "Tanh")}
         if name not in kinds:
             raise AttributeError(f"{type(self).__name__} has no function {name}")
-        return lambda x: self.add(kinds[name], x)
+        return lambda *inputs: self.add(kinds[name], *inputs)
 
 
 class Tensor:
@@ -122,8 +105,10 @@ class Tensor:
 
     def astype(self, dtype: Any) -> Tensor:
         """Return it as another type."""
-        wanted = np.dtype(dtype).name
-        return self if wanted == self.dtype else self.graph.add("Cast", self, to=TYPES[wanted], dtype=wanted)
+        wanted = np.dtype(dtype)
+        if wanted.name == self.dtype:
+            return self
+        return self.graph.add("Cast", self, to=helper.np_dtype_to_tensor_dtype(wanted), dtype=wanted.name)
 
     def reshape(self, shape: tuple[int, ...]) -> Tensor:
         """Return it in another shape."""
