@@ -115,29 +115,19 @@ class StepSizes(NamedTuple):
 
 
 def step_sizes(
-    n: int,
-    p: int,
-    m: float,
-    q: float,
-    scale: float,
-    convexity: float,
-    gamma: float,
-    *,
-    weight: float = 1.0,
-    for_gap: bool = True,
+    n: int, p: int, m: float, q: float, scale: float, convexity: float, gamma: float, *, weight: float = 1.0
 ) -> StepSizes:
-    """Return the steps of Theorem 2, or of Theorem 1.
+    """Return the steps of Theorem 2, which bounds the gap.
 
-    With S = (np/mq) √(Λ/(nλγ)) and K = max(n/m, p/q) + S, where Theorem 2 has 2K in place of K,
+    With S = (np/mq) √(Λ/(nλγ)) and K = max(n/m, p/q) + S,
 
-        θ = (p/q)(1 - 1/K)
+        θ = (p/q)(1 - 1/2K)
         τ = (p/qλ) / ((n/m - p/q) + √((n/m - p/q)² + 4S²))
         σ = (n²/mγ) / ((p/q - n/m) + √((n/m - p/q)² + 4S²))
 
     n, p, m and q are the numbers of dual and primal coordinates, and of those in a step. `scale` is Λ, at least the
     largest squared spectral norm of a block of m rows and q columns for the theorems to hold; `convexity` is λ, the
-    strong convexity of g, and `gamma` γ of φ*. τ is multiplied and σ divided by the primal `weight`. With `for_gap` θ
-    is as in Theorem 2, which bounds the gap; otherwise as in Theorem 1, which bounds the distance.
+    strong convexity of g, and `gamma` γ of φ*. τ is multiplied and σ divided by the primal `weight`.
 
     References
     ----------
@@ -153,7 +143,7 @@ def step_sizes(
     """
     rows, columns = n / m, p / q
     root = rows * columns * math.sqrt(scale / (n * convexity * gamma))
-    steps = (max(rows, columns) + root) * (2.0 if for_gap else 1.0)
+    steps = 2.0 * (max(rows, columns) + root)
     wide = math.hypot(rows - columns, 2.0 * root)
     # Where the two terms nearly cancel, a - b is (a² - b²)/(a + b).
     tau_below = wide + (rows - columns) if rows >= columns else 4.0 * root**2 / (wide + (columns - rows))

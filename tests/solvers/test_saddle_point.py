@@ -64,8 +64,8 @@ def test_the_gap_falls_as_theory_says_to_the_optimum(loss: str, l1: float, m: in
     found = minimise(A, b, loss, l2=L2, l1=l1, m=m, q=q, tol=1e-9, max_epochs=1e5)
     rows, columns = -(-N // m), -(-P // q)
     norm = block_norm(Factors(A, None), rows, columns)
-    theta = step_sizes(N, P, N / rows, P / columns, norm, L2, 1.0 / LOSSES[loss].curvature, for_gap=False).theta
-    K = 1.0 / (1.0 - theta / columns)
+    theta = step_sizes(N, P, N / rows, P / columns, norm, L2, 1.0 / LOSSES[loss].curvature).theta
+    K = 0.5 / (1.0 - theta / columns)
     assert found.gap <= 1e-9
     assert found.n_iterations <= 15.0 * K
     certified(found, A, b, loss, l1)
