@@ -189,23 +189,28 @@ evaluate_copy = compiled(nogil=True)(_evaluate)
 """For a function that nothing else uses."""
 
 
-@compiled
-def transform(block_size, components, kernel, rows, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]`` to φ of the first block for row i: the components of its first feature, of its second, ...
+def _transform(kernel, rows, size, scale, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]`` to `scale` times the first `size` features of row i, the components of one side by side.
 
     Return the first unusable row, or -1.
     """
-    parts, width = len(kernel.parts), kernel.cache.shape[3]
+    parts, width, components = len(kernel.parts), kernel.cache.shape[3], out.shape[1] // size
     row, work = entries_room(None, parts, longest_row(rows)), np.empty(part_shape(parts, width), np.float32)
     phi = np.empty((components, width), np.float32)
-    scale = 1.0 / math.sqrt(block_size)
     for i in range(len(rows.start) - 1):
         if not prepare(kernel, rows, i, row):
             return i
-        features(kernel, row, Span(block_size, 0, 0, block_size), phi, work)
-        if power(phi, 0, block_size)[0] < 0.0:
+        features(kernel, row, Span(size, 0, 0, size), phi, work)
+        if power(phi, 0, size)[0] < 0.0:
             return i
-        for f in range(block_size):
+        for f in range(size):
             for o in range(components):
                 out[i, components * f + o] = scale * phi[o, f]
     return -1
+
+
+transform = compiled(_transform)
+"""For directions that other threads may change: it holds the interpreter's lock."""
+
+transform_apart = compiled(nogil=True)(_transform)
+"""For directions that do not change."""

@@ -123,8 +123,8 @@ class FeatureMap:
     def __call__(self, rows: Rows) -> F64:
         """Return the features of `rows`, shape (rows, outputs). Raise an InputError if a row has no usable features."""
         out = np.empty((len(rows.start) - 1, self.n_outputs))
-        plan, kernel = self.directions.plan, self.directions.kernel
-        bad = scoring.transform(self.n_features, plan.outputs, kernel, rows, out)
+        scale = 1.0 / math.sqrt(self.n_features)
+        bad = scoring.transform(self.directions.kernel, rows, self.n_features, scale, out)
         if bad >= 0:
             raise self.directions.plan.unusable(rows.part(bad, bad + 1))
         return out

@@ -8,14 +8,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from streamkernel.features.compiled_kernel import MULTI_SCALE, PHASE, SIGN_PRODUCTS, SKETCH, CompiledKernel, Span
+from streamkernel.features.compiled_kernel import MULTI_SCALE, PHASE, SIGN_PRODUCTS, SKETCH, CompiledKernel
 from streamkernel.features.directions import Directions
 from streamkernel.features.distributions import draw_some
-from streamkernel.features.feature_maps import features, form, power, prepare
+from streamkernel.features.feature_maps import form
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.jit import compiled
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners.scoring import entries_room, longest_row, part_shape
+from streamkernel.learners.scoring import transform_apart
 from streamkernel.losses import Logistic, Loss, Sigmoid
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.sparse import largest_l1, minimise_sparse
@@ -51,24 +51,6 @@ def _fill(kernel, hashes, block_size, features_of):  # type: ignore[no-untyped-d
             for f in range(len(features_of) if part.form == MULTI_SCALE else 0):
                 position = features_of[f, 0] * block_size + features_of[f, 1]
                 entries[f] *= np.float32(part.table[position // run % part.order])
-
-
-@compiled(nogil=True)
-def _evaluate(components, kernel, rows, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]`` to the features of row i, components of one side by side; return the first unusable row, or -1."""
-    width, parts = kernel.cache.shape[3], len(kernel.parts)
-    phi = np.empty((components, width), np.float32)
-    row, work = entries_room(None, parts, longest_row(rows)), np.empty(part_shape(parts, width), np.float32)
-    for i in range(len(rows.start) - 1):
-        if not prepare(kernel, rows, i, row):
-            return i
-        features(kernel, row, Span(width, 0, 0, width), phi, work)
-        if power(phi, 0, width)[0] < 0.0:
-            return i
-        for f in range(width):
-            for o in range(components):
-                out[i, components * f + o] = phi[o, f]
-    return -1
 
 
 class ChosenFeatures:
@@ -119,7 +101,7 @@ class ChosenFeatures:
         repeated: Any = (np.tile(column, n) for column in (np.arange(d), self._row.hashes, self._row.readers))
         slots, hashes, readers = repeated
         rows = Rows(np.arange(0, n * d + 1, d), slots, hashes, readers, values.ravel(), np.ones(n))
-        bad = _evaluate(self._plan.outputs, self._kernel, rows, out)
+        bad = transform_apart(self._kernel, rows, len(self._places), 1.0, out)
         if bad >= 0:
             self._plan.check(dict(zip(self._names, X[bad].tolist(), strict=True)))
             raise self._plan.unusable(self._row._replace(values=values[bad]))
