@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 
 from streamkernel.solvers import matrix_blocks as psd
-from streamkernel.solvers.factors import StepSizes
 from streamkernel.solvers.matrix_blocks import F64, Bounds, Ints, MatrixProblem
 from streamkernel.solvers.matrix_risk import Search
+from streamkernel.solvers.saddle_problem import StepSizes
 
 
 class DualAscent:

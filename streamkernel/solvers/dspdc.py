@@ -19,9 +19,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamkernel.errors import InputError
-from streamkernel.solvers.factors import F64, LOSSES
 from streamkernel.solvers.progress import progress
 from streamkernel.solvers.saddle_point import Factorised, Method, Solution, minimise
+from streamkernel.solvers.saddle_problem import F64, LOSSES
 
 _NO_EPOCHS = 1e-12
 

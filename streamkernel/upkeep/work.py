@@ -21,9 +21,9 @@ from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import Group
 from streamkernel.second_order.slots import LEVEL, LINEAR, NEWTON, STEADY
 from streamkernel.second_order.weights import positive_weights
-from streamkernel.solvers.factors import LOSSES
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.saddle_point import minimise
+from streamkernel.solvers.saddle_problem import LOSSES
 from streamkernel.solvers.sparse import largest_l1, minimise_sparse
 from streamkernel.upkeep.tasks import Build, Function, Pruning, Refit, Task, kept_blocks
 

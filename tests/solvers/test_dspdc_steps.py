@@ -8,7 +8,6 @@ from reference import dspdc as plain
 from scipy import sparse
 
 from streamkernel.features.counter_rng import domain_key
-from streamkernel.solvers.factors import Factors, dual_step, step_sizes
 from streamkernel.solvers.primal_dual_steps import (
     Blocks,
     CompiledProblem,
@@ -19,7 +18,7 @@ from streamkernel.solvers.primal_dual_steps import (
     bounds,
     draw,
 )
-from streamkernel.solvers.saddle_point import LOSSES
+from streamkernel.solvers.saddle_problem import LOSSES, Factors, dual_step, step_sizes
 
 N, P, D, STEPS = 23, 11, 4, 60
 KEYS = np.array([domain_key(1, "rows"), domain_key(1, "columns")])
