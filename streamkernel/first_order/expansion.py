@@ -17,8 +17,9 @@ from streamkernel.first_order import expanded_function, sgd_step, single_event
 from streamkernel.first_order.expanded_function import ExpandedFunction, function_in
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import averaging, span, state
+from streamkernel.learners import span, state
 from streamkernel.learners.base import RefusedError
+from streamkernel.learners.scoring import SURE
 
 UNLIMITED = 1 << 32
 """Seeds for each replica where the number of features has no cap."""
@@ -117,8 +118,8 @@ class FirstOrderLearner(ExpandedFunction):
         self.check_targets([y for _, y in pending])
         if min(learned["gradient_sum"], learned["distance2"]) < 0.0:
             raise ValueError("expected squares of norms, got numbers below 0")
-        if not abs(learned["log_odds"]) <= averaging.SURE:
-            raise ValueError(f"expected log odds from {-averaging.SURE} to {averaging.SURE}, got {learned['log_odds']}")
+        if not abs(learned["log_odds"]) <= SURE:
+            raise ValueError(f"expected log odds from {-SURE} to {SURE}, got {learned['log_odds']}")
         entries = span.restored(tensors)
         state.set_learned(numbers, learned)
         self._set_arena(numbers, coef, beta, entries)
