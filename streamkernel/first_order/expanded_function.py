@@ -268,10 +268,7 @@ class ExpandedFunction(Learner):
         return np.asarray(self.scores(directions.row(x, numeric))[0])
 
     def scores(self, rows: Rows, scales: Any = None) -> F64:
-        """Return f at each of `rows`, shape (rows, columns).
-
-        Raise an InputError if a value is not finite or too large.
-        """
+        """Return f at each of `rows`, as :meth:`Learner.scores` does."""
         few = len(rows.start) - 1 <= _FEW
         arena, kernel = (self if few else self.frozen()[0])._arena, self.directions.kernel
         out = np.empty((len(rows.start) - 1, 3, int(arena["numbers"][0]["columns"])))

@@ -196,11 +196,7 @@ class FirstOrderLearner(ExpandedFunction):
             raise refused.error from None
 
     def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
-        """Learn from `rows` in order; an incomplete batch stays in the buffer.
-
-        Raise an InputError if a value is not finite or too large, or the steps have diverged. Earlier rows are learned
-        or buffered.
-        """
+        """Learn from `rows` in order, as :meth:`Learner.learn` does; an incomplete batch stays in the buffer."""
         if read is not None:
             read[:] = rows.values
         done, batch = 0, self.batch_size

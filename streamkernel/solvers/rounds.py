@@ -18,7 +18,7 @@ from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners.scoring import transform_apart
 from streamkernel.losses import Logistic, Loss, Sigmoid
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.sparse import largest_l1, minimise_sparse
+from streamkernel.solvers.sparse import SparseSolution, largest_l1, minimise_sparse
 from streamkernel.solvers.sparse_problem import check_problem, largest_curvature, refit
 
 PER_BLOCK = 64
@@ -174,6 +174,14 @@ class _Task(NamedTuple):
         """The columns of the features, without the constant."""
         return np.arange(self.Z.shape[1]) < self.Z.shape[1] - 1
 
+    def largest_l1(self) -> float:
+        """Return the smallest penalty that leaves no feature."""
+        return largest_l1(self.Z, self.y, self.loss, columns=self.columns, group=self.group, penalised=self.penalised)
+
+    def minimise(self, **options: Any) -> SparseSolution:
+        """Return the solution by :func:`streamkernel.solvers.sparse.minimise_sparse`."""
+        return minimise_sparse(*self[:3], columns=self.columns, group=self.group, penalised=self.penalised, **options)
+
     def at(self, rows: I64) -> _Task:
         """Return the task limited to some rows."""
         return self._replace(Z=self.Z[rows], y=self.y[rows])
@@ -222,19 +230,15 @@ def learn_in_rounds(
             start = _convex(task, options)
         if l1 is None:
             l1 = _price(task, start, held, rest, options)
-        solution = minimise_sparse(
-            *task[:3],
+        solution = task.minimise(
             l1=l1,
-            columns=columns,
-            group=outputs,
-            penalised=task.penalised,
             form=options.form,
             threads=options.threads,
             max_epochs=options.max_epochs if is_last else min(options.max_epochs, _FEW),
             tol=options.tol,
             seed=options.seed + done,
             start=start,
-            tell=lambda share, text, done=done: tell((done + share) / options.rounds, text),  # type: ignore[misc]
+            tell=lambda share, text, done=done: tell((done + share) / options.rounds, text),
         )
         coef = solution.coef
         if options.max_features is not None:
@@ -255,13 +259,12 @@ def learn_in_rounds(
 
 def _convex(task: _Task, options: RoundOptions) -> F64:
     """Return initial coefficients from the logistic loss: from 0, the sigmoid loss assigns all rows to one class."""
-    arguments: dict[str, Any] = {"columns": 1, "group": task.group, "penalised": task.penalised}
     coef = np.zeros((task.Z.shape[1], task.columns))
     for c in range(task.columns):
         y = task.y if task.columns == 1 else (task.y == c).astype(np.float64)
-        l1 = FRACTIONS[1] * largest_l1(task.Z, y, Logistic(), **arguments)
-        limits: dict[str, Any] = {"tol": options.tol, "max_epochs": _FEW, "threads": options.threads}
-        coef[:, c] = minimise_sparse(task.Z, y, Logistic(), l1=max(l1, _NO_PRICE), **limits, **arguments).coef[:, 0]
+        one = task._replace(y=y, loss=Logistic(), columns=1)
+        l1 = max(FRACTIONS[1] * one.largest_l1(), _NO_PRICE)
+        coef[:, c] = one.minimise(l1=l1, tol=options.tol, max_epochs=_FEW, threads=options.threads).coef[:, 0]
     return coef
 
 
@@ -271,15 +274,14 @@ def _price(task: _Task, coef: F64, held: I64, rest: I64, options: RoundOptions) 
     If another option bounds the number of features, it is the penalty with the best held-out loss.
     """
     train, test = task.at(rest), task.at(held)
-    arguments: dict[str, Any] = {"columns": task.columns, "group": task.group, "penalised": task.penalised}
-    largest = largest_l1(train.Z, train.y, task.loss, **arguments)
+    largest = train.largest_l1()
     prices = [max(_NO_PRICE, share * largest) for share in FRACTIONS]
     if not len(held):
         return prices[len(prices) // 2]
-    arguments |= {"tol": options.tol, "max_epochs": _FEW, "threads": options.threads, "seed": options.seed}
+    limits = {"tol": options.tol, "max_epochs": _FEW, "threads": options.threads, "seed": options.seed}
     means, errors = [], []
     for l1 in prices:
-        solution = minimise_sparse(train.Z, train.y, task.loss, l1=l1, start=coef, **arguments)
+        solution = train.minimise(l1=l1, start=coef, **limits)
         if solution.interrupted:
             raise KeyboardInterrupt
         coef = solution.coef
