@@ -95,6 +95,15 @@ class Graph:
         return lambda *inputs: self.add(kinds[name], *inputs)
 
 
+def _operator(kind: str, *, swapped: bool = False, dtype: str | None = None) -> Any:
+    """Return a method for an operation on a tensor and another operand, which comes first if they are swapped."""
+
+    def apply(self: Tensor, other: Any) -> Tensor:
+        return self.graph.add(kind, *((other, self) if swapped else (self, other)), dtype=dtype)
+
+    return apply
+
+
 class Tensor:
     """A tensor of a graph, with the arithmetic of a NumPy array."""
 
@@ -128,29 +137,11 @@ class Tensor:
     def __neg__(self) -> Tensor:
         return self.graph.add("Neg", self)
 
-    def __le__(self, other: Any) -> Tensor:
-        return self.graph.add("LessOrEqual", self, other, dtype="bool")
-
-    def __gt__(self, other: Any) -> Tensor:
-        return self.graph.add("Greater", self, other, dtype="bool")
-
-    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
-        """Return whether each entry is equal."""
-        return self.graph.add("Equal", self, other, dtype="bool")
-
+    __add__, __radd__ = _operator("Add"), _operator("Add", swapped=True)
+    __sub__, __rsub__ = _operator("Sub"), _operator("Sub", swapped=True)
+    __mul__, __rmul__ = _operator("Mul"), _operator("Mul", swapped=True)
+    __truediv__, __rtruediv__ = _operator("Div"), _operator("Div", swapped=True)
+    __matmul__, __rmatmul__ = _operator("MatMul"), _operator("MatMul", swapped=True)
+    __le__, __gt__ = _operator("LessOrEqual", dtype="bool"), _operator("Greater", dtype="bool")
+    __eq__ = _operator("Equal", dtype="bool")
     __hash__ = None  # type: ignore[assignment]
-
-
-def _define(name: str, kind: str) -> None:
-    def forward(self: Tensor, other: Any) -> Tensor:
-        return self.graph.add(kind, self, other)
-
-    def backward(self: Tensor, other: Any) -> Tensor:
-        return self.graph.add(kind, other, self)
-
-    setattr(Tensor, f"__{name}__", forward)
-    setattr(Tensor, f"__r{name}__", backward)
-
-
-for name, kind in (("add", "Add"), ("sub", "Sub"), ("mul", "Mul"), ("truediv", "Div"), ("matmul", "MatMul")):
-    _define(name, kind)
