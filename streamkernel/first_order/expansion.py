@@ -90,10 +90,7 @@ class FirstOrderLearner(ExpandedFunction):
         return self.tensors()
 
     def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:
-        """Restore what :meth:`tensors` of a function with the same parameters returned; it can always learn.
-
-        Raise a ValueError if a tensor is missing, does not fit, or has values that no function can learn.
-        """
+        """Restore the result of `tensors`, always such that it can learn; raises a ValueError if it does not fit."""
         learned = self._read_learned(tensors)
         blocks = int(learned["blocks"])
         kept = example_tensors.unpack_kept(tensors)
@@ -127,10 +124,7 @@ class FirstOrderLearner(ExpandedFunction):
         self.directions.reserve(max(1, blocks))
 
     def start_over(self, kernel: Kernel, rows: Rows) -> FirstOrderLearner:
-        """Return an untrained function of the same parameters with other bandwidths.
-
-        The directions are the same. `rows` are the examples that the bandwidths are taken from.
-        """
+        """Return an untrained function of the same directions, with other bandwidths, which were taken from `rows`."""
         twin = self._twin(self.directions.with_plan(KernelProgram(kernel, self._seed)))
         twin._start(self.columns, int(self.numbers["intercept"]))
         return twin

@@ -104,10 +104,7 @@ class FeatureMap:
         return self.directions.plan.kernel
 
     def with_kernel(self, kernel: Kernel) -> FeatureMap:
-        """Return the same map, with the same directions, for a kernel with other bandwidths.
-
-        Raise a ValueError if it is another kernel.
-        """
+        """Return a map of the same directions for other bandwidths; raises a ValueError if it is another kernel."""
         plan = KernelProgram(kernel, self._seed, in_blocks=False)
         if not plan.has_directions_of(self.directions.plan):
             raise ValueError(f"expected {self.kernel!r} with other bandwidths, got {kernel!r}")
