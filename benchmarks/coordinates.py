@@ -31,7 +31,7 @@ from streamkernel import InputError, kernels, losses, rules, step_sizes
 from streamkernel.estimators.learner_choice import default_gamma
 from streamkernel.features.frames import table_rows
 from streamkernel.first_order.expansion import FirstOrderLearner
-from streamkernel.learners import averaging
+from streamkernel.learners.scoring import LAST, MIXTURE
 
 PART, TESTED, PER_BLOCK = 8 * adult.BATCH, 2000, 32
 GAMMAS, WINDOW = (0.5, 1.5, 3.0, 5.0, 15.0), 5
@@ -85,7 +85,7 @@ class Learner:
             step_sizes.Constant(default_gamma(losses.resolve_loss(data.loss, data.loss != "square")))
             if rule.endswith("untuned")
             else adult.step(gamma),
-            average=averaging.MIXTURE if rule.endswith("untuned") else averaging.LAST,
+            average=MIXTURE if rule.endswith("untuned") else LAST,
             automatic=rule.endswith("untuned"),
             block_size=PER_BLOCK,
             max_features=None,

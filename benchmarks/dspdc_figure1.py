@@ -16,8 +16,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks import race
 from benchmarks.common import arguments, show
 from benchmarks.factorised import CASES, data, methods
-from streamkernel.solvers.saddle_point.descent import Measurement
-from streamkernel.solvers.saddle_point.saddle_point import minimise
+from streamkernel.solvers.saddle_point import Measurement, minimise
 
 COLORS = {"DSPDC": "#0b6e99", "SPDC": "#b4532a", "SDCA": "#4c8c4a"}
 

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import arguments
 from benchmarks.dspdc_figure1 import curves, draw, finish
 from benchmarks.factorised import Case
-from streamkernel.solvers.saddle_point.saddle_point import Factorised
+from streamkernel.solvers.saddle_point import Factorised
 
 P = 123
 

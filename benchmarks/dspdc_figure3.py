@@ -19,8 +19,8 @@ from benchmarks import dspdc_race
 from benchmarks.common import arguments
 from benchmarks.dspdc_race import Sampling
 from streamkernel import losses
-from streamkernel.solvers.matrix.matrix_blocks import MatrixProblem
-from streamkernel.solvers.matrix.matrix_risk import DenseBlocks
+from streamkernel.solvers.matrix_blocks import MatrixProblem
+from streamkernel.solvers.matrix_risk import DenseBlocks
 
 L2 = 0.01
 

@@ -18,7 +18,7 @@ from benchmarks import dspdc_race
 from benchmarks.common import arguments
 from benchmarks.dspdc_race import Sampling
 from streamkernel import losses
-from streamkernel.solvers.matrix.matrix_blocks import MatrixProblem
+from streamkernel.solvers.matrix_blocks import MatrixProblem
 from streamkernel.solvers.metric_learning import Triplets, large_margin, neighbours
 
 TASKS, PER_TASK, NEIGHBOURS = 20, 80, 3

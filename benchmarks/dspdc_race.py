@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks import race
 from benchmarks.common import ratio, show
 from benchmarks.rivals.matrix_sdca import MatrixSdca, TriedMatrixSdca
-from streamkernel.solvers.matrix.matrix_blocks import MatrixProblem
-from streamkernel.solvers.matrix.matrix_risk import MatrixSolution, Search
+from streamkernel.solvers.matrix_blocks import MatrixProblem
+from streamkernel.solvers.matrix_risk import MatrixSolution, Search
 
 METHODS: dict[str, type[Search]] = {
     "DSPDC": Search,

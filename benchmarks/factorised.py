@@ -20,9 +20,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import arguments, ratio, show
 from benchmarks.rivals.factorised_sdca import sdca
 from streamkernel.losses import SmoothHinge
-from streamkernel.solvers.saddle_point.descent import Measurement, SaddlePointProblem
-from streamkernel.solvers.saddle_point.factors import F64, Factors
-from streamkernel.solvers.saddle_point.saddle_point import Factorised, minimise
+from streamkernel.solvers.saddle_point import Factorised, Measurement, minimise
+from streamkernel.solvers.saddle_problem import F64, Factors, SaddlePointProblem
 
 
 class Case(NamedTuple):

@@ -31,7 +31,7 @@ from benchmarks.rivals.pegasos import Pegasos
 from benchmarks.rivals.sdca import FeatureSdca
 from streamkernel import kernels, losses, rules, step_sizes
 from streamkernel.first_order.expansion import FirstOrderLearner
-from streamkernel.learners import averaging
+from streamkernel.learners.scoring import AVERAGE, LAST, MIXTURE
 
 L2, FIXED, LATER = 1e-6, 256, 30.0
 THETA = {"NORMA": 300.0, "r-Pegasos": 1000.0}
@@ -44,7 +44,7 @@ COLORS = {
 class Ours:
     """DSG as the figure uses it."""
 
-    def __init__(self, X: F64, y: F64, sigma: float, options: Any, seed: int, *, average: int = averaging.LAST,
+    def __init__(self, X: F64, y: F64, sigma: float, options: Any, seed: int, *, average: int = LAST,
                  automatic: bool = False) -> None:  # fmt: skip
         self._X, self._y, self._names = X, y, ["x1", "x2"]
         self._f = FirstOrderLearner(
@@ -112,9 +112,9 @@ def methods(options: Any, seed: int) -> tuple[dict[str, Callable[[], Any]], F64]
     given: dict[str, Any] = {"loss": "square", "l2": L2, "batch": options.batch}
     return {
         "DSG": lambda: Ours(X, y, sigma, options, seed),
-        "DSG, averaged": lambda: Ours(X, y, sigma, options, seed, average=averaging.AVERAGE),
-        "untuned": lambda: Ours(X, y, sigma, options, seed, average=averaging.MIXTURE, automatic=True),
-        "untuned, averaged": lambda: Ours(X, y, sigma, options, seed, average=averaging.AVERAGE, automatic=True),
+        "DSG, averaged": lambda: Ours(X, y, sigma, options, seed, average=AVERAGE),
+        "untuned": lambda: Ours(X, y, sigma, options, seed, average=MIXTURE, automatic=True),
+        "untuned, averaged": lambda: Ours(X, y, sigma, options, seed, average=AVERAGE, automatic=True),
         "NORMA": lambda: Norma(small, y, sigma=sigma, step=step(THETA["NORMA"]), **given),
         "r-Pegasos": lambda: Pegasos(
             FixedFeatures(small, sigma, FIXED, seed), y, step=step(THETA["r-Pegasos"]), **given

@@ -27,7 +27,7 @@ from benchmarks.race import save
 from streamkernel import losses, rules, step_sizes
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian
-from streamkernel.learners import averaging
+from streamkernel.learners.scoring import MIXTURE
 from streamkernel.posterior.bayesian_linear import BayesianLinear
 from streamkernel.posterior.posteriors import FeatureMap
 from streamkernel.posterior.stochastic_posterior import OperatorVariance, RidgeFunctions
@@ -63,7 +63,7 @@ class Untuned:
                 max_features=options.block * options.blocks,
                 batch_size=options.batch,
                 l2=NOISE / N,
-                average=averaging.MIXTURE,
+                average=MIXTURE,
                 automatic=True,
                 seed=options.seed,
             )

@@ -26,9 +26,9 @@ from streamkernel.kernels import Gaussian
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.losses import Logistic
 from streamkernel.solvers import AsyDSSKL
-from streamkernel.solvers.sparse.rounds import PER_BLOCK, RIDGES, ChosenFeatures
-from streamkernel.solvers.sparse.sparse import epoch_by_batches, largest_l1, minimise_sparse
-from streamkernel.solvers.sparse.sparse_problem import SparseProblem, check_problem, pool_of, refit
+from streamkernel.solvers.rounds import PER_BLOCK, RIDGES, ChosenFeatures
+from streamkernel.solvers.sparse import epoch_by_batches, largest_l1, minimise_sparse
+from streamkernel.solvers.sparse_problem import SparseProblem, check_problem, pool_of, refit
 
 NEAR = 1e-5
 TOLS = 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4

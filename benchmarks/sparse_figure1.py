@@ -30,7 +30,7 @@ from streamkernel import KernelClassifier, KernelRegressor, learners, losses, ru
 from streamkernel.kernels import Gaussian
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.solvers import AsyDSSKL
-from streamkernel.solvers.sparse.rounds import PER_BLOCK, ChosenFeatures
+from streamkernel.solvers.rounds import PER_BLOCK, ChosenFeatures
 
 FEATURES = 256
 COLORS = {"AsyDSSKL": "#0b6e99", "LIBSVM": "#b4532a", "Double SGD": "#4c8c4a", "liblinear, fixed features": "#8a5fa8"}

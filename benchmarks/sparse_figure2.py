@@ -16,7 +16,7 @@ from benchmarks import race
 from benchmarks.common import arguments, interleaved, ratio, show
 from benchmarks.sparse import features
 from streamkernel.losses import Logistic
-from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
+from streamkernel.solvers.sparse import largest_l1, minimise_sparse
 
 COLORS = {"minibatch": "#0b6e99", "paper": "#b4532a"}
 STYLES = ("-", "--", ":", "-.", (0, (1, 3)))

@@ -17,7 +17,7 @@ from streamkernel.estimators.drift import KernelDriftDetector
 from streamkernel.estimators.internals import predict_and_learn
 from streamkernel.estimators.regressor import KernelRegressor
 from streamkernel.kernels import Gaussian
-from streamkernel.learners.options import resolve_learner
+from streamkernel.learners import resolve_learner
 from streamkernel.second_order import growth
 
 _ROWS = 8

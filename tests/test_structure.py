@@ -16,7 +16,7 @@ MODULES = {
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
 MOST_ARGUMENTS = 8
-OF_ONE_NAME = {"DSG": ["streamkernel.learners.options", "streamkernel.rules"]}
+OF_ONE_NAME = {"DSG": ["streamkernel.learners", "streamkernel.rules"]}
 POSITIONAL = ("ints", "reals")
 KERNELS = "streamkernel.kernels."
 SKLEARN = "streamkernel.sklearn."

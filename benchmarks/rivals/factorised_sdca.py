@@ -16,9 +16,9 @@ import numpy as np
 from numba import njit
 
 from streamkernel.features.counter_rng import domain_key
-from streamkernel.solvers.saddle_point.descent import Measurement, SaddlePointProblem
-from streamkernel.solvers.saddle_point.factors import dual_step
-from streamkernel.solvers.saddle_point.primal_dual_steps import as_compiled, dots, draw, move
+from streamkernel.solvers.primal_dual_steps import as_compiled, dots, draw, move
+from streamkernel.solvers.saddle_point import Measurement
+from streamkernel.solvers.saddle_problem import SaddlePointProblem, dual_step
 
 
 @njit(cache=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 
-from streamkernel.solvers.matrix import matrix_blocks as psd
-from streamkernel.solvers.matrix.matrix_blocks import F64, Bounds, Ints, MatrixProblem
-from streamkernel.solvers.matrix.matrix_risk import Search
-from streamkernel.solvers.saddle_point.factors import StepSizes
+from streamkernel.solvers import matrix_blocks as psd
+from streamkernel.solvers.matrix_blocks import F64, Bounds, Ints, MatrixProblem
+from streamkernel.solvers.matrix_risk import Search
+from streamkernel.solvers.saddle_problem import StepSizes
 
 
 class DualAscent:

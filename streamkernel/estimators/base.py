@@ -16,7 +16,7 @@ from streamkernel.estimators.model_state import State
 from streamkernel.estimators.outputs import Learner, ModelOutputs
 from streamkernel.estimators.parameters import check_shared, require_at_least
 from streamkernel.kernels import Gaussian, Kernel, MultiScale
-from streamkernel.learners.options import DSG, LARGEST_L2, LEAST_L2, Newton
+from streamkernel.learners import DSG, LARGEST_L2, LEAST_L2, Newton
 from streamkernel.tensor_file import Tensors
 from streamkernel.upkeep import Pruning, Refit
 

@@ -8,8 +8,8 @@ from typing import Any
 from streamkernel import losses, step_sizes
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Kernel
-from streamkernel.learners import averaging
-from streamkernel.learners.options import DSG, Newton, as_step, resolve_learner
+from streamkernel.learners import DSG, Newton, as_step, resolve_learner
+from streamkernel.learners.scoring import AVERAGE, LAST, MIXTURE
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 LARGEST_BLOCK = 256
@@ -132,8 +132,8 @@ def new_function(
 
 def _average(is_asked: bool, is_automatic: bool) -> int:
     if is_asked:
-        return averaging.AVERAGE
-    return averaging.MIXTURE if is_automatic else averaging.LAST
+        return AVERAGE
+    return MIXTURE if is_automatic else LAST
 
 
 def loss_per_error(loss: str | losses.Loss) -> float:

@@ -21,8 +21,7 @@ from streamkernel.estimators.targets import as_label, as_target, as_weight, weig
 from streamkernel.features.frames import columns_of, n_rows, native_frame
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
-from streamkernel.learners import state
-from streamkernel.learners.options import Newton
+from streamkernel.learners import Newton, state
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 if TYPE_CHECKING:

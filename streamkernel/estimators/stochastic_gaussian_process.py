@@ -11,7 +11,7 @@ from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
 from streamkernel.estimators.parameters import require_at_least
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.kernels import Kernel
-from streamkernel.learners.options import as_step, check_step_size
+from streamkernel.learners import as_step, check_step_size
 from streamkernel.posterior.posteriors import FeatureMap, Posterior
 from streamkernel.posterior.stochastic_posterior import Stochastic, point_rows
 

@@ -29,7 +29,7 @@ from numba.np.arrayobj import make_array
 from streamkernel.features.counter_rng import size_of
 from streamkernel.features.rows import I64
 from streamkernel.jit import compiled, inlined, of_one_signature
-from streamkernel.jit.arena import array_at
+from streamkernel.jit.calls import array_at
 
 _TYPE = 8
 """Bytes from the address of an object to the address of its type, in CPython."""

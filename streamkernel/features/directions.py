@@ -22,7 +22,7 @@ from streamkernel.features.feature_maps import draw_block
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, I64, Rows, check_dictionary, is_missing
 from streamkernel.jit import compiled
-from streamkernel.jit.arena import aligned_zeros
+from streamkernel.jit.calls import aligned_zeros
 from streamkernel.locking import OwnedLock, locked
 
 if TYPE_CHECKING:

@@ -21,28 +21,28 @@ from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, Rows
 from streamkernel.first_order import single_event
 from streamkernel.first_order.step_choices import precondition
-from streamkernel.jit.arena import Arena
+from streamkernel.jit.calls import Arena
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import averaging, embedding, scoring, span, state
+from streamkernel.learners import embedding, scoring, span, state
 from streamkernel.learners.base import Learner
 from streamkernel.learners.embedding import embed_rows
-from streamkernel.learners.scoring import FirstOrder
+from streamkernel.learners.scoring import LAST, FirstOrder
 
 _FEW = 16
 """Rows that are evaluated in place; for more, a copy of the function is evaluated without the interpreter's lock."""
 
 
 def _total_weight(numbers: Any) -> float:
-    return averaging.total_weight(int(numbers["averaging"]), max(1, int(numbers["steps"])))
+    return scoring.total_weight(int(numbers["averaging"]), max(1, int(numbers["steps"])))
 
 
 def predicting(numbers: Any, functions: F64) -> F64:
     """Return the functions that predict, from the current functions beside their averages."""
-    if numbers["averaging"] == averaging.LAST:
+    if numbers["averaging"] == LAST:
         return functions
     now, average = np.split(functions, 2, axis=-1)
-    return np.asarray(now + averaging.share(int(numbers["averaging"]), float(numbers["log_odds"])) * (average - now))
+    return np.asarray(now + scoring.share(int(numbers["averaging"]), float(numbers["log_odds"])) * (average - now))
 
 
 def to_matrix(numbers: Any, coef: F64) -> F64:
@@ -95,7 +95,7 @@ class ExpandedFunction(Learner):
     the check of CDSG. `epsilon` is ε of the preconditioner (1/B) Σ φ_k(x_i) φ_k(x_i)ᵀ + εI of the block that a step
     moves; 0 for none.
 
-    `average` is the function that :meth:`scores` evaluates: ``averaging.LAST``, f; ``AVERAGE``, f̂_t = (1/t) Σ f_i; or
+    `average` is the function that :meth:`scores` evaluates: ``scoring.LAST``, f; ``AVERAGE``, f̂_t = (1/t) Σ f_i; or
     a ``MIXTURE`` of f with an average that forgets the first steps. `intercept` is the constant that is added to f:
     ``state.NOTHING``; the running ``MEAN`` of the targets; ``LEARNED``, a constant that every step moves as it moves f;
     or ``MARGIN``, a threshold -τ that is learned with f (Dai et al. 2014, section 4, novelty detection, where ν is
@@ -118,7 +118,7 @@ class ExpandedFunction(Learner):
         batch_size: int = 1,
         l2: float = 0.0,
         columns: int = 1,
-        average: int = averaging.LAST,
+        average: int = LAST,
         intercept: int = state.NOTHING,
         per_error: bool = False,
         automatic: bool = False,
@@ -138,12 +138,6 @@ class ExpandedFunction(Learner):
         if epsilon > 0.0:
             precondition.require(0)
         self._start(columns, intercept)
-
-    def to_predict_apart(self) -> Self:
-        """Return a copy that shares no changing state."""
-        twin = self._twin(self.directions.apart())
-        twin._arena = self._arena.copy()
-        return twin
 
     def frozen(self, scales: Any = None) -> tuple[Self, Any]:
         """Return a copy that learning does not change, as :meth:`Learner.frozen` does."""
@@ -186,7 +180,7 @@ class ExpandedFunction(Learner):
     def _new_arena(self, numbers: Any, panels: int) -> Arena:
         directions = self.directions
         return single_event.new_arena(
-            numbers, directions.plan, directions.kept, directions.width, panels, self._averaging != averaging.LAST
+            numbers, directions.plan, directions.kept, directions.width, panels, self._averaging != LAST
         )
 
     @property
@@ -274,10 +268,7 @@ class ExpandedFunction(Learner):
         return np.asarray(self.scores(directions.row(x, numeric))[0])
 
     def scores(self, rows: Rows, scales: Any = None) -> F64:
-        """Return f at each of `rows`, shape (rows, columns).
-
-        Raise an InputError if a value is not finite or too large.
-        """
+        """Return f at each of `rows`, as :meth:`Learner.scores` does."""
         few = len(rows.start) - 1 <= _FEW
         arena, kernel = (self if few else self.frozen()[0])._arena, self.directions.kernel
         out = np.empty((len(rows.start) - 1, 3, int(arena["numbers"][0]["columns"])))
@@ -312,7 +303,7 @@ class ExpandedFunction(Learner):
     @property
     def n_functions(self) -> int:
         """Columns of f, and as many of its average if there is one."""
-        return self.columns * (1 + (self._averaging != averaging.LAST))
+        return self.columns * (1 + (self._averaging != LAST))
 
     def functions(self) -> F64:
         """Return the coefficients of f and of its average, shape (components × features, functions) as

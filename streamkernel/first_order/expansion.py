@@ -17,8 +17,9 @@ from streamkernel.first_order import expanded_function, sgd_step, single_event
 from streamkernel.first_order.expanded_function import ExpandedFunction, function_in
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import averaging, span, state
+from streamkernel.learners import span, state
 from streamkernel.learners.base import RefusedError
+from streamkernel.learners.scoring import SURE
 
 UNLIMITED = 1 << 32
 """Seeds for each replica where the number of features has no cap."""
@@ -26,10 +27,19 @@ _WORK = 1 << 20
 """Features times examples in one compiled call, about: other threads wait for it, a few milliseconds."""
 
 
-class StoredExpansion(ExpandedFunction):
-    """A function with its buffered examples, as files store it.
+class FirstOrderLearner(ExpandedFunction):
+    """A function that grows by blocks of seeded random features, and the steps that train it.
 
     Parameters are those of :class:`~streamkernel.first_order.expanded_function.ExpandedFunction`.
+
+    Examples
+    --------
+    >>> from streamkernel import kernels, losses, rules, step_sizes
+    >>> f = FirstOrderLearner(kernels.Gaussian(1.0), losses.Square(), rules.CDSG(), step_sizes.Constant(0.5), seed=1)
+    >>> row = f.row({"x": 1.0})
+    >>> f.learn(row, np.array([2.0]))
+    >>> f.scores(row).round(6)
+    array([[1.]])
     """
 
     def _start(self, columns: int, intercept: int) -> None:
@@ -38,8 +48,8 @@ class StoredExpansion(ExpandedFunction):
 
     def to_predict_apart(self) -> Self:
         """Return a copy that shares no changing state."""
-        twin = super().to_predict_apart()
-        twin._pending = (0, [])
+        twin = self._twin(self.directions.apart())
+        twin._arena, twin._pending = self._arena.copy(), (0, [])
         return twin
 
     def copy(self) -> Self:
@@ -80,10 +90,7 @@ class StoredExpansion(ExpandedFunction):
         return self.tensors()
 
     def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:
-        """Restore what :meth:`tensors` of a function with the same parameters returned; it can always learn.
-
-        Raise a ValueError if a tensor is missing, does not fit, or has values that no function can learn.
-        """
+        """Restore the result of `tensors`, always such that it can learn; raises a ValueError if it does not fit."""
         learned = self._read_learned(tensors)
         blocks = int(learned["blocks"])
         kept = example_tensors.unpack_kept(tensors)
@@ -108,35 +115,16 @@ class StoredExpansion(ExpandedFunction):
         self.check_targets([y for _, y in pending])
         if min(learned["gradient_sum"], learned["distance2"]) < 0.0:
             raise ValueError("expected squares of norms, got numbers below 0")
-        if not abs(learned["log_odds"]) <= averaging.SURE:
-            raise ValueError(f"expected log odds from {-averaging.SURE} to {averaging.SURE}, got {learned['log_odds']}")
+        if not abs(learned["log_odds"]) <= SURE:
+            raise ValueError(f"expected log odds from {-SURE} to {SURE}, got {learned['log_odds']}")
         entries = span.restored(tensors)
         state.set_learned(numbers, learned)
         self._set_arena(numbers, coef, beta, entries)
         self._pending = (self.examples, pending)
         self.directions.reserve(max(1, blocks))
 
-
-class FirstOrderLearner(StoredExpansion):
-    """A function that grows by blocks of seeded random features, and the steps that train it.
-
-    Parameters are those of :class:`~streamkernel.first_order.expanded_function.ExpandedFunction`.
-
-    Examples
-    --------
-    >>> from streamkernel import kernels, losses, rules, step_sizes
-    >>> f = FirstOrderLearner(kernels.Gaussian(1.0), losses.Square(), rules.CDSG(), step_sizes.Constant(0.5), seed=1)
-    >>> row = f.row({"x": 1.0})
-    >>> f.learn(row, np.array([2.0]))
-    >>> f.scores(row).round(6)
-    array([[1.]])
-    """
-
     def start_over(self, kernel: Kernel, rows: Rows) -> FirstOrderLearner:
-        """Return an untrained function of the same parameters with other bandwidths.
-
-        The directions are the same. `rows` are the examples that the bandwidths are taken from.
-        """
+        """Return an untrained function of the same directions, with other bandwidths, which were taken from `rows`."""
         twin = self._twin(self.directions.with_plan(KernelProgram(kernel, self._seed)))
         twin._start(self.columns, int(self.numbers["intercept"]))
         return twin
@@ -202,11 +190,7 @@ class FirstOrderLearner(StoredExpansion):
             raise refused.error from None
 
     def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
-        """Learn from `rows` in order; an incomplete batch stays in the buffer.
-
-        Raise an InputError if a value is not finite or too large, or the steps have diverged. Earlier rows are learned
-        or buffered.
-        """
+        """Learn from `rows` in order, as :meth:`Learner.learn` does; an incomplete batch stays in the buffer."""
         if read is not None:
             read[:] = rows.values
         done, batch = 0, self.batch_size

@@ -18,9 +18,18 @@ from streamkernel.features.rows import F64, ROWS
 from streamkernel.first_order import step_choices
 from streamkernel.first_order.step_choices import precondition, pull_of_intercept
 from streamkernel.jit import compiled, inlined, unit
-from streamkernel.learners import averaging
-from streamkernel.learners.averaging import AVERAGE, MIXTURE
-from streamkernel.learners.scoring import FIRST_ORDER, WORK, ScoringRoom, has_range, score, unbounded, workspace
+from streamkernel.learners import scoring
+from streamkernel.learners.scoring import (
+    AVERAGE,
+    FIRST_ORDER,
+    MIXTURE,
+    WORK,
+    ScoringRoom,
+    has_range,
+    score,
+    unbounded,
+    workspace,
+)
 from streamkernel.learners.span import LARGEST, LARGEST_GRADIENT, LEAST, clip, limits, observe, within
 from streamkernel.learners.state import (
     AUTOMATIC,
@@ -37,7 +46,7 @@ from streamkernel.learners.state import (
     PER_K_XX,
 )
 
-_weight, _preferred = inlined(averaging.weight), inlined(averaging.preferred)
+_weight, _preferred = inlined(scoring.weight), inlined(scoring.preferred)
 
 
 class StepWork(NamedTuple):

@@ -16,7 +16,7 @@ from streamkernel.features.dictionaries import GIVEN, HASH, READERS, SLOT, SORTE
 from streamkernel.features.rows import I64, Rows
 from streamkernel.first_order.sgd_step import StepWork, step
 from streamkernel.jit import compiled, inlined, of_one_signature
-from streamkernel.jit.arena import Arena, array_at
+from streamkernel.jit.calls import Arena, array_at
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners.scoring import FirstOrder, ScoringRoom, score
 from streamkernel.learners.span import ENTRIES

@@ -71,9 +71,10 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
         features = in_order(frozen_features.names_scaled_by(steps[0]))
     names, hashes = _inputs(numeric, scales, features)
     readers = _readers(learner, names)
-    arrays: dict[str, Any] = (
-        {"hashes": hashes} | _scaled(scales, hashes) | frozen_features.scalers_together(steps, names)
-    )
+    arrays: dict[str, Any] = {"hashes": hashes}
+    if scales is not None:
+        arrays |= {f"scale.{name}": array for name, array in scales.in_use(hashes).items()}
+    arrays |= frozen_features.scalers_together(steps, names)
     about: dict[str, Any] = {
         "version": 1,
         "features": [list(name) if isinstance(name, tuple) else name for name in names],
@@ -170,11 +171,6 @@ def _readers(learner: Any, names: Sequence[Hashable | None]) -> Any:
     if None in names:
         raise ValueError(f"Expected features=[...], the names of all inputs, for {plan.kernel!r}")
     return (plan.readers(names)[None] >> parts) & 1 == 1
-
-
-def _scaled(scales: Scales | None, hashes: U64) -> dict[str, Any]:
-    """Return the model's own scaling of inputs."""
-    return {} if scales is None else {f"scale.{name}": array for name, array in scales.in_use(hashes).items()}
 
 
 def _output(model: Any) -> dict[str, Any]:

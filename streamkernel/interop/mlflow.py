@@ -6,6 +6,7 @@ without pickle; a loaded model continues learning.
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -181,8 +182,6 @@ class PyfuncModel:
 
 def _mlflow(module: str) -> Any:
     """Return a module of MLflow."""
-    import importlib
-
     try:
         return importlib.import_module(f"mlflow.{module}")
     except ImportError:

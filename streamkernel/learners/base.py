@@ -315,10 +315,7 @@ class Learner:
         return numbers
 
     def _read_learned(self, tensors: Mapping[str, Any]) -> Any:
-        """Return the learned part of the scalar state in `tensors` as a record.
-
-        Raise a ValueError if no function can have learned it.
-        """
+        """Return the learned scalar state in `tensors`; raises a ValueError if no function can have learned it."""
         ints = tensor_file.require_tensor(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
         reals = tensor_file.require_tensor(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
         learned = state.unpack_learned(ints, reals)

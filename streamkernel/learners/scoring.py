@@ -1,4 +1,4 @@
-"""The first-order function f(x) = Σ_b φ_b(x)ᵀα_b and its evaluation, compiled.
+"""The first-order function f(x) = Σ_b φ_b(x)ᵀα_b, the averages of its iterates, and its evaluation, compiled.
 
 A model with blocks of F features and C columns keeps
 
@@ -10,6 +10,13 @@ A model with blocks of F features and C columns keeps
 
 A feature has one component or more: the real and imaginary parts of `features.feature_maps`, a cosine and a sine for a
 Gaussian.
+
+The plain average of the iterates f_1, f_2, ... weighs all equally, as in the theory. With steps of automatic size,
+another one weighs f_t by t(t + 1)(t + 2)/6, so that it forgets the first steps (Shamir and Zhang, "Stochastic Gradient
+Descent for Non-smooth Optimization", 2013, with η = 3), and a prediction is f + v (f̂ - f). The share v of the average
+follows from the losses ℓ that both have had on the last examples, in units of the running loss:
+
+    v = 1 / (1 + exp(-s)),    s ← (1 - 1/50) s + (ℓ(f) - ℓ(f̂)) / running loss
 """
 
 from __future__ import annotations
@@ -25,12 +32,59 @@ from streamkernel.features.compiled_kernel import ENTRIES, KERNEL, ROOM, Entries
 from streamkernel.features.feature_maps import features, power, prepare
 from streamkernel.features.rows import F32, F64, ROWS
 from streamkernel.jit import compiled, inlined, unit, work_array
-from streamkernel.learners import averaging
-from streamkernel.learners.averaging import MIXTURE
 from streamkernel.learners.span import limits, within
 from streamkernel.learners.state import LEARNED, MEAN, NUMBERS_TYPE
 
-_total_weight, _share = inlined(averaging.total_weight), inlined(averaging.share)
+LAST, AVERAGE, MIXTURE = range(3)
+"""The function that predicts: the last iterate, the plain average, or a mixture of the last iterate and an average."""
+
+SURE = 40.0
+"""Bound on s: beyond it a share is 0 or 1 in floating point."""
+
+_RECENT = 50.0
+
+
+def weight(averaging: int, t: float) -> float:
+    """Return the weight of the function after step `t`.
+
+    Examples
+    --------
+    >>> [weight(MIXTURE, t) for t in (1, 2, 3)], weight(AVERAGE, 3)
+    ([1.0, 4.0, 10.0], 1.0)
+    """
+    return t * (t + 1.0) * (t + 2.0) / 6.0 if averaging == MIXTURE else 1.0
+
+
+def total_weight(averaging: int, t: float) -> float:
+    """Return the sum of the weights of the functions after `t` steps.
+
+    Examples
+    --------
+    >>> [total_weight(MIXTURE, t) for t in (1, 2, 3)], total_weight(AVERAGE, 3)
+    ([1.0, 5.0, 15.0], 3.0)
+    """
+    return t * (t + 1.0) * (t + 2.0) * (t + 3.0) / 24.0 if averaging == MIXTURE else float(t)
+
+
+def share(averaging: int, log_odds: float) -> float:
+    """Return the share of the average in predictions.
+
+    Examples
+    --------
+    >>> share(MIXTURE, 0.0), share(MIXTURE, SURE), share(LAST, 0.0), share(AVERAGE, 0.0)
+    (0.5, 1.0, 0.0, 1.0)
+    """
+    if averaging == MIXTURE:
+        return 1.0 / (1.0 + math.exp(-log_odds))
+    return 1.0 if averaging == AVERAGE else 0.0
+
+
+def preferred(log_odds: float, gain: float) -> float:
+    """Return s after an example for which the average was better by `gain`, in units of the running loss."""
+    return max(-SURE, min(SURE, log_odds - log_odds / _RECENT + gain))
+
+
+_total_weight, _share = inlined(total_weight), inlined(share)
 
 
 class FirstOrder(NamedTuple):
@@ -189,23 +243,28 @@ evaluate_copy = compiled(nogil=True)(_evaluate)
 """For a function that nothing else uses."""
 
 
-@compiled
-def transform(block_size, components, kernel, rows, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]`` to φ of the first block for row i: the components of its first feature, of its second, ...
+def _transform(kernel, rows, size, scale, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]`` to `scale` times the first `size` features of row i, the components of one side by side.
 
     Return the first unusable row, or -1.
     """
-    parts, width = len(kernel.parts), kernel.cache.shape[3]
+    parts, width, components = len(kernel.parts), kernel.cache.shape[3], out.shape[1] // size
     row, work = entries_room(None, parts, longest_row(rows)), np.empty(part_shape(parts, width), np.float32)
     phi = np.empty((components, width), np.float32)
-    scale = 1.0 / math.sqrt(block_size)
     for i in range(len(rows.start) - 1):
         if not prepare(kernel, rows, i, row):
             return i
-        features(kernel, row, Span(block_size, 0, 0, block_size), phi, work)
-        if power(phi, 0, block_size)[0] < 0.0:
+        features(kernel, row, Span(size, 0, 0, size), phi, work)
+        if power(phi, 0, size)[0] < 0.0:
             return i
-        for f in range(block_size):
+        for f in range(size):
             for o in range(components):
                 out[i, components * f + o] = scale * phi[o, f]
     return -1
+
+
+transform = compiled(_transform)
+"""For directions that other threads may change: it holds the interpreter's lock."""
+
+transform_apart = compiled(nogil=True)(_transform)
+"""For directions that do not change."""

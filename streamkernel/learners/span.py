@@ -171,10 +171,7 @@ def counts(span: F64) -> tuple[int, int]:
 
 
 def restored(tensors: Mapping[str, Any]) -> F64:
-    """Return the entries of the target in a file.
-
-    Raise a ValueError if they do not fit, or have values that no function can learn.
-    """
+    """Return the entries of the target in a file; raises a ValueError if no function can learn them."""
     entries: F64 = tensor_file.require_tensor(tensors, "span", np.float64, (ENTRIES,))
     check(entries)
     return entries

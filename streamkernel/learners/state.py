@@ -29,7 +29,7 @@ LEARNED_REALS = (
 * ``mean_square``, ``mean_fourth``: the running means of |z|² and |z|⁴ over features and examples;
 * ``gradient_sum``, ``distance2``: Σ‖∇‖², and ‖f‖² accumulated over steps, for automatic step sizes;
 * ``weight``: the sum of the weights of all examples;
-* ``log_odds``: s of :mod:`streamkernel.learners.averaging`.
+* ``log_odds``: s of :mod:`streamkernel.learners.scoring`.
 """
 
 _GIVEN_INTS = (

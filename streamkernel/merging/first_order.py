@@ -11,7 +11,8 @@ from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64
 from streamkernel.first_order import expanded_function as coefficients_of
 from streamkernel.first_order.expansion import FirstOrderLearner
-from streamkernel.learners import averaging, state
+from streamkernel.learners import state
+from streamkernel.learners.scoring import MIXTURE, SURE
 from streamkernel.merging.summaries import FirstOrderSummary, merge_numbers, merge_spans
 
 
@@ -51,7 +52,7 @@ def merge(
     functions, beta = np.zeros((n, height, fresh.n_functions)), np.zeros((n, columns))
     now, average = functions[:, :, :columns], functions[:, :, columns:]
     t = [int(part.numbers["steps"]) for part in parts]
-    is_mixture = fresh.numbers["averaging"] == averaging.MIXTURE  # the average is then the mean of all predictions
+    is_mixture = fresh.numbers["averaging"] == MIXTURE  # the average is then the mean of all predictions
     for part, at, steps, w in zip(parts, places, t, weights.tolist(), strict=True):
         now[at] += w * part.functions[:, :, :columns]
         if is_mixture:
@@ -66,7 +67,7 @@ def merge(
     if n in at:
         raise MergeError("Expected a base from which the models continued, got one with features that they do not have")
     if is_mixture:
-        numbers["log_odds"] = averaging.SURE
+        numbers["log_odds"] = SURE
     else:
         average[at] -= (len(parts) - 1) * int(base.numbers["steps"]) * base.functions[:, :, columns:]
         average /= max(1, int(numbers["steps"]))

@@ -171,10 +171,7 @@ class BayesianLinear:
         return {"triangle": triangle, "z": self.z.copy(), "squares": self.totals[:1].copy(), "span": self.span.copy()}
 
     def restore(self, tensors: Mapping[str, Any], examples: int) -> None:
-        """Restore what :meth:`tensors` of an object of the same size returned after a number of rows.
-
-        Raise a ValueError if a tensor is missing, does not fit, or holds what no model learns.
-        """
+        """Restore the result of `tensors` after a number of rows; raises a ValueError if it does not fit."""
         n = len(self.z)
         triangle = tensor_file.require_tensor(tensors, "triangle", np.float64, (n * (n + 1) // 2,))
         z = tensor_file.require_tensor(tensors, "z", np.float64, (n,))

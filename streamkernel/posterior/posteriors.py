@@ -104,10 +104,7 @@ class FeatureMap:
         return self.directions.plan.kernel
 
     def with_kernel(self, kernel: Kernel) -> FeatureMap:
-        """Return the same map, with the same directions, for a kernel with other bandwidths.
-
-        Raise a ValueError if it is another kernel.
-        """
+        """Return a map of the same directions for other bandwidths; raises a ValueError if it is another kernel."""
         plan = KernelProgram(kernel, self._seed, in_blocks=False)
         if not plan.has_directions_of(self.directions.plan):
             raise ValueError(f"expected {self.kernel!r} with other bandwidths, got {kernel!r}")
@@ -123,8 +120,8 @@ class FeatureMap:
     def __call__(self, rows: Rows) -> F64:
         """Return the features of `rows`, shape (rows, outputs). Raise an InputError if a row has no usable features."""
         out = np.empty((len(rows.start) - 1, self.n_outputs))
-        plan, kernel = self.directions.plan, self.directions.kernel
-        bad = scoring.transform(self.n_features, plan.outputs, kernel, rows, out)
+        scale = 1.0 / math.sqrt(self.n_features)
+        bad = scoring.transform(self.directions.kernel, rows, self.n_features, scale, out)
         if bad >= 0:
             raise self.directions.plan.unusable(rows.part(bad, bad + 1))
         return out

@@ -79,10 +79,7 @@ class RidgeFunctions:
         return {"alpha": self.alpha.copy()}
 
     def restore(self, tensors: Mapping[str, Any], blocks: int) -> None:
-        """Take over what :meth:`tensors` of functions with this many blocks returned.
-
-        Raise a ValueError if a tensor is missing or does not fit.
-        """
+        """Restore the result of `tensors` with this many blocks; raises a ValueError if it does not fit."""
         shape = blocks * self.width, self.alpha.shape[1]
         self.alpha = tensor_file.require_tensor(tensors, "alpha", np.float64, shape).copy()
 
@@ -165,10 +162,7 @@ class OperatorVariance:
         return {"theta": stacked, "theta.rows": np.array([len(column) for column in self.theta], np.int64)}
 
     def restore(self, tensors: Mapping[str, Any], blocks: int) -> None:
-        """Take over what :meth:`tensors` of an operator with this many blocks returned.
-
-        Raise a ValueError if a tensor is missing or does not fit.
-        """
+        """Restore the result of `tensors` with this many blocks; raises a ValueError if it does not fit."""
         rows = tensor_file.require_tensor(tensors, "theta.rows", np.int64, (blocks,))
         least = self.width * np.arange(1, blocks + 1)
         if (rows % self.width != 0).any() or (rows < least).any() or (rows > blocks * self.width).any():

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from streamkernel.estimators.base import KernelModel
 from streamkernel.features.frames import n_rows
 from streamkernel.features.rows import F64
-from streamkernel.learners.options import resolve_learner
+from streamkernel.learners import resolve_learner
 
 ESTIMATOR = """
 Parameters

@@ -20,7 +20,7 @@ from streamkernel.kernels import Gaussian, Kernel, bandwidth
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHinge, Square
 from streamkernel.solvers.progress import progress
-from streamkernel.solvers.sparse.rounds import ChosenFeatures, RoundOptions, Sparse, learn_in_rounds
+from streamkernel.solvers.rounds import ChosenFeatures, RoundOptions, Sparse, learn_in_rounds
 
 _NORMAL = 1.4826
 """The ratio of a normal distribution's standard deviation to its median absolute deviation."""
@@ -51,15 +51,6 @@ LOSSES: dict[str, Loss] = {
     "square": Square(),
     "correntropy": Correntropy(2.0),
 }
-_LOSSES = Logistic, SmoothHinge, Sigmoid, Square, Correntropy
-
-
-def _is_logistic(model: AsyDSSKL) -> bool:
-    return isinstance(model._loss(), Logistic)
-
-
-def _is_for_classes(model: AsyDSSKL) -> bool:
-    return bool(model._loss().for_classes)
 
 
 class AsyDSSKL(BaseEstimator):
@@ -207,7 +198,7 @@ class AsyDSSKL(BaseEstimator):
             warnings.warn(text, ConvergenceWarning, stacklevel=2)
         return self
 
-    @available_if(_is_for_classes)
+    @available_if(lambda self: self._loss().for_classes)
     def decision_function(self, X: Any) -> F64:
         """Return f at each row: shape (rows,) for two classes, (rows, classes) for more.
 
@@ -240,7 +231,7 @@ class AsyDSSKL(BaseEstimator):
             return self._target.center + self._target.unit * scores
         return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0.0).astype(int)]
 
-    @available_if(_is_logistic)
+    @available_if(lambda self: isinstance(self._loss(), Logistic))
     def predict_proba(self, X: Any) -> F64:
         """Return the probability of each class, shape (rows, classes), of the logistic loss.
 
@@ -282,7 +273,8 @@ class AsyDSSKL(BaseEstimator):
 
     def _loss(self) -> Loss:
         """Return the loss for the parameter `loss`."""
-        loss = self.loss if isinstance(self.loss, _LOSSES) else LOSSES.get(str(self.loss))
+        kinds: tuple[type[Loss], ...] = tuple(type(loss) for loss in LOSSES.values())
+        loss = self.loss if isinstance(self.loss, kinds) else LOSSES.get(str(self.loss))
         if loss is None:
             raise ValueError(f"Expected a loss of {', '.join(LOSSES)}, got {self.loss!r}")
         return loss

@@ -20,18 +20,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from streamkernel.errors import InputError
 from streamkernel.solvers.progress import progress
-from streamkernel.solvers.saddle_point.factors import F64, LOSSES
-from streamkernel.solvers.saddle_point.saddle_point import Factorised, Method, Solution, minimise
+from streamkernel.solvers.saddle_point import Factorised, Method, Solution, minimise
+from streamkernel.solvers.saddle_problem import F64, LOSSES
 
 _NO_EPOCHS = 1e-12
-
-
-def _is_classifier(model: Any) -> bool:
-    return bool(model.loss != "square")
-
-
-def _is_logistic(model: Any) -> bool:
-    return bool(model.loss == "logistic")
 
 
 class DSPDC(BaseEstimator):
@@ -218,7 +210,7 @@ class DSPDC(BaseEstimator):
             return f
         return np.asarray(self.classes_[(f > 0.0).astype(int) if f.ndim == 1 else f.argmax(axis=1)])
 
-    @available_if(_is_classifier)
+    @available_if(lambda self: self.loss != "square")
     def decision_function(self, X: Any) -> F64:
         """Return f, shape (n,), or with more than two classes (n, classes).
 
@@ -229,7 +221,7 @@ class DSPDC(BaseEstimator):
         """
         return self._scores(X)
 
-    @available_if(_is_logistic)
+    @available_if(lambda self: self.loss == "logistic")
     def predict_proba(self, X: Any) -> F64:
         """Return the probability of each class, shape (n, classes); more than two are scaled to a sum of 1.
 

@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamkernel import losses
 from streamkernel.losses import Loss
-from streamkernel.solvers.matrix.matrix_blocks import F64, Ints, MatrixProblem
-from streamkernel.solvers.matrix.matrix_risk import dual_loss, positive, solve, within
+from streamkernel.solvers.matrix_blocks import F64, Ints, MatrixProblem
+from streamkernel.solvers.matrix_risk import dual_loss, positive, solve, within
 
 _SHARE, _SEEDS = 20, 2**31 - 1
 

@@ -39,14 +39,14 @@ class _Work:
     def __init__(self, tasks: Sequence[Task], build: Build) -> None:
         self.tasks, self.build = tasks, build
         self.since: list[Examples | None] = []  # None for one more column of f
-        self.gap = float("nan")
+        self.gap = float("nan")  # until a task reports one
         self.new: Function | None = None
         self.has_ended = False
         self._last: int | None = None  # the final length of `since`
         self._signals: SimpleQueue[None] = SimpleQueue()
 
     def feed(self, examples: Examples | None, place: int) -> None:
-        """Pass on learned examples, as :meth:`BackgroundJob.feed` does."""
+        """Pass on learned examples, or ``None`` for one more column of f; the same position may be passed twice."""
         self.since[place : place + 1] = [examples]  # in one operation: a handler may feed a copy of the model
         self._signals.put(None)
 
@@ -119,30 +119,20 @@ class BackgroundJob:
     ) -> None:
         self.tasks, self.until, self.columns = tasks, until, columns
         self.predicting, self.window = predicting, window
-        self._work = _Work(tasks, build)
+        self.work = _Work(tasks, build)
         arguments = columns, predicting, window
-        self._thread = Thread(target=self._work.run, args=arguments, name="streamkernel upkeep", daemon=True)
-        weakref.finalize(self, self._work.end, 0).atexit = False
-
-    @property
-    def since(self) -> list[Examples | None]:
-        """The passed examples; ``None`` represents one more column of f."""
-        return self._work.since
-
-    @property
-    def gap(self) -> float:
-        """The gap that the task reported for the new function; NaN before."""
-        return self._work.gap
+        self._thread = Thread(target=self.work.run, args=arguments, name="streamkernel upkeep", daemon=True)
+        weakref.finalize(self, self.work.end, 0).atexit = False
 
     @property
     def is_lost(self) -> bool:
         """Whether the thread was left behind in the process that this one was forked from."""
-        return not (self._work.has_ended or self._thread.is_alive())
+        return not (self.work.has_ended or self._thread.is_alive())
 
     def again(self, build: Build) -> BackgroundJob:
         """Return a job that starts again, with the examples passed so far."""
         job = BackgroundJob(self.tasks, self.until, self.columns, self.predicting, self.window, build)
-        job.since[:] = self.since
+        job.work.since[:] = self.work.since
         job.start()
         return job
 
@@ -151,24 +141,16 @@ class BackgroundJob:
         if self._thread.ident is None:
             self._thread.start()
 
-    def feed(self, examples: Examples | None, place: int) -> None:
-        """Pass on learned examples, or ``None`` for one more column of f; the same position may be passed twice."""
-        self._work.feed(examples, place)
-
-    def abandon(self) -> None:
-        """Let the thread end by itself."""
-        self._work.end(0)
-
     def result(self, last: int) -> Function | None:
         """Wait for the new function, which has learned all passed examples; ``None`` if there is none."""
-        self._work.end(last)
+        self.work.end(last)
         began = time.perf_counter()
         self._thread.join()
         waited = time.perf_counter() - began
         if waited > LONG:
-            names = self._work.names
+            names = self.work.names
             log.warning("the stream has waited %.1f s for %s; a larger `every` avoids this", waited, names)
-        return self._work.new
+        return self.work.new
 
 
 def join_examples(examples: Sequence[Examples], function: Function) -> Examples:
@@ -223,7 +205,7 @@ class BackgroundTasks:
         recent, held = self._trim_recent(recent, held)
         if self.job is not None:
             self.job.start()  # the job of a file has waited for the next example
-            self.job.feed((rows, y), fed)
+            self.job.work.feed((rows, y), fed)
             fed += 1
         is_due = self.until_due() == len(y)
         after = replace(self, recent=recent, held=held, fed=fed, seen=self.seen + len(y))
@@ -269,7 +251,7 @@ class BackgroundTasks:
         """Return the state with one more column of f."""
         if self.job is None:
             return self
-        self.job.feed(None, self.fed)
+        self.job.work.feed(None, self.fed)
         return replace(self, fed=self.fed + 1)
 
     def _end_job(self, function: Function, job: BackgroundJob) -> tuple[Function, BackgroundTasks]:
@@ -279,7 +261,7 @@ class BackgroundTasks:
         if isinstance(new, SecondOrderLearner) and isinstance(function, SecondOrderLearner):
             new.adopt_linear(function)  # the job has inputs as the features read them, after scaling and clipping
         state = replace(state, n_prunings=state.n_prunings + any(isinstance(t, Pruning) for t in job.tasks))
-        return new, state if np.isnan(job.gap) else replace(state, gap=job.gap)
+        return new, state if np.isnan(job.work.gap) else replace(state, gap=job.work.gap)
 
     def tensors(self) -> dict[str, Any]:
         """Return the complete state as tensors, with the input of the running job if there is one."""
@@ -291,7 +273,7 @@ class BackgroundTasks:
             return tensors | example_tensors.pack_examples("upkeep.recent", [*self.recent])
         predicting = {f"{_PREDICTING}{name}": tensor for name, tensor in job.predicting.items()}
         runs: list[list[Examples]] = [[]]  # one for every column that was added, and one more
-        for examples in job.since[: self.fed]:
+        for examples in job.work.since[: self.fed]:
             if examples is None:
                 runs.append([])
             else:
@@ -336,7 +318,7 @@ class BackgroundTasks:
         log_of, held, fed = state.recent, state.held, 0
         for i, run in enumerate(runs):
             for examples in [None, *run] if i else run:
-                job.feed(examples, fed)
+                job.work.feed(examples, fed)
                 fed += 1
                 if examples is not None:
                     log_of, held = log_of.plus(examples), held + len(examples[1])
@@ -346,7 +328,7 @@ class BackgroundTasks:
     def abandon(self) -> None:
         """Let the job end by itself."""
         if self.job is not None:
-            self.job.abandon()
+            self.job.work.end(0)
 
 
 def _has_work(task: Task, function: Function) -> bool:

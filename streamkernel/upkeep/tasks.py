@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.solvers.saddle_point.factors import LOSSES
+from streamkernel.solvers.saddle_problem import LOSSES
 
 Function = FirstOrderLearner | SecondOrderLearner
 Build = Callable[[int], Function]

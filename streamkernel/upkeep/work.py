@@ -22,9 +22,9 @@ from streamkernel.second_order.mixture_state import Group
 from streamkernel.second_order.slots import LEVEL, LINEAR, NEWTON, STEADY
 from streamkernel.second_order.weights import positive_weights
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.saddle_point.factors import LOSSES
-from streamkernel.solvers.saddle_point.saddle_point import minimise
-from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
+from streamkernel.solvers.saddle_point import minimise
+from streamkernel.solvers.saddle_problem import LOSSES
+from streamkernel.solvers.sparse import largest_l1, minimise_sparse
 from streamkernel.upkeep.tasks import Build, Function, Pruning, Refit, Task, kept_blocks
 
 log = logging.getLogger(__name__)
@@ -243,10 +243,7 @@ def _distil_coefficients(Z: F32, targets: F64, weights: F64, prior: float) -> tu
 def do_task(
     task: Task, function: Function, rows: Rows, y: F64, build: Build, tell: Tell | None = None
 ) -> tuple[Function, float | None]:
-    """Return the result of a task for a function on some rows, and its gap if it has one.
-
-    Raise a ValueError if the task cannot be applied to this function.
-    """
+    """Return the result of a task, and its gap if it has one; raises a ValueError if it cannot be applied."""
     if isinstance(task, Pruning):
         if isinstance(function, SecondOrderLearner) and function.is_packed:
             raise ValueError("Expected a second-order model that has not been pruned, got a pruned one")

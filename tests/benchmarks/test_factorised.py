@@ -8,9 +8,8 @@ from waiting import LIMIT
 
 from benchmarks.factorised import CASES, data, methods
 from benchmarks.rivals.factorised_sdca import sdca
-from streamkernel.solvers.saddle_point.descent import SaddlePointProblem
-from streamkernel.solvers.saddle_point.factors import Factors
-from streamkernel.solvers.saddle_point.saddle_point import LOSSES, Factorised, minimise
+from streamkernel.solvers.saddle_point import Factorised, minimise
+from streamkernel.solvers.saddle_problem import LOSSES, Factors, SaddlePointProblem
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.dspdc_figure3 import problem
 from benchmarks.dspdc_race import METHODS, Sampling, solved
 from benchmarks.rivals.matrix_sdca import DualAscent
-from streamkernel.solvers.saddle_point.factors import StepSizes
+from streamkernel.solvers.saddle_problem import StepSizes
 
 
 def test_all_methods_arrive_at_one_optimum() -> None:

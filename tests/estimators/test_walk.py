@@ -28,7 +28,7 @@ USUAL = {
         "locking.py",
         "second_order/mixture.py",
         "second_order/learning.py",
-        "jit/direct.py",
+        "jit/calls.py",
     ],
     "dsg": [
         "estimators/classifier.py",

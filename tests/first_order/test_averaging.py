@@ -8,7 +8,7 @@ from reference import algorithms as plain
 
 from streamkernel import kernels, losses, rules, step_sizes
 from streamkernel.first_order.expansion import FirstOrderLearner
-from streamkernel.learners import averaging
+from streamkernel.learners.scoring import AVERAGE, LAST, MIXTURE, SURE, share
 from streamkernel.learners.state import LEARNED_REALS
 
 NAMES = ["height", "width", ("a", 1)]
@@ -44,7 +44,7 @@ def prequential(f, X, y):
 @pytest.mark.parametrize("columns", [1, 3])
 def test_the_mixture_matches_plain_numpy(columns, batch, weighted):
     loss, plain_loss = (losses.Square(), plain.Square()) if columns == 1 else (losses.Softmax(), plain.Softmax())
-    f = function(averaging.MIXTURE, loss, batch_size=batch, l2=0.02, columns=columns)
+    f = function(MIXTURE, loss, batch_size=batch, l2=0.02, columns=columns)
     reference = plain.Reference(
         plain.gaussian(NAMES, 0.8, 8, 5), plain_loss, plain.dsg, lambda t: 0.25, block_size=8, most_blocks=9, l2=0.02,
         columns=columns, curvature=loss.curvature, seed=5,
@@ -56,7 +56,7 @@ def test_the_mixture_matches_plain_numpy(columns, batch, weighted):
         part = slice(t * batch, (t + 1) * batch)
         f.learn(f.directions.rows(NAMES, X[part])._replace(weights=w[part]), y[part])
         reference.learn(X[part], y[part], w[part])
-    assert 0.01 < averaging.share(averaging.MIXTURE, f.numbers["log_odds"]) < 0.99
+    assert 0.01 < share(MIXTURE, f.numbers["log_odds"]) < 0.99
     rows = f.directions.rows(NAMES, X[:50])
     assert f.numbers["log_odds"] == pytest.approx(reference.log_odds, rel=1e-3, abs=1e-3)
     assert f.scores(rows) == pytest.approx(reference.mixture(X[:50]), rel=1e-4, abs=1e-4)
@@ -76,16 +76,16 @@ def test_it_is_as_good_as_the_better_of_both(moves):
     label = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] > 0.0
     label ^= (np.arange(3000) // 300 % 2 == 1) & moves
     y = (label ^ (generator.random(3000) < 0.2)).astype(float)
-    last, average, mixture = (loss_of(kind, X, y) for kind in (averaging.LAST, averaging.AVERAGE, averaging.MIXTURE))
+    last, average, mixture = (loss_of(kind, X, y) for kind in (LAST, AVERAGE, MIXTURE))
     assert (average > last) == moves
     assert mixture < min(last, average)
 
 
-@pytest.mark.parametrize("log_odds", [-1e3, np.nextafter(averaging.SURE, np.inf)])
+@pytest.mark.parametrize("log_odds", [-1e3, np.nextafter(SURE, np.inf)])
 def test_a_file_with_log_odds_that_no_function_has_is_refused(log_odds):
-    f = function(averaging.MIXTURE)
+    f = function(MIXTURE)
     tensors = f.tensors()
     reals = tensors["reals"].copy()
     reals[LEARNED_REALS.index("log_odds")] = log_odds
     with pytest.raises(ValueError, match=r"expected log odds from -40\.0 to 40\.0, got"):
-        function(averaging.MIXTURE).restore(tensors | {"reals": reals})
+        function(MIXTURE).restore(tensors | {"reals": reals})

@@ -10,7 +10,7 @@ from reference.cdsg import CDSG
 from streamkernel import KernelClassifier, kernels, learners, losses, rules, step_sizes
 from streamkernel.features.distributions import NORMAL
 from streamkernel.first_order.expansion import FirstOrderLearner
-from streamkernel.learners import averaging
+from streamkernel.learners.scoring import LAST, MIXTURE
 
 NAMES, SIGMA, EVENTS = ("height", "width", "depth"), 0.8, 2000
 TOLERANCE = 1e-6
@@ -76,7 +76,7 @@ def test_three_classes_have_three_columns(gamma):
         max_features=32 * 16,
         columns=3,
         automatic=gamma is None,
-        average=averaging.MIXTURE if gamma is None else averaging.LAST,
+        average=MIXTURE if gamma is None else LAST,
     )
     screen = CDSG(features(16), algorithms.Softmax(), 32, 32, columns=3, gamma=gamma)
     X, f = examples()

@@ -17,9 +17,8 @@ from streamkernel import kernels, losses
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.posterior.posteriors import FeatureMap
 from streamkernel.research import PaperAsyDSSKL
-from streamkernel.solvers import AsyDSSKL
-from streamkernel.solvers.sparse import rounds
-from streamkernel.solvers.sparse.rounds import PER_BLOCK, ChosenFeatures
+from streamkernel.solvers import AsyDSSKL, rounds
+from streamkernel.solvers.rounds import PER_BLOCK, ChosenFeatures
 
 SMALL: dict[str, Any] = {"rounds": 2, "features_per_round": 32, "max_epochs": 60}
 

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamkernel.errors import InputError
 from streamkernel.solvers import DSPDC, dspdc
-from streamkernel.solvers.saddle_point.saddle_point import Factorised
+from streamkernel.solvers.saddle_point import Factorised
 
 
 @parametrize_with_checks([DSPDC("square"), DSPDC("logistic"), DSPDC("smooth_hinge")])

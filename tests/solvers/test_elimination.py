@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamkernel.features.rows import F64
-from streamkernel.solvers.sparse.rounds import eliminate
+from streamkernel.solvers.rounds import eliminate
 
 
 def problem(seed: int, groups: int, group: int, columns: int) -> tuple[F64, F64]:

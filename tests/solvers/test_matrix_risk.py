@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import matrix_blocks as plain
 
-from streamkernel.solvers.matrix.matrix_blocks import Iterate, MatrixProblem
-from streamkernel.solvers.matrix.matrix_risk import DenseBlocks, Search, dual_loss, matrix_risk
-from streamkernel.solvers.saddle_point.factors import step_sizes
+from streamkernel.solvers.matrix_blocks import Iterate, MatrixProblem
+from streamkernel.solvers.matrix_risk import DenseBlocks, Search, dual_loss, matrix_risk
+from streamkernel.solvers.saddle_problem import step_sizes
 
 LOSSES = ["square", "logistic", "smooth_hinge"]
 

@@ -21,10 +21,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamkernel.solvers import MultiTaskLMNN
-from streamkernel.solvers.matrix.matrix_blocks import Iterate
-from streamkernel.solvers.matrix.matrix_risk import dual_loss
+from streamkernel.solvers.matrix_blocks import Iterate
+from streamkernel.solvers.matrix_risk import dual_loss
 from streamkernel.solvers.metric_learning import Triplets, large_margin, neighbours
-from streamkernel.solvers.saddle_point.factors import step_sizes
+from streamkernel.solvers.saddle_problem import step_sizes
 
 LOSSES = ["smooth_hinge", "logistic"]
 

@@ -16,10 +16,10 @@ from scipy import sparse
 from sklearn.linear_model import ElasticNet, LogisticRegression
 
 from streamkernel.errors import InputError
-from streamkernel.solvers.saddle_point import saddle_point
-from streamkernel.solvers.saddle_point.factors import Factors, step_sizes
-from streamkernel.solvers.saddle_point.primal_dual_steps import block_norm
-from streamkernel.solvers.saddle_point.saddle_point import LOSSES, Factorised, minimise
+from streamkernel.solvers import primal_dual_steps
+from streamkernel.solvers.primal_dual_steps import block_norm
+from streamkernel.solvers.saddle_point import Factorised, minimise
+from streamkernel.solvers.saddle_problem import LOSSES, Factors, step_sizes
 
 N, P, L2 = 300, 60, 0.01
 BLOCKS = [(1, 1), (1, 60), (300, 1), (30, 6), (7, 11), (1, 10), (300, 60)]
@@ -64,8 +64,8 @@ def test_the_gap_falls_as_theory_says_to_the_optimum(loss: str, l1: float, m: in
     found = minimise(A, b, loss, l2=L2, l1=l1, m=m, q=q, tol=1e-9, max_epochs=1e5)
     rows, columns = -(-N // m), -(-P // q)
     norm = block_norm(Factors(A, None), rows, columns)
-    theta = step_sizes(N, P, N / rows, P / columns, norm, L2, 1.0 / LOSSES[loss].curvature, for_gap=False).theta
-    K = 1.0 / (1.0 - theta / columns)
+    theta = step_sizes(N, P, N / rows, P / columns, norm, L2, 1.0 / LOSSES[loss].curvature).theta
+    K = 0.5 / (1.0 - theta / columns)
     assert found.gap <= 1e-9
     assert found.n_iterations <= 15.0 * K
     certified(found, A, b, loss, l1)
@@ -128,7 +128,7 @@ def test_the_product_is_never_formed_unless_that_is_cheap(monkeypatch: pytest.Mo
     b = np.sign(A.U @ A.V[:, 0])
     small = Factorised(generator.normal(size=(200, 300)), generator.normal(size=(300, 40)))
     assert ", formed" in minimise(small, b[:200], "logistic", l2=0.1).method
-    monkeypatch.setattr(saddle_point, "FORMED_BYTES", 1000)
+    monkeypatch.setattr(primal_dual_steps, "FORMED_BYTES", 1000)
     assert "not formed" in minimise(small, b[:200], "logistic", l2=0.1).method
     monkeypatch.setattr(Factors, "form", None)
     assert minimise(A, b, "logistic", l2=0.1, m=1, q=20, tol=1e-4).gap <= 1e-4

@@ -13,9 +13,9 @@ from reference import sparse as reference
 from sklearn.linear_model import Lasso, LogisticRegression
 
 from streamkernel import losses
-from streamkernel.solvers.sparse import sparse_loops
-from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
-from streamkernel.solvers.sparse.sparse_problem import CoefficientGroups, SparseProblem, refit
+from streamkernel.solvers import sparse_loops
+from streamkernel.solvers.sparse import largest_l1, minimise_sparse
+from streamkernel.solvers.sparse_problem import CoefficientGroups, SparseProblem, refit
 
 TABLE_1 = {
     "logistic": losses.Logistic(),

@@ -14,7 +14,7 @@ from scipy.linalg import cholesky, solve_triangular
 
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHinge, Softmax, Square
-from streamkernel.solvers.sparse import sparse_loops
+from streamkernel.solvers import sparse_loops
 
 SPARSE: tuple[type[Loss], ...] = (Logistic, Softmax, SmoothHinge, Sigmoid, Square, Correntropy)
 """The losses that can be learned sparsely: the ones in Table 1 of the paper, and softmax."""
@@ -249,7 +249,7 @@ def refit(
     """Return the coefficients, shape (outputs, columns), that minimise (1/n) Σ ℓ(f_i, y_i) + ½ l2 ‖w‖².
 
     Outputs that are not kept have 0. `Z`, `y`, `loss`, `columns` and `penalised` are as for
-    :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`; unpenalised outputs have no ridge. `kept` is a mask of
+    :func:`streamkernel.solvers.sparse.minimise_sparse`; unpenalised outputs have no ridge. `kept` is a mask of
     the outputs, shape (outputs,), and `l2` the ridge, which makes the solution unique if features are nearly equal. The
     result for a non-convex loss depends on the initial coefficients `start`. `tol` is the minimum gain of a step, as a
     fraction of the objective, for another step to be taken. Raise a ValueError if an argument is invalid.

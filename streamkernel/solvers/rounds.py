@@ -8,18 +8,18 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from streamkernel.features.compiled_kernel import MULTI_SCALE, PHASE, SIGN_PRODUCTS, SKETCH, CompiledKernel, Span
+from streamkernel.features.compiled_kernel import MULTI_SCALE, PHASE, SIGN_PRODUCTS, SKETCH, CompiledKernel
 from streamkernel.features.directions import Directions
 from streamkernel.features.distributions import draw_some
-from streamkernel.features.feature_maps import features, form, power, prepare
+from streamkernel.features.feature_maps import form
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.jit import compiled
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners.scoring import entries_room, longest_row, part_shape
+from streamkernel.learners.scoring import transform_apart
 from streamkernel.losses import Logistic, Loss, Sigmoid
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
-from streamkernel.solvers.sparse.sparse_problem import check_problem, largest_curvature, refit
+from streamkernel.solvers.sparse import SparseSolution, largest_l1, minimise_sparse
+from streamkernel.solvers.sparse_problem import check_problem, largest_curvature, refit
 
 PER_BLOCK = 64
 """Features of a block."""
@@ -51,24 +51,6 @@ def _fill(kernel, hashes, block_size, features_of):  # type: ignore[no-untyped-d
             for f in range(len(features_of) if part.form == MULTI_SCALE else 0):
                 position = features_of[f, 0] * block_size + features_of[f, 1]
                 entries[f] *= np.float32(part.table[position // run % part.order])
-
-
-@compiled(nogil=True)
-def _evaluate(components, kernel, rows, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]`` to the features of row i, components of one side by side; return the first unusable row, or -1."""
-    width, parts = kernel.cache.shape[3], len(kernel.parts)
-    phi = np.empty((components, width), np.float32)
-    row, work = entries_room(None, parts, longest_row(rows)), np.empty(part_shape(parts, width), np.float32)
-    for i in range(len(rows.start) - 1):
-        if not prepare(kernel, rows, i, row):
-            return i
-        features(kernel, row, Span(width, 0, 0, width), phi, work)
-        if power(phi, 0, width)[0] < 0.0:
-            return i
-        for f in range(width):
-            for o in range(components):
-                out[i, components * f + o] = phi[o, f]
-    return -1
 
 
 class ChosenFeatures:
@@ -119,7 +101,7 @@ class ChosenFeatures:
         repeated: Any = (np.tile(column, n) for column in (np.arange(d), self._row.hashes, self._row.readers))
         slots, hashes, readers = repeated
         rows = Rows(np.arange(0, n * d + 1, d), slots, hashes, readers, values.ravel(), np.ones(n))
-        bad = _evaluate(self._plan.outputs, self._kernel, rows, out)
+        bad = transform_apart(self._kernel, rows, len(self._places), 1.0, out)
         if bad >= 0:
             self._plan.check(dict(zip(self._names, X[bad].tolist(), strict=True)))
             raise self._plan.unusable(self._row._replace(values=values[bad]))
@@ -192,6 +174,14 @@ class _Task(NamedTuple):
         """The columns of the features, without the constant."""
         return np.arange(self.Z.shape[1]) < self.Z.shape[1] - 1
 
+    def largest_l1(self) -> float:
+        """Return the smallest penalty that leaves no feature."""
+        return largest_l1(self.Z, self.y, self.loss, columns=self.columns, group=self.group, penalised=self.penalised)
+
+    def minimise(self, **options: Any) -> SparseSolution:
+        """Return the solution by :func:`streamkernel.solvers.sparse.minimise_sparse`."""
+        return minimise_sparse(*self[:3], columns=self.columns, group=self.group, penalised=self.penalised, **options)
+
     def at(self, rows: I64) -> _Task:
         """Return the task limited to some rows."""
         return self._replace(Z=self.Z[rows], y=self.y[rows])
@@ -223,7 +213,7 @@ def learn_in_rounds(
     """Yield the model after each round, and then with the remaining features fitted without the penalty.
 
     `features` evaluates features for all rows, by blocks and places, shape (features, 2). `y`,
-    `loss` and `columns` are as for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`.
+    `loss` and `columns` are as for :func:`streamkernel.solvers.sparse.minimise_sparse`.
     """
     per_round, l1, epochs = options.features_per_round, options.l1, 0
     some = np.random.default_rng(options.seed).permutation(len(y))[:_MOST]
@@ -240,19 +230,15 @@ def learn_in_rounds(
             start = _convex(task, options)
         if l1 is None:
             l1 = _price(task, start, held, rest, options)
-        solution = minimise_sparse(
-            *task[:3],
+        solution = task.minimise(
             l1=l1,
-            columns=columns,
-            group=outputs,
-            penalised=task.penalised,
             form=options.form,
             threads=options.threads,
             max_epochs=options.max_epochs if is_last else min(options.max_epochs, _FEW),
             tol=options.tol,
             seed=options.seed + done,
             start=start,
-            tell=lambda share, text, done=done: tell((done + share) / options.rounds, text),  # type: ignore[misc]
+            tell=lambda share, text, done=done: tell((done + share) / options.rounds, text),
         )
         coef = solution.coef
         if options.max_features is not None:
@@ -273,13 +259,12 @@ def learn_in_rounds(
 
 def _convex(task: _Task, options: RoundOptions) -> F64:
     """Return initial coefficients from the logistic loss: from 0, the sigmoid loss assigns all rows to one class."""
-    arguments: dict[str, Any] = {"columns": 1, "group": task.group, "penalised": task.penalised}
     coef = np.zeros((task.Z.shape[1], task.columns))
     for c in range(task.columns):
         y = task.y if task.columns == 1 else (task.y == c).astype(np.float64)
-        l1 = FRACTIONS[1] * largest_l1(task.Z, y, Logistic(), **arguments)
-        limits: dict[str, Any] = {"tol": options.tol, "max_epochs": _FEW, "threads": options.threads}
-        coef[:, c] = minimise_sparse(task.Z, y, Logistic(), l1=max(l1, _NO_PRICE), **limits, **arguments).coef[:, 0]
+        one = task._replace(y=y, loss=Logistic(), columns=1)
+        l1 = max(FRACTIONS[1] * one.largest_l1(), _NO_PRICE)
+        coef[:, c] = one.minimise(l1=l1, tol=options.tol, max_epochs=_FEW, threads=options.threads).coef[:, 0]
     return coef
 
 
@@ -289,15 +274,14 @@ def _price(task: _Task, coef: F64, held: I64, rest: I64, options: RoundOptions) 
     If another option bounds the number of features, it is the penalty with the best held-out loss.
     """
     train, test = task.at(rest), task.at(held)
-    arguments: dict[str, Any] = {"columns": task.columns, "group": task.group, "penalised": task.penalised}
-    largest = largest_l1(train.Z, train.y, task.loss, **arguments)
+    largest = train.largest_l1()
     prices = [max(_NO_PRICE, share * largest) for share in FRACTIONS]
     if not len(held):
         return prices[len(prices) // 2]
-    arguments |= {"tol": options.tol, "max_epochs": _FEW, "threads": options.threads, "seed": options.seed}
+    limits = {"tol": options.tol, "max_epochs": _FEW, "threads": options.threads, "seed": options.seed}
     means, errors = [], []
     for l1 in prices:
-        solution = minimise_sparse(train.Z, train.y, task.loss, l1=l1, start=coef, **arguments)
+        solution = train.minimise(l1=l1, start=coef, **limits)
         if solution.interrupted:
             raise KeyboardInterrupt
         coef = solution.coef

@@ -12,10 +12,10 @@ from scipy.optimize import minimize_scalar
 
 from streamkernel import losses
 from streamkernel.jit import compiled
-from streamkernel.solvers.matrix import matrix_blocks as psd
-from streamkernel.solvers.matrix.matrix_blocks import F64, Ints, Iterate, MatrixProblem
+from streamkernel.solvers import matrix_blocks as psd
+from streamkernel.solvers.matrix_blocks import F64, Ints, Iterate, MatrixProblem
 from streamkernel.solvers.progress import Tell, progress
-from streamkernel.solvers.saddle_point.factors import LOSSES, StepSizes, mean_conjugate, step_sizes
+from streamkernel.solvers.saddle_problem import LOSSES, StepSizes, mean_conjugate, step_sizes
 
 _DRAWS, _POWERS, _LONG, _SHORTEST = 4, 10, 1e9, -40.0
 _TRIAL, _OFTEN, _SHARE = 1, 2, 3

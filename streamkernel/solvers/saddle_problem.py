@@ -1,6 +1,6 @@
-"""The factors of A = UV as the solvers store them, the step sizes of DSPDC, and losses in the dual problem; compiled.
+"""The saddle-point problem of DSPDC: the factors of A = UV, losses in the dual problem, objectives, and step sizes.
 
-The losses φ of the saddle-point solvers in the dual problem are
+The problem with losses φ is
 
     min_x max_y  g(x) + (1/n) yᵀAx - (1/n) Σᵢ φᵢ*(yᵢ)
 
@@ -18,8 +18,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from streamkernel import losses
+from streamkernel.errors import InputError
 from streamkernel.jit import compiled, inlined
-from streamkernel.losses.loss import LOGISTIC, SQUARE, value
+from streamkernel.losses.loss import LOGISTIC, SQUARE, derivative, value
 
 F64 = npt.NDArray[np.float64]
 Order = npt.NDArray[np.int64] | slice
@@ -87,6 +88,51 @@ class Factors(NamedTuple):
         return Factors(U, V)
 
 
+def as_factors(U: Any, V: Any = None) -> Factors:
+    """Return A = UV, or A = U without V, as float64, stored by rows."""
+    if V is None:
+        return Factors(_matrix(U, "A"), None)
+    U, V = _matrix(U, "U"), _matrix(V, "V")
+    if U.shape[1] != V.shape[0]:
+        raise InputError(f"Expected A = UV with as many columns of U as rows of V, got shapes {U.shape} and {V.shape}")
+    return Factors(U, V.T.tocsr() if sparse.issparse(V) else np.ascontiguousarray(V.T))
+
+
+def _matrix(A: Any, name: str) -> Any:
+    if sparse.issparse(A):
+        A = sparse.csr_array(A, dtype=np.float64)
+    else:
+        try:
+            A = np.ascontiguousarray(A, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"Expected numbers in {name}, got {type(A).__name__}: {error}") from None
+    if A.ndim != 2 or 0 in A.shape:
+        raise InputError(f"Expected {name} of shape (rows, columns), none of them 0, got {A.shape}")
+    if not np.isfinite(A.data if sparse.issparse(A) else A).all():
+        raise InputError(f"Expected finite numbers in {name}, got NaN or infinity")
+    return A
+
+
+def as_targets(b: npt.ArrayLike, n: int, loss: str, *, intercept: bool) -> F64:
+    """Return the targets as float64, if they suit the loss."""
+    targets = as_vector(b, n, "b")
+    if loss != "square" and not np.isin(targets, (-1.0, 1.0)).all():
+        raise InputError(f"Expected labels -1 and 1 in b for the {loss} loss, got {np.unique(targets)[:5]}")
+    if loss != "square" and intercept and np.ptp(targets) == 0.0:
+        raise InputError(f"Expected both labels in b where there is an intercept, got {targets[0]:g} alone")
+    return targets
+
+
+def as_vector(values: npt.ArrayLike, length: int, name: str) -> F64:
+    """Return finite numbers as float64."""
+    vector = np.array(values, np.float64)
+    if vector.shape != (length,):
+        raise InputError(f"Expected {name} of shape ({length},), got {vector.shape}")
+    if not np.isfinite(vector).all():
+        raise InputError(f"Expected finite numbers in {name}, got NaN or infinity")
+    return vector
+
+
 def _take(A: Any, order: Order, axis: int) -> Any:
     if isinstance(order, slice):
         return A
@@ -115,29 +161,19 @@ class StepSizes(NamedTuple):
 
 
 def step_sizes(
-    n: int,
-    p: int,
-    m: float,
-    q: float,
-    scale: float,
-    convexity: float,
-    gamma: float,
-    *,
-    weight: float = 1.0,
-    for_gap: bool = True,
+    n: int, p: int, m: float, q: float, scale: float, convexity: float, gamma: float, *, weight: float = 1.0
 ) -> StepSizes:
-    """Return the steps of Theorem 2, or of Theorem 1.
+    """Return the steps of Theorem 2, which bounds the gap.
 
-    With S = (np/mq) √(Λ/(nλγ)) and K = max(n/m, p/q) + S, where Theorem 2 has 2K in place of K,
+    With S = (np/mq) √(Λ/(nλγ)) and K = max(n/m, p/q) + S,
 
-        θ = (p/q)(1 - 1/K)
+        θ = (p/q)(1 - 1/2K)
         τ = (p/qλ) / ((n/m - p/q) + √((n/m - p/q)² + 4S²))
         σ = (n²/mγ) / ((p/q - n/m) + √((n/m - p/q)² + 4S²))
 
     n, p, m and q are the numbers of dual and primal coordinates, and of those in a step. `scale` is Λ, at least the
     largest squared spectral norm of a block of m rows and q columns for the theorems to hold; `convexity` is λ, the
-    strong convexity of g, and `gamma` γ of φ*. τ is multiplied and σ divided by the primal `weight`. With `for_gap` θ
-    is as in Theorem 2, which bounds the gap; otherwise as in Theorem 1, which bounds the distance.
+    strong convexity of g, and `gamma` γ of φ*. τ is multiplied and σ divided by the primal `weight`.
 
     References
     ----------
@@ -153,7 +189,7 @@ def step_sizes(
     """
     rows, columns = n / m, p / q
     root = rows * columns * math.sqrt(scale / (n * convexity * gamma))
-    steps = (max(rows, columns) + root) * (2.0 if for_gap else 1.0)
+    steps = 2.0 * (max(rows, columns) + root)
     wide = math.hypot(rows - columns, 2.0 * root)
     # Where the two terms nearly cancel, a - b is (a² - b²)/(a + b).
     tau_below = wide + (rows - columns) if rows >= columns else 4.0 * root**2 / (wide + (columns - rows))
@@ -232,3 +268,75 @@ def dual_step(code, y, b, c, s):  # type: ignore[no-untyped-def]
             break
     e = math.exp(-abs(u))
     return -b * (1.0 if u >= 0.0 else e) / (1.0 + e)
+
+
+class SaddlePointProblem(NamedTuple):
+    """min (1/n) Σᵢ φᵢ(aᵢᵀx) + Σⱼ (l2ⱼ/2) xⱼ² + l1ⱼ|xⱼ|, where the coordinate with l2ⱼ = 0, if any, is an intercept.
+
+    Its column of A is constant.
+    """
+
+    A: Factors
+    b: F64
+    code: int
+    l2: F64
+    l1: F64
+    constant: float
+    """The constant value of the intercept's column; 0 without an intercept."""
+
+    def primal(self, x: F64) -> tuple[float, F64]:
+        """Return P at x with the best intercept, and that x."""
+        scores = self.A.scores(x)
+        if self.constant:
+            x = x.copy()
+            c = self.best_intercept(scores)
+            x[self.l2 == 0.0] += c / self.constant
+            scores = scores + c
+        return float(mean_loss(self.code, scores, self.b) + 0.5 * self.l2 @ (x * x) + self.l1 @ np.abs(x)), x
+
+    def dual(self, y: F64) -> tuple[float, F64]:
+        """Return D at y, or at a feasible point near it, and that point.
+
+        D(y) = -(1/n) Σᵢ φᵢ*(yᵢ) - Σⱼ max(|(Aᵀy)ⱼ|/n - l1ⱼ, 0)²/2l2ⱼ
+        """
+        y = self.feasible(y)
+        there = self.l2 > 0.0
+        over = np.maximum(np.abs(self.A.slopes(y)) / len(y) - self.l1, 0.0)[there]
+        return float(-mean_conjugate(self.code, y, self.b) - 0.5 * (over * over) @ (1.0 / self.l2[there])), y
+
+    def feasible(self, y: F64) -> F64:
+        """Return y, or with an intercept a y near it that sums to 0."""
+        if not self.constant:
+            return y
+        if self.code == SQUARE:
+            return np.asarray(y - y.mean())
+        up, down = y[self.b < 0.0].sum(), -y[self.b > 0.0].sum()
+        least = min(up, down)
+        return y * np.where(self.b < 0.0, least / up if up else 0.0, least / down if down else 0.0)
+
+    def best_dual(self, scores: F64) -> F64:
+        """Return φ', the best y for these scores."""
+        return np.asarray(_derivatives(self.code, scores, self.b))
+
+    def best_intercept(self, scores: F64) -> float:
+        """Return the best c to add to these scores."""
+        if self.code == SQUARE or not np.isfinite(scores).all():
+            return float((self.b - scores).mean())
+
+        from scipy.optimize import brentq  # importing it takes long, and models need the losses of this module
+
+        def slope(c: float) -> float:
+            return float(_derivatives(self.code, scores + c, self.b).mean())
+
+        reach = 1.0
+        while slope(-reach) > 0.0 or slope(reach) < 0.0:
+            reach *= 2.0
+        return float(brentq(slope, -reach, reach, xtol=1e-14))
+
+
+@compiled(nogil=True)
+def _derivatives(code, scores, b):  # type: ignore[no-untyped-def]
+    out = np.empty_like(scores)
+    for i in range(len(b)):
+        derivative(code, 0.0, scores[i : i + 1], b[i], out[i : i + 1])
+    return out

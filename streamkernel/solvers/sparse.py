@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from streamkernel.features.rows import F64, I64
 from streamkernel.losses import Loss
+from streamkernel.solvers import sparse_loops
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.sparse import sparse_loops
-from streamkernel.solvers.sparse.sparse_loops import BATCH, Batches, GroupSteps, Snapshot
-from streamkernel.solvers.sparse.sparse_problem import (
+from streamkernel.solvers.sparse_loops import BATCH, Batches, GroupSteps, Snapshot
+from streamkernel.solvers.sparse_problem import (
     CoefficientGroups,
     SparsePoint,
     SparseProblem,

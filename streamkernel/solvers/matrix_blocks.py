@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from streamkernel.jit import compiled
 from streamkernel.losses import Loss
-from streamkernel.solvers.saddle_point.factors import StepSizes, dual_step, mean_conjugate, mean_loss
+from streamkernel.solvers.saddle_problem import StepSizes, dual_step, mean_conjugate, mean_loss
 
 
 @compiled(nogil=True)

@@ -17,7 +17,7 @@ from numba.extending import overload
 
 from streamkernel import jit
 from streamkernel.features.counter_rng import counter_bits
-from streamkernel.solvers.saddle_point.factors import F64, Factors, dual_step
+from streamkernel.solvers.saddle_problem import F64, Factors, Order, dual_step
 
 _SHIFT = np.uint64(32)
 _SUMS = {"reassoc", "contract"}  # sums in any order
@@ -322,3 +322,31 @@ def _entry(rows: Any) -> float:
     if rows is None:
         return 0.0
     return float(_DENSE * rows.shape[1] if isinstance(rows, np.ndarray) else _SPARSE * rows.nnz / rows.shape[0])
+
+
+def ways(factors: Factors, method: str, *, has_sizes: bool) -> tuple[bool, bool]:
+    """Return whether A may be formed, and whether it may stay factorised."""
+    n, p, _ = factors.shape
+    if factors.V is None:
+        return True, False
+    if method != "auto":
+        return method == "formed", method == "factorised"
+    return 8 * n * p <= FORMED_BYTES and not has_sizes, True
+
+
+def in_words(way: BlockPlan, factors: Factors) -> str:
+    """Return a plan as text."""
+    n, p, d = factors.shape
+    form = "A"
+    if factors.V is not None:
+        form = "A = UV, formed" if way.formed else f"A = UV with d = {d:,}, not formed"
+    name = "SPDC" if way.columns == 1 else "DSPDC"
+    height, width = math.ceil(n / way.rows), math.ceil(p / way.columns)
+    return f"{name} on {form}: steps on {height:,} of {n:,} rows and {width:,} of {p:,} columns"
+
+
+def random_order(seed: list[int], length: int, blocks: int) -> Order:
+    """Return an order of coordinates whose blocks form a random partition; any order for one or single blocks."""
+    if blocks in (1, length):
+        return slice(None)
+    return np.random.default_rng(seed).permutation(length)

@@ -1,1 +1,0 @@
-"""Saddle-point problems over matrices."""

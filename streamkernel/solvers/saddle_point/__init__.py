@@ -1,1 +1,0 @@
-"""DSPDC: primal and dual coordinate steps with a certified duality gap."""

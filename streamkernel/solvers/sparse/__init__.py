@@ -1,1 +1,0 @@
-"""AsyDSSKL: sparse models of random features by doubly stochastic coordinate steps."""
