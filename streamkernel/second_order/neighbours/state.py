@@ -221,7 +221,7 @@ def merge(parts: Sequence[NeighboursSummary], base: NeighboursSummary | None, na
     parts, base
         Summaries of the parts, and of their common base.
     names
-        The names of the merged linear functions.
+        The names of the merged linear function.
     """
     if not parts[0].capacity:
         return {}
