@@ -4,7 +4,7 @@
 from importlib import import_module
 from typing import Any
 
-from streamkernel.interpreter import check_interpreter
+from streamkernel.versions import check_interpreter, package_version
 
 check_interpreter()
 
@@ -25,7 +25,6 @@ from streamkernel.field_types import Fields
 from streamkernel.learners.base import set_num_threads
 from streamkernel.persistence import load, save
 from streamkernel.time_series import Calendar, Lags, LastTarget
-from streamkernel.versions import package_version
 
 __version__ = package_version("streamkernel")
 
