@@ -15,11 +15,10 @@ from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.density_ratio import KernelDensityRatio
 from streamkernel.estimators.drift import KernelDriftDetector
 from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
-from streamkernel.estimators.multi_label import KernelMultiLabelClassifier
 from streamkernel.estimators.novelty import KernelNoveltyDetector
 from streamkernel.estimators.random_features import RandomFeatures
 from streamkernel.estimators.regressor import KernelRegressor
-from streamkernel.estimators.several_targets import KernelMultiTargetRegressor
+from streamkernel.estimators.several_targets import KernelMultiLabelClassifier, KernelMultiTargetRegressor
 from streamkernel.estimators.standard_scaler import StandardScaler
 from streamkernel.field_types import Fields
 from streamkernel.learners.base import set_num_threads

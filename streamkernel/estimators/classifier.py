@@ -109,6 +109,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     (1536, 5296)
     """
 
+    class_weight: ClassWeight
+    max_classes: int
     _for_classes = True
 
     def __init__(
@@ -127,19 +129,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         max_classes: int = 100,
     ) -> None:
         require_at_least(2, max_classes=max_classes)
-        self.class_weight = check_class_weight(class_weight)
-        self.max_classes = max_classes
-        super().__init__(
-            kernel=kernel,
-            loss=loss,
-            learner=learner,
-            max_features=max_features,
-            l2=l2,
-            pruning=pruning,
-            refit=refit,
-            cache_bytes=cache_bytes,
-            seed=seed,
-        )
+        check_class_weight(class_weight)
+        self._make(locals())
 
     def _outputs(self) -> Classes:
         is_balanced = self.class_weight == "balanced"

@@ -141,6 +141,8 @@ class KernelDensityRatio(KernelModel, base.Estimator):
     0.5
     """
 
+    divergence: str
+    rho: float
     _for_classes = None
     _default_kernel = Gaussian("median")
     _default_learner = learners.DSG(rule=rules.DSG())
@@ -161,18 +163,8 @@ class KernelDensityRatio(KernelModel, base.Estimator):
             raise ValueError(f'Expected divergence to be "kl" or "novelty", got {divergence!r}')
         if not (is_real(rho) and -math.inf < rho <= 0.0):
             raise ValueError(f"Expected rho <= 0, got {rho!r}")
-        self.divergence = divergence
-        self.rho = rho
         loss = Ratio() if divergence == "kl" else TruncatedRatio(float(rho))
-        super().__init__(
-            kernel=kernel,
-            loss=loss,
-            learner=learner,
-            max_features=max_features,
-            l2=l2,
-            cache_bytes=cache_bytes,
-            seed=seed,
-        )
+        self._make({**locals(), "loss": loss})
 
     @property
     def divergence_(self) -> float:

@@ -90,6 +90,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     [0.0, 0.03, 0.19]
     """
 
+    nu: float
     _for_classes = None
     _default_learner = learners.DSG(rule=rules.DSG())
 
@@ -105,16 +106,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     ) -> None:
         if not (is_real(nu) and 0.0 < nu < 1.0):
             raise ValueError(f"Expected 0 < nu < 1, got {nu!r}")
-        self.nu = nu
-        super().__init__(
-            kernel=kernel,
-            loss=Novelty(),
-            learner=learner,
-            max_features=max_features,
-            l2=nu,
-            cache_bytes=cache_bytes,
-            seed=seed,
-        )
+        self._make(locals() | {"loss": Novelty(), "l2": nu})
 
     def _outputs(self) -> ModelOutputs:
         return ModelOutputs(state.MARGIN)

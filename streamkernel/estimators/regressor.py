@@ -86,6 +86,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     0.9075
     """
 
+    tau: float | None
     _for_classes = False
 
     def __init__(
@@ -102,18 +103,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
-        self.tau = tau
-        super().__init__(
-            kernel=kernel,
-            loss=loss,
-            learner=learner,
-            max_features=max_features,
-            l2=l2,
-            pruning=pruning,
-            refit=refit,
-            cache_bytes=cache_bytes,
-            seed=seed,
-        )
+        self._make(locals())
 
     def _resolved_loss(self) -> losses.Loss:
         if self.tau is None:
