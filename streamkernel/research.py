@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamkernel import step_sizes
-from streamkernel.estimators.documentation import documented
+from streamkernel.documentation import documented
 from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
 from streamkernel.estimators.parameters import require_at_least
 from streamkernel.features.counter_rng import domain_key

@@ -9,10 +9,10 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
+from streamkernel.documentation import documented
 from streamkernel.errors import LabelError, shorten
 from streamkernel.estimators import explaining
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.explaining import Score
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.outputs import Classes

@@ -11,9 +11,9 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses, rules, step_sizes, tensor_file
+from streamkernel.documentation import documented
 from streamkernel.errors import InputError, is_real, shorten
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.model import Model
 from streamkernel.estimators.outputs import ModelOutputs
 from streamkernel.features.numeric_names import NumericNames

@@ -12,9 +12,9 @@ import numpy as np
 from river import base
 
 from streamkernel import tensor_file
+from streamkernel.documentation import documented
 from streamkernel.errors import InputError, is_real
 from streamkernel.estimators import model_file
-from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.parameters import check_shared, check_size
 from streamkernel.estimators.targets import as_target, as_weight, weights_of
 from streamkernel.features import example_tensors

@@ -10,9 +10,9 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses, rules, step_sizes
+from streamkernel.documentation import documented
 from streamkernel.errors import is_real
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.outputs import ModelOutputs
 from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.features.frames import n_rows, native_series

@@ -9,9 +9,9 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
+from streamkernel.documentation import documented
 from streamkernel.estimators import explaining
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.outputs import ModelOutputs
 from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import as_target, as_weight, weights_of

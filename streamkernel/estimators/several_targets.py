@@ -10,10 +10,10 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
+from streamkernel.documentation import documented
 from streamkernel.errors import InputError, LabelError, shorten
 from streamkernel.estimators import explaining
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.outputs import LabelForms, Learner, ModelOutputs
 from streamkernel.estimators.tables import learn_table, row_scores

@@ -11,8 +11,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from streamkernel import learners, losses
+from streamkernel.documentation import documented
 from streamkernel.estimators import classifier, novelty, regressor
-from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.internals import model_of
 from streamkernel.estimators.tables import class_probabilities, class_scores, row_scores
 from streamkernel.estimators.targets import ClassWeight
