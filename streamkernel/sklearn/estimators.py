@@ -26,6 +26,7 @@ def _has_probabilities(model: KernelClassifier) -> bool:
     return isinstance(losses.resolve_loss(model.loss, True), (losses.Logistic, losses.Softmax))
 
 
+@documented()
 @documented(ESTIMATOR, METHODS)
 class KernelClassifier(ClassifierMixin, OnlineEstimator):
     """A kernel machine for two or more classes, as a scikit-learn estimator.
@@ -172,6 +173,7 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         return labels
 
 
+@documented()
 @documented(ESTIMATOR, METHODS)
 class KernelRegressor(RegressorMixin, OnlineEstimator):
     """A kernel machine for numbers, as a scikit-learn estimator.
@@ -254,6 +256,7 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
         return X, targets, self._weights(sample_weight, X)
 
 
+@documented()
 @documented(ESTIMATOR, METHODS)
 class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
     """A one-class support vector machine, as a scikit-learn outlier detector.

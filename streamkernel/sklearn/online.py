@@ -19,21 +19,8 @@ from streamkernel.learners.options import resolve_learner
 ESTIMATOR = """
 Parameters
 ----------
-kernel : Kernel or None, default None
-    One of :mod:`streamkernel.kernels`, which reads inputs as they are; by default inputs are scaled, and there are
-    four Gaussian bandwidths around their median distance.
 learner : str or learners.Newton or learners.DSG, default "newton"
     The learner: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
-max_features : int or "auto" or None, default "auto"
-    Cap on the number of random features.
-l2 : float, default 0.0
-    Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
-pruning : upkeep.Pruning or None, default None
-    Prune the model from time to time.
-refit : upkeep.Refit or None, default None
-    Solve the coefficients on recent examples from time to time.
-cache_bytes : int, default 67108864
-    Memory for random directions, in bytes.
 seed : int, default 0
     Seed of the random features. It has the name that it has everywhere else in this library, and is an integer:
     two fits are the same unless it differs.
@@ -57,7 +44,7 @@ Raises
 ValueError
     In `fit` and `partial_fit`, if a parameter is out of its range, or does not go with the learner; names it.
 """
-"""Parts of docstrings that the estimators have in common."""
+"""Parts of docstrings that the estimators have in common, beside the ones of the online estimators."""
 
 _ROWS = """
 Parameters
