@@ -12,10 +12,9 @@ from streamkernel import kernels, learners, losses, research, rules, step_sizes
 from streamkernel.conformal import ConformalClassifier, ConformalRegressor
 from streamkernel.errors import DataWarning, InputError, MergeError, ModelFileError
 from streamkernel.estimators.classifier import KernelClassifier
-from streamkernel.estimators.density_ratio import KernelDensityRatio
+from streamkernel.estimators.densities import KernelDensityRatio, KernelNoveltyDetector
 from streamkernel.estimators.drift import KernelDriftDetector
 from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
-from streamkernel.estimators.novelty import KernelNoveltyDetector
 from streamkernel.estimators.random_features import RandomFeatures
 from streamkernel.estimators.regressor import KernelRegressor
 from streamkernel.estimators.several_targets import KernelMultiLabelClassifier, KernelMultiTargetRegressor

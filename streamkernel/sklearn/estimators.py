@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from streamkernel import learners, losses
 from streamkernel.documentation import documented
-from streamkernel.estimators import classifier, novelty, regressor
+from streamkernel.estimators import classifier, densities, regressor
 from streamkernel.estimators.internals import model_of
 from streamkernel.estimators.tables import class_probabilities, class_scores, row_scores
 from streamkernel.estimators.targets import ClassWeight
@@ -295,7 +295,7 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
     [1, -1]
     """
 
-    _online_class = novelty.KernelNoveltyDetector
+    _online_class = densities.KernelNoveltyDetector
 
     def __init__(
         self,
