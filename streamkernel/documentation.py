@@ -60,6 +60,12 @@ Raises
 ------
 ValueError
     If a parameter is out of its range or does not go with another; the message names it.
+
+References
+----------
+Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014.
+Li and Póczos, "Utilize Old Coordinates: Faster Doubly Stochastic Gradients for Kernel Methods", UAI 2016.
+Hazan, Agarwal and Kale, "Logarithmic Regret Algorithms for Online Convex Optimization", Machine Learning 2007.
 """
 
 _ONE = """

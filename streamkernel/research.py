@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamkernel import step_sizes
@@ -114,10 +114,6 @@ class StochasticGaussianProcessRegressor(GaussianProcessRegressor):
         step = as_step(self.step_size) or step_sizes.Constant(1.0)
         noise = float(self.noise or 0.0)  # it is given
         return Stochastic(phis, self._blocks, self.batch_size, noise, step, points, self.seed)
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {"n_features": 32}
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,6 @@ class Interval(NamedTuple):
         return self.upper - self.lower
 
     def __contains__(self, y: object) -> bool:
-        """Return whether a number is in the interval."""
         return self.lower <= y <= self.upper  # type: ignore[operator]
 
 

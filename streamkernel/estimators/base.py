@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -204,10 +204,6 @@ class KernelModel(Serializable):
 
     def _restore(self, description: Mapping[str, Any], tensors: Tensors) -> None:
         restore_model(self._model, description, tensors)
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
 
     def merge(self, *others: Self, base: Self | None = None) -> Self:
         """Merge other models into this one, as if it had learned the events of all.

@@ -91,12 +91,6 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     mixture_weights
     feature_importances_
 
-    References
-    ----------
-    Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014.
-    Li and Póczos, "Utilize Old Coordinates: Faster Doubly Stochastic Gradients for Kernel Methods", UAI 2016.
-    Hazan, Agarwal and Kale, "Logarithmic Regret Algorithms for Online Convex Optimization", Machine Learning 2007.
-
     Examples
     --------
     >>> from river import datasets, evaluate, metrics

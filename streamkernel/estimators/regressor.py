@@ -59,12 +59,6 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     mixture_weights
     feature_importances_
 
-    References
-    ----------
-    Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014.
-    Li and Póczos, "Utilize Old Coordinates: Faster Doubly Stochastic Gradients for Kernel Methods", UAI 2016.
-    Hazan, Agarwal and Kale, "Logarithmic regret algorithms for online convex optimization", Machine Learning 2007.
-
     Examples
     --------
     >>> from river import evaluate, metrics

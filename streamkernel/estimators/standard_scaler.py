@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from math import sqrt
 from typing import Any
 
@@ -139,10 +139,6 @@ class StandardScaler(base.MiniBatchTransformer):
         """Return each name and value with the mean, and the squared divisor, nothing if the name is constant or new."""
         fields = [*zip(names, values, map(self.means.get, names), map(self.vars.get, names), strict=True)]
         return fields if self.with_std else [(name, value, mean, mean is not None) for name, value, mean, _ in fields]
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
 
 
 def _has_only_numbers(x: Mapping[Hashable, Any]) -> bool:

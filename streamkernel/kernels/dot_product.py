@@ -45,7 +45,6 @@ class DotProduct(SimpleKernel):
     coefficients: tuple[float, ...] = (1.0, 1.0)
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         try:
             coefficients = tuple(float(a) for a in self.coefficients)
         except (TypeError, ValueError):
@@ -103,7 +102,6 @@ class Polynomial(SimpleKernel):
     c: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         if not (is_count(self.degree, 1) and self.degree <= MOST_DEGREE):
             raise ValueError(f"Expected an integer from 1 to {MOST_DEGREE} as degree, got {self.degree!r}")
         if not (is_real(self.c) and 0 <= self.c < math.inf):
@@ -145,7 +143,6 @@ class ArcCosine(SimpleKernel):
     order: int = 1
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         if not (is_count(self.order, 0) and self.order <= 2):
             raise ValueError(f"Expected order to be 0, 1 or 2, got {self.order!r}")
 

@@ -137,7 +137,6 @@ class _Skewed(SimpleKernel):
     _spread: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         if not (is_real(self.c) and 1e-100 <= self.c < math.inf):
             raise ValueError(f"Expected c > 0, got {self.c!r}")
 
@@ -232,7 +231,6 @@ class ExponentialSemigroup(SimpleKernel):
     beta: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         if not (is_real(self.beta) and 0 < self.beta <= 1e100):
             raise ValueError(f"Expected 0 < beta <= 1e100, got {self.beta!r}")
 
@@ -269,7 +267,6 @@ class ReciprocalSemigroup(SimpleKernel):
     rate: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         if not (is_real(self.rate) and 0 < self.rate < math.inf):
             raise ValueError(f"Expected rate > 0, got {self.rate!r}")
 

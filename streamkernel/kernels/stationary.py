@@ -25,7 +25,6 @@ class Stationary(SimpleKernel):
     median_factor: float
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         length, factor = getattr(self, self._length), self.median_factor
         if length != "median" and not (is_real(length) and _SHORTEST < float(length) < math.inf):
             raise ValueError(f'Expected {self._length} to be a positive number or "median", got {length!r}')
@@ -173,7 +172,6 @@ class Matern(Stationary):
     _length: ClassVar[str] = "length_scale"
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         super().__post_init__()
         if not (is_real(self.nu) and 0.01 <= self.nu <= 1e10):
             raise ValueError(f"Expected 0.01 <= nu <= 1e10, got {self.nu!r}")
@@ -252,7 +250,6 @@ class MultiScale(SimpleKernel):
     multiples: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0)
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         if not isinstance(self.kernel, Stationary):
             raise ValueError(f"Expected a kernel with a bandwidth for a MultiScale, got {self.kernel!r}")
         try:

@@ -204,7 +204,6 @@ class Huber(Loss):
     is_curved: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         if not (is_real(self.delta) and self.delta > 0):
             raise ValueError(f"Expected delta > 0, got {self.delta!r}")
 
@@ -240,7 +239,6 @@ class EpsilonInsensitive(Loss):
     directional: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         if not (is_real(self.epsilon) and 0 <= self.epsilon < math.inf):
             raise ValueError(f"Expected a finite epsilon >= 0, got {self.epsilon!r}")
 
@@ -288,7 +286,6 @@ class Quantile(Loss):
     directional: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         if not (is_real(self.tau) and 0 < self.tau < 1):
             raise ValueError(f"Expected 0 < tau < 1, got {self.tau!r}")
 
@@ -328,7 +325,6 @@ class Correntropy(Loss):
     for_classes: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         if not (is_real(self.sigma) and 0 < self.sigma < math.inf):
             raise ValueError(f"Expected a finite sigma > 0, got {self.sigma!r}")
 

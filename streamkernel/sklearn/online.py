@@ -138,12 +138,27 @@ class OnlineEstimator(BaseEstimator):
         parameters = self.get_params(deep=False)
         return self._online_class(**{name: parameters[name] for name in parameters.keys() - {"shuffle", "verbose"}})
 
-    def _in_order(self, X: Any, *others: Any) -> tuple[Any, ...]:
-        """Return the rows, targets and weights of a table in the order in which `fit` learns them."""
-        if not self.shuffle:
-            return X, *others
-        order = np.random.default_rng(self.seed).permutation(n_rows(X))
-        return _safe_indexing(X, order), *(one if one is None else one[order] for one in others)
+    @property
+    def _is_new(self) -> bool:
+        return not hasattr(self, "model_")
+
+    def _learn_new(self, X: Any, *others: Any, **fitted: Any) -> Self:
+        """Learn the rows, targets and weights of a table with an untrained model, in the order of `shuffle`.
+
+        `fitted` are attributes that the estimator gets together with the model.
+        """
+        self.__dict__.update(fitted, model_=self._new_model())
+        if self.shuffle:
+            order = np.random.default_rng(self.seed).permutation(n_rows(X))
+            X, others = _safe_indexing(X, order), tuple(one if one is None else one[order] for one in others)
+        return self._learn_more(X, *others)
+
+    def _learn_more(self, *table: Any, **fitted: Any) -> Self:
+        """Learn the rows, targets and weights of a table in their order; `fitted` are as for a new model."""
+        if self._is_new:
+            self.__dict__.update(fitted, model_=self._new_model())
+        self.model_.learn_many(*table, verbose=self.verbose)
+        return self
 
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
         """Return a table as the online model reads it: a data frame unchanged, anything else as numbers.
