@@ -28,7 +28,7 @@ from benchmarks import adult, race
 from benchmarks.common import arguments, show
 from benchmarks.scenarios import SCENARIOS
 from streamkernel import InputError, kernels, losses, rules, step_sizes
-from streamkernel.estimators.learner_choice import default_gamma
+from streamkernel.estimators.parameters import default_gamma
 from streamkernel.features.frames import table_rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.learners.scoring import LAST, MIXTURE

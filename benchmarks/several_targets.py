@@ -20,7 +20,7 @@ from river import compose, datasets, linear_model, multioutput, preprocessing, t
 
 from benchmarks.common import arguments, processor_seconds, show
 from streamkernel import KernelClassifier, KernelMultiLabelClassifier, KernelMultiTargetRegressor, KernelRegressor
-from streamkernel.estimators import learner_choice
+from streamkernel.estimators import parameters
 
 INPUTS, TARGETS, TURN, OFF = 10, 8, 250, {"has_metric": False}
 
@@ -47,8 +47,8 @@ class Separate:
 
 def without_metric(make: Callable[[], Any]) -> Any:
     """Return a model that learns no metric for its features."""
-    made = learner_choice.SecondOrderLearner
-    with patch.object(learner_choice, "SecondOrderLearner", lambda *own, **more: made(*own, **more | OFF)):
+    made = parameters.SecondOrderLearner
+    with patch.object(parameters, "SecondOrderLearner", lambda *own, **more: made(*own, **more | OFF)):
         return make()
 
 

@@ -9,7 +9,7 @@ import griffe
 
 
 class CompletedDocstrings(griffe.Extension):  # type: ignore[misc]
-    """Reads the docstrings of the decorated classes and of their methods from the classes themselves."""
+    """Reads the docstrings of decorated classes, their methods and decorated functions from these themselves."""
 
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
         """Replace the docstrings of a class that has the decorator."""
@@ -19,3 +19,8 @@ class CompletedDocstrings(griffe.Extension):  # type: ignore[misc]
         for thing, part in [(found, cls), *((vars(found).get(name), one) for name, one in cls.members.items())]:
             if part.docstring is not None and thing.__doc__ is not None:
                 part.docstring.value = inspect.cleandoc(thing.__doc__)
+
+    def on_function(self, *, func: griffe.Function, **_: Any) -> None:
+        """Replace the docstring of a function that has the decorator."""
+        if any(str(decorator.value).startswith("documented") for decorator in func.decorators):
+            func.docstring.value = inspect.cleandoc(griffe.dynamic_import(func.path).__doc__)

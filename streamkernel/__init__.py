@@ -4,7 +4,7 @@
 from importlib import import_module
 from typing import Any
 
-from streamkernel.interpreter import check_interpreter
+from streamkernel.versions import check_interpreter, package_version
 
 check_interpreter()
 
@@ -12,20 +12,17 @@ from streamkernel import kernels, learners, losses, research, rules, step_sizes
 from streamkernel.conformal import ConformalClassifier, ConformalRegressor
 from streamkernel.errors import DataWarning, InputError, MergeError, ModelFileError
 from streamkernel.estimators.classifier import KernelClassifier
-from streamkernel.estimators.density_ratio import KernelDensityRatio
+from streamkernel.estimators.densities import KernelDensityRatio, KernelNoveltyDetector
 from streamkernel.estimators.drift import KernelDriftDetector
 from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
-from streamkernel.estimators.multi_label import KernelMultiLabelClassifier
-from streamkernel.estimators.novelty import KernelNoveltyDetector
 from streamkernel.estimators.random_features import RandomFeatures
 from streamkernel.estimators.regressor import KernelRegressor
-from streamkernel.estimators.several_targets import KernelMultiTargetRegressor
+from streamkernel.estimators.several_targets import KernelMultiLabelClassifier, KernelMultiTargetRegressor
 from streamkernel.estimators.standard_scaler import StandardScaler
 from streamkernel.field_types import Fields
 from streamkernel.learners.base import set_num_threads
 from streamkernel.persistence import load, save
 from streamkernel.time_series import Calendar, Lags, LastTarget
-from streamkernel.versions import package_version
 
 __version__ = package_version("streamkernel")
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from streamkernel.documentation import documented
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -18,7 +20,21 @@ __all__ = ["calibration", "groups", "importances", "interval_band", "learning_cu
 
 Points = Iterable[tuple[float, Any]]
 
+AXES = """
+Parameters
+----------
+ax : matplotlib.axes.Axes or None, default None
+    The axes to draw into.
 
+Returns
+-------
+matplotlib.axes.Axes
+    The axes.
+"""
+"""Parts of docstrings that the functions have in common."""
+
+
+@documented(AXES)
 def learning_curve(curves: Points | Mapping[str, Points], *, recent: int = 0, ax: Axes | None = None) -> Axes:
     """Draw a metric against the number of events.
 
@@ -30,13 +46,6 @@ def learning_curve(curves: Points | Mapping[str, Points], *, recent: int = 0, ax
     recent : int, default 0
         Points over which the recent metric is drawn too, faintly; 0 for none. The metric has to be a mean over all
         events, such as accuracy or the mean absolute error.
-    ax : matplotlib.axes.Axes or None, default None
-        The axes to draw into.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
 
     Examples
     --------
@@ -59,6 +68,7 @@ def learning_curve(curves: Points | Mapping[str, Points], *, recent: int = 0, ax
     return _finished(ax)
 
 
+@documented(AXES)
 def importances(model: Any, *, most: int = 20, ax: Axes | None = None) -> Axes:
     """Draw how much each field matters to a model, as bars, the largest on top.
 
@@ -68,13 +78,6 @@ def importances(model: Any, *, most: int = 20, ax: Axes | None = None) -> Axes:
         A model with `feature_importances_`, of :mod:`streamkernel` or :mod:`streamkernel.sklearn`; or shares by name.
     most : int, default 20
         Fields at most.
-    ax : matplotlib.axes.Axes or None, default None
-        The axes to draw into.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
 
     Raises
     ------
@@ -99,6 +102,7 @@ def importances(model: Any, *, most: int = 20, ax: Axes | None = None) -> Axes:
     return _finished(ax, grid="x")
 
 
+@documented(AXES)
 def calibration(
     y: npt.ArrayLike, probability: npt.ArrayLike, *, bins: int = 10, label: str = "", ax: Axes | None = None
 ) -> Axes:
@@ -116,13 +120,6 @@ def calibration(
         Bins of probabilities, of one width.
     label : str, default ""
         Name of the model, for the legend.
-    ax : matplotlib.axes.Axes or None, default None
-        The axes to draw into.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
 
     Raises
     ------
@@ -155,6 +152,7 @@ def calibration(
     return _finished(ax)
 
 
+@documented(AXES)
 def groups(history: Iterable[tuple[float, int, Mapping[str, float]]], *, ax: Axes | None = None) -> Axes:
     """Draw the weights of the functions in a mixture while it learns, and behind them the number of its features.
 
@@ -164,11 +162,6 @@ def groups(history: Iterable[tuple[float, int, Mapping[str, float]]], *, ax: Axe
         The number of events, and the model's `n_features` and `mixture_weights` after them.
     ax : matplotlib.axes.Axes or None, default None
         The axes to draw into; the features have an axis of their own at the right.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
 
     Examples
     --------
@@ -197,6 +190,7 @@ def groups(history: Iterable[tuple[float, int, Mapping[str, float]]], *, ax: Axe
     return _finished(ax)
 
 
+@documented(AXES)
 def interval_band(
     x: npt.ArrayLike,
     lower: npt.ArrayLike,
@@ -218,13 +212,6 @@ def interval_band(
         The targets.
     prediction : array_like of float, shape (events,), or None, default None
         The predictions.
-    ax : matplotlib.axes.Axes or None, default None
-        The axes to draw into.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
 
     Raises
     ------

@@ -79,7 +79,6 @@ class UDSG:
     code: ClassVar[int] = _UDSG
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         for name, steps in (("grow", self.grow), ("reuse", self.reuse)):
             if not is_count(steps, 1):
                 raise ValueError(f"Expected an integer {name} >= 1, got {steps!r}")
@@ -124,7 +123,6 @@ class CDSG:
     code: ClassVar[int] = _CDSG
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         if not (is_real(self.max_step_ratio) and self.max_step_ratio >= 1.0):
             raise ValueError(f"Expected max_step_ratio >= 1, got {self.max_step_ratio!r}")
 

@@ -46,7 +46,6 @@ class Constant:
     gamma: float
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         _positive("gamma", self.gamma)
 
     def __call__(self, t: Number) -> Number:
@@ -73,7 +72,6 @@ class InverseTime:
     theta: float
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         _positive("theta", self.theta)
 
     def __call__(self, t: Number) -> Number:
@@ -106,7 +104,6 @@ class PowerDecay:
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         _positive("gamma", self.gamma)
         _positive("c", self.c)
         _positive("power", self.power)

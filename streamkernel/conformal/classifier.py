@@ -7,9 +7,11 @@ from typing import Any
 
 from river import base
 
-from streamkernel.conformal.rolling_scores import ConformalWrapper
+from streamkernel.conformal.rolling_scores import CONFORMAL, ConformalWrapper
+from streamkernel.documentation import documented
 
 
+@documented(CONFORMAL, {})
 class ConformalClassifier(ConformalWrapper, base.Classifier):
     """Sets of labels that contain the true label for a given share of the examples, also under drift.
 
@@ -26,15 +28,6 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
     model : river.base.Classifier
         A River classifier with probabilities, or a pipeline that ends in one. It may also be the last step of a
         pipeline itself.
-    coverage : float, default 0.9
-        The share of labels inside their sets, between 0 and 1.
-    window : int, default 250
-        The number of recent labels whose probabilities are kept, in about 16 bytes each.
-
-    Raises
-    ------
-    ValueError
-        If `coverage` or `window` is out of its range, or `model` is not a classifier of one target.
 
     References
     ----------
@@ -59,18 +52,6 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
 
     def __init__(self, model: base.Classifier, coverage: float = 0.9, window: int = 250) -> None:
         super().__init__(model, coverage, window)
-
-    def predict_one(self, x: Mapping[Hashable, Any], **others: Any) -> Any:
-        """Return the model's most likely label for one example.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for the model.
-        **others : object
-            Further arguments, which are passed to the model.
-        """
-        return self.model.predict_one(x, **others)
 
     def predict_proba_one(self, x: Mapping[Hashable, Any], **others: Any) -> Any:
         """Return the model's probabilities of the labels for one example.

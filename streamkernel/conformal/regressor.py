@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from river import base
 
-from streamkernel.conformal.rolling_scores import ConformalWrapper
+from streamkernel.conformal.rolling_scores import CONFORMAL, ConformalWrapper
+from streamkernel.documentation import documented
 from streamkernel.estimators.targets import as_target
 
 
@@ -24,10 +25,10 @@ class Interval(NamedTuple):
         return self.upper - self.lower
 
     def __contains__(self, y: object) -> bool:
-        """Return whether a number is in the interval."""
         return self.lower <= y <= self.upper  # type: ignore[operator]
 
 
+@documented(CONFORMAL, {})
 class ConformalRegressor(ConformalWrapper, base.Regressor):
     """Intervals around a regressor's predictions that hold a share of the targets, also where the stream drifts.
 
@@ -40,20 +41,6 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
     ----------
     model : river.base.Regressor
         A River regressor, or a pipeline that ends in one. It may also be the last step of a pipeline itself.
-    coverage : float, default 0.9
-        The share of targets inside their intervals, between 0 and 1.
-    window : int, default 250
-        The number of recent examples whose errors are kept, in about 16 bytes each.
-
-    Raises
-    ------
-    ValueError
-        If `coverage` or `window` is out of its range, or `model` is not a regressor of one target.
-
-    References
-    ----------
-    Gibbs and Candès, "Adaptive conformal inference under distribution shift", NeurIPS 2021.
-    Gibbs and Candès, "Conformal inference for online prediction with arbitrary distribution shifts", JMLR 2024.
 
     Examples
     --------
@@ -75,18 +62,6 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
 
     def __init__(self, model: base.Regressor, coverage: float = 0.9, window: int = 250) -> None:
         super().__init__(model, coverage, window)
-
-    def predict_one(self, x: Mapping[Hashable, Any], **others: Any) -> Any:
-        """Return the model's prediction for one example.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name, as for the model.
-        **others : object
-            Further arguments, which are passed to the model.
-        """
-        return self.model.predict_one(x, **others)
 
     def predict_interval_one(self, x: Mapping[Hashable, Any]) -> Interval:
         """Return the interval for one example, around the model's prediction.

@@ -97,18 +97,29 @@ def check_options(coverage: float, window: int) -> None:
         raise ValueError(f"Expected a window of at least {least} scores for coverage={coverage}, got {window!r}")
 
 
-class ConformalWrapper(base.Wrapper[Any]):
-    """A River model with the scores of its recent predictions.
+CONFORMAL = """
+Parameters
+----------
+coverage : float, default 0.9
+    The share of targets inside their intervals or sets, between 0 and 1.
+window : int, default 250
+    The number of recent examples whose scores are kept, in about 16 bytes each.
 
-    Parameters
-    ----------
-    model
-        The model.
-    coverage
-        The share of targets inside their intervals or sets, between 0 and 1.
-    window
-        The number of recent examples whose scores are kept.
-    """
+Raises
+------
+ValueError
+    If `coverage` or `window` is out of its range, or `model` is of another kind.
+
+References
+----------
+Gibbs and Candès, "Adaptive conformal inference under distribution shift", NeurIPS 2021.
+Gibbs and Candès, "Conformal inference for online prediction with arbitrary distribution shifts", JMLR 2024.
+"""
+"""Parts of docstrings that the wrappers have in common."""
+
+
+class ConformalWrapper(base.Wrapper[Any]):
+    """A River model with the scores of its recent predictions."""
 
     _kind: type
     """The River class of models that can be wrapped."""
@@ -138,6 +149,18 @@ class ConformalWrapper(base.Wrapper[Any]):
     def _score(self, x: Mapping[Hashable, Any], y: Any) -> float:
         """Return the distance of a target from the prediction."""
         raise NotImplementedError
+
+    def predict_one(self, x: Mapping[Hashable, Any], **others: Any) -> Any:
+        """Return the model's prediction for one example.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name, as for the model.
+        **others : object
+            Further arguments, which are passed to the model.
+        """
+        return self.model.predict_one(x, **others)
 
     def learn_one(self, x: Mapping[Hashable, Any], y: Any, w: float = 1.0, **others: Any) -> None:
         """Score the prediction for one example, and let the model learn it.

@@ -11,8 +11,8 @@ from streamkernel.engine.pipelines import kernel_model_of
 from streamkernel.errors import LabelError, TooManyClassesError, shorten
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.internals import check_label
-from streamkernel.estimators.multi_label import KernelMultiLabelClassifier
 from streamkernel.estimators.outputs import LabelForms
+from streamkernel.estimators.several_targets import KernelMultiLabelClassifier
 
 MOST_CLASSES = 1000
 """Largest number of labels of other classifiers: River's metrics count pairs of a label and a prediction."""

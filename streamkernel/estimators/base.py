@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
 from streamkernel import losses, step_sizes
 from streamkernel.errors import is_real
-from streamkernel.estimators import learner_choice, model_merging
+from streamkernel.estimators import model_merging
 from streamkernel.estimators.model import Model, while_still
 from streamkernel.estimators.model_file import Serializable, describe_model, restore_model
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.outputs import Learner, ModelOutputs
-from streamkernel.estimators.parameters import check_shared, require_at_least
+from streamkernel.estimators.parameters import (
+    DELTA_PER_ERROR,
+    check_shared,
+    choose_learner,
+    new_function,
+    require_at_least,
+)
 from streamkernel.kernels import Gaussian, Kernel, MultiScale
 from streamkernel.learners import DSG, LARGEST_L2, LEAST_L2, Newton
 from streamkernel.tensor_file import Tensors
@@ -39,64 +45,59 @@ class KernelModel(Serializable):
     _default_learner: Choice | None = None
     """The learner if `learner` may be None, and is."""
 
-    def __init__(
-        self,
-        *,
-        kernel: Kernel | None,
-        loss: str | losses.Loss,
-        learner: Choice | None,
-        max_features: int | str | None,
-        l2: float,
-        cache_bytes: int,
-        seed: int,
-        pruning: Pruning | None = None,
-        refit: Refit | None = None,
-    ) -> None:
-        check_shared(kernel, cache_bytes, seed)
+    kernel: Kernel | None
+    loss: str | losses.Loss
+    learner: Choice | None
+    max_features: int | str | None
+    l2: float
+    cache_bytes: int
+    seed: int
+    pruning: Pruning | None = None
+    refit: Refit | None = None
+
+    def _make(self, parameters: Mapping[str, Any]) -> None:
+        """Set the parameters of a constructor, which its ``locals()`` are, as attributes, and make the model."""
+        for name, value in parameters.items():
+            if name != "self":
+                setattr(self, name, value)
+        check_shared(self.kernel, self.cache_bytes, self.seed)
+        max_features, l2 = self.max_features, self.l2
         if max_features is not None and not isinstance(max_features, str):
             require_at_least(1, max_features=max_features)
         elif max_features not in ("auto", None):
             raise ValueError(f'Expected max_features to be an integer, "auto" or None, got {max_features!r}')
         if not (is_real(l2) and (l2 == 0.0 or LEAST_L2 <= l2 <= LARGEST_L2)):
             raise ValueError(f"Expected l2 as 0, or from {LEAST_L2:g} to {LARGEST_L2:g}, got {l2!r}")
-        self.kernel = kernel
-        self.loss = loss
-        self.learner = learner
-        self.max_features = max_features
-        self.l2 = l2
-        self.cache_bytes = cache_bytes
-        self.seed = seed
-        self.pruning = pruning
-        self.refit = refit
         self._loss = self._resolved_loss()
-        learner = self._default_learner if learner is None else learner
-        chosen = learner_choice.check(learner, self._loss.is_curved, loss=loss, max_features=max_features, refit=refit)
-        cap, self._options = learner_choice.resolve(chosen, max_features, self._loss)
+        learner = self._default_learner if self.learner is None else self.learner
+        cap, self._options = choose_learner(
+            learner, self._loss, loss=self.loss, max_features=max_features, refit=self.refit
+        )
         for name, kind in (("pruning", Pruning), ("refit", Refit)):
             if not isinstance(getattr(self, name), kind | None):
                 raise ValueError(f"Expected {name} as a {kind.__name__} or None, got {getattr(self, name)!r}")
         is_second_order, outputs = isinstance(self._options, Newton), self._outputs()
-        new_function = partial(
-            learner_choice.new_function,
+        new_learner = partial(
+            new_function,
             self._options,
             loss=self._loss,
             default_step=self._default_step(),
             cap=cap,
-            is_scaled=kernel is None,
-            loss_per_error=learner_choice.loss_per_error(loss),
+            is_scaled=self.kernel is None,
+            loss_per_error=DELTA_PER_ERROR if self.loss == "huber" else 0.0,
             l2=l2,
             intercept=outputs.intercept,
-            cache_bytes=cache_bytes,
-            seed=seed,
+            cache_bytes=self.cache_bytes,
+            seed=self.seed,
         )
         self._model = Model(
             type(self).__name__,
             outputs,
-            kernel or (MANY_BANDWIDTHS if is_second_order else self._default_kernel),
-            new_function,
-            tasks=[task for task in (pruning, refit) if task is not None],
+            self.kernel or (MANY_BANDWIDTHS if is_second_order else self._default_kernel),
+            new_learner,
+            tasks=[task for task in (self.pruning, self.refit) if task is not None],
             max_features=max_features,
-            is_scaled=is_second_order and kernel is None,
+            is_scaled=is_second_order and self.kernel is None,
             has_first=is_second_order,
         )
 
@@ -203,10 +204,6 @@ class KernelModel(Serializable):
 
     def _restore(self, description: Mapping[str, Any], tensors: Tensors) -> None:
         restore_model(self._model, description, tensors)
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
 
     def merge(self, *others: Self, base: Self | None = None) -> Self:
         """Merge other models into this one, as if it had learned the events of all.

@@ -9,10 +9,10 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
+from streamkernel.documentation import documented
 from streamkernel.errors import LabelError, shorten
 from streamkernel.estimators import explaining
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.explaining import Score
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.outputs import Classes
@@ -91,12 +91,6 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     mixture_weights
     feature_importances_
 
-    References
-    ----------
-    Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014.
-    Li and Póczos, "Utilize Old Coordinates: Faster Doubly Stochastic Gradients for Kernel Methods", UAI 2016.
-    Hazan, Agarwal and Kale, "Logarithmic Regret Algorithms for Online Convex Optimization", Machine Learning 2007.
-
     Examples
     --------
     >>> from river import datasets, evaluate, metrics
@@ -109,6 +103,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     (1536, 5296)
     """
 
+    class_weight: ClassWeight
+    max_classes: int
     _for_classes = True
 
     def __init__(
@@ -127,19 +123,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         max_classes: int = 100,
     ) -> None:
         require_at_least(2, max_classes=max_classes)
-        self.class_weight = check_class_weight(class_weight)
-        self.max_classes = max_classes
-        super().__init__(
-            kernel=kernel,
-            loss=loss,
-            learner=learner,
-            max_features=max_features,
-            l2=l2,
-            pruning=pruning,
-            refit=refit,
-            cache_bytes=cache_bytes,
-            seed=seed,
-        )
+        check_class_weight(class_weight)
+        self._make(locals())
 
     def _outputs(self) -> Classes:
         is_balanced = self.class_weight == "balanced"

@@ -11,6 +11,7 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, rules, tensor_file
+from streamkernel.documentation import documented
 from streamkernel.errors import InputError, is_real
 from streamkernel.estimators import model_file
 from streamkernel.estimators.classifier import KernelClassifier
@@ -60,6 +61,7 @@ class SeenEvents(NamedTuple):
     journal: PairsJournal | None = None
 
 
+@documented()
 class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
     """Detects changes of the joint distribution of a stream.
 
@@ -92,8 +94,6 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         `window` events. Subtle changes need a longer window.
     max_features : int, default 512
         The largest number of random features of f.
-    seed : int, default 0
-        Seed of the random features.
 
     Attributes
     ----------
@@ -101,11 +101,6 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         Whether the last event raised an alarm.
     statistic : float
         The evidence M_n.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range.
 
     References
     ----------

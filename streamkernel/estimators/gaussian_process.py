@@ -12,9 +12,9 @@ import numpy as np
 from river import base
 
 from streamkernel import tensor_file
+from streamkernel.documentation import documented
 from streamkernel.errors import InputError, is_real
 from streamkernel.estimators import model_file
-from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.parameters import check_shared, check_size
 from streamkernel.estimators.targets import as_target, as_weight, weights_of
 from streamkernel.features import example_tensors
@@ -52,22 +52,121 @@ class ProcessState(NamedTuple):
     journal: tuple[Rows, float, int] | None = None
 
 
-class LearningProcess(model_file.Serializable):
-    """A Gaussian process, and the order of changes in which it learns.
+def choose_by_first(
+    seen: ProcessState, first: FirstExamples, wanted: Kernel, choice: Sequence[float], *, is_noise_given: bool
+) -> tuple[tuple[FeatureMap, ...], float, float]:
+    """Return the features, the origin of the targets and the noise ratio chosen from the first examples.
 
-    Its state changes in one compiled call, or in one assignment of `_seen`. While an example is learned that decides
-    bandwidth and noise, the state has a journal: the next call completes what follows from it.
+    A bandwidth of the kernel `wanted` that is pending is one of the multiples in `choice` of the median distance of the
+    examples. With `is_noise_given` the noise is known, and with it the origin.
+    """
+    rows, y = Rows.stack([row for row, _ in first]), np.array([y for _, y in first])
+    phi, offset, ratio, kernels = seen.phis[0], seen.offset, seen.ratio, [seen.phis[0].kernel]
+    if wanted.is_pending:
+        kernels = [bandwidth.with_medians(wanted, phi.directions.plan, rows, multiple) for multiple in choice]
+    if not is_noise_given:
+        offset = float(np.average(y, weights=rows.weights))
+        candidates = [(*_likelihood(phi.with_kernel(kernel), rows, y - offset), kernel) for kernel in kernels]
+        _, ratio, kernels[0] = max(candidates, key=lambda candidate: candidate[0])
+    return tuple(phi.with_kernel(kernels[0]) for phi in seen.phis), offset, ratio
+
+
+def _likelihood(phi: FeatureMap, rows: Rows, y: F64) -> tuple[float, float]:
+    """Return how likely the targets are with some features at best, and the ratio of noise it is with.
+
+    Targets of noise σ²/w are √w times as large with noise σ², and so is f.
+    """
+    root = np.sqrt(rows.weights)
+    features = phi(rows) * root[:, None]
+    return posteriors.most_likely(features @ features.T + np.outer(root, root), y * root)
+
+
+@documented()
+class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor):
+    """Gaussian process regression on a stream, with a predictive distribution, in bounded memory.
+
+    The method is Bayesian linear regression on seeded random features, updated recursively. After every example it is
+    the exact posterior of the process whose kernel the features have, in O(D²) memory and time for
+    D = 2 `n_features` outputs. Away from the data the variance returns to k(x, x). After many more examples than
+    features it is too small there, because the D weights are then known. The mean is limited to the range of the
+    targets and of the prior mean, extended by a fifth of it, or by twice as much as targets have recently widened it.
+
+    Parameters
+    ----------
+    kernel : Kernel or None, default None
+        The kernel. The default is a Gaussian of the median distance between the first 256 examples; if `noise` is not
+        given, of half or twice that distance if the marginal likelihood of these examples is larger.
+    noise : float or None, default None
+        Variance σ² > 0 of the noise in y = f(x) + e, in squared units of the target, for f of mean 0 and covariance k
+        (equation (9) of the paper). By default the scale is estimated: f has covariance s²·k around an unknown
+        constant, the first 256 examples determine σ²/s² by maximum marginal likelihood, and σ² is the maximum
+        likelihood estimate over all examples.
+    n_features : int, default 256
+        Number of random features; each has a cosine and a sine.
+
+    Attributes
+    ----------
+    kernel_
+    noise_variance : float
+        The variance of the noise in use, in units of the target squared.
+    n_bounded_predictions, n_outlying_targets : int
+        Numbers of learned examples whose prediction was limited to the range of targets and of the prior mean, and
+        whose target did not extend that range in full because it was an outlier.
+
+    References
+    ----------
+    Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, chapters 2 and 5.
+    Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014, section 4 and appendix D.
+
+    Examples
+    --------
+    >>> from river import evaluate, metrics
+    >>> from river.datasets import synth
+    >>> from streamkernel import GaussianProcessRegressor
+
+    >>> model = GaussianProcessRegressor()
+    >>> evaluate.progressive_val_score(synth.Friedman(seed=1).take(2000), model, metrics.R2())
+    R2: 0.88...
+    >>> x, y = next(iter(synth.Friedman(seed=2).take(1)))
+    >>> model.predict_one(x, with_dist=True)
+    𝒩(μ=13.2..., σ=1.4...)
     """
 
-    kernel: Kernel | None
-    noise: float | None
-    _given: Kernel
-    _lock: OwnedLock
-    _seen: ProcessState
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        noise: float | None = None,
+        n_features: int = 256,
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+    ) -> None:
+        check_shared(kernel, cache_bytes, seed)
+        check_size(n_features)
+        if noise is not None and not (is_real(noise) and is_ratio(noise)):
+            raise ValueError(f"Expected noise from {LEAST_RATIO:g} to {1.0 / LEAST_RATIO:g}, or None, got {noise!r}")
+        self.kernel = kernel
+        self.noise = noise
+        self.n_features = n_features
+        self.cache_bytes = cache_bytes
+        self.seed = seed
+        self._given = kernel or Gaussian("median")
+        phis = self._new_features()
+        ratio = posteriors.USUAL if noise is None else float(noise)
+        first = () if noise is None or self._given.is_pending else None
+        self._lock = OwnedLock()
+        self._seen = ProcessState(phis, self._new_posterior(phis, ratio), 0.0, ratio, first)
+
+    def _new_features(self) -> tuple[FeatureMap, ...]:
+        """Return the feature maps of the posterior."""
+        return (FeatureMap(self._given, self.n_features, self.seed, self.cache_bytes),)
 
     def _new_posterior(self, phis: Sequence[FeatureMap], ratio: float) -> Posterior:
         """Return the posterior before the first example."""
-        raise NotImplementedError
+        return Recursive(phis[0], self.noise, ratio)
+
+    # The state changes in one compiled call, or in one assignment of `_seen`. While an example is learned that decides
+    # bandwidth and noise, the state has a journal: the next call completes what follows from it.
 
     def _read(self, read: Callable[[ProcessState], Read]) -> Read:
         """Read the state by a function, again if it was replaced meanwhile."""
@@ -153,120 +252,6 @@ class LearningProcess(model_file.Serializable):
         row = seen.phis[0].row(x)
         mean = seen.offset + float(seen.posterior.mean(row)[0])
         return mean, float(seen.posterior.variance(row)[0]) + seen.posterior.noise
-
-
-def choose_by_first(
-    seen: ProcessState, first: FirstExamples, wanted: Kernel, choice: Sequence[float], *, is_noise_given: bool
-) -> tuple[tuple[FeatureMap, ...], float, float]:
-    """Return the features, the origin of the targets and the noise ratio chosen from the first examples.
-
-    A bandwidth of the kernel `wanted` that is pending is one of the multiples in `choice` of the median distance of the
-    examples. With `is_noise_given` the noise is known, and with it the origin.
-    """
-    rows, y = Rows.stack([row for row, _ in first]), np.array([y for _, y in first])
-    phi, offset, ratio, kernels = seen.phis[0], seen.offset, seen.ratio, [seen.phis[0].kernel]
-    if wanted.is_pending:
-        kernels = [bandwidth.with_medians(wanted, phi.directions.plan, rows, multiple) for multiple in choice]
-    if not is_noise_given:
-        offset = float(np.average(y, weights=rows.weights))
-        candidates = [(*_likelihood(phi.with_kernel(kernel), rows, y - offset), kernel) for kernel in kernels]
-        _, ratio, kernels[0] = max(candidates, key=lambda candidate: candidate[0])
-    return tuple(phi.with_kernel(kernels[0]) for phi in seen.phis), offset, ratio
-
-
-def _likelihood(phi: FeatureMap, rows: Rows, y: F64) -> tuple[float, float]:
-    """Return how likely the targets are with some features at best, and the ratio of noise it is with.
-
-    Targets of noise σ²/w are √w times as large with noise σ², and so is f.
-    """
-    root = np.sqrt(rows.weights)
-    features = phi(rows) * root[:, None]
-    return posteriors.most_likely(features @ features.T + np.outer(root, root), y * root)
-
-
-@documented()
-class GaussianProcessRegressor(LearningProcess, base.MiniBatchRegressor):
-    """Gaussian process regression on a stream, with a predictive distribution, in bounded memory.
-
-    The method is Bayesian linear regression on seeded random features, updated recursively. After every example it is
-    the exact posterior of the process whose kernel the features have, in O(D²) memory and time for
-    D = 2 `n_features` outputs. Away from the data the variance returns to k(x, x). After many more examples than
-    features it is too small there, because the D weights are then known. The mean is limited to the range of the
-    targets and of the prior mean, extended by a fifth of it, or by twice as much as targets have recently widened it.
-
-    Parameters
-    ----------
-    kernel : Kernel or None, default None
-        The kernel. The default is a Gaussian of the median distance between the first 256 examples; if `noise` is not
-        given, of half or twice that distance if the marginal likelihood of these examples is larger.
-    noise : float or None, default None
-        Variance σ² > 0 of the noise in y = f(x) + e, in squared units of the target, for f of mean 0 and covariance k
-        (equation (9) of the paper). By default the scale is estimated: f has covariance s²·k around an unknown
-        constant, the first 256 examples determine σ²/s² by maximum marginal likelihood, and σ² is the maximum
-        likelihood estimate over all examples.
-    n_features : int, default 256
-        Number of random features; each has a cosine and a sine.
-
-    Attributes
-    ----------
-    kernel_
-    noise_variance : float
-        The variance of the noise in use, in units of the target squared.
-    n_bounded_predictions, n_outlying_targets : int
-        Numbers of learned examples whose prediction was limited to the range of targets and of the prior mean, and
-        whose target did not extend that range in full because it was an outlier.
-
-    References
-    ----------
-    Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, chapters 2 and 5.
-    Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014, section 4 and appendix D.
-
-    Examples
-    --------
-    >>> from river import evaluate, metrics
-    >>> from river.datasets import synth
-    >>> from streamkernel import GaussianProcessRegressor
-
-    >>> model = GaussianProcessRegressor()
-    >>> evaluate.progressive_val_score(synth.Friedman(seed=1).take(2000), model, metrics.R2())
-    R2: 0.88...
-    >>> x, y = next(iter(synth.Friedman(seed=2).take(1)))
-    >>> model.predict_one(x, with_dist=True)
-    𝒩(μ=13.2..., σ=1.4...)
-    """
-
-    def __init__(
-        self,
-        kernel: Kernel | None = None,
-        *,
-        noise: float | None = None,
-        n_features: int = 256,
-        cache_bytes: int = 1 << 26,
-        seed: int = 0,
-    ) -> None:
-        check_shared(kernel, cache_bytes, seed)
-        check_size(n_features)
-        if noise is not None and not (is_real(noise) and is_ratio(noise)):
-            raise ValueError(f"Expected noise from {LEAST_RATIO:g} to {1.0 / LEAST_RATIO:g}, or None, got {noise!r}")
-        self.kernel = kernel
-        self.noise = noise
-        self.n_features = n_features
-        self.cache_bytes = cache_bytes
-        self.seed = seed
-        self._given = kernel or Gaussian("median")
-        phis = self._new_features()
-        ratio = posteriors.USUAL if noise is None else float(noise)
-        first = () if noise is None or self._given.is_pending else None
-        self._lock = OwnedLock()
-        self._seen = ProcessState(phis, self._new_posterior(phis, ratio), 0.0, ratio, first)
-
-    def _new_features(self) -> tuple[FeatureMap, ...]:
-        """Return the feature maps of the posterior."""
-        return (FeatureMap(self._given, self.n_features, self.seed, self.cache_bytes),)
-
-    def _new_posterior(self, phis: Sequence[FeatureMap], ratio: float) -> Posterior:
-        """Return the posterior before the first example."""
-        return Recursive(phis[0], self.noise, ratio)
 
     @property
     def kernel_(self) -> Kernel:

@@ -181,7 +181,7 @@ class Serializable:
         if "__init__" in vars(cls):
             for name in list(inspect.signature(cls.__init__).parameters)[1:]:
                 setattr(cls, name, Parameter(name))
-        if cls.__module__.startswith("streamkernel.estimators."):
+        if cls.__module__.startswith("streamkernel."):
             _CLASSES[cls.__name__] = cls
 
     def save(self, path: str | Path) -> None:

@@ -113,11 +113,9 @@ class LabelForms:
             self.add(label)
 
     def __contains__(self, label: Any) -> bool:
-        """Return whether a label is known in some form."""
         return label in self._forms
 
     def __len__(self) -> int:
-        """Return the number of labels."""
         return len(self.labels)
 
     @property

@@ -1,16 +1,27 @@
-"""Checks of the parameters that estimators share."""
+"""Checks of the parameters that estimators share, and the learner that they choose."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from inspect import signature
 from typing import Any
 
 import numpy as np
 from river import base
 
-from streamkernel import kernels
+from streamkernel import kernels, losses, step_sizes
 from streamkernel.errors import is_count
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Kernel
+from streamkernel.learners import DSG, Newton, as_step, resolve_learner
+from streamkernel.learners.scoring import AVERAGE, LAST, MIXTURE
+from streamkernel.second_order.mixture import SecondOrderLearner
+
+LARGEST_BLOCK = 256
+"""Features in a block at most, unless `features_per_seed` says otherwise."""
+
+DELTA_PER_ERROR = 2.0
+"""δ of ``loss="huber"`` for Newton steps, in units of the mean error: 1.6 deviations of Gaussian noise."""
 
 
 def require_at_least(least: int, **values: int) -> None:
@@ -87,3 +98,111 @@ def parameters_of(model: Any) -> dict[str, Any]:
         name: (type(value), parameters_of(value)) if isinstance(value, base.Base) else value
         for name, value in values.items()
     }
+
+
+def choose_learner(
+    learner: Any, resolved: losses.Loss, *, loss: Any, max_features: int | str | None, refit: Any
+) -> tuple[int | None, Newton | DSG]:
+    """Return the cap on the features, or ``None``, and the learner with ``"auto"`` replaced by numbers.
+
+    `resolved` is the loss, and the other arguments are parameters of the estimator. Raise a ValueError if `learner` is
+    no learner, another parameter does not go with it, or the cap is smaller than a block; names the parameter.
+
+    Examples
+    --------
+    >>> cap, learner = choose_learner("newton", losses.Square(), loss="square", max_features=64, refit=None)
+    >>> cap, learner.features_per_seed, learner.forgetting
+    (64, 16, 'auto')
+    """
+    options = resolve_learner(learner)
+    is_second_order = isinstance(options, Newton)
+    if is_second_order and not resolved.is_curved:
+        raise ValueError(
+            f'Expected learner="dsg" with loss={loss!r}, which has no second derivative, got learner={learner!r}'
+        )
+    for name, value, is_given in (
+        ("max_features", max_features, max_features is None),
+        ("refit", refit, refit is not None),
+    ):
+        if is_second_order and is_given:
+            raise ValueError(f'Expected learner="dsg" with {name}={value!r}, got learner={learner!r}')
+    cap = max_features
+    if isinstance(cap, str):
+        cap = 16 * LARGEST_BLOCK if is_second_order else 4 * LARGEST_BLOCK
+    block_size = options.features_per_seed
+    if isinstance(block_size, str):
+        quarter = max(1, (cap or 4 * LARGEST_BLOCK) // 4)
+        block_size = min(LARGEST_BLOCK, quarter) if is_second_order else quarter
+    if cap is not None and cap < block_size:
+        raise ValueError(f"Expected max_features to hold one block of features_per_seed={block_size}, got {cap}")
+    options = replace(options, features_per_seed=block_size)
+    if isinstance(options, Newton):
+        options = replace(
+            options, step_size=as_step(options.step_size) or step_sizes.Constant(0.75 / resolved.curvature)
+        )
+    return cap, options
+
+
+def new_function(
+    learner: Any,
+    kernel: Kernel,
+    *,
+    loss: losses.Loss,
+    default_step: step_sizes.Step | None,
+    cap: int | None,
+    is_scaled: bool,
+    loss_per_error: float = 0.0,
+    **others: Any,
+) -> FirstOrderLearner | SecondOrderLearner:
+    """Return an untrained function of a resolved learner.
+
+    `default_step` is what ``step_size="auto"`` stands for, ``None`` for steps of automatic size; `cap` is on the
+    features. `loss_per_error` is as for :class:`~streamkernel.second_order.mixed_function.MixedFunction`; first-order
+    functions have none. `others` are parameters of both kinds of functions: `l2`, `columns`, `intercept`,
+    `cache_bytes`, `seed`.
+    """
+    step, block_size = as_step(learner.step_size), learner.features_per_seed
+    gamma = step or default_step or step_sizes.Constant(default_gamma(loss))
+    if isinstance(learner, Newton):
+        return SecondOrderLearner(
+            kernel,
+            loss,
+            gamma,
+            joint=learner.joint,
+            block_size=block_size,
+            max_features=cap or 0,
+            batch_size=learner.batch_size or 1,
+            forgetting=None if isinstance(learner.forgetting, str) else float(learner.forgetting),
+            has_metric=is_scaled,
+            is_linear=is_scaled,
+            loss_per_error=loss_per_error,
+            **others,
+        )
+    is_automatic = step is None and default_step is None
+    average = MIXTURE if is_automatic else LAST
+    if learner.averaging:
+        average = AVERAGE
+    return FirstOrderLearner(
+        kernel,
+        loss,
+        learner.rule,
+        gamma,
+        per_k_xx=step is None and (learner.preconditioner is None or default_step is None),
+        automatic=is_automatic,
+        epsilon=learner.preconditioner or 0.0,
+        block_size=block_size,
+        max_features=cap,
+        batch_size=learner.batch_size,
+        average=average,
+        per_error=step is None and loss.directional,
+        **others,
+    )
+
+
+def default_gamma(loss: losses.Loss) -> float:
+    """Return the γ of steps of automatic size: a quarter of the inverse of the loss's curvature, at most 1.
+
+    The check of CDSG compares with it, and an intercept that is learned moves by it. It is in units of the mean
+    absolute error where the loss is directional.
+    """
+    return min(1.0, 0.25 / loss.curvature)

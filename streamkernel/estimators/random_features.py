@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from river import base
 
 from streamkernel import tensor_file
+from streamkernel.documentation import documented
 from streamkernel.estimators import model_file
-from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.parameters import check_shared, check_size
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_frame

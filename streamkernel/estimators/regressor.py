@@ -9,9 +9,9 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
+from streamkernel.documentation import documented
 from streamkernel.estimators import explaining
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.outputs import ModelOutputs
 from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import as_target, as_weight, weights_of
@@ -59,12 +59,6 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     mixture_weights
     feature_importances_
 
-    References
-    ----------
-    Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014.
-    Li and Póczos, "Utilize Old Coordinates: Faster Doubly Stochastic Gradients for Kernel Methods", UAI 2016.
-    Hazan, Agarwal and Kale, "Logarithmic regret algorithms for online convex optimization", Machine Learning 2007.
-
     Examples
     --------
     >>> from river import evaluate, metrics
@@ -86,6 +80,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     0.9075
     """
 
+    tau: float | None
     _for_classes = False
 
     def __init__(
@@ -102,18 +97,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
-        self.tau = tau
-        super().__init__(
-            kernel=kernel,
-            loss=loss,
-            learner=learner,
-            max_features=max_features,
-            l2=l2,
-            pruning=pruning,
-            refit=refit,
-            cache_bytes=cache_bytes,
-            seed=seed,
-        )
+        self._make(locals())
 
     def _resolved_loss(self) -> losses.Loss:
         if self.tau is None:

@@ -1,4 +1,4 @@
-"""Estimators whose y is a dictionary, on one set of features: their common part, and the regressor."""
+"""Estimators whose y is a dictionary, on one set of features: a regressor, and a classifier of labels."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
-from streamkernel.errors import InputError, LabelError
+from streamkernel.documentation import documented
+from streamkernel.errors import InputError, LabelError, shorten
 from streamkernel.estimators import explaining
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.documentation import documented
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.outputs import LabelForms, Learner, ModelOutputs
 from streamkernel.estimators.tables import learn_table, row_scores
-from streamkernel.estimators.targets import as_label, as_target, as_weight, weights_of
+from streamkernel.estimators.targets import as_label, as_target, as_weight, sigmoid, weights_of
 from streamkernel.features.frames import columns_of, n_rows, native_frame
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
@@ -80,8 +80,8 @@ class SeveralTargetsModel(KernelModel):
     matrices in common, which are most of the cost of an event.
     """
 
-    def __init__(self, **parameters: Any) -> None:
-        super().__init__(**parameters)
+    def _make(self, parameters: Mapping[str, Any]) -> None:
+        super()._make(parameters)
         if not isinstance(self._options, Newton):
             raise ValueError(f'Expected learner="newton" or learners.Newton for several targets, got {self.learner!r}')
 
@@ -108,26 +108,24 @@ class SeveralTargetsModel(KernelModel):
         """Return one target as a number; an error says `where` it is."""
         raise NotImplementedError
 
-    def _numbers(self, y: Any) -> tuple[tuple[Hashable, ...], F64, bool]:
-        """Return the names of the targets of an example, their numbers, and whether they are the first.
+    def learn_one(self, x: Mapping[Hashable, Any], y: Mapping[Hashable, Any], w: float = 1.0) -> None:
+        """Learn from one example.
 
-        Raise an InputError if they are not the targets of the first example, or one is unusable.
+        Parameters
+        ----------
+        y : dict
+            The targets by name, all of them. A label is true or false, or the number 1 or 0.
         """
         if not isinstance(y, Mapping):
             raise TypeError(f"Expected y as a dictionary of targets by name, got {type(y).__name__}")
         learned = self.targets
         names = learned or _new_names(y)
         _check_names(names, tuple(y))
-        return names, np.array([self._number(y[name], f"y[{name!r}]") for name in names]), not learned
-
-    def _learn_one(self, x: Mapping[Hashable, Any], y: Any, w: float) -> None:
-        """Learn from one example of the weight w."""
-        names, numbers, is_new = self._numbers(y)
-        w = as_weight(w)
+        numbers, w = np.array([self._number(y[name], f"y[{name!r}]") for name in names]), as_weight(w)
         if w == 0.0:
             self._model.check(x)
             return
-        self._model.learn_event(x, numbers, w, [names], is_new=is_new)
+        self._model.learn_event(x, numbers, w, [names], is_new=not learned)
 
     def explain_one(
         self, x: Mapping[Hashable, Any], *, method: str = "gradient", n_orders: int = 32
@@ -148,16 +146,22 @@ class SeveralTargetsModel(KernelModel):
             for target, t in model_state.labels.items()
         }
 
-    def _learn_rows(self, X: Any, Y: Any, w: Any, verbose: bool) -> None:
-        """Learn from the rows of a table in order, with the columns of another one as targets."""
-        rows, columns = n_rows(X), columns_of(Y)
+    def learn_many(self, X: IntoDataFrame, y: IntoDataFrame, w: Any = None, *, verbose: bool = False) -> None:
+        """Learn from the rows of a data frame in order, as :meth:`learn_one` of each row does, and faster.
+
+        Parameters
+        ----------
+        y : data frame or array of shape (n_examples, n_targets)
+            The targets, one column each; the columns of an array are called 0, 1, and so on.
+        """
+        rows, columns = n_rows(X), columns_of(y)
         names = self.targets or _new_names(columns)
         _check_names(names, tuple(columns))
         numbers = np.empty((rows, len(names)))
         for t, name in enumerate(names):
             if len(columns[name]) != rows:
                 raise ValueError(f"Expected as many targets as rows, got {len(columns[name])} and {rows} rows")
-            numbers[:, t] = [self._number(y, f"y[{name!r}], row {i}") for i, y in enumerate(columns[name])]
+            numbers[:, t] = [self._number(one, f"y[{name!r}], row {i}") for i, one in enumerate(columns[name])]
         learn_table(self._model, X, numbers, weights_of(w, rows), [names] * rows, verbose=verbose)
 
     def _scores_by_target(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
@@ -196,7 +200,7 @@ def _check_names(names: Sequence[Hashable], got: Sequence[Hashable]) -> None:
 
 
 @documented()
-class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor):
+class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor):  # type: ignore[misc]  # y, not Y
     """A kernel machine for several numbers at once, on one set of features.
 
     It learns what a :class:`~streamkernel.KernelRegressor` for each target would learn, with its default learner, in a
@@ -255,15 +259,7 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
-        super().__init__(
-            kernel=kernel,
-            loss=loss,
-            learner=learner,
-            max_features=max_features,
-            l2=l2,
-            cache_bytes=cache_bytes,
-            seed=seed,
-        )
+        self._make(locals())
 
     def _outputs(self) -> Targets:
         return Targets(state.MEAN)
@@ -271,33 +267,106 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
     def _number(self, y: Any, where: str) -> float:
         return as_target(y, where)
 
-    def learn_one(  # type: ignore[override]  # River's takes other keywords
-        self, x: Mapping[Hashable, Any], y: Mapping[Hashable, float], w: float = 1.0
-    ) -> None:
-        """Learn from one example.
-
-        Parameters
-        ----------
-        y : dict
-            The targets by name, all of them.
-        """
-        self._learn_one(x, y, w)
-
     def predict_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
         """Return the prediction of each target, an empty dictionary before the first example."""
         return self._scores_by_target(x)
-
-    def learn_many(self, X: IntoDataFrame, y: IntoDataFrame, w: Any = None, *, verbose: bool = False) -> None:
-        """Learn from the rows of a data frame in order, as :meth:`learn_one` of each row does, and faster.
-
-        Parameters
-        ----------
-        y : data frame or array of shape (n_examples, n_targets)
-            The targets, one column each; the columns of an array are called 0, 1, and so on.
-        """
-        self._learn_rows(X, y, w, verbose)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the predictions for each row of a data frame: a data frame with a column for each target."""
         scores, model_state = row_scores(self._model, X)
         return native_frame({name: scores[:, t] for name, t in model_state.labels.items()}, X)
+
+
+@documented()
+class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier):
+    """A kernel machine for several labels at once, each true or false, on one set of features.
+
+    Each label has its own coefficients and mixture weights. Features, bandwidths and Gram matrices are computed once
+    for all labels. The Gram matrices count each example with the largest second derivative of all labels' losses, so a
+    label is learned a little more slowly than by a model of its own.
+
+    The first example has all labels. Every later example must have the same ones, each true or false: a
+    missing label is an error, because it says neither.
+
+    Parameters
+    ----------
+    loss : str or losses.Loss, default "logistic"
+        ``"logistic"``, ``"squared_hinge"`` or ``"smooth_hinge"``: the loss of each label. The hinge losses have no
+        probabilities; those are then a sigmoid of the scores.
+    learner : "newton" or learners.Newton, default "newton"
+        The learning algorithm. ``"dsg"`` is refused.
+    max_features : int or "auto", default "auto"
+        The largest number of random features, as for :class:`~streamkernel.KernelClassifier`.
+
+    Attributes
+    ----------
+    targets : tuple
+        The names of the labels.
+    learner_
+    kernel_
+    n_features
+    objective : float
+        The running loss, the mean over the labels.
+    mixture_weights
+    feature_importances_
+
+    Examples
+    --------
+    >>> import random
+    >>> from streamkernel import KernelMultiLabelClassifier
+    >>> rng, model = random.Random(1), KernelMultiLabelClassifier(max_features=256)
+    >>> for _ in range(500):
+    ...     x = {"rain": rng.random(), "wind": rng.random()}
+    ...     model.learn_one(x, {"wet": x["rain"] > 0.5, "storm": x["rain"] * x["wind"] > 0.4})
+    >>> model.predict_one({"rain": 0.7, "wind": 0.1})
+    {'wet': True, 'storm': False}
+    >>> model.predict_proba_one({"rain": 0.9, "wind": 0.9})["storm"][True] > 0.9
+    True
+    """
+
+    _for_classes = True
+    _loss_names = ('"logistic"', '"squared_hinge"', '"smooth_hinge"')
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        loss: str | losses.Loss = "logistic",
+        learner: str | learners.Newton = "newton",
+        max_features: int | str = "auto",
+        l2: float = 0.0,
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+    ) -> None:
+        self._make(locals())
+
+    def _outputs(self) -> Targets:
+        return Targets()
+
+    def _number(self, y: Any, where: str) -> float:
+        value = y.item() if isinstance(y, np.generic) else y
+        if not isinstance(value, (bool, int, float)) or value not in (0, 1):
+            raise LabelError(f"Expected True or False, got {shorten(y)} - at {where}")
+        return float(value)
+
+    def predict_proba_one(  # type: ignore[override]
+        self, x: Mapping[Hashable, Any]
+    ) -> dict[Hashable, dict[bool, float]]:
+        """Return the probabilities that each label is false and true, an empty dictionary before the first example."""
+        up = {name: sigmoid(score) for name, score in self._scores_by_target(x).items()}
+        return {name: {False: 1.0 - p, True: p} for name, p in up.items()}
+
+    def predict_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, bool]:  # type: ignore[override]
+        """Return whether each label is more likely true than false, an empty dictionary before the first example."""
+        return {name: score > 0.0 for name, score in self._scores_by_target(x).items()}
+
+    def predict_proba_many(self, X: IntoDataFrame) -> Any:
+        """Return the probability that each label is true for each row: a data frame with a column for each label."""
+        scores, model_state = row_scores(self._model, X)
+        up = 0.5 * (1.0 + np.tanh(0.5 * scores))
+        return native_frame({name: up[:, t] for name, t in model_state.labels.items()}, X)
+
+    def predict_many(self, X: IntoDataFrame) -> Any:
+        """Return whether each label is true for each row: a data frame with a column for each label."""
+        scores, model_state = row_scores(self._model, X)
+        return native_frame({name: scores[:, t] > 0.0 for name, t in model_state.labels.items()}, X)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from math import sqrt
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from river import base
 from river.utils.dataframe import into_frame
 
+from streamkernel.documentation import documented
 from streamkernel.errors import InputError, shorten
 from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.frames import native_frame
@@ -18,7 +19,27 @@ from streamkernel.features.rows import F64, in_row, is_missing, number
 
 _NUMBERS = {float, int}
 
+_ERRORS = """
+Raises
+------
+InputError
+    If a value is neither a finite number, a string nor missing. Nothing changes then.
+"""
+_ONE = f"""
+Parameters
+----------
+x : dict
+    The features by name.
+{_ERRORS}"""
+_MANY = f"""
+Parameters
+----------
+X : data frame of shape (n_examples, n_fields)
+    The features, one row per example.
+{_ERRORS}"""
 
+
+@documented("", {"learn_one": _ONE, "transform_one": _ONE, "learn_many": _MANY, "transform_many": _MANY})
 class StandardScaler(base.MiniBatchTransformer):
     """A scaler to mean 0 and deviation 1 for examples as they come: a missing value or a string passes unchanged.
 
@@ -51,18 +72,7 @@ class StandardScaler(base.MiniBatchTransformer):
         self.vars: dict[Hashable, float] = {}
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
-        """Learn the numbers of an example.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number, a string nor missing. Nothing is learned then.
-        """
+        """Learn the numbers of an example."""
         if not _has_only_numbers(x):
             x = {name: _number(name, value) for name, value in x.items() if not _passes(value)}
         counts, means, variances = dict(x), dict(x), dict(x)  # copies are faster than dictionaries that grow
@@ -75,18 +85,7 @@ class StandardScaler(base.MiniBatchTransformer):
         self._take(counts, means, variances)
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return an example with scaled numbers; one under a name that has not varied is 0.
-
-        Parameters
-        ----------
-        x : dict
-            The features by name.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number, a string nor missing.
-        """
+        """Return an example with scaled numbers; one under a name that has not varied is 0."""
         fields = self._with_scales(x, x.values())
         if _has_only_numbers(x):
             return {name: (value - mean) / sqrt(square) if square else 0.0 for name, value, mean, square in fields}
@@ -100,18 +99,7 @@ class StandardScaler(base.MiniBatchTransformer):
         return scaled
 
     def learn_many(self, X: Any) -> None:
-        """Learn the numbers of a table, as :meth:`learn_one` of its rows up to rounding.
-
-        Parameters
-        ----------
-        X : data frame of shape (n_examples, n_fields)
-            The features, one row per example.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number, a string nor missing. Nothing is learned then.
-        """
+        """Learn the numbers of a table, as :meth:`learn_one` of its rows up to rounding."""
         frame = into_frame(X)
         columns = {name: _numbers_in(name, frame.get_column(name).to_list()) for name in frame.columns}
         counts: dict[Hashable, int] = {}
@@ -127,18 +115,7 @@ class StandardScaler(base.MiniBatchTransformer):
         self._take(counts, means, variances)
 
     def transform_many(self, X: Any) -> Any:
-        """Return a table with scaled numbers.
-
-        Parameters
-        ----------
-        X : data frame of shape (n_examples, n_fields)
-            The features, one row per example.
-
-        Raises
-        ------
-        InputError
-            If a value is neither a finite number, a string nor missing.
-        """
+        """Return a table with scaled numbers."""
         frame = into_frame(X)
         new_columns: dict[Hashable, Any] = {}
         columns = [frame.get_column(name).to_list() for name in frame.columns]
@@ -162,10 +139,6 @@ class StandardScaler(base.MiniBatchTransformer):
         """Return each name and value with the mean, and the squared divisor, nothing if the name is constant or new."""
         fields = [*zip(names, values, map(self.means.get, names), map(self.vars.get, names), strict=True)]
         return fields if self.with_std else [(name, value, mean, mean is not None) for name, value, mean, _ in fields]
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
 
 
 def _has_only_numbers(x: Mapping[Hashable, Any]) -> bool:

@@ -185,10 +185,10 @@ def weights_of(w: Any, rows: int) -> F64:
     return np.array([as_weight(one, f"w, row {i}") for i, one in enumerate(targets_of(w, rows, "weights"))], np.float64)
 
 
-def check_class_weight(class_weight: Any) -> ClassWeight:
-    """Return `class_weight`, or raise an error if it is invalid."""
+def check_class_weight(class_weight: Any) -> None:
+    """Raise an error if `class_weight` is invalid."""
     if class_weight is None or class_weight == "balanced":
-        return class_weight  # type: ignore[no-any-return]
+        return
     if not isinstance(class_weight, Mapping):
         raise ValueError(
             f'Expected class_weight as None, "balanced" or a dictionary of weights by label, got {class_weight!r}'
@@ -196,7 +196,6 @@ def check_class_weight(class_weight: Any) -> ClassWeight:
     for label, w in class_weight.items():
         as_label(label)
         as_weight(w, f"class_weight[{label!r}]")
-    return class_weight
 
 
 def balanced_weights(y: F64, counts: F64) -> F64:

@@ -30,11 +30,9 @@ class DerivedName(NamedTuple):
     name: Hashable
 
     def __eq__(self, other: object) -> bool:
-        """Return whether it is the same name of the same transform."""
         return isinstance(other, DerivedName) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        """Return a hash consistent with ``==``."""
         return hash((DerivedName, *self))
 
 

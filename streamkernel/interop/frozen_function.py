@@ -20,8 +20,7 @@ from streamkernel import losses, tensor_file
 from streamkernel.estimators import internals
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import learner_of, loss_of, names_learned_by, scales_of
-from streamkernel.estimators.multi_label import KernelMultiLabelClassifier
-from streamkernel.estimators.several_targets import SeveralTargetsModel
+from streamkernel.estimators.several_targets import KernelMultiLabelClassifier, SeveralTargetsModel
 from streamkernel.features import numeric_names
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.numeric_names import NumericNames

@@ -18,6 +18,25 @@ if TYPE_CHECKING:
 X = Mapping[Hashable, Any]
 Transform = Callable[[X], X]
 
+KERNEL = """
+Parameters
+----------
+sigma : float or "median", default "median"
+    The bandwidth σ > 0, in units of x. ``"median"`` is the median distance between the first 256 examples.
+median_factor : float, default 1.0
+    The factor of the median distance, greater than 0; used with ``"median"``.
+
+Raises
+------
+ValueError
+    If a parameter is out of its range.
+
+References
+----------
+Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014, Table 1.
+"""
+"""Parts of docstrings that kernels with parameters have in common."""
+
 
 class FeatureRecipe(NamedTuple):
     """The features of a simple kernel: the codes and numbers that compiled code gets.

@@ -37,7 +37,6 @@ class _Pair(_Composite):
     right: Kernel
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         for name, kernel in (("left", self.left), ("right", self.right)):
             if not isinstance(kernel, Kernel):
                 raise ValueError(f"Expected {name} as a kernel for a {type(self).__name__}, got {kernel!r}")
@@ -112,7 +111,6 @@ class _Wrapper(_Composite):
     kernel: Kernel
 
     def __post_init__(self) -> None:
-        """Check the kernel."""
         if not isinstance(self.kernel, Kernel):
             raise ValueError(f"Expected a kernel, got {self.kernel!r}")
 
@@ -143,7 +141,6 @@ class Scaled(_Wrapper):
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         super().__post_init__()
         if not (is_real(self.factor) and 0 < self.factor < math.inf):
             raise ValueError(f"Expected a positive factor, got {self.factor!r}")
@@ -183,7 +180,6 @@ class OnInputs(_Wrapper):
     names: tuple[Hashable, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         super().__post_init__()
         if isinstance(self.names, str) or not self.names:
             raise ValueError(f"Expected a list of names, got {self.names!r}")
@@ -231,7 +227,6 @@ class Transformed(_Wrapper):
     transform: str | Transform = "unit"
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         super().__post_init__()
         if not callable(self.transform) and self.transform not in transforms.__all__:
             names = ", ".join(transforms.__all__)

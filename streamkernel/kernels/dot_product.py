@@ -7,10 +7,11 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
+from streamkernel.documentation import documented
 from streamkernel.errors import is_count, is_real
 from streamkernel.features import distributions
 from streamkernel.features.compiled_kernel import ARC_COSINE, MOST_DEGREE, SIGN_PRODUCTS, SKETCH
-from streamkernel.kernels.base import FeatureRecipe, SimpleKernel, pairs
+from streamkernel.kernels.base import KERNEL, FeatureRecipe, SimpleKernel, pairs
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,6 @@ class DotProduct(SimpleKernel):
     coefficients: tuple[float, ...] = (1.0, 1.0)
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         try:
             coefficients = tuple(float(a) for a in self.coefficients)
         except (TypeError, ValueError):
@@ -74,6 +74,7 @@ class DotProduct(SimpleKernel):
         return math.fsum(a * dot**n for n, a in enumerate(self.coefficients))
 
 
+@documented(KERNEL)
 @dataclass(frozen=True)
 class Polynomial(SimpleKernel):
     """k(x, x') = (⟨x, x'⟩ + c)ᵖ, by TensorSketch: the circular convolution of p count sketches of (x, √c).
@@ -86,11 +87,6 @@ class Polynomial(SimpleKernel):
         The degree p, from 1 to 31.
     c : float, default 1.0
         The constant c of at least 0; with 0 the features are products of exactly p inputs.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range.
 
     References
     ----------
@@ -106,7 +102,6 @@ class Polynomial(SimpleKernel):
     c: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         if not (is_count(self.degree, 1) and self.degree <= MOST_DEGREE):
             raise ValueError(f"Expected an integer from 1 to {MOST_DEGREE} as degree, got {self.degree!r}")
         if not (is_real(self.c) and 0 <= self.c < math.inf):
@@ -122,6 +117,7 @@ class Polynomial(SimpleKernel):
         return float((math.fsum(a * b for a, b in pairs(x, x2)) + self.c) ** self.degree)
 
 
+@documented(KERNEL)
 @dataclass(frozen=True)
 class ArcCosine(SimpleKernel):
     """k(x, x') = (1/π) ‖x‖ⁿ ‖x'‖ⁿ Jₙ(θ), θ the angle between x and x': a layer of infinitely many units.
@@ -133,11 +129,6 @@ class ArcCosine(SimpleKernel):
     ----------
     order : int, default 1
         The order n: 0 (step functions), 1 (rectified linear units) or 2 (their squares).
-
-    Raises
-    ------
-    ValueError
-        If `order` is not 0, 1 or 2.
 
     References
     ----------
@@ -152,7 +143,6 @@ class ArcCosine(SimpleKernel):
     order: int = 1
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         if not (is_count(self.order, 0) and self.order <= 2):
             raise ValueError(f"Expected order to be 0, 1 or 2, got {self.order!r}")
 

@@ -18,10 +18,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from streamkernel.documentation import documented
 from streamkernel.errors import is_real
 from streamkernel.features import distributions
 from streamkernel.features.compiled_kernel import ADDITIVE, EXPONENTIAL, LINEAR, LOG, PHASE, ROOT
-from streamkernel.kernels.base import FeatureRecipe, SimpleKernel, pairs
+from streamkernel.kernels.base import KERNEL, FeatureRecipe, SimpleKernel, pairs
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,6 @@ class _Skewed(SimpleKernel):
     _spread: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         if not (is_real(self.c) and 1e-100 <= self.c < math.inf):
             raise ValueError(f"Expected c > 0, got {self.c!r}")
 
@@ -147,6 +147,7 @@ class _Skewed(SimpleKernel):
         return FeatureRecipe(PHASE, self._measure, scale, LOG, shift=float(self.c), least=least, itself=1.0)
 
 
+@documented(KERNEL)
 @dataclass(frozen=True)
 class SkewedChiSquared(_Skewed):
     """k(x, x') = ∏ᵢ 2√(xᵢ + c)√(x'ᵢ + c)/(xᵢ + x'ᵢ + 2c), for xᵢ above -c; ω has the density sech(πω) for each name.
@@ -155,11 +156,6 @@ class SkewedChiSquared(_Skewed):
     ----------
     c : float, default 1.0
         The shift c > 0, in units of x: the scale at which counts differ.
-
-    Raises
-    ------
-    ValueError
-        If `c` is not positive.
 
     References
     ----------
@@ -179,6 +175,7 @@ class SkewedChiSquared(_Skewed):
         return math.prod(_sech(0.5 * (math.log(a + self.c) - math.log(b + self.c))) for a, b in pairs(x, x2))
 
 
+@documented(KERNEL)
 @dataclass(frozen=True)
 class SkewedIntersection(_Skewed):
     """k(x, x') = ∏ᵢ min(√((xᵢ + c)/(x'ᵢ + c)), √((x'ᵢ + c)/(xᵢ + c))), for xᵢ above -c; ω is Cauchy(0, ½).
@@ -187,11 +184,6 @@ class SkewedIntersection(_Skewed):
     ----------
     c : float, default 1.0
         The shift c > 0, in units of x.
-
-    Raises
-    ------
-    ValueError
-        If `c` is not positive.
 
     References
     ----------
@@ -215,6 +207,7 @@ def _sech(z: float) -> float:
     return 2.0 * math.exp(-abs(z)) / (1.0 + math.exp(-2.0 * abs(z)))
 
 
+@documented(KERNEL)
 @dataclass(frozen=True)
 class ExponentialSemigroup(SimpleKernel):
     """k(x, x') = exp(-β Σᵢ √(xᵢ + x'ᵢ)), for xᵢ at least 0; ω is Lévy with density β/(2√π) ω^(-3/2) exp(-β²/4ω).
@@ -223,11 +216,6 @@ class ExponentialSemigroup(SimpleKernel):
     ----------
     beta : float, default 1.0
         The coefficient β > 0, in units of 1/√x.
-
-    Raises
-    ------
-    ValueError
-        If `beta` is not positive.
 
     References
     ----------
@@ -243,7 +231,6 @@ class ExponentialSemigroup(SimpleKernel):
     beta: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         if not (is_real(self.beta) and 0 < self.beta <= 1e100):
             raise ValueError(f"Expected 0 < beta <= 1e100, got {self.beta!r}")
 
@@ -257,6 +244,7 @@ class ExponentialSemigroup(SimpleKernel):
         return math.exp(-self.beta * math.fsum(math.sqrt(a + b) for a, b in pairs(x, x2)))
 
 
+@documented(KERNEL)
 @dataclass(frozen=True)
 class ReciprocalSemigroup(SimpleKernel):
     """k(x, x') = ∏ᵢ λ/(xᵢ + x'ᵢ + λ), for xᵢ at least 0; ω is exponential with rate λ.
@@ -265,11 +253,6 @@ class ReciprocalSemigroup(SimpleKernel):
     ----------
     rate : float, default 1.0
         The rate λ > 0, in units of x.
-
-    Raises
-    ------
-    ValueError
-        If `rate` is not positive.
 
     References
     ----------
@@ -284,7 +267,6 @@ class ReciprocalSemigroup(SimpleKernel):
     rate: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
         if not (is_real(self.rate) and 0 < self.rate < math.inf):
             raise ValueError(f"Expected rate > 0, got {self.rate!r}")
 

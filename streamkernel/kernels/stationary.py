@@ -7,10 +7,11 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from streamkernel.documentation import documented
 from streamkernel.errors import is_real
 from streamkernel.features import distributions
 from streamkernel.features.compiled_kernel import MULTI_SCALE, PHASE
-from streamkernel.kernels.base import FeatureRecipe, Kernel, SimpleKernel, pairs
+from streamkernel.kernels.base import KERNEL, FeatureRecipe, Kernel, SimpleKernel, pairs
 
 _SHORTEST = 1e-300
 _LARGE_NU = 50.0
@@ -24,7 +25,6 @@ class Stationary(SimpleKernel):
     median_factor: float
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         length, factor = getattr(self, self._length), self.median_factor
         if length != "median" and not (is_real(length) and _SHORTEST < float(length) < math.inf):
             raise ValueError(f'Expected {self._length} to be a positive number or "median", got {length!r}')
@@ -71,26 +71,10 @@ class _Sigma(Stationary):
     median_factor: float = 1.0
 
 
+@documented(KERNEL)
 @dataclass(frozen=True)
 class Gaussian(_Sigma):
     """k(x, x') = exp(-‖x - x'‖² / 2σ²), whose random directions are N(0, 1/σ²) in every dimension.
-
-    Parameters
-    ----------
-    sigma : float or "median", default "median"
-        The bandwidth σ > 0, in units of x. ``"median"`` is the median distance between the first 256 examples that a
-        model learns.
-    median_factor : float, default 1.0
-        The factor of the median distance, greater than 0; used with ``"median"``.
-
-    Raises
-    ------
-    ValueError
-        If `sigma` is neither a positive number nor ``"median"``, or `median_factor` is not positive.
-
-    References
-    ----------
-    Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014, Table 1.
 
     Examples
     --------
@@ -105,6 +89,7 @@ class Gaussian(_Sigma):
         return math.exp(-0.5 * math.fsum(((a - b) / self.length) ** 2 for a, b in pairs(x, x2)))
 
 
+@documented(KERNEL)
 @dataclass(frozen=True)
 class Laplacian(_Sigma):
     """k(x, x') = exp(-‖x - x'‖₁ / σ), whose random directions are Cauchy(0, 1/σ) in every dimension.
@@ -116,17 +101,6 @@ class Laplacian(_Sigma):
     sigma : float or "median", default "median"
         The scale σ > 0, in units of x. ``"median"`` is the median of the distances ‖x - x'‖₁ between the first 256
         examples.
-    median_factor : float, default 1.0
-        The factor of the median distance, greater than 0; used with ``"median"``.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range.
-
-    References
-    ----------
-    Dai et al. 2014, Table 1.
 
     Examples
     --------
@@ -146,27 +120,12 @@ class Laplacian(_Sigma):
         return math.exp(-math.fsum(abs(a - b) / self.length for a, b in pairs(x, x2)))
 
 
+@documented(KERNEL)
 @dataclass(frozen=True)
 class Cauchy(_Sigma):
     """k(x, x') = ∏ᵢ 1 / (1 + (xᵢ - x'ᵢ)²/σ²), whose random directions are Laplace(0, 1/σ) in every dimension.
 
     The paper prints a 2 in the numerator, which would make k(x, x) = 2ᵈ; here it is 1.
-
-    Parameters
-    ----------
-    sigma : float or "median", default "median"
-        The scale σ > 0, in units of x. ``"median"`` is the median distance between the first 256 examples.
-    median_factor : float, default 1.0
-        The factor of the median distance, greater than 0; used with ``"median"``.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range.
-
-    References
-    ----------
-    Dai et al. 2014, Table 1.
 
     Examples
     --------
@@ -181,6 +140,7 @@ class Cauchy(_Sigma):
         return math.prod(1.0 / (1.0 + ((a - b) / self.length) ** 2) for a, b in pairs(x, x2))
 
 
+@documented(KERNEL)
 @dataclass(frozen=True)
 class Matern(Stationary):
     """The Matérn kernel: 2^(1-ν)/Γ(ν) rᵛ K_ν(r) with r = √(2ν) ‖x - x'‖/ℓ.
@@ -194,13 +154,6 @@ class Matern(Stationary):
         The smoothness ν, from 0.01 to 10¹⁰: ½ is exp(-‖x - x'‖/ℓ), and for ν → ∞ it becomes :class:`Gaussian`.
     length_scale : float or "median", default "median"
         The length ℓ > 0, in units of x. ``"median"`` is the median distance between the first 256 examples.
-    median_factor : float, default 1.0
-        The factor of the median distance, greater than 0; used with ``"median"``.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range.
 
     References
     ----------
@@ -219,7 +172,6 @@ class Matern(Stationary):
     _length: ClassVar[str] = "length_scale"
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         super().__post_init__()
         if not (is_real(self.nu) and 0.01 <= self.nu <= 1e10):
             raise ValueError(f"Expected 0.01 <= nu <= 1e10, got {self.nu!r}")
@@ -298,7 +250,6 @@ class MultiScale(SimpleKernel):
     multiples: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0)
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         if not isinstance(self.kernel, Stationary):
             raise ValueError(f"Expected a kernel with a bandwidth for a MultiScale, got {self.kernel!r}")
         try:

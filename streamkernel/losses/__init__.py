@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from streamkernel.losses.classification import Hinge, Logistic, Sigmoid, SmoothHinge, Softmax, SquaredHinge
+from streamkernel.losses.kinds import (
+    Absolute,
+    Correntropy,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    Logistic,
+    Quantile,
+    Sigmoid,
+    SmoothHinge,
+    Softmax,
+    Square,
+    SquaredHinge,
+)
 from streamkernel.losses.loss import Loss, curvature, derivative, value
-from streamkernel.losses.regression import Absolute, Correntropy, EpsilonInsensitive, Huber, Quantile, Square
 
 __all__ = [
     "Absolute",

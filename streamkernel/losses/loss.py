@@ -98,8 +98,8 @@ def of_scores(loss: int, cost: Any, slope: Any, bend: Any = None) -> None:
                 out[c] = bend(f[c], y, parameter)
 
 
-@inlined
-def _softmax_value(f, y):  # type: ignore[no-untyped-def]
+@value.member(SOFTMAX)
+def softmax_value(parameter, f, y):  # type: ignore[no-untyped-def]
     top, total = f.max(), 0.0
     for c in range(len(f)):
         total += math.exp(f[c] - top)
@@ -117,33 +117,18 @@ def _probabilities(f, out):  # type: ignore[no-untyped-def]
         out[c] /= total
 
 
-@inlined
-def _softmax_derivative(f, y, out):  # type: ignore[no-untyped-def]
+@derivative.member(SOFTMAX)
+def softmax_derivative(parameter, f, y, out):  # type: ignore[no-untyped-def]
     _probabilities(f, out)
     out[int(y)] -= 1.0
 
 
-@inlined
-def _softmax_curvature(f, y, out):  # type: ignore[no-untyped-def]
+@curvature.member(SOFTMAX)
+def softmax_curvature(parameter, f, y, out):  # type: ignore[no-untyped-def]
     _probabilities(f, out)
     for c in range(len(f)):
         off = out[c] - 1.0 if c == int(y) else out[c]
         out[c] = max(out[c] * (1.0 - out[c]), 0.25 * off * off)
-
-
-@value.member(SOFTMAX)
-def softmax_value(parameter, f, y):  # type: ignore[no-untyped-def]
-    return _softmax_value(f, y)
-
-
-@derivative.member(SOFTMAX)
-def softmax_derivative(parameter, f, y, out):  # type: ignore[no-untyped-def]
-    _softmax_derivative(f, y, out)
-
-
-@curvature.member(SOFTMAX)
-def softmax_curvature(parameter, f, y, out):  # type: ignore[no-untyped-def]
-    _softmax_curvature(f, y, out)
 
 
 @inlined

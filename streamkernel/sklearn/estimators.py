@@ -11,8 +11,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from streamkernel import learners, losses
-from streamkernel.estimators import classifier, novelty, regressor
-from streamkernel.estimators.documentation import documented
+from streamkernel.documentation import documented
+from streamkernel.estimators import classifier, densities, regressor
 from streamkernel.estimators.internals import model_of
 from streamkernel.estimators.tables import class_probabilities, class_scores, row_scores
 from streamkernel.estimators.targets import ClassWeight
@@ -26,6 +26,7 @@ def _has_probabilities(model: KernelClassifier) -> bool:
     return isinstance(losses.resolve_loss(model.loss, True), (losses.Logistic, losses.Softmax))
 
 
+@documented()
 @documented(ESTIMATOR, METHODS)
 class KernelClassifier(ClassifierMixin, OnlineEstimator):
     """A kernel machine for two or more classes, as a scikit-learn estimator.
@@ -104,9 +105,7 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         classes = np.unique(labels if weights is None else labels[weights > 0.0])
         if len(classes) < 2:
             raise ValueError(f"Expected at least two classes in y, got one class: {classes.tolist()}")
-        self.model_, self.classes_ = self._new_model(), classes
-        self.model_.learn_many(*self._in_order(X, labels, weights), verbose=self.verbose)
-        return self
+        return self._learn_new(X, labels, weights, classes_=classes)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn more rows in their order.
@@ -124,7 +123,7 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
             If the classes are not given in the first call, or others in a later one, or `y` has one that is not among
             them. Nothing is learned then.
         """
-        is_first = not hasattr(self, "model_")
+        is_first = self._is_new
         announced: Any = None if classes is None else np.unique(column_or_1d(classes))
         if is_first and announced is None:
             raise ValueError("Expected classes, those of all later calls, in the first call of partial_fit")
@@ -138,10 +137,7 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         others = np.setdiff1d(labels, all_classes)
         if len(others):
             raise ValueError(f"Expected y with the classes {all_classes.tolist()}, got {others.tolist()} too")
-        if is_first:
-            self.model_, self.classes_ = self._new_model(), all_classes
-        self.model_.learn_many(X, labels, weights, verbose=self.verbose)
-        return self
+        return self._learn_more(X, labels, weights, classes_=all_classes)
 
     def predict(self, X: Any) -> Any:
         """Return the class of each row, shape (n_samples,)."""
@@ -172,6 +168,7 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         return labels
 
 
+@documented()
 @documented(ESTIMATOR, METHODS)
 class KernelRegressor(RegressorMixin, OnlineEstimator):
     """A kernel machine for numbers, as a scikit-learn estimator.
@@ -226,19 +223,11 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the rows in one pass, with an untrained model."""
-        X, targets, weights = self._checked(X, y, sample_weight, reset=True)
-        self.model_ = self._new_model()
-        self.model_.learn_many(*self._in_order(X, targets, weights), verbose=self.verbose)
-        return self
+        return self._learn_new(*self._checked(X, y, sample_weight, reset=True))
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn more rows in their order."""
-        is_first = not hasattr(self, "model_")
-        X, targets, weights = self._checked(X, y, sample_weight, reset=is_first)
-        if is_first:
-            self.model_ = self._new_model()
-        self.model_.learn_many(X, targets, weights, verbose=self.verbose)
-        return self
+        return self._learn_more(*self._checked(X, y, sample_weight, reset=self._is_new))
 
     def predict(self, X: Any) -> F64:
         """Return the prediction for each row, shape (n_samples,)."""
@@ -254,6 +243,7 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
         return X, targets, self._weights(sample_weight, X)
 
 
+@documented()
 @documented(ESTIMATOR, METHODS)
 class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
     """A one-class support vector machine, as a scikit-learn outlier detector.
@@ -292,7 +282,7 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
     [1, -1]
     """
 
-    _online_class = novelty.KernelNoveltyDetector
+    _online_class = densities.KernelNoveltyDetector
 
     def __init__(
         self,
@@ -321,10 +311,7 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
         y : None, default None
             Not used.
         """
-        X = self._read(X, reset=True)
-        self.model_ = self._new_model()
-        self.model_.learn_many(*self._in_order(X), verbose=self.verbose)
-        return self
+        return self._learn_new(self._read(X, reset=True))
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn more rows in their order.
@@ -334,12 +321,7 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
         y : None, default None
             Not used.
         """
-        is_first = not hasattr(self, "model_")
-        X = self._read(X, reset=is_first)
-        if is_first:
-            self.model_ = self._new_model()
-        self.model_.learn_many(X, verbose=self.verbose)
-        return self
+        return self._learn_more(self._read(X, reset=self._is_new))
 
     def score_samples(self, X: Any) -> F64:
         """Return f of each row, shape (n_samples,); larger values are more similar to the learned rows."""

@@ -19,21 +19,8 @@ from streamkernel.learners import resolve_learner
 ESTIMATOR = """
 Parameters
 ----------
-kernel : Kernel or None, default None
-    One of :mod:`streamkernel.kernels`, which reads inputs as they are; by default inputs are scaled, and there are
-    four Gaussian bandwidths around their median distance.
 learner : str or learners.Newton or learners.DSG, default "newton"
     The learner: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
-max_features : int or "auto" or None, default "auto"
-    Cap on the number of random features.
-l2 : float, default 0.0
-    Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
-pruning : upkeep.Pruning or None, default None
-    Prune the model from time to time.
-refit : upkeep.Refit or None, default None
-    Solve the coefficients on recent examples from time to time.
-cache_bytes : int, default 67108864
-    Memory for random directions, in bytes.
 seed : int, default 0
     Seed of the random features. It has the name that it has everywhere else in this library, and is an integer:
     two fits are the same unless it differs.
@@ -57,7 +44,7 @@ Raises
 ValueError
     In `fit` and `partial_fit`, if a parameter is out of its range, or does not go with the learner; names it.
 """
-"""Parts of docstrings that the estimators have in common."""
+"""Parts of docstrings that the estimators have in common, beside the ones of the online estimators."""
 
 _ROWS = """
 Parameters
@@ -151,12 +138,27 @@ class OnlineEstimator(BaseEstimator):
         parameters = self.get_params(deep=False)
         return self._online_class(**{name: parameters[name] for name in parameters.keys() - {"shuffle", "verbose"}})
 
-    def _in_order(self, X: Any, *others: Any) -> tuple[Any, ...]:
-        """Return the rows, targets and weights of a table in the order in which `fit` learns them."""
-        if not self.shuffle:
-            return X, *others
-        order = np.random.default_rng(self.seed).permutation(n_rows(X))
-        return _safe_indexing(X, order), *(one if one is None else one[order] for one in others)
+    @property
+    def _is_new(self) -> bool:
+        return not hasattr(self, "model_")
+
+    def _learn_new(self, X: Any, *others: Any, **fitted: Any) -> Self:
+        """Learn the rows, targets and weights of a table with an untrained model, in the order of `shuffle`.
+
+        `fitted` are attributes that the estimator gets together with the model.
+        """
+        self.__dict__.update(fitted, model_=self._new_model())
+        if self.shuffle:
+            order = np.random.default_rng(self.seed).permutation(n_rows(X))
+            X, others = _safe_indexing(X, order), tuple(one if one is None else one[order] for one in others)
+        return self._learn_more(X, *others)
+
+    def _learn_more(self, *table: Any, **fitted: Any) -> Self:
+        """Learn the rows, targets and weights of a table in their order; `fitted` are as for a new model."""
+        if self._is_new:
+            self.__dict__.update(fitted, model_=self._new_model())
+        self.model_.learn_many(*table, verbose=self.verbose)
+        return self
 
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
         """Return a table as the online model reads it: a data frame unchanged, anything else as numbers.

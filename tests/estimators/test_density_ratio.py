@@ -17,7 +17,7 @@ from streams import SMALL, WAYS, content, examples, nested
 
 from streamkernel import InputError, KernelDensityRatio, ModelFileError, learners, load, rules, step_sizes, tensor_file
 from streamkernel.estimators import model_file
-from streamkernel.estimators.density_ratio import Ratio, TruncatedRatio
+from streamkernel.estimators.densities import Ratio, TruncatedRatio
 from streamkernel.kernels import Gaussian
 from streamkernel.losses.loss import LARGEST_EXPONENT
 

@@ -53,9 +53,8 @@ def models() -> Catalogue:
     """Return the models that a run can use."""
     from streamkernel.estimators.classifier import KernelClassifier
     from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
-    from streamkernel.estimators.multi_label import KernelMultiLabelClassifier
     from streamkernel.estimators.regressor import KernelRegressor
-    from streamkernel.estimators.several_targets import KernelMultiTargetRegressor
+    from streamkernel.estimators.several_targets import KernelMultiLabelClassifier, KernelMultiTargetRegressor
 
     one = KernelClassifier, KernelRegressor, GaussianProcessRegressor
     kinds = *one, KernelMultiTargetRegressor, KernelMultiLabelClassifier

@@ -29,7 +29,7 @@ from streamkernel.engine.monitoring.drift_watch import (
     scales_of,
 )
 from streamkernel.engine.telemetry.quality import WINDOW
-from streamkernel.estimators.novelty import KernelNoveltyDetector
+from streamkernel.estimators.densities import KernelNoveltyDetector
 
 HELD_OUT = WINDOW // 2
 """Number of events of a window that the detector does not learn."""

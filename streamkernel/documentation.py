@@ -1,4 +1,4 @@
-"""Parts of docstrings that several estimators and their methods have in common, written once."""
+"""Parts of docstrings that several classes, methods or functions have in common, written once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-Class = TypeVar("Class", bound=type)
+Thing = TypeVar("Thing", bound=Callable[..., object])
 
 _SECTIONS = ("Parameters", "Attributes", "Returns", "Raises", "References", "Examples")
 """The sections of a docstring, in their order."""
@@ -60,6 +60,12 @@ Raises
 ------
 ValueError
     If a parameter is out of its range or does not go with another; the message names it.
+
+References
+----------
+Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014.
+Li and Póczos, "Utilize Old Coordinates: Faster Doubly Stochastic Gradients for Kernel Methods", UAI 2016.
+Hazan, Agarwal and Kale, "Logarithmic Regret Algorithms for Online Convex Optimization", Machine Learning 2007.
 """
 
 _ONE = """
@@ -193,8 +199,8 @@ Mathematics and Computers in Simulation 2009.
 }
 
 
-def documented(shared: str = ESTIMATOR, methods: Mapping[str, str] = METHODS) -> Callable[[Class], Class]:
-    """Complete the docstrings of a class and of its own methods by shared ones.
+def documented(shared: str = ESTIMATOR, methods: Mapping[str, str] = METHODS) -> Callable[[Thing], Thing]:
+    """Complete the docstring of a class or a function, and of the methods that a class defines, by shared ones.
 
     A docstring gets the shared paragraphs after its own, the shared entries of parameters that it does not describe,
     the shared texts of attributes that it only names, and the shared sections that it does not have.
@@ -209,13 +215,13 @@ def documented(shared: str = ESTIMATOR, methods: Mapping[str, str] = METHODS) ->
     ['y : series or array_like of shape (n_examples,)', 'verbose : bool, default False']
     """
 
-    def decorate(cls: Class) -> Class:
-        cls.__doc__ = _completed(cls.__doc__, shared, cls)
-        for name in methods.keys() & vars(cls).keys():
-            method = vars(cls)[name]
+    def decorate(thing: Thing) -> Thing:
+        thing.__doc__ = _completed(thing.__doc__, shared, thing)
+        for name in methods.keys() & vars(thing).keys():
+            method = vars(thing)[name]
             function = inspect.unwrap(getattr(method, "fget", method))
             method.__doc__ = function.__doc__ = _completed(method.__doc__, methods[name], function)
-        return cls
+        return thing
 
     return decorate
 
