@@ -1,4 +1,4 @@
-"""Numbers that are written as text, and times as seconds since 1970.
+"""Numbers that are written as text, times as seconds since 1970, and texts that may mean that there is no value.
 
 Numbers may have fractions, signs, percent, decimal commas and thousands. Times are numbers of a unit, texts in ISO
 8601, and moments.
@@ -7,9 +7,10 @@ Numbers may have fractions, signs, percent, decimal commas and thousands. Times 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Literal, NamedTuple
@@ -131,7 +132,6 @@ def _read(text: str, notation: int) -> NumberText | None:
             return NumberText(float(f"{sign}{whole}.{fraction}"), True, notation, is_grouped=separator != " ")
         if separator == " ":
             return NumberText(float(sign + whole), bool(sign))
-        of_thousands = POINT if separator == "," else COMMA
         thousands, of_thousands = float(sign + whole), POINT if separator == "," else COMMA
         if digits.count(separator) > 1:
             return NumberText(thousands, True, of_thousands, is_grouped=True)
@@ -274,3 +274,41 @@ def _read_moment(text: str) -> dt.datetime | float | None:
             pass
     number = None if "%" in text or "," in text else read_number(text)
     return None if number is None else number.value
+
+
+def is_marker(value: Any) -> bool:
+    """Return whether a value is a short text without a digit, which may mean that there is no value.
+
+    Examples
+    --------
+    >>> [is_marker(value) for value in ("n/a", "NaT", "-", "V45", 0, "x" * 100)]
+    [True, True, True, False, False, False]
+    """
+    return isinstance(value, str) and len(value) <= LONGEST and not any(map(str.isdecimal, value))
+
+
+def missing_declaration(texts: Sequence[str]) -> str:
+    """Return the line that declares texts to be missing values.
+
+    Examples
+    --------
+    >>> missing_declaration(["NA", "?"])
+    'missing = ["NA", "?"]'
+    """
+    return f"missing = [{', '.join(map(as_toml, texts))}]"
+
+
+def if_missing(texts: Sequence[str]) -> str:
+    """Return the end of an error about a text that may mean that there is no value.
+
+    Examples
+    --------
+    >>> if_missing(["NA", "?"])
+    '; if it means that there is no value, declare missing = ["NA", "?"]'
+    """
+    return f"; if it means that there is no value, declare {missing_declaration(texts)}"
+
+
+def as_toml(text: str) -> str:
+    """Return a text as TOML writes it, not shortened."""
+    return json.dumps(text, ensure_ascii=not text.isprintable())
