@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from streamkernel.connectors.kafka.clients import Client, Consumer, Producer
-from streamkernel.connectors.kafka.timeouts import describe_error
+from streamkernel.connectors.kafka.failures import describe_error
 from streamkernel.connectors.registry import function_at
 
 CLIENTS = {

@@ -35,8 +35,7 @@ from streamkernel.connectors.kafka.confluent.client_mapping import (
     settings,
     to_client,
 )
-from streamkernel.connectors.kafka.fences import Fences
-from streamkernel.connectors.kafka.timeouts import run_within
+from streamkernel.connectors.kafka.failures import Fences, run_within
 
 AT_ONCE = 1024
 """Largest number of records per poll."""

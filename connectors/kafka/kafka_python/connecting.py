@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
-from kafka import TopicPartition, errors
+from kafka import TopicPartition, __version__, errors
 from kafka.structs import OffsetAndMetadata
 
 from streamkernel.connectors.kafka.clients import CONNECT_SECONDS, Partition
-from streamkernel.connectors.kafka.kafka_python.tried import private
-from streamkernel.connectors.kafka.timeouts import Failure, describe_error, refuses_certificate, unavailable
+from streamkernel.connectors.kafka.failures import Failure, describe_error, refuses_certificate, unavailable
+
+TRIED = ("3.0.12",)
+"""The versions with which records are encoded and decoded together: the tests have passed with them."""
+
+log = logging.getLogger("streamkernel")
+
+
+def private() -> ModuleType | None:
+    """Return the module that uses private names, or ``None`` if kafka-python has other ones."""
+    if not is_tried():
+        _announce("records are read and written one by one, which is slower")
+    try:
+        from streamkernel.connectors.kafka.kafka_python import private as found
+    except (ImportError, AttributeError) as missing:
+        _announce(f"defects of its connections are not avoided, and new partitions are read later: {missing}")
+        return None
+    return found
+
+
+def is_tried() -> bool:
+    """Return whether this version was tried."""
+    return __version__ in TRIED
+
+
+@functools.cache
+def _announce(effect: str) -> None:
+    log.warning("kafka-python %s was not tried, %s was: %s", __version__, ", ".join(TRIED), effect)
 
 
 def to_client(partitions: Iterable[Partition]) -> list[Any]:

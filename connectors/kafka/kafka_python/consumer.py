@@ -31,10 +31,16 @@ from streamkernel.connectors.kafka.clients import (
     Partition,
     Record,
 )
-from streamkernel.connectors.kafka.fences import Fences
-from streamkernel.connectors.kafka.kafka_python.connecting import arguments, connect, from_client, to_client, with_note
-from streamkernel.connectors.kafka.kafka_python.tried import is_tried, private
-from streamkernel.connectors.kafka.timeouts import describe_error, run_within
+from streamkernel.connectors.kafka.failures import Fences, describe_error, run_within
+from streamkernel.connectors.kafka.kafka_python.connecting import (
+    arguments,
+    connect,
+    from_client,
+    is_tried,
+    private,
+    to_client,
+    with_note,
+)
 
 JOIN_SECONDS = 10.0
 """Seconds without partitions after which we join the group again, with a version whose private names we do not know."""

@@ -1,4 +1,4 @@
-"""Everything that uses private names of kafka-python: :func:`.tried.private` returns this module, or none.
+"""Everything that uses private names of kafka-python: :func:`.connecting.private` returns this module, or none.
 
 Records are decoded together, and added to an open batch together, without kafka-python's steps for each of them, with a
 version that was tried. The other functions avoid defects of kafka-python 3.0.12; without the names they do nothing.
