@@ -192,6 +192,8 @@ class ParquetReader:
         self._row = position
         self._batches = self._batches_from(position)
 
+    resume = seek
+
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the events of the next batch of rows, or ``None`` at the end; never wait."""
         while self._to_tell:

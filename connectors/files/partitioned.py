@@ -11,18 +11,19 @@ from pathlib import Path
 from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_broken, position_of
 from streamkernel.connectors.csv_table import PLAIN, CsvOptions
-from streamkernel.connectors.files.many_files import (
+from streamkernel.connectors.files.readers import (
     DONE,
     LATE,
     SIZE,
+    STDIN_PATH,
     PatternReader,
     files_of,
     has,
     inner_position,
+    is_compressed,
     is_pattern,
     matches,
 )
-from streamkernel.connectors.files.readers import STDIN_PATH, file_reader, is_compressed
 from streamkernel.connectors.files.source import FileSource
 from streamkernel.connectors.files.text import Layout
 from streamkernel.connectors.interfaces import PartitionedSource, WorkAssignment
@@ -223,12 +224,10 @@ class PartitionedFiles(PartitionedSource):
         reading = self._reading
         if reading is None or (reading.name, reading.position, reading.size) != (name, position, size):
             self.close()
-            reading = self._reading = _Reading(name, position, size, self._open(name, size))
+            pattern = Path(glob.escape(name))  # of one file; so a file that cannot be read is an event
+            reader = PatternReader(pattern, self._layout, follow=False, end=size)
+            reading = self._reading = _Reading(name, position, size, reader)
         return reading
-
-    def _open(self, name: str, size: int) -> PatternReader:
-        pattern = Path(glob.escape(name))  # of one file; so a file that cannot be read is an event
-        return PatternReader(pattern, lambda path, grows: file_reader(path, self._layout, grows, size), follow=False)
 
 
 class _Reading:

@@ -97,6 +97,14 @@ class TextReader:
         self._go_on(offset, line)
         self._told_at = offset if len(position) == 3 else -1
 
+    def resume(self, position: Position) -> None:
+        """Continue after `position`, without the header if that cannot be used."""
+        try:
+            self.seek(position)
+        except HeaderError as error:
+            self.give_up_header(error)
+            self.seek(position)
+
     def give_up_header(self, error: HeaderError) -> None:
         """Start again, and treat every record as unreadable."""
         self._form = Headless(str(error))
