@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from collections.abc import Callable, Mapping
-from importlib import import_module
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from streamkernel.connectors.base import UnavailableError
 from streamkernel.connectors.checks import unknown_name
+from streamkernel.connectors.json_values import json_object
 
 PREFIX = "STREAMKERNEL_SCHEMA_REGISTRY_"
 """Prefix of environment variables: ``STREAMKERNEL_SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO``."""
@@ -58,7 +61,8 @@ HEAD = struct.Struct(">bI")
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
 """Formats, and their names in registries."""
 
-MODULES = {"avro": "avro", "protobuf": "protobuf", "json-schema": "json_schema"}
+ReaderOf = Callable[[int, Any], Read]
+"""Returns the decoder of values with a schema, given its id and the registry's answer."""
 
 
 class RegistryUnavailableError(UnavailableError):
@@ -68,11 +72,10 @@ class RegistryUnavailableError(UnavailableError):
 class Registry:
     """A Schema Registry behind confluent-kafka's client, which caches schemas.
 
-    `ValueError` is raised if an option is unknown, the address is invalid, or a file cannot be read; `ImportError` if
-    the extra ``schema-registry`` is not installed. `url` are the addresses, ``"https://host:8081"``, separated by
-    commas. `given` are options of confluent-kafka's client, by name. A variable of the environment that is called
-    ``STREAMKERNEL_SCHEMA_REGISTRY_`` and an option's name in capitals, with underscores, takes precedence. `folder` is
-    the base of relative paths in options.
+    Requests raise `RegistryUnavailableError` if the registry is unavailable. `url` are the addresses,
+    ``"https://host:8081"``, separated by commas. `given` are options of confluent-kafka's client, by name. A variable
+    of the environment that is called ``STREAMKERNEL_SCHEMA_REGISTRY_`` and an option's name in capitals, with
+    underscores, takes precedence. `folder` is the base of relative paths in options.
 
     Examples
     --------
@@ -105,10 +108,7 @@ class Registry:
             raise ValueError(f"Expected options that can be combined, got an error: {error}") from error
 
     def schema(self, number: int) -> Any:
-        """Return the schema with an id.
-
-        Raise `ValueError` if the registry has none; `RegistryUnavailableError` if the registry is unavailable.
-        """
+        """Return the schema with an id; raise a `ValueError` if the registry has none."""
         return self._ask(lambda: self._client.get_schema(number), f"schema {number}")
 
     def version(self, subject: str, version: int) -> Any:
@@ -119,8 +119,7 @@ class Registry:
     def register(self, subject: str, text: str, kind: str) -> int:
         """Register a schema under a subject, if it is not there yet, and return its id.
 
-        Raise `ValueError` if the registry refuses it, because it is not compatible with earlier ones;
-        `RegistryUnavailableError` if the registry is unavailable.
+        Raise `ValueError` if the registry refuses it, because it is not compatible with earlier ones.
         """
         from confluent_kafka.schema_registry import Schema
 
@@ -186,7 +185,10 @@ def registry_reader(registry: Registry, form: str, reader_schema: str | None = N
     By default all fields are read that a value was written with. The result raises a `ValueError` if the value or its
     schema cannot be read, and `RegistryUnavailableError` if the registry is unavailable.
     """
-    reader_of: Callable[..., Read] = import_module(f"{__package__}.{MODULES[form]}").reader_of
+    if form == "avro":
+        reader_of = _avro(registry, reader_schema)
+    else:
+        reader_of = _json_schema(registry) if form == "json-schema" else _protobuf(registry)
     readers: dict[int, Read] = {}
 
     def make(number: int) -> Read:
@@ -200,7 +202,7 @@ def registry_reader(registry: Registry, form: str, reader_schema: str | None = N
                 f"Expected a schema without rules, got one with rules, as for encryption - schema {number}"
             )
         try:
-            return reader_of(registry, number, schema, reader_schema)
+            return reader_of(number, schema)
         except (OSError, ValueError, MemoryError):
             raise
         except Exception as error:  # any error of the format's library
@@ -224,3 +226,88 @@ def registry_reader(registry: Registry, form: str, reader_schema: str | None = N
             raise ValueError(f"Expected a value of schema {number}, got an error: {kind}{error}") from error
 
     return read
+
+
+def _avro(registry: Registry, reader_schema: str | None) -> ReaderOf:
+    """Return the decoders of Avro, which read values with their writer's schema, or into a reader's schema."""
+    import fastavro
+
+    def named(references: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+        """Return the schemas that another one refers to, by name."""
+        for reference in references or ():
+            if reference.name not in schemas:
+                other = registry.version(reference.subject, reference.version)
+                parsed_avro(other.schema_str, named(other.references, schemas))
+        return schemas
+
+    def reader_of(number: int, schema: Any) -> Read:
+        written = parsed_avro(schema.schema_str, named(schema.references, {}))
+        wanted = None if reader_schema is None else parsed_avro(reader_schema)
+
+        def read(value: bytes) -> Any:
+            stream = BytesIO(value)
+            decoded = fastavro.schemaless_reader(stream, written, wanted)
+            if rest := len(value) - stream.tell():
+                raise ValueError(f"{rest} bytes are left behind the record")
+            return decoded
+
+        return read
+
+    return reader_of
+
+
+def parsed_avro(text: str, named: dict[str, Any] | None = None) -> Any:
+    """Return a schema as parsed by fastavro; raise a `ValueError` if it is invalid.
+
+    Examples
+    --------
+    >>> parsed_avro('{"type": "record"}')
+    Traceback (most recent call last):
+    ValueError: Expected a schema of Avro, got SchemaParseException: "name" is a required field missing ...
+    """
+    import fastavro
+
+    try:
+        return fastavro.parse_schema(json.loads(text), named_schemas={} if named is None else named)
+    except Exception as error:
+        raise ValueError(f"Expected a schema of Avro, got {type(error).__name__}: {error}") from error
+
+
+def _json_schema(registry: Registry) -> ReaderOf:
+    """Return the decoders of JSON, which validate values against their schema."""
+    from jsonschema.exceptions import best_match
+    from jsonschema.validators import validator_for
+    from referencing import Registry as Resources
+    from referencing import Resource
+    from referencing.jsonschema import DRAFT7
+
+    def others(references: Any, schemas: Any) -> Any:
+        """Return the schemas that another one refers to."""
+        for reference in references or ():
+            other = registry.version(reference.subject, reference.version)
+            resource = Resource.from_contents(json.loads(other.schema_str), default_specification=DRAFT7)
+            schemas = others(other.references, schemas.with_resource(reference.name, resource))
+        return schemas
+
+    def reader_of(number: int, schema: Any) -> Read:
+        wanted = json.loads(schema.schema_str)
+        kind = validator_for(wanted)
+        kind.check_schema(wanted)
+        validator = kind(wanted, registry=others(schema.references, Resources()))
+
+        def read(value: bytes) -> Any:
+            fields = json_object(value)
+            error = best_match(validator.iter_errors(fields))
+            if error is not None:
+                raise ValueError(f"{error.message[:300]} - at {error.json_path}")
+            return fields
+
+        return read
+
+    return reader_of
+
+
+def _protobuf(registry: Registry) -> ReaderOf:
+    from streamkernel.connectors.schema_registry.protobuf import reader_of
+
+    return partial(reader_of, registry.version)

@@ -271,11 +271,11 @@ def _reader_schema(settings: Settings) -> str | None:
     path = settings.source.reader_schema
     if path is None:
         return None
-    from streamkernel.connectors.schema_registry.avro import parsed
+    from streamkernel.connectors.schema_registry.registry import parsed_avro
 
     try:
         text = read_whole(path).decode()
-        parsed(text)
+        parsed_avro(text)
     except ImportError as error:
         raise ConfigError(_needs_extra(error)) from error
     except (OSError, ValueError) as error:
