@@ -28,9 +28,7 @@ class Failure(IntEnum):
 
 
 def run_within(seconds: float, task: Callable[[], None]) -> Exception | None:
-    """Run a task with a time limit, and abandon it afterwards: some client calls wait without end.
-
-    The result says how it failed, ``None`` if it did not.
+    """Run a task with a time limit, abandon it afterwards, and return how it failed: some calls wait without end.
 
     Examples
     --------
@@ -79,10 +77,9 @@ def refuses_certificate(cause: str) -> bool:
 
 
 def unavailable(servers: str, failure: Failure, cause: str, options: tuple[str, str]) -> UnavailableError:
-    """Return the error for a failed connection, with its reason.
+    """Return the error for a failed connection, with the client's message.
 
-    `failure` and `cause` are the kind of failure, and the client's message. `options` are the client's names for the
-    file with the certificates that it trusts, and for that with its own.
+    `options` are the client's names for the file with the certificates that it trusts, and for the file with its own.
 
     Examples
     --------

@@ -21,8 +21,7 @@ from streamkernel.connectors.kafka.failures import Failure
 def certificate_problem(cause: str, options: Mapping[str, Any], seconds: float) -> str:
     """Return the reason why Python does not trust a broker's certificate either, or nothing.
 
-    `cause` is the error of librdkafka, which has the address of the broker. `seconds` is the time to wait for the
-    broker, in seconds.
+    `cause` is the error of librdkafka, which has the address of the broker.
 
     Examples
     --------

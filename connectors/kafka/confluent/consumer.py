@@ -53,13 +53,12 @@ log = logging.getLogger(__name__)
 
 
 class ConfluentConsumer(Consumer):
-    """A :class:`~streamkernel.connectors.kafka.clients.Consumer`.
+    """A :class:`~streamkernel.connectors.kafka.clients.Consumer` of librdkafka.
 
     librdkafka seeks only in partitions that it already fetches, and its position stops before the markers of
     transactions. So `start` assigns all partitions again, each with its offset, and positions are counted here. Where
     members keep partitions in a rebalance (cooperative-sticky, and the protocol of KIP-848), `start` assigns only those
-    that it starts; the others are fetched meanwhile. `servers`, `options`, `group` and `member` are as for
-    :meth:`~streamkernel.connectors.kafka.clients.Client.consumer`.
+    that it starts; the others are fetched meanwhile.
     """
 
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:

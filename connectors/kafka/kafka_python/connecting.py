@@ -69,13 +69,7 @@ class TokenError(OSError):
 
 
 class Tokens:
-    """The provider of tokens that an option names.
-
-    Parameters
-    ----------
-    kind : callable
-        The class, called without arguments; its ``token()`` returns a token.
-    """
+    """The provider of tokens that an option names: a class without arguments, whose ``token()`` returns a token."""
 
     def __init__(self, kind: Callable[[], Any]) -> None:
         from kafka.net.sasl.oauth import AbstractTokenProvider  # kafka-python refuses other classes
@@ -117,12 +111,7 @@ FILES = "ssl_cafile", "ssl_certfile"
 def connect(kind: Any, servers: str, options: Mapping[str, Any], **ours: Any) -> Any:
     """Return a connected client of one of kafka-python's classes.
 
-    Raises
-    ------
-    UnavailableError
-        If no broker accepts us.
-    ValueError
-        If options cannot be combined.
+    Raise `UnavailableError` if no broker accepts us; `ValueError` if options cannot be combined.
     """
     made: list[Any] = []
     if (names := private()) is not None:

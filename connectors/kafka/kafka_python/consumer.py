@@ -53,13 +53,7 @@ NO_ID = str(UUID(int=0))
 
 
 class PythonConsumer(Consumer):
-    """A :class:`~streamkernel.connectors.kafka.clients.Consumer`.
-
-    Parameters
-    ----------
-    servers, options, group, member
-        As for :meth:`~streamkernel.connectors.kafka.clients.Client.consumer`.
-    """
+    """A :class:`~streamkernel.connectors.kafka.clients.Consumer` of kafka-python."""
 
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
         self._listener: _RebalanceListener | None = None  # if we take part in a group
