@@ -86,11 +86,6 @@ class DatasetSource(Source):
     def seek(self, positions: Mapping[str, Position]) -> None:
         """Continue after the given number of records.
 
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event, by the name of its stream; empty for the start.
-
         Raises
         ------
         ValueError
@@ -107,16 +102,6 @@ class DatasetSource(Source):
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next few hundred events, without waiting except for a download before the first one.
-
-        Parameters
-        ----------
-        timeout : float
-            Not used, because a data set always has a next record or has ended.
-
-        Returns
-        -------
-        list of Event or None
-            ``None`` at the end.
 
         Raises
         ------

@@ -121,9 +121,7 @@ class SvmLight:
 
 
 class Headless:
-    """Lines of a table without column names, none of which is a record.
-
-    `reason` is the problem of the header.
+    """Lines of a table without column names, for a reason, none of which is a record.
 
     Examples
     --------
@@ -218,11 +216,9 @@ class PassedOverError(Exception):
 class ValueDecoder:
     """Converts the object that a reader returns for the bytes of a value to flat fields.
 
-    `read` returns an object for bytes, or raises a `ValueError` with the reason. `envelope` is the envelope around the
-    fields. Changes without a row afterwards raise `PassedOverError`. `max_list_length` is the largest length of a list
-    whose items become fields, as for :func:`~streamkernel.connectors.json_values.flatten`. `texts` are the fields in
-    which integers of JSON beyond 64 bits are texts, where `read` reads JSON. `zones` are the zones of times without
-    one, by field; by default UTC.
+    A change in an `envelope` without a row afterwards raises `PassedOverError`. `max_list_length` is the largest length
+    of a list whose items become fields. `texts` are the fields in which integers of JSON beyond 64 bits are texts,
+    where `read` reads JSON. `zones` are the zones of times without one, by field; by default UTC.
 
     Examples
     --------
@@ -261,8 +257,6 @@ class ValueDecoder:
 
 class CsvRow:
     r"""One row of CSV, whose columns have names that are known before.
-
-    `options` says how the row is written.
 
     Examples
     --------

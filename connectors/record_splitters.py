@@ -17,11 +17,7 @@ ENOUGH_DELIMITERS = 8
 
 @dataclass(frozen=True, slots=True)
 class OversizedRecord:
-    """The beginning of a record that is longer than allowed.
-
-    `head` are its first bytes. `size` is its size in bytes, without the newline that ended it. `newlines` is the number
-    of newlines in it.
-    """
+    """The beginning of a record that is longer than allowed, its size in bytes, and the number of newlines in it."""
 
     head: bytes
     size: int
@@ -174,9 +170,8 @@ class QuotedCutter(LineCutter):
 class OpenRecord:
     """The lines of a record whose quotes are still open.
 
-    `delimiters` are the delimiters in it that are outside of quotes. `limit` is the largest number of bytes.
-    `delimiter` is the byte between two cells. `widths` are the numbers of cells that a row may have, none if they are
-    unknown.
+    `delimiters` are the delimiters in it that are outside of quotes. `widths` are the numbers of cells that a row may
+    have, none if they are unknown.
 
     Examples
     --------

@@ -75,8 +75,7 @@ def _check_long_enough(path: Path, offset: int, size: int) -> None:
 class FileBytes:
     """A plain file, which may still grow.
 
-    `grows` is called at the end of the file; returns whether to wait for more bytes. `end` is the size up to which the
-    file is read, in bytes; later additions are ignored.
+    At its end, `grows` returns whether to wait for more bytes; additions after the byte `end` are ignored.
     """
 
     def __init__(self, path: Path, grows: Callable[[], bool], end: int = sys.maxsize) -> None:
@@ -209,7 +208,7 @@ codecs.register_error(_KEEP, _as_surrogates)
 
 
 class RewrittenBytes:
-    """A stream as UTF-8; offsets count bytes of UTF-8. `stream` are the bytes in their encoding."""
+    """A stream in some encoding as UTF-8; offsets count bytes of UTF-8."""
 
     def __init__(self, stream: ByteStream, encoding: str) -> None:
         self._stream = stream

@@ -231,9 +231,8 @@ class WatchedReader(TextReader):
 class FollowReader:
     """The events of a file, and of its successors after each rotation.
 
-    A position is ``[offset, line, fingerprint]``; the fingerprint identifies the file (`Fingerprint`). Without
-    one, the position refers to the file with the current name. `path` is the file; it may be missing if there is a
-    rotated one. `layout` says how its records are written.
+    A position is ``[offset, line, fingerprint]``; the fingerprint identifies the file (`Fingerprint`). Without one, the
+    position refers to the file with the current name. The file may be missing if there is a rotated one.
     """
 
     def __init__(self, path: Path, layout: Layout) -> None:

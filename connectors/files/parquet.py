@@ -24,12 +24,11 @@ _DAY = 86_400.0
 
 
 def values_of(column: Any, name: str = "", zones: Mapping[str, str] | None = None) -> list[Any]:
-    """Return the values of a column, with ``None`` for nulls and for NaN.
+    """Return the values of a column, an array of pyarrow, with ``None`` for nulls and for NaN.
 
     A time stamp becomes seconds since 1970, a date too, a time of day and a duration seconds, a decimal a float, an
     entry of a dictionary its value, a UUID a string, a struct and a map a dict. A value that Python cannot hold becomes
-    bytes. `column` is an array of pyarrow. `zones` are the zones of dates, and of time stamps without a zone, by name;
-    UTC for others.
+    bytes. `zones` are the zones of dates, and of time stamps without a zone, by name; UTC for others.
 
     Examples
     --------
@@ -143,10 +142,9 @@ def arrow() -> tuple[type[Exception], Any]:
 class ParquetReader:
     """The rows of one file; a position is a number of rows.
 
-    `ImportError` is raised if pyarrow is not installed; `ValueError` if it is not a Parquet file, or names of columns
-    are empty or repeated. `name` is the name of the stream, for its events. `max_list_length` is the largest length of
-    a list whose items become fields. `is_silent` says whether nothing is written to the log. `zones` are the zones of
-    time stamps without one, by field; UTC for others.
+    Raise `ImportError` if pyarrow is not installed; `ValueError` if it is not a Parquet file, or names of columns are
+    empty or repeated. `max_list_length` is the largest length of a list whose items become fields. `is_silent` says
+    whether nothing is written to the log. `zones` are the zones of time stamps without one, by field; UTC for others.
     """
 
     def __init__(

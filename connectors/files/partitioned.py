@@ -115,22 +115,11 @@ class PartitionedFiles(PartitionedSource):
         self._reading: _Reading | None = None
 
     def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
-        """Assign the unfinished files to workers.
+        """Assign the unfinished files to workers, ``None`` if all files are finished.
 
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event of each stream, by its name, which is the path of the file.
-        workers : int
-            The number of processes.
-        events : int
-            The largest number of events per worker, and of its files, since a file may be empty.
-
-        Returns
-        -------
-        list of WorkAssignment or None
-            ``None`` if all files are finished. The last file that was started is first, unless its position is in a
-            late file, which must be read before a later file is started, after which it counts as finished.
+        A worker gets at most as many files as events, since a file may be empty. The last file that was started is
+        first, unless its position is in a late file, which must be read before a later file is started, after which it
+        counts as finished.
         """
         if not any(map(self._is_ours, positions)):
             position_of(self._name, positions)
@@ -161,13 +150,9 @@ class PartitionedFiles(PartitionedSource):
             yield [Event(name, {DONE: reading.position, SIZE: size}, b"")]
 
     def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
-        """Return the known backlog after these positions.
+        """Return the bytes after these positions as ``(path, "0")``, for each file that the last plan had to finish.
 
-        Returns
-        -------
-        mapping
-            Bytes as ``(path, "0")`` for each file that was unfinished when the last round was planned. A compressed
-            file or Parquet file counts completely until it is finished.
+        A compressed file or Parquet file counts completely until it is finished.
         """
         return {
             (name, "0"): self._bytes_left(name, size, positions.get(name)) for name, size in dict(self._sizes).items()

@@ -125,14 +125,7 @@ class FileSink(Sink):
         self.write_all([record], [key])
 
     def write_all(self, records: Iterable[Mapping[str, Any]], keys: Iterable[bytes | None]) -> None:
-        """Write several records, as `write` does for each.
-
-        Parameters
-        ----------
-        records : iterable of dict
-            The fields of each.
-        keys : iterable of bytes or None
-            Not used, because a file has no keys.
+        """Write several records, as `write` does for each; a file has no keys.
 
         Raises
         ------

@@ -153,13 +153,7 @@ class FileSource(Source):
             self._reader = file_reader(Path(path), layout)
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Continue after the given position of the file, or of each file.
-
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event of each stream, by its name, which is the path of the file; also those of
-            `PartitionedFiles`. Empty for the start.
+        """Continue after the given position of the file, or of each file by its path; also of `PartitionedFiles`.
 
         Raises
         ------
@@ -179,11 +173,6 @@ class FileSource(Source):
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next few hundred events.
-
-        Returns
-        -------
-        list of Event or None
-            Empty if no event arrived in time, ``None`` at the end.
 
         Raises
         ------

@@ -68,12 +68,10 @@ class HeaderError(ValueError):
 
 
 class TextReader:
-    """The events of one stream of bytes.
+    """The events of one stream of bytes, whose records have at most `limit` bytes.
 
     A position is ``[offset, line]``: the bytes and the lines up to the end of a record. After the damaged part of a
-    stream it is ``[offset, line, "broken"]``, so that the damage is not reported again. `name` is the name of the
-    stream, for its events. `stream` are the bytes. `form` says how a record is read. `limit` is the longest record, in
-    bytes, that is read.
+    stream it is ``[offset, line, "broken"]``, so that the damage is not reported again.
     """
 
     def __init__(self, name: str, stream: ByteStream, form: TextFormat, limit: int) -> None:

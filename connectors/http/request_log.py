@@ -27,22 +27,14 @@ _READ_BYTES = 1 << 18
 
 
 class Request(NamedTuple):
-    """The events of one request.
-
-    `key` is the ``Idempotency-Key`` of the request, ``None`` if it has none. `events` are the events, as JSON text of
-    an array.
-    """
+    """The events of one request, as JSON text of an array, and its ``Idempotency-Key``, if it has one."""
 
     key: str | None
     events: bytes
 
 
 class Stored(NamedTuple):
-    """The position of a request in the log.
-
-    `begin` is the byte that it begins with. `position` is the byte after it. `is_repeated` says whether it had been
-    stored before.
-    """
+    """The bytes of the log between which a request is, and whether it had been stored before."""
 
     begin: int
     position: int

@@ -82,9 +82,7 @@ class Counts:
 
 
 class Notations(Counts):
-    """Reads texts of fields that are numbers, in the notation of each field.
-
-    `declared` are the declared notations by field; other fields learn theirs.
+    """Reads texts of fields that are numbers, in the declared notation of each field, or the one that it learns.
 
     Examples
     --------
