@@ -77,8 +77,8 @@ class Counts:
 
     def join(self, counts: Mapping[str, Sequence[int]], names: Collection[str]) -> None:
         """Continue with the counts here or elsewhere, for each field the ones of more values."""
-        at, own = self._weight, self._counts
-        self.restore(own | {n: other for n, other in counts.items() if other[at] > own.get(n, (0, 0))[at]}, names)
+        at, ours = self._weight, self._counts
+        self.restore(ours | {n: other for n, other in counts.items() if other[at] > ours.get(n, (0, 0))[at]}, names)
 
 
 class Notations(Counts):
