@@ -125,8 +125,7 @@ class DatasetSource(Source):
 
     def close(self) -> None:
         """Close the file of the data set, if there is one."""
-        close = getattr(self._pairs, "close", None)
-        if close:
+        if close := getattr(self._pairs, "close", None):
             close()
 
     def _open(self) -> Iterator[tuple[Mapping[Any, Any], Any]]:
@@ -191,8 +190,7 @@ def _download(dataset: Any) -> None:
     """Download a data set if it is missing; River's output about it goes to standard error."""
     from river.datasets.base import RemoteDataset
 
-    remote = isinstance(dataset, RemoteDataset)
-    if not remote or dataset.is_downloaded:
+    if not isinstance(dataset, RemoteDataset) or dataset.is_downloaded:
         return
     try:
         with contextlib.redirect_stdout(sys.stderr):

@@ -50,7 +50,7 @@ class LineCutter:
 
     def end(self) -> Iterable[Raw]:
         """Return the last record if no newline ended it."""
-        return self._last()
+        return [self._line()] if self._tail else []
 
     def pending(self) -> bytes:
         """Return the first bytes of the incomplete record."""
@@ -70,9 +70,6 @@ class LineCutter:
             self._dropped += max(0, len(self._tail) - KEPT_BYTES)
             del self._tail[KEPT_BYTES:]
         return lines
-
-    def _last(self) -> list[Raw]:
-        return [self._line()] if self._tail else []
 
     def _line(self) -> Raw:
         if self._dropped:
@@ -129,7 +126,7 @@ class QuotedCutter(LineCutter):
 
     def end(self) -> Iterable[Raw]:
         """Return the records up to the end, where no quotes are open any more."""
-        yield from self._join(self._last())
+        yield from self._join(super().end())
         while self._open is not None:
             first, *others = self._open.lines
             self._open = None

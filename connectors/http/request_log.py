@@ -6,7 +6,7 @@ import fcntl
 import hashlib
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -127,9 +127,7 @@ class RequestLog:
             if key is not None:
                 new[key] = end, _digest(events)
         self._write(b"".join(lines))
-        self._keys.update(new)  # not before: an event that was not stored must not be taken for a repeated one
-        while len(self._keys) > MOST_KEYS:
-            self._keys.popitem(last=False)
+        self._keep_keys(new)  # not before: an event that was not stored must not be taken for a repeated one
         return results
 
     def read(self, position: int) -> Iterator[bytes]:
@@ -193,9 +191,12 @@ class RequestLog:
         except (ValueError, KeyError, TypeError):  # the reader reports it
             return
         if key is not None:
-            self._keys[key] = position, _digest(events)
-            if len(self._keys) > MOST_KEYS:
-                self._keys.popitem(last=False)
+            self._keep_keys({key: (position, _digest(events))})
+
+    def _keep_keys(self, new: Mapping[str, tuple[int, bytes]]) -> None:
+        self._keys.update(new)
+        while len(self._keys) > MOST_KEYS:
+            self._keys.popitem(last=False)
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("[0-9]*.jsonl"))

@@ -100,14 +100,12 @@ class ConfluentConsumer(Consumer):
             self._has_part = True
             listener.on_assigned(from_client(partitions))
 
-        def on_revoke(kafka: Any, partitions: list[TopicPartition]) -> None:
-            self._leave(partitions, listener.on_revoked)
-
-        def on_lose(kafka: Any, partitions: list[TopicPartition]) -> None:
-            self._leave(partitions, listener.on_lost)
-
         self._tell_lost = listener.on_lost
-        callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lose}
+        callbacks = {
+            "on_assign": on_assign,
+            "on_revoke": lambda _, partitions: self._leave(partitions, listener.on_revoked),
+            "on_lost": lambda _, partitions: self._leave(partitions, listener.on_lost),
+        }
         self._join = lambda: self._kafka.subscribe(list(topics), **callbacks)
         self._join()
 
@@ -180,13 +178,12 @@ class ConfluentConsumer(Consumer):
             note = error.object[: error.start].decode()
         return (int(answer.offset), note) if answer.offset >= 0 else None
 
-    def partitions_of(self, topic: str) -> list[Partition]:
-        topics = self._ask(self._kafka.list_topics, topic, COMMIT_SECONDS).topics
+    def partitions_of(self, topic: str, seconds: float = COMMIT_SECONDS) -> list[Partition]:
+        topics = self._ask(self._kafka.list_topics, topic, seconds).topics
         return [Partition(topic, number) for number in sorted(topics[topic].partitions)]
 
     def look(self, topics: Iterable[str]) -> Mapping[str, list[Partition]]:
-        about = {topic: self._ask(self._kafka.list_topics, topic, ANSWER_SECONDS).topics[topic] for topic in topics}
-        return {topic: [Partition(topic, n) for n in sorted(entry.partitions)] for topic, entry in about.items()}
+        return {topic: self.partitions_of(topic, ANSWER_SECONDS) for topic in topics}
 
     def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
         self._admin = self._admin or AdminClient(self._admin_settings)
