@@ -6,7 +6,7 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from streamkernel.connectors.checks import unknown_name
 from streamkernel.connectors.csv_cells import number
@@ -32,21 +32,23 @@ WITHOUT_ROW = ("d", "t", "m")
 
 
 class TextFormat(Protocol):
-    """A parser of single records."""
+    """A parser of single records, by default lines without a header."""
 
     @property
     def cutter(self) -> Callable[[int], LineCutter]:
         """The splitter of bytes into records of this format, which takes the longest record's size."""
+        return LineCutter
 
     @property
     def ready(self) -> bool:
         """Whether records can be read; a header has to be read first."""
+        return True
 
     def parse(self, raw: bytes) -> Fields | None:
         """Return the fields, or ``None`` for bytes without any; raise a `ValueError` with the reason."""
 
 
-class JsonLines:
+class JsonLines(TextFormat):
     """JSON objects, one per line; the fields of a nested object have the path to them as names.
 
     `max_list_length` is the largest length of a list whose items become fields, as for
@@ -64,9 +66,6 @@ class JsonLines:
     ValueError: Expected a JSON object, got an array
     """
 
-    cutter: ClassVar[type[LineCutter]] = LineCutter
-    ready = True
-
     def __init__(self, max_list_length: int = 0, texts: Iterable[str] = ()) -> None:
         self._fields = JsonFields(max_list_length, texts)
 
@@ -83,7 +82,7 @@ class AllZeros(dict[str, Any]):
     """A record of a sparse format that has no features because each is 0, which is an example like any other."""
 
 
-class SvmLight:
+class SvmLight(TextFormat):
     """``label index:value ... # comment``, as svmlight and libsvm write it; ``qid:value`` is the field ``"qid"``.
 
     Examples
@@ -96,9 +95,6 @@ class SvmLight:
     Traceback (most recent call last):
     ValueError: Expected index:value, got "7=2"
     """
-
-    cutter: ClassVar[type[LineCutter]] = LineCutter
-    ready = True
 
     def parse(self, raw: bytes) -> Fields | None:
         """Return the fields of one line, the label as ``"label"``, or ``None`` for a comment line."""
@@ -120,7 +116,7 @@ class SvmLight:
         return record if record.keys() - {"label", "qid"} else AllZeros(record)
 
 
-class Headless:
+class Headless(TextFormat):
     """Lines of a table without column names, for a reason, none of which is a record.
 
     Examples
@@ -129,9 +125,6 @@ class Headless:
     Traceback (most recent call last):
     ValueError: Expected a name, got none
     """
-
-    cutter: ClassVar[type[LineCutter]] = LineCutter
-    ready = True
 
     def __init__(self, reason: str) -> None:
         self._reason = reason

@@ -24,7 +24,7 @@ from streamkernel.connectors.files.bytestreams import (
 from streamkernel.connectors.files.following import FollowReader, rotated_files
 from streamkernel.connectors.files.parquet import ParquetReader, arrow
 from streamkernel.connectors.files.text import HeaderError, Layout, TextReader
-from streamkernel.connectors.formats import TEXT_FORMATS, format_of
+from streamkernel.connectors.formats import SUFFIXES, TEXT_FORMATS, format_of, suffix_of
 
 STDIN_PATH = "-"
 
@@ -301,7 +301,7 @@ def pattern_reader(pattern: Path, layout: Layout, follow: bool) -> PatternReader
         raise FileNotFoundError(errno.ENOENT, "Expected files that match, found none", str(pattern))
     if follow:
         _check_not_rotated(paths)
-    formats = {layout.format or _format_or_none(path) for path in paths}
+    formats = {layout.format or SUFFIXES.get(suffix_of(path)) for path in paths}
     if formats == {None}:
         format_of(paths[0])
     if "parquet" in formats:
@@ -322,13 +322,6 @@ def _check_not_rotated(paths: Sequence[Path]) -> None:
 
 def _as_utf8(stream: ByteStream, path: Path, layout: Layout) -> ByteStream:
     return RewrittenBytes(stream, layout.csv.encoding) if layout.is_rewritten(path) else stream
-
-
-def _format_or_none(path: Path) -> str | None:
-    try:
-        return format_of(path)
-    except ValueError:
-        return None
 
 
 def is_compressed(path: Path) -> bool:

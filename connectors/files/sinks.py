@@ -17,6 +17,7 @@ import orjson
 
 from streamkernel.connectors.base import Position, RecordsRefusedError
 from streamkernel.connectors.checks import is_count
+from streamkernel.connectors.files.parquet import arrow
 from streamkernel.connectors.interfaces import Sink
 from streamkernel.connectors.json_text import RECORD, Refused, all_to_json, encode_each, json_or_refuse, to_json
 from streamkernel.connectors.owner import Owner
@@ -256,11 +257,10 @@ class ParquetSink(Sink):
     """
 
     def __init__(self, directory: str | Path) -> None:
-        try:
-            import pyarrow
-            from pyarrow import parquet
-        except ImportError as error:
-            raise ImportError("Parquet files need pyarrow: pip install 'streamkernel[parquet]'") from error
+        arrow()
+        import pyarrow
+        from pyarrow import parquet
+
         self._arrow, self._parquet = pyarrow, parquet
         self._folder, self._rows = Path(directory), list[dict[str, Any]]()
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -133,15 +133,7 @@ class PartitionedTopics(PartitionedSource):
         return [_assignment(self._partitions[worker::workers], spans, events) for worker in range(workers)]
 
     def prepare(self, deadline: float = math.inf) -> Mapping[str, Any]:
-        """Return the ids of the topics, for a checkpoint; errors are those of `topic_ids`."""
-        return {"topics": self.topic_ids()}
-
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Refuse topics with other ids than those in a checkpoint: their offsets are others."""
-        self._topic_ids.known |= saved.get("topics", {})
-
-    def topic_ids(self) -> Mapping[str, str]:
-        """Return the ids of the topics, for a checkpoint; none before the first plan.
+        """Return the ids of the topics; none before the first plan.
 
         Raises
         ------
@@ -153,7 +145,11 @@ class PartitionedTopics(PartitionedSource):
         if self._topic_ids.known:  # also where a round had been planned by an earlier process
             self._planner = self._planner or self._connect()
             self._topic_ids.check(self._planner)
-        return self._topic_ids.known
+        return {"topics": self._topic_ids.known}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Refuse topics with other ids than those in a checkpoint: their offsets are others."""
+        self._topic_ids.known |= saved.get("topics", {})
 
     def read(self, assignment: WorkAssignment) -> Iterator[list[Event]]:
         """Yield the events of an assignment, a few at a time, and ``[]`` while none arrive; it may be stopped early."""

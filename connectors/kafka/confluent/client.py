@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from itertools import repeat
 from time import monotonic
 from typing import Any
 
@@ -105,8 +106,8 @@ class ConfluentProducer(Producer):
     def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Any] | None = None) -> None:
         with self._refusals():
             self._begin()
-            for place, record in enumerate(records):
-                self._send(topic, record, -1, None if origins is None else origins[place])
+            for record, origin in zip(records, origins or repeat(None, len(records)), strict=True):
+                self._send(topic, record, -1, origin)
             self._kafka.poll(0)
 
     def _send(self, topic: str, record: OutRecord, partition: int, origin: Any) -> None:

@@ -70,27 +70,27 @@ class PythonProducer(Producer):
             self._send(topic, (value, key, headers), None, partition)
 
     def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Any] | None = None) -> None:
-        names = private()
+        names, of = private(), origins or [None] * len(records)
         with _refusals():
             if names is None or not is_tried():
-                for place, record in enumerate(records):
-                    self._send(topic, record, None if origins is None else origins[place], None)
+                for record, origin in zip(records, of, strict=True):
+                    self._send(topic, record, origin, None)
                 return
             for partition, places in names.by_partition(self._kafka, topic, records).items():
                 done = 0
                 while done < len(places):
                     place = places[done]
-                    first = self._send(topic, records[place], None if origins is None else origins[place], partition)
+                    first = self._send(topic, records[place], of[place], partition)
                     done += 1
                     if first is not None and done < len(places):
-                        done += names.extend(self._kafka, first, *self._rest(topic, records, places[done:], origins))
+                        done += names.extend(self._kafka, first, *self._rest(topic, records, places[done:], of))
 
     def _rest(
-        self, topic: str, records: Sequence[OutRecord], places: Sequence[int], origins: Sequence[Any] | None
+        self, topic: str, records: Sequence[OutRecord], places: Sequence[int], origins: Sequence[Any]
     ) -> tuple[list[OutRecord], Callable[[int, Exception], None]]:
         """Return records, and a function that keeps the error of one of them."""
         rest = [records[place] for place in places]
-        return rest, lambda i, error: self._keep(topic, rest[i], None if origins is None else origins[places[i]], error)
+        return rest, lambda i, error: self._keep(topic, rest[i], origins[places[i]], error)
 
     def _send(self, topic: str, record: OutRecord, origin: Any, partition: int | None) -> Any:
         """Write a record, and return its future, or ``None`` if it is too large."""
