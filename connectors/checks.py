@@ -67,6 +67,17 @@ def is_count(value: object) -> bool:
     return type(value) is int and value >= 0
 
 
+def is_place(position: Position) -> bool:
+    """Return whether a position is one in a text: the number of bytes, the number of lines, and perhaps a note.
+
+    Examples
+    --------
+    >>> is_place([120, 7]), is_place([120, 7, "broken"]), is_place([120, -7]), is_place(120)
+    (True, True, False, False)
+    """
+    return isinstance(position, (list, tuple)) and len(position) in (2, 3) and all(map(is_count, position[:2]))
+
+
 def not_utf8(error: UnicodeDecodeError, hint: str | None = None) -> str:
     r"""Return the reason why bytes cannot be read as text.
 

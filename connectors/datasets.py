@@ -7,7 +7,7 @@ import copy
 import inspect
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamkernel.connectors.base import Event, Position
@@ -152,22 +152,17 @@ class DatasetSource(Source):
         return value.item() if isinstance(value, self._numpy_scalar) else value
 
 
-def _classes() -> Iterable[type[Any]]:
-    from river import datasets
-    from river.datasets import synth
-
-    for module in (datasets, synth):
-        for _, member in inspect.getmembers(module, inspect.isclass):
-            if issubclass(member, datasets.base.Dataset) and not inspect.isabstract(member):
-                yield member
-
-
 def _name_of(cls: type[Any]) -> str:
     return f"synth.{cls.__name__}" if cls.__module__.startswith("river.datasets.synth") else cls.__name__
 
 
 def _dataset_class(name: str) -> type[Any]:
-    classes = {_name_of(cls): cls for cls in _classes()}
+    from river import datasets
+    from river.datasets import synth
+
+    members = [cls for module in (datasets, synth) for _, cls in inspect.getmembers(module, inspect.isclass)]
+    kinds = [cls for cls in members if issubclass(cls, datasets.base.Dataset) and not inspect.isabstract(cls)]
+    classes = {_name_of(cls): cls for cls in kinds}
     if name not in classes:
         raise unknown_name("a data set of", name, classes)
     return classes[name]

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from streamkernel.connectors.base import Event, Position
-from streamkernel.connectors.checks import is_broken, is_count
+from streamkernel.connectors.checks import is_broken, is_place
 from streamkernel.connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes, open_regular
 from streamkernel.connectors.files.text import HeaderError, Layout, TextReader
 from streamkernel.connectors.formats import TextFormat
@@ -248,7 +248,7 @@ class FollowReader:
 
     def seek(self, position: Position) -> None:
         """Continue after `position` in its file; if that is gone, report it and start with the current file."""
-        if not (isinstance(position, (list, tuple)) and len(position) in (2, 3) and all(map(is_count, position[:2]))):
+        if not is_place(position):
             raise ValueError(f"Expected a position [offset, line, fingerprint], got {position!r} - at {self._name}")
         self._at_first = False
         self._last = list(position[:2])

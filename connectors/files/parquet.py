@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import orjson
 
@@ -45,7 +46,7 @@ def values_of(column: Any, name: str = "", zones: Mapping[str, str] | None = Non
         return values_of(column.dictionary_decode(), name, zones)
     if isinstance(kind, pa.BaseExtensionType):
         values = values_of(column.storage)
-        return values if kind.extension_name != "arrow.uuid" else _map(_uuid, values)
+        return values if kind.extension_name != "arrow.uuid" else _map(lambda value: str(UUID(bytes=value)), values)
     if types.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
         paths = [f"{name}.{inside}" for inside in names]
@@ -89,12 +90,6 @@ def _integers(column: Any) -> list[Any]:
     import pyarrow as pa
 
     return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64()).to_pylist()  # type: ignore[no-any-return]
-
-
-def _uuid(value: bytes) -> str:
-    from uuid import UUID
-
-    return str(UUID(bytes=value))
 
 
 def _lists(column: Any) -> Iterator[list[Any] | None]:

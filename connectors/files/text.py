@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from streamkernel.connectors.base import Event, Position
-from streamkernel.connectors.checks import BROKEN, is_count, not_utf8
+from streamkernel.connectors.checks import BROKEN, is_place, not_utf8
 from streamkernel.connectors.csv_table import PLAIN, Csv, CsvOptions
 from streamkernel.connectors.files.bytestreams import BrokenStreamError, ByteStream
 from streamkernel.connectors.formats import TEXT_FORMATS, Headless, JsonLines, TextFormat, format_of, suffix_of
@@ -83,7 +83,7 @@ class TextReader:
 
     def seek(self, position: Position) -> None:
         """Continue after `position`."""
-        if not (type(position) in (list, tuple) and len(position) in (2, 3) and all(map(is_count, position[:2]))):
+        if not is_place(position):
             raise ValueError(f"Expected a position [offset, line], got {position!r} - at {self._name}")
         offset, line = position[:2]
         self._stream.seek(offset)
@@ -203,7 +203,8 @@ class TextReader:
             if isinstance(raw, OversizedRecord):
                 line = number + raw.newlines
                 offset = min(offset + raw.size + 1, self._read)
-                events.append(self._unreadable(raw.head, self._too_long(raw), number, [offset, line]))
+                reason = f"Expected at most {self._limit} bytes in a record, got {raw.size}"
+                events.append(self._unreadable(raw.head, reason, number, [offset, line]))
             else:
                 line = number + raw.count(b"\n")
                 offset = min(offset + len(raw) + 1, self._read)
@@ -220,9 +221,6 @@ class TextReader:
                 break
         self._offset, self._line = offset, line
         return events
-
-    def _too_long(self, raw: OversizedRecord) -> str:
-        return f"Expected at most {self._limit} bytes in a record, got {raw.size}"
 
     def _unreadable(self, raw: bytes, reason: str, line: int, position: Position) -> Event:
         if not self._form.ready:  # Without names no row can be read.

@@ -193,11 +193,6 @@ class Undelivered(NamedTuple):
         return self.code in REFUSES_RECORD
 
 
-def forbidden(undelivered: Sequence[Undelivered]) -> str:
-    """Return why nothing can be written to a topic, or an empty string."""
-    return next((f"{one.reason} - for topic {one.topic}" for one in undelivered if one.code in FORBIDDEN), "")
-
-
 class Producer(Protocol):
     """Writes each record once; in a transaction, records become visible at `commit`, together with offsets."""
 

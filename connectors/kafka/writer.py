@@ -13,13 +13,13 @@ from streamkernel.connectors.base import CommitRefusedError, Position, RecordsRe
 from streamkernel.connectors.interfaces import Transactions
 from streamkernel.connectors.json_text import Refused
 from streamkernel.connectors.kafka.clients import (
+    FORBIDDEN,
     TOO_LARGE,
     Headers,
     OutRecord,
     Partition,
     Producer,
     Undelivered,
-    forbidden,
     seconds_until,
 )
 from streamkernel.connectors.kafka.offsets import missing_topic
@@ -192,8 +192,8 @@ class Writer:
         undelivered: list[Undelivered] = []
         if self._producer is not None:
             undelivered, self._producer.undelivered = self._producer.undelivered, []
-        if reason := forbidden(undelivered):
-            raise CommitRefusedError(reason, "write_forbidden")
+        if (one := next((one for one in undelivered if one.code in FORBIDDEN), None)) is not None:
+            raise CommitRefusedError(f"{one.reason} - for topic {one.topic}", "write_forbidden")
         if not self.is_single and any(one.code in TOO_LARGE for one in undelivered):
             self._batch = (self._batch or LARGEST_BATCH) // 2  # the brokers did not tell their limit
         return undelivered

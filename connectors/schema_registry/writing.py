@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from streamkernel.connectors.json_text import RECORD, printable, to_json
-from streamkernel.connectors.schema_registry.registry import HEAD, Registry
-from streamkernel.connectors.schema_registry.registry import KINDS as NAMES_OF_FORMATS
+from streamkernel.connectors.schema_registry import HEAD, Registry
+from streamkernel.connectors.schema_registry import KINDS as NAMES_OF_FORMATS
 
 
 def converted(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:

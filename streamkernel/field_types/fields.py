@@ -150,7 +150,7 @@ class Fields(base.Transformer):
         if name in self._declared or self._unseen[name]:
             return True
         of, dot, number = str(name).rpartition(".")
-        return bool(dot) and number.isdecimal() and self._is_vector(of)
+        return bool(dot) and number.isdecimal() and of in self._of_type["vector"]
 
     def keep(self, names: Iterable[str]) -> None:
         """Let fields such as labels pass, unless they are declared themselves.
@@ -352,9 +352,6 @@ class Fields(base.Transformer):
         """Return the fields that are no inputs, in which some others, unless they are declared, are inputs."""
         is_unseen = {name: declared.type in UNSEEN for name, declared in self._declared.items()}
         return ByPath(dict.fromkeys(names, False) | is_unseen)
-
-    def _is_vector(self, name: str) -> bool:
-        return name in self._of_type["vector"]
 
     def _lacks(self, value: Any, declared: DeclaredType | None) -> bool:
         """Return whether a value is missing."""
