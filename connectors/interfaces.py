@@ -318,7 +318,10 @@ class Sink(Participant):
         raise NotImplementedError
 
     def seek(self, position: Position) -> None:
-        """Remove the records after a position that `flush` returned; called at most once, before the first write."""
+        """Remove the records after a position that `flush` returned; called at most once, before the first write.
+
+        By default nothing is removed.
+        """
 
     def close(self) -> None:
         """Flush, and release the resources of the sink."""

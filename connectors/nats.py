@@ -330,9 +330,6 @@ class NatsSink(Sink):
             raise RecordsRefusedError(refused)
         return None
 
-    def seek(self, position: Position) -> None:
-        """Do nothing: a stream cannot be truncated."""
-
     def close(self) -> None:
         """Flush, and close the connection."""
         try:

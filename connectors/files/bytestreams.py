@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 CHUNK_BYTES = 1 << 18
 FOLLOW_SECONDS = 0.02
@@ -34,17 +34,19 @@ class CutError(ValueError):
     """A file has become shorter than its part that was read, or begins with other bytes."""
 
 
-class ByteStream(Protocol):
-    """Bytes in order, a chunk at a time."""
+class ByteStream:
+    """Bytes in order, a chunk at a time; by default they cannot be rewound, and their number is unknown."""
 
     def read(self, timeout: float) -> bytes | None:
         """Return the next chunk, ``b""`` if none arrived within `timeout` seconds, or ``None`` at the end."""
+        raise NotImplementedError
 
     def seek(self, offset: int) -> None:
         """Go to the byte at `offset`."""
 
     def waiting(self) -> int | None:
         """Return the number of unread bytes, or ``None`` if it is unknown."""
+        return None
 
     def close(self) -> None:
         """Release the stream's resources."""
@@ -72,7 +74,7 @@ def _check_long_enough(path: Path, offset: int, size: int) -> None:
         raise CutError(f"Expected at least {offset} bytes, got {size} - at {path}: it is not the file that was read")
 
 
-class FileBytes:
+class FileBytes(ByteStream):
     """A plain file, which may still grow.
 
     At its end, `grows` returns whether to wait for more bytes; additions after the byte `end` are ignored.
@@ -145,7 +147,7 @@ class FileBytes:
         return min(self._end, os.fstat(self._file.fileno()).st_size)
 
 
-class GzipBytes:
+class GzipBytes(ByteStream):
     """A gzip-compressed file; offsets count uncompressed bytes."""
 
     def __init__(self, path: Path) -> None:
@@ -176,22 +178,13 @@ class GzipBytes:
         self._compressed.close()
 
 
-class StdinBytes:
-    """Standard input, which cannot be rewound."""
+class StdinBytes(ByteStream):
+    """Standard input, which belongs to the process, and stays open."""
 
     def read(self, timeout: float) -> bytes | None:
         """Return the available bytes, ``b""`` if none arrived within `timeout` seconds, or ``None`` at the end."""
         ready, _, _ = select.select([STDIN], [], [], timeout)
         return os.read(STDIN, CHUNK_BYTES) or None if ready else b""
-
-    def seek(self, offset: int) -> None:
-        """Do nothing: standard input cannot be read again."""
-
-    def waiting(self) -> None:
-        """Return ``None``, because the number of bytes is unknown."""
-
-    def close(self) -> None:
-        """Do nothing: standard input belongs to the process."""
 
 
 _KEEP = "streamkernel.surrogates"
@@ -207,7 +200,7 @@ def _as_surrogates(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_KEEP, _as_surrogates)
 
 
-class RewrittenBytes:
+class RewrittenBytes(ByteStream):
     """A stream in some encoding as UTF-8; offsets count bytes of UTF-8."""
 
     def __init__(self, stream: ByteStream, encoding: str) -> None:

@@ -110,9 +110,6 @@ class FileSink(Sink):
             self._size = self._file.seek(0, os.SEEK_END)
             self._end_last_line()
 
-    def open(self) -> None:
-        """Do nothing, because the file is open."""
-
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record; it is durable after the next `flush`.
 
@@ -265,9 +262,6 @@ class ParquetSink(Sink):
         self._folder, self._rows = Path(directory), list[dict[str, Any]]()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._count = max((int(path.stem[5:]) for path in self._folder.glob("part-*.parquet")), default=0)
-
-    def open(self) -> None:
-        """Do nothing, because the directory exists."""
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record.
