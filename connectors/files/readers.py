@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -97,11 +98,9 @@ def files_of(pattern: Path) -> dict[str, int]:
     sizes = {}
     for name in sorted(glob.glob(str(pattern), recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute pattern
         path = Path(name)
-        try:
+        with suppress(OSError):  # It was deleted just now.
             if path.is_file():
                 sizes[str(path)] = path.stat().st_size
-        except OSError:  # It was deleted just now.
-            continue
     return sizes
 
 

@@ -10,7 +10,7 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Literal, NamedTuple
@@ -42,7 +42,7 @@ TimeUnit = Literal["s", "ms", "us", "ns"]
 """Units of numbers that are times."""
 _NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _MONTH_OR_YEAR = re.compile("[12][0-9]{3}(-(0[1-9]|1[0-2]))?")
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_PER_SECOND: Mapping[TimeUnit, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _FARTHEST = 10**11
 """Seconds, which are the year 5138; a larger number is of a smaller unit."""
 _USUAL = 315_532_800, 4_102_444_800
@@ -213,15 +213,13 @@ def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UT
     wanted = f"{expected(unit)}, got {shorten(value)}"
     if moment is None:
         raise ValueError(wanted)
-    if abs(moment) > _FARTHEST * _PER_SECOND[unit]:
+    is_far = abs(moment) > _FARTHEST * _PER_SECOND[unit]  # also an integer beyond all floats
+    if is_far or not _is_usual(moment / _PER_SECOND[unit]):
         for other, per_second in _PER_SECOND.items():
-            if abs(moment) <= _FARTHEST * per_second:
-                raise TimeUnitError(f"{wanted}, which looks like {_NAMES[other]}", other)  # type: ignore[arg-type]
-        raise TimeUnitError(wanted, None)
-    if not _is_usual(moment / _PER_SECOND[unit]):
-        for other, per_second in _PER_SECOND.items():
-            if _is_usual(moment / per_second):
-                raise TimeUnitError(f"{wanted}, which looks like {_NAMES[other]}", other)  # type: ignore[arg-type]
+            if abs(moment) <= _FARTHEST * per_second if is_far else _is_usual(moment / per_second):
+                raise TimeUnitError(f"{wanted}, which looks like {_NAMES[other]}", other)
+        if is_far:
+            raise TimeUnitError(wanted, None)
     if (seconds := moment / _PER_SECOND[unit]) < _EARLIEST:
         raise ValueError(f"Expected a time in the years 1 to 9999, got {shorten(value)}")
     return seconds
