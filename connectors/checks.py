@@ -12,10 +12,7 @@ BROKEN = "broken"
 
 
 def unknown_name(expected: str, got: str, existing: Iterable[str]) -> ValueError:
-    """Return the error for a name that is not among the known ones.
-
-    `expected` is a description of the expected names. The result is an error that lists the known names and proposes
-    the most similar one.
+    """Return the error for an unknown name, which lists the known ones and proposes the most similar one.
 
     Examples
     --------
@@ -30,11 +27,9 @@ def unknown_name(expected: str, got: str, existing: Iterable[str]) -> ValueError
 
 
 def position_of(stream: str, positions: Mapping[str, Position]) -> Position | None:
-    """Return the position of a source's only stream.
+    """Return the position of a source's only stream, ``None`` if there are no positions at all.
 
-    `positions` is the argument of the source's ``seek``. Raise `ValueError` if all positions are of other streams: a
-    new start would read every record twice. The result is ``None`` if there are no positions at all: the stream is read
-    from its start.
+    Raise a `ValueError` if all positions are of other streams: a new start would read every record twice.
 
     Examples
     --------
@@ -70,6 +65,17 @@ def is_count(value: object) -> bool:
     (True, False, False, False)
     """
     return type(value) is int and value >= 0
+
+
+def is_place(position: Position) -> bool:
+    """Return whether a position is one in a text: the number of bytes, the number of lines, and perhaps a note.
+
+    Examples
+    --------
+    >>> is_place([120, 7]), is_place([120, 7, "broken"]), is_place([120, -7]), is_place(120)
+    (True, True, False, False)
+    """
+    return isinstance(position, (list, tuple)) and len(position) in (2, 3) and all(map(is_count, position[:2]))
 
 
 def not_utf8(error: UnicodeDecodeError, hint: str | None = None) -> str:

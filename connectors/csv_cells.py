@@ -139,10 +139,7 @@ def rows_of_numbers(rows: Sequence[bytes], joined: bytes) -> list[list[int | flo
 
 
 def check_names(names: Sequence[str], first: int = 1) -> Sequence[str]:
-    """Return the names of a table's columns, or raise an error if they are empty or repeated.
-
-    `names` are the names in order. `first` is the number of the first column. Raise `ValueError` if a name is empty or
-    comes twice. The result is the same names.
+    """Return the names of a table's columns from a number on, or raise a `ValueError` if one is empty or repeated.
 
     Examples
     --------

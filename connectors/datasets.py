@@ -7,7 +7,7 @@ import copy
 import inspect
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamkernel.connectors.base import Event, Position
@@ -86,11 +86,6 @@ class DatasetSource(Source):
     def seek(self, positions: Mapping[str, Position]) -> None:
         """Continue after the given number of records.
 
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event, by the name of its stream; empty for the start.
-
         Raises
         ------
         ValueError
@@ -107,16 +102,6 @@ class DatasetSource(Source):
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next few hundred events, without waiting except for a download before the first one.
-
-        Parameters
-        ----------
-        timeout : float
-            Not used, because a data set always has a next record or has ended.
-
-        Returns
-        -------
-        list of Event or None
-            ``None`` at the end.
 
         Raises
         ------
@@ -140,8 +125,7 @@ class DatasetSource(Source):
 
     def close(self) -> None:
         """Close the file of the data set, if there is one."""
-        close = getattr(self._pairs, "close", None)
-        if close:
+        if close := getattr(self._pairs, "close", None):
             close()
 
     def _open(self) -> Iterator[tuple[Mapping[Any, Any], Any]]:
@@ -168,22 +152,17 @@ class DatasetSource(Source):
         return value.item() if isinstance(value, self._numpy_scalar) else value
 
 
-def _classes() -> Iterable[type[Any]]:
-    from river import datasets
-    from river.datasets import synth
-
-    for module in (datasets, synth):
-        for _, member in inspect.getmembers(module, inspect.isclass):
-            if issubclass(member, datasets.base.Dataset) and not inspect.isabstract(member):
-                yield member
-
-
 def _name_of(cls: type[Any]) -> str:
     return f"synth.{cls.__name__}" if cls.__module__.startswith("river.datasets.synth") else cls.__name__
 
 
 def _dataset_class(name: str) -> type[Any]:
-    classes = {_name_of(cls): cls for cls in _classes()}
+    from river import datasets
+    from river.datasets import synth
+
+    members = [cls for module in (datasets, synth) for _, cls in inspect.getmembers(module, inspect.isclass)]
+    kinds = [cls for cls in members if issubclass(cls, datasets.base.Dataset) and not inspect.isabstract(cls)]
+    classes = {_name_of(cls): cls for cls in kinds}
     if name not in classes:
         raise unknown_name("a data set of", name, classes)
     return classes[name]
@@ -206,8 +185,7 @@ def _download(dataset: Any) -> None:
     """Download a data set if it is missing; River's output about it goes to standard error."""
     from river.datasets.base import RemoteDataset
 
-    remote = isinstance(dataset, RemoteDataset)
-    if not remote or dataset.is_downloaded:
+    if not isinstance(dataset, RemoteDataset) or dataset.is_downloaded:
         return
     try:
         with contextlib.redirect_stdout(sys.stderr):

@@ -6,7 +6,7 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from streamkernel.connectors.checks import unknown_name
 from streamkernel.connectors.csv_cells import number
@@ -32,21 +32,23 @@ WITHOUT_ROW = ("d", "t", "m")
 
 
 class TextFormat(Protocol):
-    """A parser of single records."""
+    """A parser of single records, by default lines without a header."""
 
     @property
     def cutter(self) -> Callable[[int], LineCutter]:
         """The splitter of bytes into records of this format, which takes the longest record's size."""
+        return LineCutter
 
     @property
     def ready(self) -> bool:
         """Whether records can be read; a header has to be read first."""
+        return True
 
     def parse(self, raw: bytes) -> Fields | None:
         """Return the fields, or ``None`` for bytes without any; raise a `ValueError` with the reason."""
 
 
-class JsonLines:
+class JsonLines(TextFormat):
     """JSON objects, one per line; the fields of a nested object have the path to them as names.
 
     `max_list_length` is the largest length of a list whose items become fields, as for
@@ -64,9 +66,6 @@ class JsonLines:
     ValueError: Expected a JSON object, got an array
     """
 
-    cutter: ClassVar[type[LineCutter]] = LineCutter
-    ready = True
-
     def __init__(self, max_list_length: int = 0, texts: Iterable[str] = ()) -> None:
         self._fields = JsonFields(max_list_length, texts)
 
@@ -83,7 +82,7 @@ class AllZeros(dict[str, Any]):
     """A record of a sparse format that has no features because each is 0, which is an example like any other."""
 
 
-class SvmLight:
+class SvmLight(TextFormat):
     """``label index:value ... # comment``, as svmlight and libsvm write it; ``qid:value`` is the field ``"qid"``.
 
     Examples
@@ -96,9 +95,6 @@ class SvmLight:
     Traceback (most recent call last):
     ValueError: Expected index:value, got "7=2"
     """
-
-    cutter: ClassVar[type[LineCutter]] = LineCutter
-    ready = True
 
     def parse(self, raw: bytes) -> Fields | None:
         """Return the fields of one line, the label as ``"label"``, or ``None`` for a comment line."""
@@ -120,10 +116,8 @@ class SvmLight:
         return record if record.keys() - {"label", "qid"} else AllZeros(record)
 
 
-class Headless:
-    """Lines of a table without column names, none of which is a record.
-
-    `reason` is the problem of the header.
+class Headless(TextFormat):
+    """Lines of a table without column names, for a reason, none of which is a record.
 
     Examples
     --------
@@ -131,9 +125,6 @@ class Headless:
     Traceback (most recent call last):
     ValueError: Expected a name, got none
     """
-
-    cutter: ClassVar[type[LineCutter]] = LineCutter
-    ready = True
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -218,11 +209,9 @@ class PassedOverError(Exception):
 class ValueDecoder:
     """Converts the object that a reader returns for the bytes of a value to flat fields.
 
-    `read` returns an object for bytes, or raises a `ValueError` with the reason. `envelope` is the envelope around the
-    fields. Changes without a row afterwards raise `PassedOverError`. `max_list_length` is the largest length of a list
-    whose items become fields, as for :func:`~streamkernel.connectors.json_values.flatten`. `texts` are the fields in
-    which integers of JSON beyond 64 bits are texts, where `read` reads JSON. `zones` are the zones of times without
-    one, by field; by default UTC.
+    A change in an `envelope` without a row afterwards raises `PassedOverError`. `max_list_length` is the largest length
+    of a list whose items become fields. `texts` are the fields in which integers of JSON beyond 64 bits are texts,
+    where `read` reads JSON. `zones` are the zones of times without one, by field; by default UTC.
 
     Examples
     --------
@@ -261,8 +250,6 @@ class ValueDecoder:
 
 class CsvRow:
     r"""One row of CSV, whose columns have names that are known before.
-
-    `options` says how the row is written.
 
     Examples
     --------

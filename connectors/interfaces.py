@@ -144,13 +144,7 @@ class Source(Participant):
         """
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Take back what `prepare` returned, which is part of a checkpoint; called before `open` and `resume`.
-
-        Parameters
-        ----------
-        saved : dict
-            The content of the checkpoint.
-        """
+        """Take back what `prepare` returned, which is part of a checkpoint; called before `open` and `resume`."""
 
     def resume(self, positions: Mapping[str, Position], *, is_older: bool = False) -> None:
         """Continue after the positions of a checkpoint: at the start, and after each commit that failed.
@@ -176,33 +170,15 @@ class Source(Participant):
         return False
 
     def was_committed(self, event: Event) -> bool:
-        """Return whether an event that comes again was committed before.
-
-        Parameters
-        ----------
-        event : Event
-            The event.
-        """
+        """Return whether an event that comes again was committed before."""
         return False
 
     def advance(self, event: Event) -> None:
-        """Record that an event is processed; called while `is_repeating`.
-
-        Parameters
-        ----------
-        event : Event
-            The event.
-        """
+        """Record that an event is processed; called while `is_repeating`."""
 
 
 def as_source(source: Any) -> Source:
-    """Return a source with the defaults of `Source`; its class need not derive from it.
-
-    Parameters
-    ----------
-    source : object
-        An object with the methods `seek`, `poll`, `lag` and `close`.
-    """
+    """Return a source with the defaults of `Source`; its class need not derive from it."""
     return _complete(source, Source, ("seek", "poll", "lag", "close"))
 
 
@@ -224,27 +200,11 @@ class WorkAssignment(NamedTuple):
     events: int
 
 
-class PartitionedSource:
+class PartitionedSource(Participant):
     """A source that several processes read together: one plans the rounds, and each reads its assignments."""
 
-    def prepare(self, deadline: float = math.inf) -> Mapping[str, Any]:
-        """Return the values that a checkpoint stores about the source, as `Source.prepare`.
-
-        Parameters
-        ----------
-        deadline : float, default inf
-            As for `Participant.prepare`.
-        """
-        return {}
-
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Take back what `prepare` returned, as `Source.restore`.
-
-        Parameters
-        ----------
-        saved : dict
-            The content of the checkpoint.
-        """
+        """Take back what `prepare` returned, as `Source.restore`."""
 
     def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
         """Return the next assignment of each worker.
@@ -282,13 +242,7 @@ class PartitionedSource:
         raise NotImplementedError
 
     def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
-        """Return the backlog after these positions when the last round was planned, as `Source.lag`.
-
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event of each stream, by name.
-        """
+        """Return the backlog after these positions when the last round was planned, as `Source.lag`."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -364,12 +318,9 @@ class Sink(Participant):
         raise NotImplementedError
 
     def seek(self, position: Position) -> None:
-        """Remove the records after a position; called at most once, before the first write.
+        """Remove the records after a position that `flush` returned; called at most once, before the first write.
 
-        Parameters
-        ----------
-        position : Position
-            A return value of `flush`.
+        By default nothing is removed.
         """
 
     def close(self) -> None:
@@ -377,13 +328,7 @@ class Sink(Participant):
 
 
 def as_sink(sink: Any) -> Sink:
-    """Return a sink with the defaults of `Sink`; its class need not derive from it.
-
-    Parameters
-    ----------
-    sink : object
-        An object with the methods `open`, `write`, `flush`, `seek` and `close`.
-    """
+    """Return a sink with the defaults of `Sink`; its class need not derive from it."""
     return _complete(sink, Sink, ("open", "write", "flush", "seek", "close"))
 
 

@@ -100,8 +100,7 @@ def encode_each(
 ) -> tuple[list[Encoded], list[Refused]]:
     r"""Return the records that can be encoded, and the ones that cannot.
 
-    `encode` returns the bytes of a record, or raises a `TypeError` or `ValueError` with the reason. `records` and
-    `keys` are the records, each with a key.
+    `encode` returns the bytes of a record, or raises a `TypeError` or `ValueError` with the reason.
 
     Examples
     --------

@@ -156,8 +156,7 @@ class JsonFields:
 def with_digits(fields: dict[str, Any], texts: Iterable[str], read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return fields in which large integers are texts of their digits.
 
-    `fields` are the fields, in which these integers are floats. `texts` are the names of these fields. `read` returns
-    the same fields with `object_with_digits`.
+    `fields` have floats instead, and `read` returns the same fields with `object_with_digits`.
     """
     names = [name for name in texts if type(fields.get(name)) is float and not -_LARGEST < fields[name] < _LARGEST]
     if not names:
@@ -178,8 +177,8 @@ def object_with_digits(raw: bytes) -> dict[str, Any]:
 def put_digits(value: Any, raw: bytes, texts: Collection[str]) -> None:
     """Replace large integers in records inside a JSON value by the texts of their digits.
 
-    `value` is the object that `json_object` returns for these bytes, whose fields are records or lists of records.
-    `raw` are the bytes. `texts` are the fields of the records that are to keep their digits.
+    `value` is the object that `json_object` returns for bytes, whose fields are records or lists of records. `texts`
+    are the fields of the records that are to keep their digits.
 
     Examples
     --------

@@ -48,14 +48,8 @@ class NatsUnavailableError(UnavailableError):
 class NatsConnection:
     """A connection that is made when it is needed, and made again after an error.
 
-    `ValueError` is raised if an address contains a login.
-
-    Parameters
-    ----------
-    servers : str
-        Addresses, ``"nats://host:4222"``, or ``"tls://..."``, separated by commas.
-    user, password : str or None
-        The login, if any.
+    `servers` are addresses, ``"nats://host:4222"``, or ``"tls://..."``, separated by commas; a login in one raises a
+    `ValueError`.
     """
 
     def __init__(self, servers: str, user: str | None, password: str | None) -> None:
@@ -190,12 +184,7 @@ class NatsSource(Source):
         self._last = position or 0
 
     def poll(self, timeout: float) -> Sequence[Event] | None:
-        """Return the next events.
-
-        Returns
-        -------
-        sequence of Event or None
-            ``None`` at the end, with `until`.
+        """Return the next events, ``None`` at the end that `until` sets.
 
         Raises
         ------
@@ -340,9 +329,6 @@ class NatsSink(Sink):
             refused, self._refused = self._refused, []
             raise RecordsRefusedError(refused)
         return None
-
-    def seek(self, position: Position) -> None:
-        """Do nothing: a stream cannot be truncated."""
 
     def close(self) -> None:
         """Flush, and close the connection."""

@@ -32,7 +32,7 @@ class Owner:
         return os.getpid() == self._process
 
     def check(self) -> None:
-        """Raise an error in another process. Raise `RuntimeError` if this is a child."""
+        """Raise a `RuntimeError` in another process, which is a child."""
         if not self.is_here:
             raise RuntimeError(
                 f"Expected the {self._name} to be used in process {self._process}, which made it, got a call in "

@@ -17,11 +17,7 @@ ENOUGH_DELIMITERS = 8
 
 @dataclass(frozen=True, slots=True)
 class OversizedRecord:
-    """The beginning of a record that is longer than allowed.
-
-    `head` are its first bytes. `size` is its size in bytes, without the newline that ended it. `newlines` is the number
-    of newlines in it.
-    """
+    """The beginning of a record that is longer than allowed, its size in bytes, and the number of newlines in it."""
 
     head: bytes
     size: int
@@ -54,7 +50,7 @@ class LineCutter:
 
     def end(self) -> Iterable[Raw]:
         """Return the last record if no newline ended it."""
-        return self._last()
+        return [self._line()] if self._tail else []
 
     def pending(self) -> bytes:
         """Return the first bytes of the incomplete record."""
@@ -74,9 +70,6 @@ class LineCutter:
             self._dropped += max(0, len(self._tail) - KEPT_BYTES)
             del self._tail[KEPT_BYTES:]
         return lines
-
-    def _last(self) -> list[Raw]:
-        return [self._line()] if self._tail else []
 
     def _line(self) -> Raw:
         if self._dropped:
@@ -133,7 +126,7 @@ class QuotedCutter(LineCutter):
 
     def end(self) -> Iterable[Raw]:
         """Return the records up to the end, where no quotes are open any more."""
-        yield from self._join(self._last())
+        yield from self._join(super().end())
         while self._open is not None:
             first, *others = self._open.lines
             self._open = None
@@ -174,9 +167,8 @@ class QuotedCutter(LineCutter):
 class OpenRecord:
     """The lines of a record whose quotes are still open.
 
-    `delimiters` are the delimiters in it that are outside of quotes. `limit` is the largest number of bytes.
-    `delimiter` is the byte between two cells. `widths` are the numbers of cells that a row may have, none if they are
-    unknown.
+    `delimiters` are the delimiters in it that are outside of quotes. `widths` are the numbers of cells that a row may
+    have, none if they are unknown.
 
     Examples
     --------

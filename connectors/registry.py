@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -47,9 +46,7 @@ def installed(group: str) -> dict[str, str]:
 
 
 def class_at(place: str) -> type:
-    """Return the class of a source or a sink; its module, and any library that it needs, is imported now.
-
-    Raise `ImportError` if such a library is not installed.
+    """Return the class of a source or a sink, or raise an `ImportError` if a library that it needs is not installed.
 
     Examples
     --------
@@ -57,15 +54,14 @@ def class_at(place: str) -> type:
     'DatasetSource'
     """
     module, _, name = place.partition(":")
-    kind: type = getattr(import_module(module), name)
+    kind: type = getattr(importlib.import_module(module), name)
     return kind
 
 
 def function_at(name: str, folder: Path) -> Callable[..., Any]:
-    """Return a function or a class of an installed module, or of a file in a folder.
+    """Return a function or a class, ``"package.module:name"``, of an installed module, or of a file in a folder.
 
-    `name` is the module and the name in it, as ``"package.module:name"``. `folder` is the folder, which is searched
-    last, so that no file in it hides a module. Raise `ValueError` if there is no such function.
+    The folder is searched last, so that no file in it hides a module. Raise `ValueError` if there is no such function.
 
     Examples
     --------

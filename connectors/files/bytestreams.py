@@ -1,7 +1,8 @@
-"""The bytes of a text file: plain, compressed, or from standard input."""
+"""The bytes of a text file: plain, compressed, from standard input, or rewritten as UTF-8."""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import gzip
@@ -14,7 +15,7 @@ import zlib
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 CHUNK_BYTES = 1 << 18
 FOLLOW_SECONDS = 0.02
@@ -33,17 +34,19 @@ class CutError(ValueError):
     """A file has become shorter than its part that was read, or begins with other bytes."""
 
 
-class ByteStream(Protocol):
-    """Bytes in order, a chunk at a time."""
+class ByteStream:
+    """Bytes in order, a chunk at a time; by default they cannot be rewound, and their number is unknown."""
 
     def read(self, timeout: float) -> bytes | None:
         """Return the next chunk, ``b""`` if none arrived within `timeout` seconds, or ``None`` at the end."""
+        raise NotImplementedError
 
     def seek(self, offset: int) -> None:
         """Go to the byte at `offset`."""
 
     def waiting(self) -> int | None:
         """Return the number of unread bytes, or ``None`` if it is unknown."""
+        return None
 
     def close(self) -> None:
         """Release the stream's resources."""
@@ -71,11 +74,10 @@ def _check_long_enough(path: Path, offset: int, size: int) -> None:
         raise CutError(f"Expected at least {offset} bytes, got {size} - at {path}: it is not the file that was read")
 
 
-class FileBytes:
+class FileBytes(ByteStream):
     """A plain file, which may still grow.
 
-    `grows` is called at the end of the file; returns whether to wait for more bytes. `end` is the size up to which the
-    file is read, in bytes; later additions are ignored.
+    At its end, `grows` returns whether to wait for more bytes; additions after the byte `end` are ignored.
     """
 
     def __init__(self, path: Path, grows: Callable[[], bool], end: int = sys.maxsize) -> None:
@@ -145,7 +147,7 @@ class FileBytes:
         return min(self._end, os.fstat(self._file.fileno()).st_size)
 
 
-class GzipBytes:
+class GzipBytes(ByteStream):
     """A gzip-compressed file; offsets count uncompressed bytes."""
 
     def __init__(self, path: Path) -> None:
@@ -176,19 +178,69 @@ class GzipBytes:
         self._compressed.close()
 
 
-class StdinBytes:
-    """Standard input, which cannot be rewound."""
+class StdinBytes(ByteStream):
+    """Standard input, which belongs to the process, and stays open."""
 
     def read(self, timeout: float) -> bytes | None:
         """Return the available bytes, ``b""`` if none arrived within `timeout` seconds, or ``None`` at the end."""
         ready, _, _ = select.select([STDIN], [], [], timeout)
         return os.read(STDIN, CHUNK_BYTES) or None if ready else b""
 
-    def seek(self, offset: int) -> None:
-        """Do nothing: standard input cannot be read again."""
 
-    def waiting(self) -> None:
-        """Return ``None``, because the number of bytes is unknown."""
+_KEEP = "streamkernel.surrogates"
+"""The name of an error handler: bytes that are no text become characters that UTF-8 refuses, in their record only."""
+
+
+def _as_surrogates(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "\udc80", error.end
+
+
+codecs.register_error(_KEEP, _as_surrogates)
+
+
+class RewrittenBytes(ByteStream):
+    """A stream in some encoding as UTF-8; offsets count bytes of UTF-8."""
+
+    def __init__(self, stream: ByteStream, encoding: str) -> None:
+        self._stream = stream
+        self._new_decoder = codecs.getincrementaldecoder(encoding)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._decoder, self._ended, self._rest = self._new_decoder(_KEEP), False, b""
+
+    def read(self, timeout: float) -> bytes | None:
+        """Return the next chunk, ``b""`` if none arrived within `timeout` seconds, or ``None`` at the end."""
+        rest, self._rest = self._rest, b""
+        if rest or self._ended:
+            return rest or None
+        chunk = self._stream.read(timeout)
+        self._ended = chunk is None
+        text = self._decoder.decode(chunk or b"", final=self._ended)
+        return text.encode(errors="surrogatepass") or (None if self._ended else b"")
+
+    def seek(self, offset: int) -> None:
+        """Go to a byte of UTF-8; raise a `CutError` if there are fewer."""
+        if self._stream.waiting() is None:  # Standard input cannot be read again.
+            return
+        self._stream.seek(0)
+        self._begin()
+        left = offset
+        while left:
+            chunk = self.read(0.0)
+            if not chunk:
+                raise CutError(
+                    f"Expected at least {offset} bytes, got {offset - left}: it is not the file that was read"
+                )
+            self._rest, left = chunk[left:], max(0, left - len(chunk))
+
+    def waiting(self) -> int | None:
+        """Return the number of unread bytes, in the encoding, or ``None`` if it is unknown."""
+        waiting = self._stream.waiting()
+        return None if waiting is None else waiting + len(self._rest)
 
     def close(self) -> None:
-        """Do nothing: standard input belongs to the process."""
+        """Release the stream's resources."""
+        self._stream.close()

@@ -1,29 +1,168 @@
-"""A text file that is followed through its rotations: renamed and created again, or copied and truncated."""
+"""A text file that is followed through its rotations: renamed and created again, or copied and truncated.
+
+The name of a rotated file begins with the name of the current file: ``app.log.1``, or ``app.log-20260131``. The file
+``.1`` may be the newest one, as logrotate numbers them, or the oldest one, as some libraries do.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from streamkernel.connectors.base import Event, Position
-from streamkernel.connectors.checks import is_broken, is_count
+from streamkernel.connectors.checks import is_broken, is_place
 from streamkernel.connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes, open_regular
-from streamkernel.connectors.files.rotation import HEAD_BYTES, Fingerprint, find, newer, rotated_files
 from streamkernel.connectors.files.text import HeaderError, Layout, TextReader
 from streamkernel.connectors.formats import TextFormat
 
 LOOK_SECONDS = 0.2
 """Seconds to wait at the end of a file before looking for its successor."""
 
+HEAD_BYTES = 1024
+"""Number of bytes at the start of a file that identify it."""
+
+_NUMBER = re.compile(r"[-_.]?(\d{1,3})")
+_DATE = re.compile(r"[-_.]?(\d{4})[-_.]?(\d\d)?[-_.]?(\d\d)?([-_.:\dT]*)")
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """The identity of a file, which renaming does not change.
+
+    The device is not part of it: all candidates are in one folder, and some systems renumber devices. `inode` is its
+    number in the file system, which can be given to another file once this one is deleted. `size` is the number of
+    bytes at its start that the digest covers.
+
+    Examples
+    --------
+    >>> fingerprint = Fingerprint.of(7, b"first line")
+    >>> str(fingerprint)
+    '7-10-6c5422b201924c4b'
+    >>> Fingerprint.parse(str(fingerprint)) == fingerprint
+    True
+    >>> fingerprint.begins(b"first line, and another"), fingerprint.begins(b"first l")
+    (True, False)
+    """
+
+    inode: int
+    size: int
+    digest: str
+
+    @classmethod
+    def of(cls, inode: int, head: bytes) -> Fingerprint:
+        """Return the fingerprint of a file that begins with these bytes."""
+        return cls(inode, len(head), _digest(head))
+
+    @classmethod
+    def parse(cls, text: object) -> Fingerprint:
+        """Return the fingerprint that ``str`` wrote; raise a `ValueError` for any other text."""
+        parts = text.split("-") if isinstance(text, str) else []
+        if len(parts) != 3 or not all(part.isdecimal() for part in parts[:2]):
+            raise ValueError(f"Expected inode-size-digest, got {text!r}")
+        return cls(int(parts[0]), int(parts[1]), parts[2])
+
+    def __str__(self) -> str:
+        return f"{self.inode}-{self.size}-{self.digest}"
+
+    def begins(self, head: bytes) -> bool:
+        """Return whether a file with these bytes at its start can be this one."""
+        return len(head) >= self.size and _digest(head[: self.size]) == self.digest
+
+
+def find(path: Path, fingerprint: Fingerprint, offset: int) -> Path | None:
+    """Return the path of the file that was read up to `offset`, or ``None`` if it is gone.
+
+    The same file under any name that begins with `path`, where it was, is preferred to a copy of it.
+    """
+    copies: list[tuple[bool, int, Path]] = []
+    for file in (path, *_beside(path)):
+        status = _status(file)
+        if status is None or status.st_size < offset or not fingerprint.begins(_head(file)):
+            continue
+        if status.st_ino == fingerprint.inode:
+            return file
+        if fingerprint.size:
+            copies.append((file == path, status.st_mtime_ns, file))
+    return max(copies)[-1] if copies else None
+
+
+def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the non-empty files up to `path` that came after a file with a status, the oldest first.
+
+    If it no longer has a name, files that were written to later came after it.
+    """
+    last = _status(path)
+    if last is not None and os.path.samestat(last, status):
+        return
+    files = [(file, state) for file in rotated_files(path) if (state := _status(file)) is not None]
+    same = [i for i, (_, state) in enumerate(files) if os.path.samestat(state, status)]
+    if same:
+        files = files[same[-1] + 1 :]
+    else:
+        files = [(file, state) for file, state in files if state.st_mtime_ns > status.st_mtime_ns]
+    for file, state in [*files, *([] if last is None else [(path, last)])]:
+        if state.st_size:
+            yield file, state
+
+
+def rotated_files(path: Path) -> list[Path]:
+    """Return the rotated files beside `path`, the oldest first: by their numbers, then those with dates."""
+    numbered, dated = [], []
+    for other in _beside(path):
+        suffix = other.name.removeprefix(path.name)
+        if number := _NUMBER.fullmatch(suffix):
+            numbered.append((int(number[1]), other))
+        elif date := _DATE.fullmatch(suffix):
+            dated.append(([int(part) for group in date.groups("") for part in _DIGITS.findall(group)], other))
+    files = [file for _, file in sorted(numbered)]
+    return [*(files if _ages_fall(files) else reversed(files)), *(file for _, file in sorted(dated))]
+
+
+def _ages_fall(files: Sequence[Path]) -> bool:
+    """Return whether most files were written to, or renamed, later than the one before them."""
+    times = [(status.st_mtime_ns, status.st_ctime_ns) for file in files if (status := _status(file)) is not None]
+    pairs = list(pairwise(times))
+    return sum(one < other for one, other in pairs) > sum(one > other for one, other in pairs)
+
+
+def _beside(path: Path) -> list[Path]:
+    """Return the files whose names begin with the name of `path` and are longer."""
+    try:
+        others = list(path.parent.iterdir())
+    except OSError:
+        return []
+    return [other for other in others if other.name.startswith(path.name) and other.name != path.name]
+
+
+def _digest(head: bytes) -> str:
+    return hashlib.blake2b(head, digest_size=8).hexdigest()
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat() if path.is_file() else None
+    except OSError:  # It was renamed or deleted just now.
+        return None
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(HEAD_BYTES)
+    except OSError:
+        return b""
+
 
 class WatchedBytes(FileBytes):
-    """A plain file that compares its beginning, to detect that another file has taken its place.
-
-    `path` and `grows` are as for :class:`~streamkernel.connectors.files.bytestreams.FileBytes`.
-    """
+    """A plain file that compares its beginning, to detect that another file has taken its place."""
 
     def __init__(self, path: Path, grows: Callable[[], bool]) -> None:
         super().__init__(path, grows)
@@ -92,15 +231,12 @@ class WatchedReader(TextReader):
 class FollowReader:
     """The events of a file, and of its successors after each rotation.
 
-    A position is ``[offset, line, fingerprint]``; the fingerprint identifies the file (`rotation.Fingerprint`). Without
-    one, the position refers to the file with the current name. `path` is the file; it may be missing if there is a
-    rotated one. `layout` says how its records are written.
+    A position is ``[offset, line, fingerprint]``; the fingerprint identifies the file (`Fingerprint`). Without one, the
+    position refers to the file with the current name. The file may be missing if there is a rotated one.
     """
 
     def __init__(self, path: Path, layout: Layout) -> None:
-        self._path = path
-        self._name = str(path)
-        self._layout = layout
+        self._path, self._name, self._layout = path, str(path), layout
         self._reader: WatchedReader | None = None
         self._rotated = False  # Whether a newer file has bytes: then the writer has left this one.
         self._last: list[int] = [0, 0]
@@ -112,7 +248,7 @@ class FollowReader:
 
     def seek(self, position: Position) -> None:
         """Continue after `position` in its file; if that is gone, report it and start with the current file."""
-        if not (isinstance(position, (list, tuple)) and len(position) in (2, 3) and all(map(is_count, position[:2]))):
+        if not is_place(position):
             raise ValueError(f"Expected a position [offset, line, fingerprint], got {position!r} - at {self._name}")
         self._at_first = False
         self._last = list(position[:2])
@@ -238,11 +374,7 @@ class FollowReader:
             self._lose()
             return
         try:
-            try:
-                self._reader.seek(self._last)
-            except HeaderError as error:
-                self._reader.give_up_header(error)
-                self._reader.seek(self._last)
+            self._reader.resume(self._last)
         except CutError:
             self._lose()
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import orjson
 
@@ -24,12 +25,11 @@ _DAY = 86_400.0
 
 
 def values_of(column: Any, name: str = "", zones: Mapping[str, str] | None = None) -> list[Any]:
-    """Return the values of a column, with ``None`` for nulls and for NaN.
+    """Return the values of a column, an array of pyarrow, with ``None`` for nulls and for NaN.
 
     A time stamp becomes seconds since 1970, a date too, a time of day and a duration seconds, a decimal a float, an
     entry of a dictionary its value, a UUID a string, a struct and a map a dict. A value that Python cannot hold becomes
-    bytes. `column` is an array of pyarrow. `zones` are the zones of dates, and of time stamps without a zone, by name;
-    UTC for others.
+    bytes. `zones` are the zones of dates, and of time stamps without a zone, by name; UTC for others.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def values_of(column: Any, name: str = "", zones: Mapping[str, str] | None = Non
         return values_of(column.dictionary_decode(), name, zones)
     if isinstance(kind, pa.BaseExtensionType):
         values = values_of(column.storage)
-        return values if kind.extension_name != "arrow.uuid" else _map(_uuid, values)
+        return values if kind.extension_name != "arrow.uuid" else _map(lambda value: str(UUID(bytes=value)), values)
     if types.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
         paths = [f"{name}.{inside}" for inside in names]
@@ -90,12 +90,6 @@ def _integers(column: Any) -> list[Any]:
     import pyarrow as pa
 
     return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64()).to_pylist()  # type: ignore[no-any-return]
-
-
-def _uuid(value: bytes) -> str:
-    from uuid import UUID
-
-    return str(UUID(bytes=value))
 
 
 def _lists(column: Any) -> Iterator[list[Any] | None]:
@@ -143,10 +137,9 @@ def arrow() -> tuple[type[Exception], Any]:
 class ParquetReader:
     """The rows of one file; a position is a number of rows.
 
-    `ImportError` is raised if pyarrow is not installed; `ValueError` if it is not a Parquet file, or names of columns
-    are empty or repeated. `name` is the name of the stream, for its events. `max_list_length` is the largest length of
-    a list whose items become fields. `is_silent` says whether nothing is written to the log. `zones` are the zones of
-    time stamps without one, by field; UTC for others.
+    Raise `ImportError` if pyarrow is not installed; `ValueError` if it is not a Parquet file, or names of columns are
+    empty or repeated. `max_list_length` is the largest length of a list whose items become fields. `is_silent` says
+    whether nothing is written to the log. `zones` are the zones of time stamps without one, by field; UTC for others.
     """
 
     def __init__(
@@ -191,6 +184,8 @@ class ParquetReader:
             )
         self._row = position
         self._batches = self._batches_from(position)
+
+    resume = seek
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the events of the next batch of rows, or ``None`` at the end; never wait."""

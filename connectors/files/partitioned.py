@@ -11,18 +11,19 @@ from pathlib import Path
 from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_broken, position_of
 from streamkernel.connectors.csv_table import PLAIN, CsvOptions
-from streamkernel.connectors.files.many_files import (
+from streamkernel.connectors.files.readers import (
     DONE,
     LATE,
     SIZE,
+    STDIN_PATH,
     PatternReader,
     files_of,
     has,
     inner_position,
+    is_compressed,
     is_pattern,
     matches,
 )
-from streamkernel.connectors.files.readers import STDIN_PATH, file_reader, is_compressed
 from streamkernel.connectors.files.source import FileSource
 from streamkernel.connectors.files.text import Layout
 from streamkernel.connectors.interfaces import PartitionedSource, WorkAssignment
@@ -114,22 +115,11 @@ class PartitionedFiles(PartitionedSource):
         self._reading: _Reading | None = None
 
     def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
-        """Assign the unfinished files to workers.
+        """Assign the unfinished files to workers, ``None`` if all files are finished.
 
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event of each stream, by its name, which is the path of the file.
-        workers : int
-            The number of processes.
-        events : int
-            The largest number of events per worker, and of its files, since a file may be empty.
-
-        Returns
-        -------
-        list of WorkAssignment or None
-            ``None`` if all files are finished. The last file that was started is first, unless its position is in a
-            late file, which must be read before a later file is started, after which it counts as finished.
+        A worker gets at most as many files as events, since a file may be empty. The last file that was started is
+        first, unless its position is in a late file, which must be read before a later file is started, after which it
+        counts as finished.
         """
         if not any(map(self._is_ours, positions)):
             position_of(self._name, positions)
@@ -160,13 +150,9 @@ class PartitionedFiles(PartitionedSource):
             yield [Event(name, {DONE: reading.position, SIZE: size}, b"")]
 
     def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
-        """Return the known backlog after these positions.
+        """Return the bytes after these positions as ``(path, "0")``, for each file that the last plan had to finish.
 
-        Returns
-        -------
-        mapping
-            Bytes as ``(path, "0")`` for each file that was unfinished when the last round was planned. A compressed
-            file or Parquet file counts completely until it is finished.
+        A compressed file or Parquet file counts completely until it is finished.
         """
         return {
             (name, "0"): self._bytes_left(name, size, positions.get(name)) for name, size in dict(self._sizes).items()
@@ -223,12 +209,10 @@ class PartitionedFiles(PartitionedSource):
         reading = self._reading
         if reading is None or (reading.name, reading.position, reading.size) != (name, position, size):
             self.close()
-            reading = self._reading = _Reading(name, position, size, self._open(name, size))
+            pattern = Path(glob.escape(name))  # of one file; so a file that cannot be read is an event
+            reader = PatternReader(pattern, self._layout, follow=False, end=size)
+            reading = self._reading = _Reading(name, position, size, reader)
         return reading
-
-    def _open(self, name: str, size: int) -> PatternReader:
-        pattern = Path(glob.escape(name))  # of one file; so a file that cannot be read is an event
-        return PatternReader(pattern, lambda path, grows: file_reader(path, self._layout, grows, size), follow=False)
 
 
 class _Reading:

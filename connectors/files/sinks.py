@@ -17,6 +17,7 @@ import orjson
 
 from streamkernel.connectors.base import Position, RecordsRefusedError
 from streamkernel.connectors.checks import is_count
+from streamkernel.connectors.files.parquet import arrow
 from streamkernel.connectors.interfaces import Sink
 from streamkernel.connectors.json_text import RECORD, Refused, all_to_json, encode_each, json_or_refuse, to_json
 from streamkernel.connectors.owner import Owner
@@ -109,9 +110,6 @@ class FileSink(Sink):
             self._size = self._file.seek(0, os.SEEK_END)
             self._end_last_line()
 
-    def open(self) -> None:
-        """Do nothing, because the file is open."""
-
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record; it is durable after the next `flush`.
 
@@ -125,14 +123,7 @@ class FileSink(Sink):
         self.write_all([record], [key])
 
     def write_all(self, records: Iterable[Mapping[str, Any]], keys: Iterable[bytes | None]) -> None:
-        """Write several records, as `write` does for each.
-
-        Parameters
-        ----------
-        records : iterable of dict
-            The fields of each.
-        keys : iterable of bytes or None
-            Not used, because a file has no keys.
+        """Write several records, as `write` does for each; a file has no keys.
 
         Raises
         ------
@@ -263,18 +254,14 @@ class ParquetSink(Sink):
     """
 
     def __init__(self, directory: str | Path) -> None:
-        try:
-            import pyarrow
-            from pyarrow import parquet
-        except ImportError as error:
-            raise ImportError("Parquet files need pyarrow: pip install 'streamkernel[parquet]'") from error
+        arrow()
+        import pyarrow
+        from pyarrow import parquet
+
         self._arrow, self._parquet = pyarrow, parquet
         self._folder, self._rows = Path(directory), list[dict[str, Any]]()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._count = max((int(path.stem[5:]) for path in self._folder.glob("part-*.parquet")), default=0)
-
-    def open(self) -> None:
-        """Do nothing, because the directory exists."""
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record.

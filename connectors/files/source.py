@@ -11,18 +11,19 @@ from typing import Any
 from streamkernel.connectors.base import Event, Position
 from streamkernel.connectors.checks import is_broken, position_of, unknown_name
 from streamkernel.connectors.csv_table import PLAIN, CsvOptions
-from streamkernel.connectors.files.following import FollowReader
-from streamkernel.connectors.files.many_files import PatternReader, files_of, inner_position, is_pattern
+from streamkernel.connectors.files.following import Fingerprint, FollowReader, find
 from streamkernel.connectors.files.parquet import ParquetReader
 from streamkernel.connectors.files.readers import (
     STDIN_PATH,
+    PatternReader,
     file_reader,
+    files_of,
     follow_reader,
+    inner_position,
+    is_pattern,
     pattern_reader,
-    read_to_end,
     stdin_reader,
 )
-from streamkernel.connectors.files.rotation import Fingerprint, find
 from streamkernel.connectors.files.text import Layout, TextReader
 from streamkernel.connectors.formats import FORMATS
 from streamkernel.connectors.interfaces import Source
@@ -149,16 +150,10 @@ class FileSource(Source):
         elif follow:
             self._reader = follow_reader(Path(path), layout)
         else:
-            self._reader = file_reader(Path(path), layout, read_to_end)
+            self._reader = file_reader(Path(path), layout)
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Continue after the given position of the file, or of each file.
-
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event of each stream, by its name, which is the path of the file; also those of
-            `PartitionedFiles`. Empty for the start.
+        """Continue after the given position of the file, or of each file by its path; also of `PartitionedFiles`.
 
         Raises
         ------
@@ -178,11 +173,6 @@ class FileSource(Source):
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next few hundred events.
-
-        Returns
-        -------
-        list of Event or None
-            Empty if no event arrived in time, ``None`` at the end.
 
         Raises
         ------
@@ -308,7 +298,7 @@ def _first_events(path: Path, layout: Layout) -> Iterator[tuple[Path, Sequence[s
     """Yield the first files, the names that their headers or schemas have, and their first events."""
     files = [Path(name) for name in files_of(path)] if is_pattern(path) else [path]
     for file in [file for file in files if file.exists()][:_FILES_LOOKED_AT]:
-        with closing(file_reader(file, layout, read_to_end)) as reader:
+        with closing(file_reader(file, layout)) as reader:
             events = reader.poll(_LOOK_SECONDS) or []
             yield file, reader.names, events
 

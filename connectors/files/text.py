@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from streamkernel.connectors.base import Event, Position
-from streamkernel.connectors.checks import BROKEN, is_count, not_utf8
+from streamkernel.connectors.checks import BROKEN, is_place, not_utf8
 from streamkernel.connectors.csv_table import PLAIN, Csv, CsvOptions
 from streamkernel.connectors.files.bytestreams import BrokenStreamError, ByteStream
 from streamkernel.connectors.formats import TEXT_FORMATS, Headless, JsonLines, TextFormat, format_of, suffix_of
@@ -68,12 +68,10 @@ class HeaderError(ValueError):
 
 
 class TextReader:
-    """The events of one stream of bytes.
+    """The events of one stream of bytes, whose records have at most `limit` bytes.
 
     A position is ``[offset, line]``: the bytes and the lines up to the end of a record. After the damaged part of a
-    stream it is ``[offset, line, "broken"]``, so that the damage is not reported again. `name` is the name of the
-    stream, for its events. `stream` are the bytes. `form` says how a record is read. `limit` is the longest record, in
-    bytes, that is read.
+    stream it is ``[offset, line, "broken"]``, so that the damage is not reported again.
     """
 
     def __init__(self, name: str, stream: ByteStream, form: TextFormat, limit: int) -> None:
@@ -85,7 +83,7 @@ class TextReader:
 
     def seek(self, position: Position) -> None:
         """Continue after `position`."""
-        if not (type(position) in (list, tuple) and len(position) in (2, 3) and all(map(is_count, position[:2]))):
+        if not is_place(position):
             raise ValueError(f"Expected a position [offset, line], got {position!r} - at {self._name}")
         offset, line = position[:2]
         self._stream.seek(offset)
@@ -96,6 +94,14 @@ class TextReader:
             self._stream.seek(offset)
         self._go_on(offset, line)
         self._told_at = offset if len(position) == 3 else -1
+
+    def resume(self, position: Position) -> None:
+        """Continue after `position`, without the header if that cannot be used."""
+        try:
+            self.seek(position)
+        except HeaderError as error:
+            self.give_up_header(error)
+            self.seek(position)
 
     def give_up_header(self, error: HeaderError) -> None:
         """Start again, and treat every record as unreadable."""
@@ -197,7 +203,8 @@ class TextReader:
             if isinstance(raw, OversizedRecord):
                 line = number + raw.newlines
                 offset = min(offset + raw.size + 1, self._read)
-                events.append(self._unreadable(raw.head, self._too_long(raw), number, [offset, line]))
+                reason = f"Expected at most {self._limit} bytes in a record, got {raw.size}"
+                events.append(self._unreadable(raw.head, reason, number, [offset, line]))
             else:
                 line = number + raw.count(b"\n")
                 offset = min(offset + len(raw) + 1, self._read)
@@ -214,9 +221,6 @@ class TextReader:
                 break
         self._offset, self._line = offset, line
         return events
-
-    def _too_long(self, raw: OversizedRecord) -> str:
-        return f"Expected at most {self._limit} bytes in a record, got {raw.size}"
 
     def _unreadable(self, raw: bytes, reason: str, line: int, position: Position) -> Event:
         if not self._form.ready:  # Without names no row can be read.

@@ -6,7 +6,7 @@ import fcntl
 import hashlib
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -27,22 +27,14 @@ _READ_BYTES = 1 << 18
 
 
 class Request(NamedTuple):
-    """The events of one request.
-
-    `key` is the ``Idempotency-Key`` of the request, ``None`` if it has none. `events` are the events, as JSON text of
-    an array.
-    """
+    """The events of one request, as JSON text of an array, and its ``Idempotency-Key``, if it has one."""
 
     key: str | None
     events: bytes
 
 
 class Stored(NamedTuple):
-    """The position of a request in the log.
-
-    `begin` is the byte that it begins with. `position` is the byte after it. `is_repeated` says whether it had been
-    stored before.
-    """
+    """The bytes of the log between which a request is, and whether it had been stored before."""
 
     begin: int
     position: int
@@ -135,9 +127,7 @@ class RequestLog:
             if key is not None:
                 new[key] = end, _digest(events)
         self._write(b"".join(lines))
-        self._keys.update(new)  # not before: an event that was not stored must not be taken for a repeated one
-        while len(self._keys) > MOST_KEYS:
-            self._keys.popitem(last=False)
+        self._keep_keys(new)  # not before: an event that was not stored must not be taken for a repeated one
         return results
 
     def read(self, position: int) -> Iterator[bytes]:
@@ -201,9 +191,12 @@ class RequestLog:
         except (ValueError, KeyError, TypeError):  # the reader reports it
             return
         if key is not None:
-            self._keys[key] = position, _digest(events)
-            if len(self._keys) > MOST_KEYS:
-                self._keys.popitem(last=False)
+            self._keep_keys({key: (position, _digest(events))})
+
+    def _keep_keys(self, new: Mapping[str, tuple[int, bytes]]) -> None:
+        self._keys.update(new)
+        while len(self._keys) > MOST_KEYS:
+            self._keys.popitem(last=False)
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("[0-9]*.jsonl"))

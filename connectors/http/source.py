@@ -107,11 +107,6 @@ class HttpSource(Source):
     def poll(self, timeout: float) -> Sequence[Event] | None:
         """Return the next events, which are durable; there is no end.
 
-        Returns
-        -------
-        sequence of Event
-            Empty if no event arrived in time.
-
         Raises
         ------
         OSError
@@ -171,13 +166,7 @@ class HttpSource(Source):
                 self._log.release(self._committed[0])
 
     def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return the bytes of requests that were not read yet.
-
-        Returns
-        -------
-        mapping
-            With the key ``("http", "0")``.
-        """
+        """Return the bytes of requests that were not read yet, as ``("http", "0")``."""
         return {(STREAM, "0"): max(0, self._log.end - self._read[0])}
 
     def close(self) -> None:

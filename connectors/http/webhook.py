@@ -93,9 +93,6 @@ class WebhookSink(Sink):
         self._size, self._n_refused = batch_size, 0
         self._failing_since: float | None = None
 
-    def open(self) -> None:
-        """Do nothing: the first request is the first test of the address."""
-
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record.
 
@@ -131,9 +128,6 @@ class WebhookSink(Sink):
         if refused:
             raise RecordsRefusedError(refused)  # the next call sends what is left
         return None
-
-    def seek(self, position: Position) -> None:
-        """Do nothing: a request cannot be taken back."""
 
     def close(self) -> None:
         """Send all records."""

@@ -177,18 +177,8 @@ class Consumer(Protocol):
 class Undelivered(NamedTuple):
     """A record that was not written.
 
-    Parameters
-    ----------
-    topic
-        The topic.
-    record
-        Value, key and headers.
-    origin
-        The source of the record, as the sender named it; ``None`` if it named none.
-    code
-        Kafka's code of the error; negative for an error of the client.
-    reason
-        The error.
+    `record` has its value, key and headers. `origin` is what the sender made it from; ``None`` if it named none. `code`
+    is Kafka's code of the error, negative for an error of the client; `reason` describes it.
     """
 
     topic: str
@@ -201,11 +191,6 @@ class Undelivered(NamedTuple):
     def is_refused(self) -> bool:
         """Whether the brokers refuse this record for good, or one in the same batch."""
         return self.code in REFUSES_RECORD
-
-
-def forbidden(undelivered: Sequence[Undelivered]) -> str:
-    """Return why nothing can be written to a topic, or an empty string."""
-    return next((f"{one.reason} - for topic {one.topic}" for one in undelivered if one.code in FORBIDDEN), "")
 
 
 class Producer(Protocol):

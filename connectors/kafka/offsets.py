@@ -24,9 +24,7 @@ Start = str | int | dt.datetime
 
 
 def parse_start(start: Start) -> Start:
-    """Return a configured start or end, with a time as text parsed.
-
-    Raise `ValueError` if it is none.
+    """Return a configured start or end, with a time as text parsed; raise a `ValueError` if it is none.
 
     Examples
     --------
@@ -53,7 +51,7 @@ def missing_topic(topic: str, servers: str) -> TopicMissingError:
 def find_partitions(client: Consumer, topic: str, numbers: Sequence[int] | None, servers: str) -> list[Partition]:
     """Return the partitions of a topic, or those with the given numbers.
 
-    Raise `TopicMissingError` if the topic is not there; `ValueError` if a partition is not.
+    Raise `TopicMissingError` if the topic does not exist; `ValueError` if a partition does not.
     """
     existing = client.partitions_of(topic)
     if not existing:
@@ -101,9 +99,7 @@ def nearest_offset(client: Consumer, partition: Partition, offset: int) -> int:
 
 
 def offset_of(position: Position, stream: str) -> int:
-    """Return the offset in a position.
-
-    Raise `ValueError` if it is not a position.
+    """Return the offset in a position, or raise a `ValueError`.
 
     Examples
     --------
@@ -121,9 +117,9 @@ class TopicReplacedError(ValueError):
 
 
 class TopicIds:
-    """Compares the ids of topics with the first ones.
+    """Compares the ids of topics with the first ones, `known`, which are from a checkpoint if there is one.
 
-    `known` is the first id of each topic; from a checkpoint, if there is one. Brokers before Kafka 2.8 have none.
+    Brokers before Kafka 2.8 have none.
     """
 
     def __init__(self, topics: Sequence[str]) -> None:
@@ -173,11 +169,9 @@ def start_offset(
     | the offset was deleted (retention)                | the oldest record                |
     | the offset is after the end: the log was cut      | an error: records were lost      |
 
-    Raise `TopicReplacedError` if the topic was replaced; `PositionError` if the log ends before the offset. `saved` is
-    the offset in our checkpoint, ``None`` if there is none. `committed` is the offset that the group has committed,
-    ``None`` if there is none. `is_rewound` says whether our position counts, and not the position of the group.
-    `is_replaced` says whether the topic is another one of the same name. `log` is the offset of the oldest record and
-    the end, once the brokers have refused the offset.
+    `saved` is the offset in our checkpoint, and `committed` the one that the group has committed, ``None`` if there is
+    none. `log` is the offset of the oldest record and the end, once the brokers have refused the offset. The errors are
+    `TopicReplacedError` and `PositionError`.
 
     Examples
     --------
@@ -206,27 +200,15 @@ class StartOffsets:
     """Determines start offsets by `start_offset`, and remembers what is read again.
 
     A `start` of ``"latest"`` is the end of a partition when it is first found: later attempts, other members and
-    restarts start there too, and a partition added to a topic is read from its first record. `start` is the start in a
-    partition without a position. `in_group` says whether a group keeps offsets. `topic_ids` are the ids of the topics,
-    which are compared at each start; ``None`` to compare none.
-
-    Attributes
-    ----------
-    own : dict
-        Our own positions.
-    known : set
-        All partitions of the topics.
-    until : dict
-        Of partitions that were rewound, the offset up to which only we had learned their records, and learn them again.
-    gaps : dict
-        The first and the next offset of records that other members have learned while a rewound partition was theirs.
+    restarts start there too, and a partition added to a topic is read from its first record. `in_group` says whether a
+    group keeps offsets. `topic_ids` are compared at each start; ``None`` to compare none.
     """
 
     def __init__(self, start: Start, *, in_group: bool, topic_ids: TopicIds | None = None) -> None:
-        self.own: dict[Partition, Position] = {}
-        self.known: set[Partition] = set()
-        self.until: dict[Partition, int] = {}
-        self.gaps: dict[Partition, tuple[int, int]] = {}
+        self.own: dict[Partition, Position] = {}  # our own positions
+        self.known: set[Partition] = set()  # all partitions of the topics
+        self.until: dict[Partition, int] = {}  # of rewound ones, up to where only we had learned, and learn again
+        self.gaps: dict[Partition, tuple[int, int]] = {}  # from and up to where others learned rewound ones
         self._start, self._in_group, self._topic_ids = start, in_group, topic_ids
         self._added: set[Partition] = set()
         self._rewound: set[Partition] = set()

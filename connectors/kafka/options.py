@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from streamkernel.connectors.kafka.clients import Client, Consumer, Producer
-from streamkernel.connectors.kafka.timeouts import describe_error
+from streamkernel.connectors.kafka.failures import describe_error
 from streamkernel.connectors.registry import function_at
 
 CLIENTS = {
@@ -119,73 +119,31 @@ class Options:
         return self._client.SEPARATOR
 
     def consumer(self, group: str | None = None, member: str | None = None) -> Consumer:
-        """Return a connected consumer.
+        """Return a connected consumer, in a group if one is given.
 
-        Parameters
-        ----------
-        group
-            The consumer group, if any.
-        member
-            A permanent name (static membership): the group keeps the partitions for it during a restart.
-
-        Raises
-        ------
-        UnavailableError
-            If no broker answers.
-        ValueError
-            If options cannot be combined.
+        A `member` is a permanent name (static membership): the group keeps the partitions for it during a restart.
+        Raise `UnavailableError` if no broker answers; `ValueError` if options cannot be combined.
         """
         return self._client.consumer(self.servers, self.given, group, member if group else None)
 
     def producer(self, name: str | None = None, seconds: float = 60.0, batch: int | None = None) -> Producer:
-        """Return a connected producer.
+        """Return a connected producer; errors are those of `consumer`.
 
-        Parameters
-        ----------
-        name
-            The transactional id, which fences an older producer of the same name. Without one, records are visible to
-            consumers at once.
-        seconds
-            Maximum duration of a transaction.
-        batch
-            Maximum size of a batch in bytes, besides the options; 0 for batches of one record.
-
-        Raises
-        ------
-        UnavailableError
-            If no broker answers.
-        ValueError
-            If options cannot be combined.
+        `name` is the transactional id, which fences an older producer of the same name; without one, records are
+        visible to consumers at once. A transaction takes at most some `seconds`, and a `batch` at most some bytes,
+        besides the options; 0 is for batches of one record.
         """
         return self._client.producer(self.servers, self.given, name, seconds, batch)
 
     def create_topics(self, partitions: Mapping[str, int | None]) -> None:
-        """Create topics, with the brokers' default number of replicas; an existing topic does not change.
+        """Create topics, each with a number of partitions or, for ``None``, the brokers' default.
 
-        Parameters
-        ----------
-        partitions
-            The number of partitions of each topic; ``None`` is the brokers' default.
-
-        Raises
-        ------
-        UnavailableError
-            If no broker answers.
-        OSError
-            If the brokers refuse.
-        ValueError
-            If options cannot be combined.
+        An existing topic does not change. Raise `OSError` if the brokers refuse; other errors are those of `consumer`.
         """
         self._client.create_topics(self.servers, self.given, partitions)
 
     def topic_settings(self, topic: str) -> Mapping[str, str]:
-        """Return the settings of a topic by name, or none where the brokers do not tell them.
-
-        Raises
-        ------
-        UnavailableError
-            If no broker answers.
-        """
+        """Return the settings of a topic by name, or none where the brokers do not tell them."""
         return self._client.topic_settings(self.servers, self.given, topic)
 
     def __repr__(self) -> str:

@@ -37,10 +37,9 @@ AGAIN_SECONDS = 5.0
 
 
 class PartitionReader:
-    """Reads the assigned partitions, each from its start offset.
+    """Reads the assigned partitions, each from its start offset to the end `until`, ``None`` for no end.
 
-    `start_offsets` finds out where to begin in a partition. `until` is the end; ``None`` for no end. `in_turn` says
-    whether there is one event of each partition in turn.
+    With `in_turn`, there is one event of each partition in turn.
     """
 
     def __init__(self, start_offsets: StartOffsets, events: Events, *, until: Start | None, in_turn: bool) -> None:
@@ -220,10 +219,7 @@ class PartitionReader:
 
 
 class TopicWatcher:
-    """Checks periodically that topics exist, and which partitions they have.
-
-    `servers` are addresses of the brokers, for people.
-    """
+    """Checks periodically that topics exist, and which partitions they have."""
 
     def __init__(self, topics: Sequence[str], servers: str) -> None:
         self.trouble: Trouble | None = None

@@ -101,23 +101,11 @@ class PartitionedTopics(PartitionedSource):
         self._lost: dict[Partition, int] = {}  # and their end if the next records were deleted
 
     def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
-        """Assign the available offsets to workers.
+        """Assign the available offsets to workers, ``None`` if all partitions are read up to `until`.
 
-        Parameters
-        ----------
-        positions : dict of str to Position
-            The ``resume`` of the last event of each stream, by its name, ``topic:partition``.
-        workers : int
-            The number of processes.
-        events : int
-            The largest number of events per worker. They are divided evenly among its partitions; partitions with fewer
-            records leave their rest to the others.
-
-        Returns
-        -------
-        list of WorkAssignment or None
-            ``None`` if all partitions are read up to `until`. Each other partition is in ``begin`` of one assignment,
-            even if it has no new records.
+        The events of a worker are divided evenly among its partitions; partitions with fewer records leave their rest
+        to the others. Each partition that is not read up to `until` is in ``begin`` of one assignment, even if it has
+        no new records.
         """
         client = self._planner = self._planner or self._connect()
         if not self._partitions or time.monotonic() - self._looked > LOOK_SECONDS:
@@ -145,21 +133,7 @@ class PartitionedTopics(PartitionedSource):
         return [_assignment(self._partitions[worker::workers], spans, events) for worker in range(workers)]
 
     def prepare(self, deadline: float = math.inf) -> Mapping[str, Any]:
-        """Return the ids of the topics, for a checkpoint.
-
-        Raises
-        ------
-        TopicReplacedError, UnavailableError
-            As `topic_ids`.
-        """
-        return {"topics": self.topic_ids()}
-
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Refuse topics with other ids than those in a checkpoint: their offsets are others."""
-        self._topic_ids.known |= saved.get("topics", {})
-
-    def topic_ids(self) -> Mapping[str, str]:
-        """Return the ids of the topics, for a checkpoint; none before the first plan.
+        """Return the ids of the topics; none before the first plan.
 
         Raises
         ------
@@ -171,7 +145,11 @@ class PartitionedTopics(PartitionedSource):
         if self._topic_ids.known:  # also where a round had been planned by an earlier process
             self._planner = self._planner or self._connect()
             self._topic_ids.check(self._planner)
-        return self._topic_ids.known
+        return {"topics": self._topic_ids.known}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Refuse topics with other ids than those in a checkpoint: their offsets are others."""
+        self._topic_ids.known |= saved.get("topics", {})
 
     def read(self, assignment: WorkAssignment) -> Iterator[list[Event]]:
         """Yield the events of an assignment, a few at a time, and ``[]`` while none arrive; it may be stopped early."""

@@ -39,7 +39,7 @@ _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
 class _Topic(Sink):
-    """An output topic."""
+    """An output topic, which is not truncated: committed records stay in it, and uncommitted ones are not visible."""
 
     topic: str
     keeps_committed: ClassVar[bool] = True
@@ -59,9 +59,6 @@ class _Topic(Sink):
     def flush(self) -> Position:
         """Wait until all records are written, as `prepare` does."""
         return self.prepare()
-
-    def seek(self, position: Position) -> None:
-        """Do nothing, because committed records stay in a topic and uncommitted ones are not visible."""
 
     def close(self) -> None:
         """Release the client."""

@@ -13,13 +13,13 @@ from streamkernel.connectors.base import CommitRefusedError, Position, RecordsRe
 from streamkernel.connectors.interfaces import Transactions
 from streamkernel.connectors.json_text import Refused
 from streamkernel.connectors.kafka.clients import (
+    FORBIDDEN,
     TOO_LARGE,
     Headers,
     OutRecord,
     Partition,
     Producer,
     Undelivered,
-    forbidden,
     seconds_until,
 )
 from streamkernel.connectors.kafka.offsets import missing_topic
@@ -48,8 +48,8 @@ NOTE_END = "."
 class TopicLimits(NamedTuple):
     """The limits of the records of a topic.
 
-    `largest` is the largest size of a record in bytes, before compression. `batch` is the largest size of a batch in
-    bytes, if it is known. `needs_keys` says whether each record must have a key, as in a compacted topic.
+    `largest` is the largest size of a record in bytes, before compression, and `batch` of a batch, if it is known.
+    `needs_keys` says whether each record must have a key, as in a compacted topic.
     """
 
     largest: int
@@ -103,18 +103,8 @@ LARGEST_BATCH = 1_000_000
 class Writer:
     """A producer of visible records, which connects at its first use.
 
-    Brokers refuse a whole batch for one record. If they do, its records are sent again, each in a batch of its own, so
-    that only those which brokers refuse by themselves are not written.
-
-    Parameters
-    ----------
-    options
-        Connection options.
-
-    Attributes
-    ----------
-    is_single : bool
-        Whether each record has a batch of its own.
+    Brokers refuse a whole batch for one record. If they do, its records are sent again, each in a batch of its own
+    (`is_single`), so that only those which brokers refuse by themselves are not written.
     """
 
     def __init__(self, options: Options) -> None:
@@ -127,13 +117,7 @@ class Writer:
         self._refused: list[Refused] = []  # until all others are stored
 
     def open(self, topic: str) -> None:
-        """Check that a topic exists, and look up its limits.
-
-        Raises
-        ------
-        UnavailableError
-            If it does not, or no broker answers.
-        """
+        """Check that a topic exists, and look up its limits; raise `UnavailableError` if it does not exist."""
         asked = self.options.consumer()
         try:
             if not asked.partitions_of(topic):
@@ -155,36 +139,19 @@ class Writer:
         return ""
 
     def send(self, topic: str, value: bytes, key: bytes | None = None, headers: Headers = ()) -> None:
-        """Write a record that must not be refused.
-
-        Raises
-        ------
-        CommitRefusedError
-            If nothing can be written any more.
-        """
+        """Write a record that must not be refused."""
         self._connect().send(topic, value, key, headers)
 
     def send_all(self, topic: str, records: Sequence[OutRecord], origins: Sequence[Mapping[str, Any]]) -> None:
-        """Write records, of which some may be refused; `origins` has what each was made from.
-
-        Raises
-        ------
-        CommitRefusedError
-            If nothing can be written any more.
-        """
+        """Write records, of which some may be refused; `origins` has what each was made from."""
         self._connect().send_all(topic, records, origins)
 
     def flush(self, deadline: float = math.inf) -> None:
         """Wait until all sent records are stored, at most until a deadline.
 
-        Raises
-        ------
-        RecordsRefusedError
-            If brokers refuse some of them for good; the others are stored.
-        CommitRefusedError
-            If they could not be written.
-        UnavailableError
-            If no broker is available; the call may be repeated.
+        Raise `RecordsRefusedError` if brokers refuse some of them for good, and the others are stored;
+        `CommitRefusedError` if they could not be written; `UnavailableError` if no broker is available, and the call
+        may be repeated.
         """
         try:
             self._connect().flush(seconds_until(deadline))
@@ -220,16 +187,13 @@ class Writer:
     def _take_undelivered(self) -> list[Undelivered]:
         """Return and forget the records that were not written.
 
-        Raises
-        ------
-        CommitRefusedError
-            If all records of a topic are refused.
+        Raise `CommitRefusedError` if all records of a topic are refused.
         """
         undelivered: list[Undelivered] = []
         if self._producer is not None:
             undelivered, self._producer.undelivered = self._producer.undelivered, []
-        if reason := forbidden(undelivered):
-            raise CommitRefusedError(reason, "write_forbidden")
+        if (one := next((one for one in undelivered if one.code in FORBIDDEN), None)) is not None:
+            raise CommitRefusedError(f"{one.reason} - for topic {one.topic}", "write_forbidden")
         if not self.is_single and any(one.code in TOO_LARGE for one in undelivered):
             self._batch = (self._batch or LARGEST_BATCH) // 2  # the brokers did not tell their limit
         return undelivered

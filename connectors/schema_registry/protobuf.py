@@ -16,17 +16,21 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from streamkernel.connectors.json_values import DEEPEST
-from streamkernel.connectors.schema_registry.registry import Registry
 
 KNOWN = (duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 """Files of Google's own messages; importing them puts them into the default pool."""
 
+Version = Callable[[str, int], Any]
+"""Returns a version of a subject of a registry, which another schema refers to."""
 
-def reader_of(registry: Registry, number: int, schema: Any, reader_schema: None) -> Callable[[bytes], Any]:
+
+def reader_of(version: Version, number: int, schema: Any) -> Callable[[bytes], Any]:
     """Return the decoder of values with a schema, for any of its messages."""
     pool = descriptor_pool.DescriptorPool()
     name = f"schema-{number}.proto"
-    _add(_files(registry, schema, name), pool)
+    texts: dict[str, str] = {}
+    files = _described(version, schema, name, texts)
+    _add(files or compiled(texts, name), pool)
     file = pool.FindFileByName(name)
     classes: dict[tuple[int, ...], Any] = {}
 
@@ -107,20 +111,13 @@ def _plain(field: Any, value: Any) -> Any:
     return as_dict(value)
 
 
-def _files(registry: Registry, schema: Any, name: str) -> list[Any]:
-    """Return the descriptors of a schema's file, which is the last, and of the ones that it imports."""
-    texts: dict[str, str] = {}
-    files = _described(registry, schema, name, texts)
-    return files or compiled(texts, name)
-
-
-def _described(registry: Registry, schema: Any, name: str, texts: dict[str, str]) -> list[Any]:
+def _described(version: Version, schema: Any, name: str, texts: dict[str, str]) -> list[Any]:
     """Return the descriptors of files that are registered as such, and collect the texts of others."""
     files = []
     for reference in schema.references or ():
         if reference.name not in texts:
-            other = registry.version(reference.subject, reference.version)
-            files += _described(registry, other, reference.name, texts)
+            other = version(reference.subject, reference.version)
+            files += _described(version, other, reference.name, texts)
     try:
         file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(schema.schema_str, validate=True))
     except (ValueError, DecodeError):

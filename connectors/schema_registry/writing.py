@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from streamkernel.connectors.json_text import RECORD, printable, to_json
-from streamkernel.connectors.schema_registry.registry import HEAD, Registry
-from streamkernel.connectors.schema_registry.registry import KINDS as NAMES_OF_FORMATS
+from streamkernel.connectors.schema_registry import HEAD, Registry
+from streamkernel.connectors.schema_registry import KINDS as NAMES_OF_FORMATS
 
 
 def converted(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
@@ -35,11 +35,11 @@ def converted(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str,
             raise ValueError(f'Expected fields of the schema, got "{name}"')
         if value is None:
             continue
-        expected, convert = _KINDS[fields[name]]
+        kind = KINDS[fields[name]]
         try:
-            fitting[name] = convert(value)
+            fitting[name] = kind.convert(value)
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
-            raise ValueError(f'Expected {expected}, got {type(value).__name__} - at field "{name}"') from error
+            raise ValueError(f'Expected {kind.expected}, got {type(value).__name__} - at field "{name}"') from error
     return fitting
 
 
@@ -92,29 +92,11 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-_KINDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
-    "text": ("text", _text),
-    "integer": ("an integer of 64 bits", _integer),
-    "number": ("a number", float),
-    "boolean": ("true or false", _boolean),
-    "value": ("a label or a number", _value),
-    "values": ("labels or numbers", lambda values: list(map(_value, values))),
-    "numbers": ("numbers by label", _numbers),
-    "json": ("values that JSON can hold", lambda value: to_json(value, RECORD).decode()),
-}
-
+Write = Callable[[Mapping[str, Any]], bytes]
+"""Encodes fields as the bytes after the id."""
 
 NAME, NAMESPACE = "Prediction", "streamkernel"
 """Name of the record, and of its namespace or package."""
-
-
-class Kind(NamedTuple):
-    """Types of a kind of field in each format."""
-
-    avro: list[Any]
-    protobuf: str
-    json: dict[str, Any]
-
 
 VALUE = ["boolean", "long", "double", "string"]
 """The types of Avro that a value can have."""
@@ -122,23 +104,46 @@ VALUE = ["boolean", "long", "double", "string"]
 JSON_VALUE = ["boolean", "number", "string"]
 """The types of JSON that a value can have."""
 
+
+class Kind(NamedTuple):
+    """A kind of field: what it expects, the conversion to it, and its types in each format."""
+
+    expected: str
+    convert: Callable[[Any], Any]
+    avro: list[Any]
+    protobuf: str
+    json: dict[str, Any]
+
+
 KINDS = {
-    "text": Kind(["null", "string"], "optional string", {"type": ["string", "null"]}),
-    "integer": Kind(["null", "long"], "optional int64", {"type": ["integer", "null"]}),
-    "number": Kind(["null", "double"], "optional double", {"type": ["number", "null"]}),
-    "boolean": Kind(["null", "boolean"], "optional bool", {"type": ["boolean", "null"]}),
-    "value": Kind(["null", *VALUE], "Value", {"type": [*JSON_VALUE, "null"]}),
+    "text": Kind("text", _text, ["null", "string"], "optional string", {"type": ["string", "null"]}),
+    "integer": Kind(
+        "an integer of 64 bits", _integer, ["null", "long"], "optional int64", {"type": ["integer", "null"]}
+    ),
+    "number": Kind("a number", float, ["null", "double"], "optional double", {"type": ["number", "null"]}),
+    "boolean": Kind("true or false", _boolean, ["null", "boolean"], "optional bool", {"type": ["boolean", "null"]}),
+    "value": Kind("a label or a number", _value, ["null", *VALUE], "Value", {"type": [*JSON_VALUE, "null"]}),
     "values": Kind(
+        "labels or numbers",
+        lambda values: list(map(_value, values)),
         ["null", {"type": "array", "items": VALUE}],
         "repeated Value",
         {"type": ["array", "null"], "items": {"type": JSON_VALUE}},
     ),
     "numbers": Kind(
+        "numbers by label",
+        _numbers,
         ["null", {"type": "map", "values": "double"}],
         "map<string, double>",
         {"type": ["object", "null"], "additionalProperties": {"type": ["number", "null"]}},
     ),
-    "json": Kind(["null", "string"], "optional string", {"type": ["string", "null"]}),
+    "json": Kind(
+        "values that JSON can hold",
+        lambda value: to_json(value, RECORD).decode(),
+        ["null", "string"],
+        "optional string",
+        {"type": ["string", "null"]},
+    ),
 }
 """Kinds of fields: text, an integer, a number, true or false, a label or number, several of these, numbers by name, and
 JSON as text."""
@@ -147,25 +152,24 @@ MEMBERS = ("truth", "bool"), ("integer", "int64"), ("number", "double"), ("text"
 """Variants of a value in Protobuf: names and types of fields, one of which is set."""
 
 
-def schema_and_write(form: str, fields: Mapping[str, str]) -> tuple[str, Callable[[Mapping[str, Any]], bytes]]:
+def schema_and_write(form: str, fields: Mapping[str, str]) -> tuple[str, Write]:
     """Return a schema in the language of a format, and a function from a record to bytes of this schema.
 
-    The function raises a `ValueError` for a record that does not fit the schema. `form` is ``"avro"``, ``"protobuf"``
-    or ``"json-schema"``. `fields` are the kinds of the fields, by name.
+    The function raises a `ValueError` for a record that does not fit the schema. `fields` are the kinds of the fields.
     """
     make = {"avro": _avro, "protobuf": _protobuf, "json-schema": _json_schema}[form]
     schema, write = make(fields)
     return schema, lambda record: write(converted(record, fields))
 
 
-def _avro(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]], bytes]]:
+def _avro(fields: Mapping[str, str]) -> tuple[str, Write]:
     import fastavro
 
     members = [{"name": name, "type": KINDS[kind].avro, "default": None} for name, kind in fields.items()]
     schema = {"type": "record", "name": NAME, "namespace": NAMESPACE, "fields": members}
     parsed = fastavro.parse_schema(schema)
 
-    def write(record: dict[str, Any]) -> bytes:
+    def write(record: Mapping[str, Any]) -> bytes:
         stream = BytesIO()
         fastavro.schemaless_writer(stream, parsed, record)
         return stream.getvalue()
@@ -173,13 +177,13 @@ def _avro(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]], by
     return json.dumps(schema), write
 
 
-def _json_schema(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]], bytes]]:
+def _json_schema(fields: Mapping[str, str]) -> tuple[str, Write]:
     members = {name: KINDS[kind].json for name, kind in fields.items()}
     head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": NAME, "type": "object"}
     return json.dumps({**head, "properties": members, "additionalProperties": False}), orjson.dumps
 
 
-def _protobuf(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]], bytes]]:
+def _protobuf(fields: Mapping[str, str]) -> tuple[str, Write]:
     """Return the text of the schema, and a function that encodes its first message."""
     from google.protobuf import descriptor_pb2, descriptor_pool
     from google.protobuf.message_factory import GetMessageClass
@@ -213,7 +217,7 @@ def _protobuf(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]]
     pool.Add(file)
     message_class: Any = GetMessageClass(pool.FindMessageTypeByName(f"{NAMESPACE}.{NAME}"))
 
-    def write(record: dict[str, Any]) -> bytes:
+    def write(record: Mapping[str, Any]) -> bytes:
         message = message_class()
         for name, item in record.items():
             kind = fields[name]
@@ -248,26 +252,8 @@ def _proto_text(fields: Mapping[str, str]) -> str:
     return "\n".join([*lines, ""])
 
 
-Write = Callable[[Mapping[str, Any]], bytes]
-"""Encodes fields as the bytes after the id."""
-
-
 class ValueWriter:
-    """Writes values of one schema.
-
-    Parameters
-    ----------
-    registry : Registry
-        The registry of the schema.
-    subject : str
-        The subject of the schema; for the values of a topic, its name with ``-value``.
-    form : {"avro", "protobuf", "json-schema"}
-        The format.
-    schema : str
-        The schema, in the language of the format.
-    write : callable
-        Encodes fields as bytes of this schema.
-    """
+    """Writes values of one schema, which `write` encodes, under a subject of a registry."""
 
     def __init__(self, registry: Registry, subject: str, form: str, schema: str, write: Write) -> None:
         self._registry, self._subject, self._kind, self._schema = registry, subject, NAMES_OF_FORMATS[form], schema
@@ -275,27 +261,16 @@ class ValueWriter:
         self._head = b""
 
     def open(self) -> None:
-        """Register the schema.
-
-        Raise `ValueError` if the registry refuses it; `RegistryUnavailableError` if the registry is unavailable.
-        """
+        """Register the schema, unless it is; errors are those of `Registry.register`."""
         if not self._head:
             self._head = HEAD.pack(0, self._registry.register(self._subject, self._schema, self._kind))
 
     def __call__(self, record: Mapping[str, Any]) -> bytes:
-        """Return the bytes of a record.
-
-        Raise `ValueError` if it does not fit the schema; `RegistryUnavailableError` if the schema is not registered
-        yet, and the registry is unavailable.
-        """
+        """Return the bytes of a record, or raise a `ValueError` if it does not fit the schema."""
         self.open()
         return self._head + self._write(record)
 
 
 def record_writer(registry: Registry, topic: str, form: str, fields: Mapping[str, str]) -> ValueWriter:
-    """Return the writer of records with the given fields to a topic.
-
-    `registry` is the registry, where the schema's subject is the name of the topic with ``-value``. `fields` are the
-    kinds of the fields, one of `streamkernel.connectors.schema_registry.writing.KINDS`.
-    """
+    """Return the writer of records to a topic, whose name with ``-value`` is the subject; `fields` are the kinds."""
     return ValueWriter(registry, f"{topic}-value", form, *schema_and_write(form, fields))

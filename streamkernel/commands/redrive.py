@@ -27,7 +27,7 @@ def redrive(
 ) -> None:
     """Send the records of dead letters back to their source, each once, for the run to read again."""
     from streamkernel.connectors import CommitRefusedError
-    from streamkernel.connectors.redrive.letters import OUTPUT
+    from streamkernel.connectors.redrive import OUTPUT
     from streamkernel.engine.redrive import Choice, Redrive, lines_of
     from streamkernel.engine.telemetry.dead_letters import KINDS
 

@@ -10,8 +10,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streamkernel.connectors.kafka.clients import Partition
-from streamkernel.connectors.redrive import Driven, FileTarget, Letter, TopicTarget, file_letters, topic_letters
-from streamkernel.connectors.redrive.targets import check_file
+from streamkernel.connectors.redrive import (
+    Driven,
+    FileTarget,
+    Letter,
+    TopicTarget,
+    check_file,
+    file_letters,
+    topic_letters,
+)
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.messages import ConfigError
 from streamkernel.engine.config.streams import kafka_options

@@ -10,8 +10,14 @@ import numpy as np
 
 from streamkernel.engine.config.messages import to_key
 from streamkernel.field_types.declared import LONGEST_VECTOR
-from streamkernel.field_types.missing_texts import as_toml, if_missing, is_marker, missing_declaration
-from streamkernel.field_types.number_texts import LONGEST, moment_or_number
+from streamkernel.field_types.number_texts import (
+    LONGEST,
+    as_toml,
+    if_missing,
+    is_marker,
+    missing_declaration,
+    moment_or_number,
+)
 
 SLOTS = 8
 """Texts of a field that are counted; a further one replaces the rarest and continues its count (Space-Saving)."""

@@ -10,13 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
-from typing import Any, Self, cast, get_args
+from typing import Any, ClassVar, Self, cast, get_args
 
 import numpy as np
 
 from streamkernel.errors import InputError, shorten
 from streamkernel.features.rows import is_missing
-from streamkernel.field_types.missing_texts import if_missing, is_marker
 from streamkernel.field_types.number_texts import (
     COMMA,
     FEW,
@@ -26,6 +25,8 @@ from streamkernel.field_types.number_texts import (
     NumberText,
     TimeUnit,
     TimeUnitError,
+    if_missing,
+    is_marker,
     notation_of,
     read_any_number,
     seconds_since_1970,
@@ -57,10 +58,31 @@ _DATE = re.compile("(19[89]|20[0-9])[0-9](0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])
 _WORD = re.compile(r"\w+")
 
 
-class Notations:
-    """Reads texts of fields that are numbers, in the notation of each field.
+class Counts:
+    """Counts of each field, one of which says from how many values they are."""
 
-    `declared` are the declared notations by field; other fields learn theirs.
+    _weight: ClassVar[int] = 0
+    """The place of that count."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, list[int]] = {}
+
+    def state(self) -> dict[str, list[int]]:
+        """Return the counts of each field."""
+        return {name: list(counts) for name, counts in sorted(self._counts.items())}
+
+    def restore(self, counts: Mapping[str, Sequence[int]], names: Collection[str]) -> None:
+        """Replace the counts of some fields, and forget others."""
+        self._counts = {name: list(counts[name]) for name in names if name in counts}
+
+    def join(self, counts: Mapping[str, Sequence[int]], names: Collection[str]) -> None:
+        """Continue with the counts here or elsewhere, for each field the ones of more values."""
+        at, ours = self._weight, self._counts
+        self.restore(ours | {n: other for n, other in counts.items() if other[at] > ours.get(n, (0, 0))[at]}, names)
+
+
+class Notations(Counts):
+    """Reads texts of fields that are numbers, in the declared notation of each field, or the one that it learns.
 
     Examples
     --------
@@ -73,8 +95,8 @@ class Notations:
     """
 
     def __init__(self, declared: Mapping[str, int] | None = None) -> None:
+        super().__init__()
         self._declared = dict(declared or {})
-        self._counts: dict[str, list[int]] = {}
 
     def read(self, name: str, text: str) -> NumberText | None:
         """Return the number that a text is, or ``None``."""
@@ -104,21 +126,6 @@ class Notations:
         counts[2] += is_whole and abs(number.value) < 1000.0
         if counts[0] > WINDOW:
             counts[:] = [int(count / 2) for count in counts]
-
-    def state(self) -> dict[str, list[int]]:
-        """Return the number of texts of each field, and their evidence."""
-        return {name: list(counts) for name, counts in sorted(self._counts.items())}
-
-    def restore(self, counts: Mapping[str, Sequence[int]], names: Collection[str]) -> None:
-        """Replace what has been learned of some fields, and forget others."""
-        self._counts = {name: list(counts[name]) for name in names if name in counts}
-
-    def join(self, counts: Mapping[str, Sequence[int]], names: Collection[str]) -> None:
-        """Continue with what has been learned here or elsewhere, for each field from more values."""
-        self.restore(
-            self._counts | {n: numbers for n, numbers in counts.items() if numbers[0] > self._counts.get(n, [0])[0]},
-            names,
-        )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from streamkernel.field_types.declared import (
     OF_TEXTS,
     TYPES,
     ByPath,
+    Counts,
     DeclaredType,
     Notations,
     Spec,
@@ -33,7 +34,7 @@ UNSEEN = ("ignore", "identifier")
 """Types of fields that are no inputs."""
 
 
-class VectorLengths:
+class VectorLengths(Counts):
     """The length of the vectors in each field, by a vote in which a newer vector weighs more.
 
     Examples
@@ -45,31 +46,18 @@ class VectorLengths:
     2
     """
 
-    def __init__(self) -> None:
-        self._votes: dict[str, list[int]] = {}
+    _weight = 1
 
     def of(self, name: str) -> int | None:
         """Return the length of the vectors in a field, or ``None`` if there has been none."""
-        return self._votes[name][0] if name in self._votes else None
+        return self._counts[name][0] if name in self._counts else None
 
     def count(self, name: str, length: int, n: int = 1) -> None:
         """Count n vectors of a field."""
-        vote = self._votes.setdefault(name, [length, 0])
+        vote = self._counts.setdefault(name, [length, 0])
         vote[1] = min(vote[1] + n, MOST_VOTES) if length == vote[0] else vote[1] - n
         if vote[1] <= 0:
             vote[:] = length, 1
-
-    def state(self) -> dict[str, list[int]]:
-        """Return the length of each field, and the votes for it."""
-        return {name: list(vote) for name, vote in sorted(self._votes.items())}
-
-    def restore(self, votes: Mapping[str, Sequence[int]], names: Collection[str]) -> None:
-        """Replace the lengths of some fields, and forget others."""
-        self._votes = {name: list(votes[name]) for name in names if name in votes}
-
-    def join(self, votes: Mapping[str, Sequence[int]], names: Collection[str]) -> None:
-        """Continue with the length here or elsewhere, for each field the one with more votes."""
-        self.restore(self._votes | {n: v for n, v in votes.items() if v[1] > self._votes.get(n, (0, 0))[1]}, names)
 
 
 class Fields(base.Transformer):
@@ -162,7 +150,7 @@ class Fields(base.Transformer):
         if name in self._declared or self._unseen[name]:
             return True
         of, dot, number = str(name).rpartition(".")
-        return bool(dot) and number.isdecimal() and self._is_vector(of)
+        return bool(dot) and number.isdecimal() and of in self._of_type["vector"]
 
     def keep(self, names: Iterable[str]) -> None:
         """Let fields such as labels pass, unless they are declared themselves.
@@ -364,9 +352,6 @@ class Fields(base.Transformer):
         """Return the fields that are no inputs, in which some others, unless they are declared, are inputs."""
         is_unseen = {name: declared.type in UNSEEN for name, declared in self._declared.items()}
         return ByPath(dict.fromkeys(names, False) | is_unseen)
-
-    def _is_vector(self, name: str) -> bool:
-        return name in self._of_type["vector"]
 
     def _lacks(self, value: Any, declared: DeclaredType | None) -> bool:
         """Return whether a value is missing."""

@@ -1,4 +1,4 @@
-"""Numbers that are written as text, and times as seconds since 1970.
+"""Numbers that are written as text, times as seconds since 1970, and texts that may mean that there is no value.
 
 Numbers may have fractions, signs, percent, decimal commas and thousands. Times are numbers of a unit, texts in ISO
 8601, and moments.
@@ -7,9 +7,10 @@ Numbers may have fractions, signs, percent, decimal commas and thousands. Times 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Literal, NamedTuple
@@ -41,7 +42,7 @@ TimeUnit = Literal["s", "ms", "us", "ns"]
 """Units of numbers that are times."""
 _NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _MONTH_OR_YEAR = re.compile("[12][0-9]{3}(-(0[1-9]|1[0-2]))?")
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_PER_SECOND: Mapping[TimeUnit, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _FARTHEST = 10**11
 """Seconds, which are the year 5138; a larger number is of a smaller unit."""
 _USUAL = 315_532_800, 4_102_444_800
@@ -131,7 +132,6 @@ def _read(text: str, notation: int) -> NumberText | None:
             return NumberText(float(f"{sign}{whole}.{fraction}"), True, notation, is_grouped=separator != " ")
         if separator == " ":
             return NumberText(float(sign + whole), bool(sign))
-        of_thousands = POINT if separator == "," else COMMA
         thousands, of_thousands = float(sign + whole), POINT if separator == "," else COMMA
         if digits.count(separator) > 1:
             return NumberText(thousands, True, of_thousands, is_grouped=True)
@@ -213,15 +213,13 @@ def seconds_since_1970(value: Any, unit: TimeUnit = "s", zone: dt.tzinfo = dt.UT
     wanted = f"{expected(unit)}, got {shorten(value)}"
     if moment is None:
         raise ValueError(wanted)
-    if abs(moment) > _FARTHEST * _PER_SECOND[unit]:
+    is_far = abs(moment) > _FARTHEST * _PER_SECOND[unit]  # also an integer beyond all floats
+    if is_far or not _is_usual(moment / _PER_SECOND[unit]):
         for other, per_second in _PER_SECOND.items():
-            if abs(moment) <= _FARTHEST * per_second:
-                raise TimeUnitError(f"{wanted}, which looks like {_NAMES[other]}", other)  # type: ignore[arg-type]
-        raise TimeUnitError(wanted, None)
-    if not _is_usual(moment / _PER_SECOND[unit]):
-        for other, per_second in _PER_SECOND.items():
-            if _is_usual(moment / per_second):
-                raise TimeUnitError(f"{wanted}, which looks like {_NAMES[other]}", other)  # type: ignore[arg-type]
+            if abs(moment) <= _FARTHEST * per_second if is_far else _is_usual(moment / per_second):
+                raise TimeUnitError(f"{wanted}, which looks like {_NAMES[other]}", other)
+        if is_far:
+            raise TimeUnitError(wanted, None)
     if (seconds := moment / _PER_SECOND[unit]) < _EARLIEST:
         raise ValueError(f"Expected a time in the years 1 to 9999, got {shorten(value)}")
     return seconds
@@ -274,3 +272,41 @@ def _read_moment(text: str) -> dt.datetime | float | None:
             pass
     number = None if "%" in text or "," in text else read_number(text)
     return None if number is None else number.value
+
+
+def is_marker(value: Any) -> bool:
+    """Return whether a value is a short text without a digit, which may mean that there is no value.
+
+    Examples
+    --------
+    >>> [is_marker(value) for value in ("n/a", "NaT", "-", "V45", 0, "x" * 100)]
+    [True, True, True, False, False, False]
+    """
+    return isinstance(value, str) and len(value) <= LONGEST and not any(map(str.isdecimal, value))
+
+
+def missing_declaration(texts: Sequence[str]) -> str:
+    """Return the line that declares texts to be missing values.
+
+    Examples
+    --------
+    >>> missing_declaration(["NA", "?"])
+    'missing = ["NA", "?"]'
+    """
+    return f"missing = [{', '.join(map(as_toml, texts))}]"
+
+
+def if_missing(texts: Sequence[str]) -> str:
+    """Return the end of an error about a text that may mean that there is no value.
+
+    Examples
+    --------
+    >>> if_missing(["NA", "?"])
+    '; if it means that there is no value, declare missing = ["NA", "?"]'
+    """
+    return f"; if it means that there is no value, declare {missing_declaration(texts)}"
+
+
+def as_toml(text: str) -> str:
+    """Return a text as TOML writes it, not shortened."""
+    return json.dumps(text, ensure_ascii=not text.isprintable())

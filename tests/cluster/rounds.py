@@ -20,7 +20,7 @@ from streamkernel.cluster.assemble import CheckpointOnlySource
 from streamkernel.cluster.replica import Replica, Report, RoundTask
 from streamkernel.cluster.runner import ClusterRunner
 from streamkernel.connectors import DeadLetters, FileSink, PartitionedFiles
-from streamkernel.connectors.files.many_files import inner_position
+from streamkernel.connectors.files.readers import inner_position
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.checkpoint.state_directory import read_newest

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from reading import chunks_of, errors, read_all, records, write
 
 from streamkernel.connectors import Event, FileSource
-from streamkernel.connectors.files.many_files import matches
+from streamkernel.connectors.files.readers import matches
 
 
 def numbers(begin: int, end: int) -> bytes:
@@ -99,7 +99,7 @@ def test_files_that_appear_at_any_time_are_read_once(
     """One event is handed on at a time; before it, files come and the source may be started again."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("streamkernel.connectors.files.text.BATCH_EVENTS", 1)
-        patch.setattr("streamkernel.connectors.files.many_files.LOOK_PAUSE", 0)
+        patch.setattr("streamkernel.connectors.files.readers.LOOK_PAUSE", 0)
         whole, parted = (
             run(Path(folder, "whole"), names, come, set(), follow),
             run(Path(folder, "parts"), names, come, stops, follow),

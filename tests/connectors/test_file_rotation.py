@@ -19,7 +19,7 @@ from reading import chunks_of, errors, records, write
 
 from streamkernel.connectors import Event, FileSource
 from streamkernel.connectors.files.bytestreams import FileBytes
-from streamkernel.connectors.files.rotation import HEAD_BYTES, Fingerprint, find, rotated_files
+from streamkernel.connectors.files.following import HEAD_BYTES, Fingerprint, find, rotated_files
 
 LOST = "found neither the file nor a copy of it: data after that byte may be lost"
 

@@ -25,8 +25,8 @@ from waiting import wait_for
 
 from streamkernel.connectors import KafkaSource
 from streamkernel.connectors.kafka import Options, kafka_python, partition_reader
+from streamkernel.connectors.kafka.kafka_python import connecting
 from streamkernel.connectors.kafka.kafka_python import consumer as python_consumer
-from streamkernel.connectors.kafka.kafka_python import tried
 
 SOON = {"metadata_max_age_ms": 1000}
 """Options with which a member of a group soon hears of more partitions; by default within five minutes."""
@@ -66,7 +66,7 @@ def options(servers, monkeypatch):
 @pytest.fixture(autouse=True)
 def untried(monkeypatch, request):
     if "module" not in request.fixturenames:
-        monkeypatch.setattr(tried, "TRIED", ("2.0",))
+        monkeypatch.setattr(connecting, "TRIED", ("2.0",))
         monkeypatch.setitem(sys.modules, PRIVATE, None)
         monkeypatch.delattr(kafka_python, "private", raising=False)  # if it has been imported
 
@@ -95,11 +95,11 @@ def test_members_of_a_group_share_the_partitions(servers, options):
 def test_the_installed_version_has_the_private_names(module):
     source = inspect.getsource(importlib.import_module(module))
     assert [name for name in NAMES[module].split() if not re.search(rf"\b{name}\b", source)] == []
-    assert __version__ in tried.TRIED, "try it, and add it to TRIED"
+    assert __version__ in connecting.TRIED, "try it, and add it to TRIED"
 
 
 def test_other_modules_use_no_private_name():
-    folder = Path(inspect.getfile(tried)).parent
+    folder = Path(inspect.getfile(connecting)).parent
     private = re.compile(
         r"_kafka\._|kafka\._\w|from kafka\.(net\.(?!sasl)|record|consumer|producer|coordinator|cluster)\b"
     )
@@ -108,9 +108,9 @@ def test_other_modules_use_no_private_name():
 
 
 def test_a_version_that_was_not_tried_is_logged_once(caplog):
-    tried._announce.cache_clear()
+    connecting._announce.cache_clear()
     with caplog.at_level(logging.WARNING, "streamkernel"):
-        assert [tried.private() for _ in range(2)] == [None, None]
+        assert [connecting.private() for _ in range(2)] == [None, None]
     slower, worse = (record.getMessage() for record in caplog.records)
     assert slower.startswith(f"kafka-python {__version__} was not tried, 2.0 was: records are read and written one by")
     assert worse.startswith(f"kafka-python {__version__} was not tried, 2.0 was: defects")
@@ -118,7 +118,7 @@ def test_a_version_that_was_not_tried_is_logged_once(caplog):
 
 def test_defects_are_not_avoided_without_the_names(monkeypatch):
     monkeypatch.delitem(sys.modules, PRIVATE)
-    names = tried.private()
+    names = connecting.private()
     without = SimpleNamespace(_fetcher=SimpleNamespace(), _coordinator=SimpleNamespace())
     for avoid in (names.let_go, names.go_on_joining, names.keep_joins, names.is_fenced, names.join_again):
         assert avoid(without) is None

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from reading import chunks_of, read_all, records, write
 
 from streamkernel.connectors import Event, FileSource, PartitionedFiles, WorkAssignment
-from streamkernel.connectors.files import partitioned
-from streamkernel.connectors.files.many_files import inner_position
+from streamkernel.connectors.files import readers
+from streamkernel.connectors.files.readers import inner_position
 
 
 class Workers:
@@ -487,8 +487,8 @@ def test_a_file_that_appears_is_in_the_next_plan(tmp_path: Path) -> None:
 
 def test_a_file_that_is_read_in_many_rounds_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    open_file = partitioned.file_reader
-    monkeypatch.setattr(partitioned, "file_reader", lambda path, *rest: opened.append(path) or open_file(path, *rest))
+    open_file = readers.file_reader
+    monkeypatch.setattr(readers, "file_reader", lambda path, *rest: opened.append(path) or open_file(path, *rest))
     for name in "ab":
         write(tmp_path / f"{name}.csv.gz", b"n\n" + b"1\n" * 1000)
     run = Workers(tmp_path / "*.gz")

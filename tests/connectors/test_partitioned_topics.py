@@ -395,14 +395,14 @@ def test_a_topic_that_is_made_again_is_refused(servers, divided, monkeypatch):
     monkeypatch.setattr(partitioned, "LOOK_SECONDS", 0.0)
     topic = made(servers)
     source = divided(topic)
-    assert source.topic_ids() == {}  # nothing was planned, so nothing is asked
+    assert source.prepare() == {"topics": {}}  # nothing was planned, so nothing is asked
     source.plan({}, 1, 10)
-    ids = dict(source.topic_ids())
+    ids = dict(source.prepare()["topics"])
     assert list(ids) == [topic]
     brokers.delete_topic(servers, topic)
     brokers.make_topics(servers, names=[topic])
     later = divided(topic)
     later.restore({"topics": ids})
-    for call in (source.topic_ids, lambda: source.plan({}, 1, 10), later.topic_ids, lambda: later.plan({}, 1, 10)):
+    for call in (source.prepare, lambda: source.plan({}, 1, 10), later.prepare, lambda: later.plan({}, 1, 10)):
         with pytest.raises(TopicReplacedError, match=f'the topic "{topic}" .* got a new one of the same name'):
             call()

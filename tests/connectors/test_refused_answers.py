@@ -16,7 +16,8 @@ from test_refused_records import HOW, N, check, exactly_once, filled, tells  # n
 from topics import made
 
 from streamkernel import KernelClassifier
-from streamkernel.connectors.schema_registry import Registry, record_writer, registry_reader
+from streamkernel.connectors.schema_registry import Registry, registry_reader
+from streamkernel.connectors.schema_registry.writing import record_writer
 from streamkernel.engine.config.streams import PREDICTION_FIELDS
 from streamkernel.engine.otel.tracing import TracedRunner, Tracing
 

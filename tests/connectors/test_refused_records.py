@@ -281,7 +281,7 @@ def endless(servers, client, topic, predictions, dead, folder):
 @pytest.mark.java
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_topic_that_is_deleted_and_made_again(apache, client, monkeypatch, tmp_path):
-    monkeypatch.setattr(f"{CLIENTS[client].removesuffix('client')}producer.COMMIT_SECONDS", 5.0)
+    monkeypatch.setattr(f"{CLIENTS[client]}.COMMIT_SECONDS", 5.0)
     servers = f"127.0.0.1:{apache.port}"
     topic, predictions = filled(servers, [b"k"] * N), made(servers)
     engine = endless(servers, client, topic, predictions, made(servers), tmp_path)

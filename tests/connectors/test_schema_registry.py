@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from streamkernel.connectors import UnavailableError
 from streamkernel.connectors.formats import ValueDecoder
-from streamkernel.connectors.schema_registry import Registry, record_writer, registry_reader
+from streamkernel.connectors.schema_registry import Registry, registry_reader
 from streamkernel.connectors.schema_registry import protobuf as ours
-from streamkernel.connectors.schema_registry.writing import KINDS
+from streamkernel.connectors.schema_registry.writing import KINDS, record_writer
 
 BY_TOPIC = {"subject.name.strategy": topic_subject_name_strategy}
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from streamkernel.cli import app
+from streamkernel.connectors import redrive
 from streamkernel.connectors.kafka.options import CLIENTS
-from streamkernel.connectors.redrive import Driven, FileTarget, targets
+from streamkernel.connectors.redrive import Driven, FileTarget
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.redrive import Choice, Redrive
@@ -212,7 +213,7 @@ def test_letters_of_a_file_go_back_to_it(file_run):
 @pytest.mark.parametrize("where", ["before", "within", "after"])
 def test_a_kill_around_the_write_to_a_file_repeats_and_loses_nothing(file_run, monkeypatch, where):
     path, source = file_run / "run.toml", file_run / "in.jsonl"
-    before, write, calls = source.read_bytes(), targets.write, []
+    before, write, calls = source.read_bytes(), redrive.write, []
 
     class KilledError(BaseException):
         pass
@@ -227,7 +228,7 @@ def test_a_kill_around_the_write_to_a_file_repeats_and_loses_nothing(file_run, m
         if where == "before":
             raise KilledError
 
-    monkeypatch.setattr(targets, "write", killed)
+    monkeypatch.setattr(redrive, "write", killed)
     work = Redrive(load_config(path), Choice())
     with pytest.raises(KilledError):
         work.drive(work.count())

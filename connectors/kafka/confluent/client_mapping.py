@@ -13,16 +13,15 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from streamkernel.connectors.kafka import timeouts
+from streamkernel.connectors.kafka import failures
 from streamkernel.connectors.kafka.clients import CONNECT_SECONDS, Partition
-from streamkernel.connectors.kafka.timeouts import Failure
+from streamkernel.connectors.kafka.failures import Failure
 
 
 def certificate_problem(cause: str, options: Mapping[str, Any], seconds: float) -> str:
     """Return the reason why Python does not trust a broker's certificate either, or nothing.
 
-    `cause` is the error of librdkafka, which has the address of the broker. `seconds` is the time to wait for the
-    broker, in seconds.
+    `cause` is the error of librdkafka, which has the address of the broker.
 
     Examples
     --------
@@ -124,7 +123,7 @@ def reach(kafka: Any, servers: str, options: Mapping[str, Any], reasons: Sequenc
         kind, text = _kind_of(cause), describe_error(cause)
         if kind == Failure.UNTRUSTED:
             text += certificate_problem(text, options, seconds)
-        raise timeouts.unavailable(servers, kind, text, ("ssl.ca.location", "ssl.certificate.location")) from error
+        raise failures.unavailable(servers, kind, text, ("ssl.ca.location", "ssl.certificate.location")) from error
 
 
 @contextmanager
@@ -140,7 +139,7 @@ def _silent() -> Iterator[None]:
 
 
 def _kind_of(error: KafkaError) -> Failure:
-    if timeouts.refuses_certificate(error.str()):
+    if failures.refuses_certificate(error.str()):
         return Failure.CERTIFICATE
     kinds = {KafkaError._AUTHENTICATION: Failure.REJECTED, KafkaError._SSL: Failure.UNTRUSTED}
     return kinds.get(error.code(), Failure.UNREACHABLE)
@@ -166,5 +165,5 @@ def describe_error(error: Any) -> str:
     """
     one = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(one, KafkaError):
-        return timeouts.describe_error(error)
+        return failures.describe_error(error)
     return f"{one.name()}: {_TOOK.sub('', one.str())}"

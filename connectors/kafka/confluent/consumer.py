@@ -35,8 +35,7 @@ from streamkernel.connectors.kafka.confluent.client_mapping import (
     settings,
     to_client,
 )
-from streamkernel.connectors.kafka.fences import Fences
-from streamkernel.connectors.kafka.timeouts import run_within
+from streamkernel.connectors.kafka.failures import Fences, run_within
 
 AT_ONCE = 1024
 """Largest number of records per poll."""
@@ -54,13 +53,12 @@ log = logging.getLogger(__name__)
 
 
 class ConfluentConsumer(Consumer):
-    """A :class:`~streamkernel.connectors.kafka.clients.Consumer`.
+    """A :class:`~streamkernel.connectors.kafka.clients.Consumer` of librdkafka.
 
     librdkafka seeks only in partitions that it already fetches, and its position stops before the markers of
     transactions. So `start` assigns all partitions again, each with its offset, and positions are counted here. Where
     members keep partitions in a rebalance (cooperative-sticky, and the protocol of KIP-848), `start` assigns only those
-    that it starts; the others are fetched meanwhile. `servers`, `options`, `group` and `member` are as for
-    :meth:`~streamkernel.connectors.kafka.clients.Client.consumer`.
+    that it starts; the others are fetched meanwhile.
     """
 
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
@@ -102,14 +100,12 @@ class ConfluentConsumer(Consumer):
             self._has_part = True
             listener.on_assigned(from_client(partitions))
 
-        def on_revoke(kafka: Any, partitions: list[TopicPartition]) -> None:
-            self._leave(partitions, listener.on_revoked)
-
-        def on_lose(kafka: Any, partitions: list[TopicPartition]) -> None:
-            self._leave(partitions, listener.on_lost)
-
         self._tell_lost = listener.on_lost
-        callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lose}
+        callbacks = {
+            "on_assign": on_assign,
+            "on_revoke": lambda _, partitions: self._leave(partitions, listener.on_revoked),
+            "on_lost": lambda _, partitions: self._leave(partitions, listener.on_lost),
+        }
         self._join = lambda: self._kafka.subscribe(list(topics), **callbacks)
         self._join()
 
@@ -182,13 +178,12 @@ class ConfluentConsumer(Consumer):
             note = error.object[: error.start].decode()
         return (int(answer.offset), note) if answer.offset >= 0 else None
 
-    def partitions_of(self, topic: str) -> list[Partition]:
-        topics = self._ask(self._kafka.list_topics, topic, COMMIT_SECONDS).topics
+    def partitions_of(self, topic: str, seconds: float = COMMIT_SECONDS) -> list[Partition]:
+        topics = self._ask(self._kafka.list_topics, topic, seconds).topics
         return [Partition(topic, number) for number in sorted(topics[topic].partitions)]
 
     def look(self, topics: Iterable[str]) -> Mapping[str, list[Partition]]:
-        about = {topic: self._ask(self._kafka.list_topics, topic, ANSWER_SECONDS).topics[topic] for topic in topics}
-        return {topic: [Partition(topic, n) for n in sorted(entry.partitions)] for topic, entry in about.items()}
+        return {topic: self.partitions_of(topic, ANSWER_SECONDS) for topic in topics}
 
     def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
         self._admin = self._admin or AdminClient(self._admin_settings)

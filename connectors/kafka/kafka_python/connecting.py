@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
-from kafka import TopicPartition, errors
+from kafka import TopicPartition, __version__, errors
 from kafka.structs import OffsetAndMetadata
 
 from streamkernel.connectors.kafka.clients import CONNECT_SECONDS, Partition
-from streamkernel.connectors.kafka.kafka_python.tried import private
-from streamkernel.connectors.kafka.timeouts import Failure, describe_error, refuses_certificate, unavailable
+from streamkernel.connectors.kafka.failures import Failure, describe_error, refuses_certificate, unavailable
+
+TRIED = ("3.0.12",)
+"""The versions with which records are encoded and decoded together: the tests have passed with them."""
+
+log = logging.getLogger("streamkernel")
+
+
+def private() -> ModuleType | None:
+    """Return the module that uses private names, or ``None`` if kafka-python has other ones."""
+    if not is_tried():
+        _announce("records are read and written one by one, which is slower")
+    try:
+        from streamkernel.connectors.kafka.kafka_python import private as found
+    except (ImportError, AttributeError) as missing:
+        _announce(f"defects of its connections are not avoided, and new partitions are read later: {missing}")
+        return None
+    return found
+
+
+def is_tried() -> bool:
+    """Return whether this version was tried."""
+    return __version__ in TRIED
+
+
+@functools.cache
+def _announce(effect: str) -> None:
+    log.warning("kafka-python %s was not tried, %s was: %s", __version__, ", ".join(TRIED), effect)
 
 
 def to_client(partitions: Iterable[Partition]) -> list[Any]:
@@ -41,13 +69,7 @@ class TokenError(OSError):
 
 
 class Tokens:
-    """The provider of tokens that an option names.
-
-    Parameters
-    ----------
-    kind : callable
-        The class, called without arguments; its ``token()`` returns a token.
-    """
+    """The provider of tokens that an option names: a class without arguments, whose ``token()`` returns a token."""
 
     def __init__(self, kind: Callable[[], Any]) -> None:
         from kafka.net.sasl.oauth import AbstractTokenProvider  # kafka-python refuses other classes
@@ -89,12 +111,7 @@ FILES = "ssl_cafile", "ssl_certfile"
 def connect(kind: Any, servers: str, options: Mapping[str, Any], **ours: Any) -> Any:
     """Return a connected client of one of kafka-python's classes.
 
-    Raises
-    ------
-    UnavailableError
-        If no broker accepts us.
-    ValueError
-        If options cannot be combined.
+    Raise `UnavailableError` if no broker accepts us; `ValueError` if options cannot be combined.
     """
     made: list[Any] = []
     if (names := private()) is not None:

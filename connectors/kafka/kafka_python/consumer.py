@@ -31,10 +31,16 @@ from streamkernel.connectors.kafka.clients import (
     Partition,
     Record,
 )
-from streamkernel.connectors.kafka.fences import Fences
-from streamkernel.connectors.kafka.kafka_python.connecting import arguments, connect, from_client, to_client, with_note
-from streamkernel.connectors.kafka.kafka_python.tried import is_tried, private
-from streamkernel.connectors.kafka.timeouts import describe_error, run_within
+from streamkernel.connectors.kafka.failures import Fences, describe_error, run_within
+from streamkernel.connectors.kafka.kafka_python.connecting import (
+    arguments,
+    connect,
+    from_client,
+    is_tried,
+    private,
+    to_client,
+    with_note,
+)
 
 JOIN_SECONDS = 10.0
 """Seconds without partitions after which we join the group again, with a version whose private names we do not know."""
@@ -47,13 +53,7 @@ NO_ID = str(UUID(int=0))
 
 
 class PythonConsumer(Consumer):
-    """A :class:`~streamkernel.connectors.kafka.clients.Consumer`.
-
-    Parameters
-    ----------
-    servers, options, group, member
-        As for :meth:`~streamkernel.connectors.kafka.clients.Client.consumer`.
-    """
+    """A :class:`~streamkernel.connectors.kafka.clients.Consumer` of kafka-python."""
 
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
         self._listener: _RebalanceListener | None = None  # if we take part in a group

@@ -1,4 +1,4 @@
-"""Everything that uses private names of kafka-python: :func:`.tried.private` returns this module, or none.
+"""Everything that uses private names of kafka-python: :func:`.connecting.private` returns this module, or none.
 
 Records are decoded together, and added to an open batch together, without kafka-python's steps for each of them, with a
 version that was tried. The other functions avoid defects of kafka-python 3.0.12; without the names they do nothing.
@@ -63,16 +63,8 @@ class _Deliveries:
 def extend(kafka: Any, first: Any, records: Sequence[OutRecord], report: Report) -> int:
     """Add records to the batch of another record, as long as it has room, and return how many.
 
-    Parameters
-    ----------
-    kafka
-        The producer.
-    first
-        The future of the other record, which has just been sent.
-    records
-        The records; all belong to the same partition as the other one.
-    report
-        The function that is called with errors of the brokers.
+    `first` is the future of the other record, which has just been sent to the same partition. `report` is called with
+    errors of the brokers.
     """
     partition = first._produce_future.topic_partition
     accumulator, wake = kafka._accumulator, kafka._sender.wakeup

@@ -39,27 +39,10 @@ _INTEGERS = _Integers()
 
 
 def encode(records: Iterable[OutRecord], first: int, after: int, bytes_left: int) -> tuple[bytes, int, int]:
-    r"""Encode the first records, as many as fit.
+    r"""Encode the first records, as many as fit, and return the bytes, their number, and the size of the largest.
 
-    Parameters
-    ----------
-    records
-        The records.
-    first
-        The place of the first one in the batch.
-    after
-        The time since the first record of the batch in milliseconds, which all of them have.
-    room
-        The largest number of bytes.
-
-    Returns
-    -------
-    data : bytes
-        The encoded records.
-    count : int
-        Their number.
-    largest : int
-        The size of the largest one.
+    `first` is the place of the first one in the batch. `after` is the time since the first record of the batch in
+    milliseconds, which all of them have.
 
     Examples
     --------
@@ -99,25 +82,10 @@ LARGEST, NONE_LENGTH = 0x7F, 1
 
 
 def decode(data: bytes, at: int, most: int, batch: tuple[int, int, int | None]) -> tuple[list[Record], int]:
-    r"""Decode records up to the first unusual or damaged one.
+    r"""Decode records up to the first unusual or damaged one, at most `most`, and return the end of the last one.
 
-    Parameters
-    ----------
-    data
-        The records of a batch.
-    at
-        Where to begin.
-    most
-        The largest number of records.
-    batch
-        The first offset and the first timestamp of the batch, and the timestamp of all its records, if they have one.
-
-    Returns
-    -------
-    records : list of Record
-        The records.
-    at : int
-        The end of the last one.
+    `data` has the records of a batch, and `at` is where to begin. `batch` has its first offset, its first timestamp,
+    and the timestamp of all its records, if they have one.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from streamkernel.connectors.files.many_files import is_pattern
+from streamkernel.connectors.files.readers import is_pattern
 from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, collect_problems, to_toml
 from streamkernel.engine.mirror.bucket import check_address

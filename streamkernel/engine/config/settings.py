@@ -169,7 +169,7 @@ class Settings(ConfigTable):
     def without_secrets(self) -> dict[str, Any]:
         """Return the settings as JSON values, without secrets."""
         from streamkernel.connectors.kafka.options import is_secret
-        from streamkernel.connectors.schema_registry.registry import SECRET
+        from streamkernel.connectors.schema_registry import SECRET
 
         values = self.model_dump(mode="json", exclude_unset=True, by_alias=True)
         if self.source.choice is not None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 from streamkernel.connectors.csv_table import CsvOptions, check_encoding
-from streamkernel.connectors.files.many_files import is_pattern, matches
+from streamkernel.connectors.files.readers import is_pattern, matches
 from streamkernel.connectors.formats import SUFFIXES, VALUE_FORMATS, suffix_of
 from streamkernel.connectors.registry import SINKS, SOURCES, class_at, installed
 from streamkernel.engine.config import build, registry

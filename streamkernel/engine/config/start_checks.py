@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streamkernel.connectors.kafka import Writer
-from streamkernel.connectors.schema_registry.registry import RegistryUnavailableError
+from streamkernel.connectors.schema_registry import RegistryUnavailableError
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, check_setup, read_newest
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.messages import ConfigError, of_error

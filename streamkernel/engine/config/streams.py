@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from streamkernel.connectors.formats import ValueDecoder
     from streamkernel.connectors.json_values import JsonFields
     from streamkernel.connectors.kafka import Options, Writer
-    from streamkernel.connectors.schema_registry import Registry, ValueWriter
+    from streamkernel.connectors.schema_registry import Registry
+    from streamkernel.connectors.schema_registry.writing import ValueWriter
     from streamkernel.engine.config.settings import Settings
 
 
@@ -243,7 +244,7 @@ def predictions_writer(settings: Settings) -> ValueWriter | None:
     form, topic = settings.sink.predictions_format, settings.sink.predictions_topic
     if form not in REGISTRY_FORMATS or topic is None:
         return None
-    from streamkernel.connectors.schema_registry import record_writer
+    from streamkernel.connectors.schema_registry.writing import record_writer
 
     registry = registry_of(settings)
     try:
@@ -271,11 +272,11 @@ def _reader_schema(settings: Settings) -> str | None:
     path = settings.source.reader_schema
     if path is None:
         return None
-    from streamkernel.connectors.schema_registry.avro import parsed
+    from streamkernel.connectors.schema_registry import parsed_avro
 
     try:
         text = read_whole(path).decode()
-        parsed(text)
+        parsed_avro(text)
     except ImportError as error:
         raise ConfigError(_needs_extra(error)) from error
     except (OSError, ValueError) as error:

@@ -1,13 +1,21 @@
-"""Requests to brokers with a timeout, and errors that describe the result."""
+"""Failures of both clients: requests that time out, connections that fail, and members that brokers have fenced."""
 
 from __future__ import annotations
 
+import logging
+import math
 import re
 import threading
+import time
 from collections.abc import Callable
 from enum import IntEnum
 
 from streamkernel.connectors.base import UnavailableError
+
+log = logging.getLogger(__name__)
+
+RIVAL_SECONDS = 60.0
+"""Seconds within which a second fence shows that another process has the same name."""
 
 
 class Failure(IntEnum):
@@ -20,9 +28,7 @@ class Failure(IntEnum):
 
 
 def run_within(seconds: float, task: Callable[[], None]) -> Exception | None:
-    """Run a task with a time limit, and abandon it afterwards: some client calls wait without end.
-
-    The result says how it failed, ``None`` if it did not.
+    """Run a task with a time limit, abandon it afterwards, and return how it failed: some calls wait without end.
 
     Examples
     --------
@@ -71,10 +77,9 @@ def refuses_certificate(cause: str) -> bool:
 
 
 def unavailable(servers: str, failure: Failure, cause: str, options: tuple[str, str]) -> UnavailableError:
-    """Return the error for a failed connection, with its reason.
+    """Return the error for a failed connection, with the client's message.
 
-    `failure` and `cause` are the kind of failure, and the client's message. `options` are the client's names for the
-    file with the certificates that it trusts, and for that with its own.
+    `options` are the client's names for the file with the certificates that it trusts, and for the file with its own.
 
     Examples
     --------
@@ -89,3 +94,37 @@ def unavailable(servers: str, failure: Failure, cause: str, options: tuple[str, 
         Failure.REJECTED: "rejects the login",
     }
     return UnavailableError(f"Kafka at {servers} {what[failure]}: {cause}")
+
+
+class Fences:
+    """Decides whether a fenced member joins again.
+
+    The first time it does. The other member may be gone, and there need not be one: when brokers respond again after a
+    session timeout, librdkafka sends a heartbeat without its id, for which it is fenced (its issue 3437). That happens
+    at most once in a session timeout, but another process that runs joins again within seconds. So a second fence
+    within a minute is an error: both would take the partitions from each other without end. `member` is the name of the
+    member in the group.
+
+    Examples
+    --------
+    >>> fences = Fences("one")
+    >>> fences.add()
+    >>> fences.add()
+    Traceback (most recent call last):
+    OSError: Expected one process with the name 'one' (group.instance.id) in the group, got another one beside this
+    process; stop one of them, or give it a state directory of its own
+    """
+
+    def __init__(self, member: str | None) -> None:
+        self._member, self._last = member, -math.inf
+
+    def add(self) -> None:
+        """Record a fence; raise an `OSError` if it shows that another process has the name."""
+        now = time.monotonic()
+        if now - self._last < RIVAL_SECONDS:
+            raise OSError(
+                f"Expected one process with the name {self._member!r} (group.instance.id) in the group, got another "
+                "one beside this process; stop one of them, or give it a state directory of its own"
+            )
+        self._last = now
+        log.warning("the brokers have fenced this member of the group; joining again under the same name")
