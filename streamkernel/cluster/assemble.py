@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from streamkernel.cluster.replica import Replica
 from streamkernel.cluster.runner import ClusterRunner
-from streamkernel.cluster.workers import WorkerPool, check_ray
+from streamkernel.cluster.workers import Replica, WorkerPool, check_ray
 from streamkernel.connectors import Event, PartitionedFiles, PartitionedSource, PartitionedTopics, Position, Source
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_parts

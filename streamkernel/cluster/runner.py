@@ -16,15 +16,13 @@ import structlog
 from river import compose
 
 from streamkernel import tensor_file
-from streamkernel.cluster.replica import Report, RoundTask
-from streamkernel.cluster.workers import WorkerPool
+from streamkernel.cluster.workers import Report, RoundTask, WorkerPool
 from streamkernel.connectors import CommitRefusedError, PartitionedSource, WorkAssignment
 from streamkernel.connectors.json_text import to_json
 from streamkernel.engine import step_merging
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectory, plain_file
-from streamkernel.engine.health import Health
+from streamkernel.engine.health import Health, pause, pause_after
 from streamkernel.engine.pipelines import first_steps, kernel_of
-from streamkernel.engine.retrying import pause, pause_after
 from streamkernel.engine.runner import POLL_SECONDS, EngineParts
 from streamkernel.engine.telemetry.figure import CHECKPOINT_BOUNDS, Durations
 from streamkernel.engine.telemetry.snapshot import ClusterSnapshot, RoundSnapshot

@@ -49,13 +49,15 @@ def run(
         with expected_errors(as_json=not check and logs.is_json(loaded.log.format)):
             check_cluster(loaded)
     if check:
-        from streamkernel.engine.config.samples import sample_of, sampled_types, why_not_sampled
         from streamkernel.engine.config.source_and_sink import weaker_guarantees
         from streamkernel.engine.config.start_checks import (
             check_connections,
             check_state,
             mirror_promise,
+            sample_of,
+            sampled_types,
             separate_models,
+            why_not_sampled,
         )
 
         logs.write_lines_once()
@@ -106,7 +108,7 @@ def topics(
     create: Annotated[bool, typer.Option("--create", help="Create the topics that are missing.")] = False,
 ) -> None:
     """List the topics that CONFIG needs, and how to create the missing ones; exit code 1 if some are."""
-    from streamkernel.engine.config.start_checks import report_topics
+    from streamkernel.engine.config.streams import report_topics
 
     loaded = load_or_fail(config, is_run=False)
     with expected_errors():

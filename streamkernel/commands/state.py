@@ -231,9 +231,9 @@ def restore(
     state: Annotated[Path, typer.Argument(help="An empty or new state directory.", show_default=False)],
 ) -> None:
     """Write the newest whole checkpoint of a mirror into a state directory, as a start of the run would."""
+    from streamkernel.engine.checkpoint.bucket import Bucket
+    from streamkernel.engine.checkpoint.mirror import restore
     from streamkernel.engine.checkpoint.state_directory import StateDirectory
-    from streamkernel.engine.mirror.bucket import Bucket
-    from streamkernel.engine.mirror.mirror import restore
 
     with expected_errors():
         bucket = Bucket(mirror)
@@ -257,9 +257,9 @@ def prune(
 
 def _checkpoints(place: str) -> Iterator[Checkpoint]:
     if "://" in place:
-        from streamkernel.engine.mirror import manifests
+        from streamkernel.engine.checkpoint import bucket
 
-        return manifests.history(place)
+        return bucket.history(place)
     from streamkernel.engine.checkpoint import state_directory
 
     return state_directory.history(Path(place))

@@ -6,6 +6,7 @@ from typing import Any
 
 from streamkernel.connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink, Source
 from streamkernel.engine import Engine
+from streamkernel.engine.checkpoint.mirror import open_state
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.models import candidates_of, first_model
@@ -13,7 +14,6 @@ from streamkernel.engine.config.monitoring import build_monitoring, traced_runne
 from streamkernel.engine.config.source_and_sink import build_registered
 from streamkernel.engine.config.streams import outlet, predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.mirror.mirror import open_state
 
 
 def engine_of(config: Config, source: Source | None = None) -> Engine:

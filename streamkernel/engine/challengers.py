@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import structlog
 from river.metrics.base import Metric
 
-from streamkernel.engine.checkpoint.packing import pack, unpack
+from streamkernel.engine.checkpoint.state_file import pack, unpack
 from streamkernel.engine.delayed_labels import DelayedLabels, Key, plain
+from streamkernel.engine.health import REPORT_SECONDS
 from streamkernel.engine.pipelines import Answer, most_likely
-from streamkernel.engine.retrying import REPORT_SECONDS
 from streamkernel.engine.roles import MODEL, PENDING, Candidate, roles_in
 from streamkernel.engine.telemetry.input_ranges import LARGEST
 from streamkernel.engine.telemetry.quality import Quality, Scores

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamkernel.engine.checkpoint.packing import pack, unpack
+from streamkernel.engine.checkpoint.state_file import pack, unpack
 from streamkernel.engine.pipelines import Answer
 from streamkernel.errors import JoinError, shorten
 from streamkernel.field_types.number_texts import TimeUnit, TimeUnitError, expected, seconds_since_1970

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.retrying import REPORT_SECONDS
+from streamkernel.engine.health import REPORT_SECONDS
 
 MANY = 100
 """Lost features or labels that are reported, where none is joined or they are more than `SHARE`."""

@@ -25,8 +25,8 @@ from streamkernel.connectors import (
 from streamkernel.connectors.interfaces import as_sink
 from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.connectors.owner import Owner
+from streamkernel.engine.health import Retries, StoppedError
 from streamkernel.engine.record_processor import RecordProcessor
-from streamkernel.engine.retrying import Retries, StoppedError
 from streamkernel.engine.telemetry.dead_letters import DeadLetterGroups, DeadLetterReports
 
 DEAD_LETTERS, RAW_SHOWN = 8, 300

@@ -16,10 +16,17 @@ from streamkernel.engine.challengers import Challengers
 from streamkernel.engine.coverage import coverage_of, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples
-from streamkernel.engine.explanations import explain_briefly
 from streamkernel.engine.known_classes import KnownClasses, known_classes
 from streamkernel.engine.monitoring.monitoring import Monitoring
-from streamkernel.engine.pipelines import CLASSIFIERS, NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
+from streamkernel.engine.pipelines import (
+    CLASSIFIERS,
+    NO_ANSWER,
+    Answer,
+    explain_briefly,
+    kernel_model_of,
+    most_likely,
+    name_of,
+)
 from streamkernel.engine.roles import Candidate
 from streamkernel.engine.telemetry.dead_letters import KINDS
 from streamkernel.engine.telemetry.quality import Quality

@@ -25,10 +25,9 @@ from streamkernel.connectors.interfaces import as_source
 from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.checkpointer import Checkpointer
-from streamkernel.engine.health import Health
+from streamkernel.engine.health import Health, Retries
 from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor, Step
-from streamkernel.engine.retrying import Retries
 from streamkernel.engine.shared_model import SharedModel
 from streamkernel.engine.telemetry.dead_letters import refusal_of
 from streamkernel.engine.telemetry.history import History

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from river import base, compose
 
 from streamkernel.engine.checkpoint import river_state
+from streamkernel.engine.checkpoint.bucket import library
 from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_key, to_toml
 from streamkernel.engine.config.models import check_challengers
@@ -17,9 +18,8 @@ from streamkernel.engine.config.monitoring import check_monitoring, check_teleme
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.source_and_sink import check_registered
 from streamkernel.engine.config.streams import build_source, kafka_options, predictions_writer
-from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.fields import OnFields
-from streamkernel.engine.mirror.bucket import library
+from streamkernel.engine.pipelines import is_explainable
 from streamkernel.engine.step_merging import merge_problems
 from streamkernel.field_types.declared import LABEL_TYPES, declared_type
 from streamkernel.time_series import HistoryTransformer, LastTarget

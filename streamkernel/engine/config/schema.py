@@ -20,9 +20,9 @@ from pydantic import (
 )
 
 from streamkernel.connectors.files.many_files import is_pattern
+from streamkernel.engine.checkpoint.bucket import check_address
 from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, collect_problems, to_toml
-from streamkernel.engine.mirror.bucket import check_address
 from streamkernel.engine.otel.environment import check_address as check_collector
 from streamkernel.field_types.number_texts import TimeUnit
 

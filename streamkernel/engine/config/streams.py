@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from streamkernel.connectors import DatasetSource, FileSource
@@ -285,3 +287,82 @@ def _reader_schema(settings: Settings) -> str | None:
 
 def _needs_extra(error: ImportError) -> str:
     return f"schema_registry: it needs pip install 'streamkernel[schema-registry]', got no module \"{error.name}\""
+
+
+SECURITY = ("security", "sasl", "ssl")
+"""Prefixes of options that Kafka's own tools need as well."""
+
+
+class Topic(NamedTuple):
+    """A topic that a configuration names.
+
+    `purpose` is its use in the run. `partitions` is the number that it has, or should have; ``None`` for the brokers'
+    default. `exists` says whether it exists.
+    """
+
+    name: str
+    purpose: str
+    partitions: int | None
+    exists: bool
+
+    @property
+    def size(self) -> str:
+        """The number of partitions, as text."""
+        if self.partitions is None:
+            return "the brokers' default number of partitions"
+        return f"{self.partitions} partition{'' if self.partitions == 1 else 's'}"
+
+    def command(self, settings: Settings) -> str:
+        """Return the command of Kafka that creates it."""
+        options = kafka_options(settings)
+        words = ["kafka-topics.sh", "--bootstrap-server", options.servers]
+        if any(name.startswith(SECURITY) for name in options.given):
+            words += ["--command-config", "client.properties"]
+        words += ["--create", "--topic", self.name]
+        return shlex.join(words if self.partitions is None else [*words, "--partitions", str(self.partitions)])
+
+
+def find_topics(settings: Settings) -> list[Topic]:
+    """Look up the configured topics at the brokers.
+
+    A missing topic of predictions should have as many partitions as the source, and a missing source as many as the
+    other sources; one is enough for dead letters. Raise `ConfigError` if there is no table ``[kafka]``;
+    `UnavailableError` if no broker can be reached.
+    """
+    sources, sink = settings.source.topics or (), settings.sink
+    purposes: dict[str, str] = {}
+    features = "source" if settings.delayed_labels is None else "source of features and labels"
+    for name, purpose in (
+        *((name, features) for name in sources),
+        (sink.predictions_topic, "predictions"),
+        (sink.dead_letters_topic, "dead letters"),
+    ):
+        if name is not None:
+            purposes[name] = f"{purposes[name]} and {purpose}" if name in purposes else purpose
+    with closing(kafka_options(settings).consumer()) as asked:
+        counts = {name: len(asked.partitions_of(name)) for name in purposes}
+    partitions = max((counts[name] for name in sources), default=0)
+    wanted = max(partitions, *(number + 1 for number in settings.source.partitions or ()), 0) or None
+    return [
+        Topic(name, purpose, counts[name] or (1 if purpose == "dead letters" else wanted), counts[name] > 0)
+        for name, purpose in purposes.items()
+    ]
+
+
+def report_topics(settings: Settings, *, create: bool) -> tuple[list[str], bool]:
+    """Return a report on the required topics, and whether all exist.
+
+    `create` says whether to create missing topics, with as many replicas as the brokers have as their default. Raise
+    `ConfigError` if there is no table ``[kafka]``; `OSError` if no broker can be reached, or the brokers refuse to
+    create a topic.
+    """
+    topics = find_topics(settings)
+    missing = [topic for topic in topics if not topic.exists]
+    if create and missing:
+        kafka_options(settings).create_topics({topic.name: topic.partitions for topic in missing})
+    state = "created with" if create else "missing, should have"
+    lines = [f"{one.name} ({one.purpose}): {'exists with' if one.exists else state} {one.size}" for one in topics]
+    if create or not missing:
+        return lines, True
+    commands = [topic.command(settings) for topic in missing]
+    return [*lines, "", "create what is missing with --create, or with", *commands], False

@@ -13,6 +13,18 @@ import structlog
 
 from streamkernel import tensor_file
 from streamkernel.connectors import Participant
+from streamkernel.engine.checkpoint.bucket import (
+    Bucket,
+    DamagedError,
+    Manifest,
+    MirrorError,
+    MirrorTakenError,
+    download,
+    manifest_name,
+    manifest_numbers,
+    read,
+    upload,
+)
 from streamkernel.engine.checkpoint.state_directory import (
     PRIVATE,
     StateDirectory,
@@ -20,9 +32,7 @@ from streamkernel.engine.checkpoint.state_directory import (
     checkpoints,
     number_of,
 )
-from streamkernel.engine.mirror.bucket import Bucket, DamagedError, MirrorError, MirrorTakenError
-from streamkernel.engine.mirror.manifests import Manifest, download, manifest_name, manifest_numbers, read, upload
-from streamkernel.engine.retrying import pause_after
+from streamkernel.engine.health import pause_after
 
 
 class MirroredDirectory(StateDirectory):
