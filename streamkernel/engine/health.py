@@ -94,78 +94,6 @@ class StoppedError(UnavailableError):
     """The run is stopped while the service is still unavailable."""
 
 
-def retry_until_answered(
-    ask: Callable[[], T],
-    stopping: Callable[[], bool],
-    count: Callable[[str], None],
-    give_up_after: float | None = None,
-) -> T | None:
-    """Retry a call until it succeeds, and return its result, or ``None`` if the run is stopped first.
-
-    Raise `GaveUpError` if the service was unavailable for so long. `ask` raises `UnavailableError` if the service is
-    unavailable. `stopping` says whether we have to stop. `count` is called with the kind of each failure.
-    `give_up_after` is the time to retry for, in seconds.
-    """
-
-    def is_late(attempt: RetryCallState) -> bool:
-        return give_up_after is not None and (attempt.seconds_since_start or 0.0) >= give_up_after
-
-    def is_over(attempt: RetryCallState) -> bool:
-        return stopping() or is_late(attempt)
-
-    def report(attempt: RetryCallState) -> None:
-        _report_failure(error_of(attempt), count, times=attempt.attempt_number)
-
-    def end(attempt: RetryCallState) -> None:
-        if not stopping():
-            raise _gave_up(error_of(attempt), give_up_after or 0.0)
-
-    def seconds_after(attempt: RetryCallState) -> float:
-        seconds = wait_exponential(max=LONGEST_PAUSE)(attempt)
-        left = math.inf if give_up_after is None else give_up_after - (attempt.seconds_since_start or 0.0)
-        return min(seconds, max(left, 0.0))
-
-    retrying = Retrying(
-        retry=retry_if_exception_type(UnavailableError),
-        wait=seconds_after,
-        stop=is_over,
-        before_sleep=report,
-        sleep=lambda seconds: pause(seconds, stopping),
-        retry_error_callback=end,
-    )
-    return retrying(ask)
-
-
-def aside(call: Callable[[], T], stopping: Callable[[], bool]) -> Callable[[], T]:
-    """Return a function that makes a call in its own thread, so that the run can stop during the call.
-
-    It raises `StoppedError` if the run is stopped before the call returns. The call continues, and its result is
-    ignored.
-
-    Examples
-    --------
-    >>> aside(lambda: 1 + 1, stopping=lambda: False)()
-    2
-    """
-
-    def run() -> T:
-        answer: Future[T] = Future()
-
-        def task() -> None:
-            try:
-                answer.set_result(call())
-            except BaseException as error:
-                answer.set_exception(error)
-
-        threading.Thread(target=task, daemon=True, name="kafka-call").start()
-        while not wait([answer], LOOK_SECONDS).done:
-            if stopping():
-                raise StoppedError("stopped before the response arrived")
-        return answer.result()
-
-    return run
-
-
 class Retries:
     """Retries calls to brokers up to the configured time limit, and reports failures.
 
@@ -174,16 +102,57 @@ class Retries:
     """
 
     def __init__(self, count: Callable[[str], None], give_up_after: float | None) -> None:
-        self._count, self._give_up_after = count, give_up_after
+        self._count, self._limit = count, math.inf if give_up_after is None else give_up_after
         self._last: tuple[str, float] | None = None  # the trouble that was reported last, and when
 
     def ask(self, call: Callable[[], T], stopping: Callable[[], bool]) -> T | None:
-        """Return the result of :func:`retry_until_answered`."""
-        return retry_until_answered(call, stopping, self._count, self._give_up_after)
+        """Retry a call until it succeeds, and return its result, or ``None`` if the run is stopped first.
+
+        A call raises `UnavailableError` if the service is unavailable. Raise `GaveUpError` after the time limit.
+        """
+
+        def left(attempt: RetryCallState) -> float:
+            return self._limit - (attempt.seconds_since_start or 0.0)
+
+        def end(attempt: RetryCallState) -> None:
+            if not stopping():
+                raise self._gave_up(error_of(attempt))
+
+        retrying = Retrying(
+            retry=retry_if_exception_type(UnavailableError),
+            wait=lambda attempt: min(wait_exponential(max=LONGEST_PAUSE)(attempt), max(left(attempt), 0.0)),
+            stop=lambda attempt: stopping() or left(attempt) <= 0.0,
+            before_sleep=lambda attempt: self._report_failure(error_of(attempt), times=attempt.attempt_number),
+            sleep=lambda seconds: pause(seconds, stopping),
+            retry_error_callback=end,
+        )
+        return retrying(call)
 
     def ask_aside(self, call: Callable[[], T], stopping: Callable[[], bool]) -> T | None:
-        """Return the result of :func:`retry_until_answered` for a call that may take long."""
-        return self.ask(aside(call, stopping), stopping)
+        """Retry a call in its own thread, so that the run can stop during the call, whose result is then ignored.
+
+        Examples
+        --------
+        >>> Retries(print, None).ask_aside(lambda: 1 + 1, stopping=lambda: False)
+        2
+        """
+
+        def run() -> T:
+            answer: Future[T] = Future()
+
+            def task() -> None:
+                try:
+                    answer.set_result(call())
+                except BaseException as error:
+                    answer.set_exception(error)
+
+            threading.Thread(target=task, daemon=True, name="kafka-call").start()
+            while not wait([answer], LOOK_SECONDS).done:
+                if stopping():
+                    raise StoppedError("stopped before the response arrived")
+            return answer.result()
+
+        return self.ask(run, stopping)
 
     def report(self, trouble: Trouble | None) -> GaveUpError | None:
         """Report problems with brokers and topics that a source finds, first at once and then once a minute.
@@ -196,20 +165,15 @@ class Retries:
             return None
         if last is None or last[0] != str(trouble.error) or now - last[1] >= REPORT_SECONDS:
             self._last = str(trouble.error), now
-            _report_failure(trouble.error, self._count)
-        limit = self._give_up_after
-        is_over = limit is not None and time.monotonic() - trouble.since >= limit
-        return _gave_up(trouble.error, limit or 0.0) if is_over else None
+            self._report_failure(trouble.error)
+        return self._gave_up(trouble.error) if time.monotonic() - trouble.since >= self._limit else None
 
+    def _gave_up(self, error: BaseException | None) -> GaveUpError:
+        return GaveUpError(f"{_who(error)} was unavailable for {self._limit:g} s (kafka.give_up_after): {error}")
 
-def _gave_up(error: BaseException | None, seconds: float) -> GaveUpError:
-    """Return the error that ends a run after the time limit."""
-    return GaveUpError(f"{_who(error)} was unavailable for {seconds:g} s (kafka.give_up_after): {error}")
-
-
-def _report_failure(error: BaseException | None, count: Callable[[str], None], **more: Any) -> None:
-    count("topic_missing" if isinstance(error, TopicMissingError) else "unreachable")
-    log.warning(f"{_who(error)} is unavailable; retrying", reason=str(error), **more)
+    def _report_failure(self, error: BaseException | None, **more: Any) -> None:
+        self._count("topic_missing" if isinstance(error, TopicMissingError) else "unreachable")
+        log.warning(f"{_who(error)} is unavailable; retrying", reason=str(error), **more)
 
 
 def _who(error: BaseException | None) -> str:
