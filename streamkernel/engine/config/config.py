@@ -43,13 +43,8 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
-        problems = [
-            *conflicts(self),
-            *streams.kafka_problems(self),
-            *streams.value_problems(self),
-            *challenger_problems(self),
-        ]
-        if problems:
+        checks = conflicts, streams.kafka_problems, streams.value_problems, challenger_problems
+        if problems := [problem for check in checks for problem in check(self)]:
             raise ConfigError(*problems)
         return self
 
