@@ -15,7 +15,7 @@ from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_parts
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
-from streamkernel.engine.config.messages import ConfigError, of_error
+from streamkernel.engine.config.messages import ConfigError, problem_at
 from streamkernel.engine.config.models import candidates_of, first_model
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.streams import decoder_of, kafka_options
@@ -121,7 +121,7 @@ def partitioned_source(config: Config) -> PartitionedSource:
     source = config.source
     if source.path is None:
         options, decoder = kafka_options(config), decoder_of(config)
-    try:
+    with problem_at("source", ImportError, OSError, ValueError):
         if source.path is not None:
             return PartitionedFiles(
                 source.path,
@@ -140,8 +140,6 @@ def partitioned_source(config: Config) -> PartitionedSource:
             key=source.key_as_field,
             key_format=source.key_format,
         )
-    except (ImportError, OSError, ValueError) as error:
-        raise ConfigError(of_error("source", error)) from error
 
 
 def _problems(config: Config) -> Iterator[str]:

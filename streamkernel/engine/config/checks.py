@@ -12,7 +12,7 @@ from river import base, compose
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.checkpoint.bucket import library
 from streamkernel.engine.config import build, registry
-from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_key, to_toml
+from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, problem_at, to_key, to_toml
 from streamkernel.engine.config.models import check_challengers
 from streamkernel.engine.config.monitoring import check_monitoring, check_telemetry, further_metrics
 from streamkernel.engine.config.schema import STREAM
@@ -104,12 +104,10 @@ def check_label(settings: Settings) -> None:
     path = source.path
     if path is None or path == Path(STREAM) or settings.delayed_labels is not None:
         return
-    try:
+    with problem_at("source.path", OSError, ValueError):
         names = field_names(
             path, source.format, follow=source.follow, csv=settings.csv, max_list_length=source.max_list_length
         )
-    except (OSError, ValueError) as error:
-        raise ConfigError(of_error("source.path", error)) from error
     for label in settings.labels if names else ():
         if label in names:
             continue

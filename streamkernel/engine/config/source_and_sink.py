@@ -15,7 +15,7 @@ from streamkernel.connectors.files.many_files import is_pattern, matches
 from streamkernel.connectors.formats import SUFFIXES, VALUE_FORMATS, suffix_of
 from streamkernel.connectors.registry import SINKS, SOURCES, class_at, installed
 from streamkernel.engine.config import build, registry
-from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, problem_at
 from streamkernel.engine.config.registry import parameters_of, takes_paths
 from streamkernel.engine.config.schema import STREAM, ConfigTable, LocalPath, LocalPattern, Name
 
@@ -288,10 +288,8 @@ def build_registered(choice: RegisteredClass, folder: Path) -> Any:
     `choice` is the class and its parameters. `folder` is the folder that relative paths are relative to. Raise
     `ConfigError` if a parameter is wrong or unknown, or the object cannot be opened.
     """
-    try:
+    with problem_at(choice.path, OSError):
         return build.build(*_spec(choice, folder), choice.where)
-    except OSError as error:
-        raise ConfigError(of_error(choice.path, error)) from error
 
 
 def check_registered(choice: RegisteredClass, folder: Path) -> None:
@@ -315,10 +313,8 @@ def weaker_guarantees(source: RegisteredClass | None, sink: RegisteredClass | No
 
 
 def _class_of(choice: RegisteredClass) -> type:
-    try:
+    with problem_at(choice.path, ImportError, AttributeError):
         return class_at(choice.place)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(of_error(choice.path, error)) from error
 
 
 def _spec(choice: RegisteredClass, folder: Path) -> tuple[dict[str, Any], registry.Catalogue]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from streamkernel.engine.checkpoint.bucket import Bucket, MirrorError
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, check_setup, read_newest
 from streamkernel.engine.config import registry
 from streamkernel.engine.config.config import Config
-from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error, problem_at
 from streamkernel.engine.config.models import candidates_of, first_model
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.streams import kafka_options, kafka_source, registry_of
@@ -61,13 +62,8 @@ def check_state(config: Config) -> str:
     if saved is not None:
         setup = config.setup()
         check_setup(saved["setup"], {**setup, **roles_in(saved, candidates_of(config)).setup})
-        source = config.build_source()
-        try:
+        with closing(config.build_source()) as source, problem_at("source", OSError, ValueError):
             source.seek(saved["positions"])
-        except (OSError, ValueError) as error:
-            raise ConfigError(of_error("source", error)) from error
-        finally:
-            source.close()
         for key, file in (("predictions", config.sink.predictions), ("dead_letters", config.dead_letters_path)):
             if file is not None:
                 _check_length(f"sink.{key}", file, saved["sink" if key == "predictions" else key])
@@ -149,16 +145,13 @@ def check_connections(config: Config) -> None:
 
 
 def _check_source(config: Config) -> None:
-    source = kafka_source(config, None)
     path = config.state.directory
-    if path is not None and path.is_dir() and (saved := read_newest(path)) is not None:
-        source.restore(saved)
-    try:
+    with closing(kafka_source(config, None)) as source:
+        if path is not None and path.is_dir() and (saved := read_newest(path)) is not None:
+            source.restore(saved)
         source.open()
         if source.group is not None:  # which the credentials may not be for
             source.client.committed(source.client.partitions_of(source.topics[0])[0])
-    finally:
-        source.close()
 
 
 def _check_place(key: str, path: Path) -> None:
@@ -253,15 +246,13 @@ def sample_of(config: Config) -> SourceSample:
 
 def _events(config: Config) -> Iterator[Event]:
     """Yield the first records, without waiting for records that a followed file does not have yet."""
-    source, n = config.build_source(), 0
-    try:
+    n = 0
+    with closing(config.build_source()) as source:
         while n < MOST_RECORDS and (events := source.poll(0.0)):
             for event in events:
                 if not event.is_position_only and n < MOST_RECORDS:
                     n += 1
                     yield event
-    finally:
-        source.close()
 
 
 def share(count: int, total: int) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from streamkernel.connectors import DatasetSource, FileSource
 from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.environment import read_whole
-from streamkernel.engine.config.messages import ConfigError, of_error
+from streamkernel.engine.config.messages import ConfigError, problem_at
 from streamkernel.engine.config.source_and_sink import REGISTRY_FORMATS, build_registered
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def build_source(settings: Settings, member: str | None = None) -> Source:
         registry.find_kind(source.dataset, datasets, "source.dataset")
         dataset = build.build({**source.params, "type": source.dataset}, datasets, "source.params")
         return DatasetSource(dataset, label=settings.labels[0], limit=source.limit)
-    try:
+    with problem_at("source.path", ImportError, OSError, ValueError):
         return FileSource(
             source.path,
             source.format,
@@ -46,8 +46,6 @@ def build_source(settings: Settings, member: str | None = None) -> Source:
             max_list_length=source.max_list_length,
             zones=settings.zones,
         )
-    except (ImportError, OSError, ValueError) as error:
-        raise ConfigError(of_error("source.path", error)) from error
 
 
 LONGEST_TRANSACTION = 900.0
@@ -100,7 +98,7 @@ def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
     from streamkernel.connectors import KafkaSource
 
     source, options, decoder = settings.source, kafka_options(settings), decoder_of(settings)
-    try:
+    with problem_at("source", ValueError):
         return KafkaSource(
             options,
             source.topics or (),
@@ -115,8 +113,6 @@ def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
             key_format=source.key_format,
             copartitioned=settings.delayed_labels is not None,
         )
-    except ValueError as error:
-        raise ConfigError(of_error("source", error)) from error
 
 
 def decoder_of(settings: Settings) -> Any:
@@ -128,10 +124,8 @@ def decoder_of(settings: Settings) -> Any:
         return value_decoder(settings)
     from streamkernel.connectors.registry import function_at
 
-    try:
+    with problem_at("source.decoder", ValueError):
         return function_at(settings.source.decoder, settings.folder)
-    except ValueError as error:
-        raise ConfigError(of_error("source.decoder", error)) from error
 
 
 def kafka_options(settings: Settings) -> Options:
@@ -140,12 +134,8 @@ def kafka_options(settings: Settings) -> Options:
 
     if settings.kafka is None:
         raise ConfigError("kafka: required for topics; expected a table, got nothing")
-    try:
+    with problem_at("kafka.client", ImportError), problem_at("kafka.options", ValueError):
         return Options(settings.kafka.servers, settings.kafka.options, settings.kafka.client, settings.folder)
-    except ImportError as error:
-        raise ConfigError(of_error("kafka.client", error)) from error
-    except ValueError as error:
-        raise ConfigError(of_error("kafka.options", error)) from error
 
 
 def outlet(settings: Settings, source: Any, identity: str) -> TopicOutput | None:
@@ -220,10 +210,8 @@ def value_decoder(settings: Settings) -> ValueDecoder | JsonFields:
         from streamkernel.connectors.schema_registry import registry_reader
 
         registry = registry_of(settings)
-        try:
+        with _extra_installed():
             read = registry_reader(registry, form, _reader_schema(settings))
-        except ImportError as error:
-            raise ConfigError(_needs_extra(error)) from error
     elif source.envelope is None and not source.max_list_length:
         return JsonFields(texts=settings.csv.texts)
     else:
@@ -248,10 +236,8 @@ def predictions_writer(settings: Settings) -> ValueWriter | None:
     from streamkernel.connectors.schema_registry import record_writer
 
     registry = registry_of(settings)
-    try:
+    with _extra_installed():
         return record_writer(registry, topic, form, PREDICTION_FIELDS)
-    except ImportError as error:
-        raise ConfigError(_needs_extra(error)) from error
 
 
 def registry_of(settings: Settings) -> Registry:
@@ -261,12 +247,8 @@ def registry_of(settings: Settings) -> Registry:
     table = settings.schema_registry
     if table is None:
         raise ConfigError("schema_registry: expected a table, got nothing")
-    try:
+    with _extra_installed(), problem_at("schema_registry", ValueError):
         return Registry(table.url, table.options, settings.folder)
-    except ImportError as error:
-        raise ConfigError(_needs_extra(error)) from error
-    except ValueError as error:
-        raise ConfigError(of_error("schema_registry", error)) from error
 
 
 def _reader_schema(settings: Settings) -> str | None:
@@ -275,18 +257,20 @@ def _reader_schema(settings: Settings) -> str | None:
         return None
     from streamkernel.connectors.schema_registry.avro import parsed
 
-    try:
+    with _extra_installed(), problem_at("source.reader_schema", OSError, ValueError):
         text = read_whole(path).decode()
         parsed(text)
-    except ImportError as error:
-        raise ConfigError(_needs_extra(error)) from error
-    except (OSError, ValueError) as error:
-        raise ConfigError(of_error("source.reader_schema", error)) from error
     return text
 
 
-def _needs_extra(error: ImportError) -> str:
-    return f"schema_registry: it needs pip install 'streamkernel[schema-registry]', got no module \"{error.name}\""
+@contextmanager
+def _extra_installed() -> Iterator[None]:
+    """Raise an ImportError as a problem that names the packages to install."""
+    try:
+        yield
+    except ImportError as error:
+        what = "it needs pip install 'streamkernel[schema-registry]'"
+        raise ConfigError(f'schema_registry: {what}, got no module "{error.name}"') from error
 
 
 SECURITY = ("security", "sasl", "ssl")
