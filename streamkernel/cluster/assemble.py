@@ -25,12 +25,7 @@ from streamkernel.engine.step_merging import merge_problems
 class CheckpointOnlySource(Source):
     """The positions of a divided source; the workers do the reading.
 
-    Parameters
-    ----------
-    divided
-        The source.
-    options, topics
-        Connection options and topics, for a run that writes to Kafka in transactions with its checkpoints.
+    A run that writes to Kafka in transactions with its checkpoints needs the connection's `options` and the `topics`.
     """
 
     group = None

@@ -56,23 +56,11 @@ class RoundTask(NamedTuple):
 class Report(NamedTuple):
     """The result of one worker in one round.
 
-    Parameters
-    ----------
-    model
-        The whole model if it was the only worker, else the steps before the kernel model.
-    summary
-        The summary of its kernel model, if it was not the only worker.
-    labels, answers
-        The labels and predictions to evaluate; two lists, because lists of plain values are packed much faster than
-        lists of pairs.
-    judgements
-        Labels compared with their intervals or sets, if the run has these.
-    lines
-        The predictions to write, and the keys of their records.
-    letters
-        Events that could not be used, with the reason.
-    seconds
-        The duration of the whole task.
+    `model` is the whole model if it was the only worker, else the steps before the kernel model, whose `summary` is
+    then here. `labels` and `answers` are to be evaluated; two lists, because lists of plain values are packed much
+    faster than lists of pairs. `judgements` are labels compared with their intervals or sets, if the run has these.
+    `lines` are the predictions to write, each with the key of its record. `letters` are events that could not be used.
+    `seconds` is the duration of the whole task.
     """
 
     number: int

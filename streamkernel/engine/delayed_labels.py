@@ -138,23 +138,11 @@ class DelayedLabels:
     `last_keys` is the key of the last features that began to wait, and of the last label without features, in this
     process.
 
-    Parameters
-    ----------
-    key
-        The field that joins the two: a string of at most `LONGEST_KEY` characters, an integer of 64 bits, or another
-        number.
-    max_pending
-        Most features without their label, most labels without their features, and most keys that are
-        remembered after that, so that a second label is known as one.
-    timeout_seconds
-        Longest time that one waits, in seconds.
-    time
-        The field with the time of the event, a number or ISO 8601 (UTC where no offset is given). By default it is the
-        time that passes while events are read; the time between a stop and the next start does not count.
-    time_unit
-        The unit of such a number: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"`` since 1970.
-    clock
-        Returns seconds for that; it must not jump.
+    `key` is the field that joins the two: a string of at most `LONGEST_KEY` characters, an integer of 64 bits, or
+    another number. `max_pending` limits features without their label, labels without their features, and keys that are
+    remembered after that, so that a second label is known as one. `time` is the field with the time of the event, a
+    number of `time_unit` since 1970, or ISO 8601 (UTC where no offset is given). By default it is the time that passes
+    on `clock`, which must not jump, while events are read; the time between a stop and the next start does not count.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What keeps a run from advancing: unavailable services, calls to which are retried, and other incidents."""
+"""Incidents of a run, retries of calls to unavailable services, and whether the main loop advances."""
 
 from __future__ import annotations
 

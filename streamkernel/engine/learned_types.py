@@ -77,18 +77,10 @@ class LearnedTypes:
     """Counts of numbers and texts for each field, in which a newer value weighs more.
 
     A text that is clearly a number counts as readable: where nearly all texts are, they are read as numbers.
-
-    Attributes
-    ----------
-    is_silent : bool
-        Whether nothing is written to the log.
-    counts : dict
-        Numbers, readable texts and other texts of each field; the evidence for its notation, the readable texts with
-        thousands apart, and the other texts that are digits.
-    texts : SeenTexts
-        The texts of fields that are no numbers there.
-    n_refused : int
-        Values that were not counted because there was no room for another field.
+    `is_silent` says whether nothing is written to the log. `counts` are the numbers, readable texts and other texts of
+    each field; the evidence for its notation, the readable texts with thousands apart, and the other texts that are
+    digits. `texts` are those others. `n_refused` are values that were not counted, because there was no room for
+    another field.
 
     Examples
     --------

@@ -46,42 +46,12 @@ Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
 class RecordProcessor:
     """A model that predicts and learns records one at a time, beside a baseline.
 
-    Parameters
-    ----------
-    model
-        A River classifier or regressor, or a pipeline that ends in one; of one target or several.
-    label
-        The field to predict, or several, whose labels and predictions are then dictionaries.
-    ignore
-        Fields to leave out, with the fields inside them.
-    baseline
-        Another River model that learns the same.
-    weight
-        The field with the weight that an example is learned with; ``None`` if all have the same. The metric and the
-        baseline count each example once.
-    fields
-        The declared types of fields; ``None`` if all are learned.
-    explain
-        Contributions of inputs in a line, 0 for none.
-    learned_before
-        Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
-    candidates
-        The model and its challengers by name, if there are some; the model's first.
-
-    Attributes
-    ----------
-    model, baseline
-        The models; a baseline that failed is ``None``.
-    outcomes : dict
-        Records by what became of them.
-    refused : dict
-        Dead letters by kind, one of `KINDS`.
-    with_probabilities, defers_probabilities : bool
-        Whether all answers have probabilities; if not, whether monitoring reads some of them later.
-    is_timed : bool
-        Whether `process` stores when it has predicted.
-    predicted_at : int
-        When it last did, in nanoseconds since 1970.
+    The parameters are as for :class:`~streamkernel.engine.engine.Engine`; of several labels, labels and predictions are
+    dictionaries. `learned_before` are events that the model has learned elsewhere, as on the driver of a cluster; they
+    count in `line`. `model` and `baseline` are the models; a baseline that failed is ``None``. `outcomes` are records
+    by what became of them, and `refused` dead letters by kind. `with_probabilities` says whether all answers have
+    probabilities; if not, `defers_probabilities` says whether monitoring reads some of them later. `is_timed` says
+    whether `process` stores when it has predicted: `predicted_at`, in nanoseconds since 1970.
 
     Examples
     --------

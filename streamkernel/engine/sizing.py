@@ -31,15 +31,7 @@ BUSY = 0.7
 
 
 class Sample(NamedTuple):
-    """The first events of a stream.
-
-    Attributes
-    ----------
-    events : list of Event
-        At most 20,000.
-    seconds : float
-        The time that it took to read one.
-    """
+    """The first events of a stream, and the seconds that it took to read one."""
 
     events: list[Event]
     seconds: float
@@ -98,9 +90,6 @@ class Load(Source):
     def lag(self) -> Mapping[tuple[str, str], int]:
         """Return no lag, because the backlog is measured here."""
         return {}
-
-    def close(self) -> None:
-        """Do nothing, because no resource is open."""
 
     def _next(self, n: int) -> list[Event]:
         self.offered += n
@@ -163,25 +152,12 @@ class SteadyLoad(Load):
 class Sizing:
     """The needs of one process of a run on this machine.
 
-    Attributes
-    ----------
-    refused : int
-        Number of dead letters among them.
-    features : int or None
-        Features of the model at the end; ``None`` for a model that is not ours.
-    rate : float
-        Events per second that one process can read, predict, learn and write, checkpoints included.
-    memory : int or None
-        The largest memory of the process, in bytes; ``None`` if the system does not report it.
-    checkpoint_seconds : float
-        The time for which a checkpoint pauses the run, in seconds.
-    interval : float
-        The time between two checkpoints, in seconds.
-    wanted : float
-        Events per second that the processes together should process.
-    late : tuple of float
-        The median and the largest delay in seconds between the time when an event was due and the time when it was
-        taken, at the rate of one of the processes.
+    `refused` are dead letters among the events. `features` are the model's at the end; ``None`` for a model that is not
+    ours. `rate` is in events per second that one process can read, predict, learn and write, checkpoints included.
+    `memory` is the largest of the process, in bytes; ``None`` if the system does not report it. `checkpoint_seconds` is
+    the time for which a checkpoint pauses the run, and `interval` the time between two. `wanted` are events per second
+    that the processes together should process. `late` is the median and the largest delay in seconds between the time
+    when an event was due and the time when it was taken, at the rate of one of the processes.
     """
 
     events: int

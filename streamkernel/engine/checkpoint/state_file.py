@@ -98,14 +98,7 @@ def pack(rows: Iterable[Sequence[Any]], width: int) -> dict[str, Any]:
 
     The items of all rows form one sequence, and the values of all their tables another one. The floats of a sequence
     are stored in an array, its other values in a JSON text, and the names of tables once. The result is the width, and
-    arrays of bytes and floats.
-
-    Parameters
-    ----------
-    rows
-        Rows; an item is ``None``, a bool, an integer, a float, a string or a table of such.
-    width
-        Items in a row.
+    arrays of bytes and floats. An item is ``None``, a bool, an integer, a float, a string or a table of such.
 
     Examples
     --------

@@ -30,12 +30,7 @@ _WORDS: dict[Any, str] = {
 
 
 class ConfigError(ValueError):
-    """The problems of a configuration, one per line.
-
-    Parameters
-    ----------
-    problems
-        The lines: the key's path, the expected value and the actual one.
+    """The problems of a configuration, one per line: the key's path, the expected value and the actual one.
 
     Examples
     --------
