@@ -85,11 +85,7 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
 
 
 def check_cluster(config: Config) -> None:
-    """Check that a configuration can be run on a cluster from here.
-
-    Raise `ConfigError` if parts cannot be divided among workers, or merged; it names all of them; `ImportError` if Ray
-    is not installed.
-    """
+    """Check that Ray is installed, and that a configuration can be divided among workers and merged."""
     problems = list(_problems(config))
     if problems:
         raise ConfigError(*problems)

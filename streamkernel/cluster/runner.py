@@ -82,11 +82,7 @@ class RoundCounts:
     def add_round(
         self, reports: Sequence[Report], workers: int, seconds: float, merge_seconds: float, spread: float
     ) -> None:
-        """Count a round.
-
-        `reports` are the reports of the workers that had records to read. `workers` is the number of workers.
-        `seconds`, `merge_seconds` and `spread` are as for `RoundSnapshot`.
-        """
+        """Count a round from the reports of the workers that had records to read."""
         of_each = [(0, 0.0)] * workers  # a worker with nothing to read has no report
         for report in reports:
             of_each[report.number] = report.events, report.seconds

@@ -17,10 +17,7 @@ from streamkernel.engine.delayed_labels import DelayedLabels
 
 
 def engine_of(config: Config, source: Source | None = None) -> Engine:
-    """Return the engine that `config` describes; `source` replaces its source.
-
-    Raise `ConfigError` if a part cannot be built; `StateDirectoryError` if another process uses the state directory.
-    """
+    """Return the engine that `config` describes; `source` replaces its source."""
     state = open_state(config.state.directory, config.state.mirror)
     try:
         source = source or config.build_source(state.identity if state else None)
@@ -37,10 +34,7 @@ def engine_of(config: Config, source: Source | None = None) -> Engine:
 
 
 def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> dict[str, Any]:
-    """Return the components of an engine other than the model, the source and the store of delayed labels.
-
-    `source` is the source, whose offsets are committed together with the output if both are in Kafka.
-    """
+    """Return the components of an engine other than the model, the source and the store of delayed labels."""
     sink, writes = config.sink, outlet(config, source, state.identity if state else "")
     predictions: Sink | None = None
     dead_letters: DeadLetters | KafkaDeadLetters

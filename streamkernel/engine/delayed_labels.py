@@ -222,10 +222,7 @@ class DelayedLabels:
         return key
 
     def label_of(self, key: Key) -> Any:
-        """Return the pending label for the features of `key`, or ``None``.
-
-        Raise `JoinError` if such features wait already.
-        """
+        """Return the pending label for new features, or ``None``; raise a `JoinError` if such features wait already."""
         self._give_up(key)
         if key in self._waiting:
             self.counts["repeated"] += 1

@@ -122,11 +122,7 @@ class Outputs(Participant):
         keys: Sequence[bytes | None],
         headers: Sequence[Headers] | None = None,
     ) -> None:
-        """Write predictions after the buffered ones, if there is a sink for predictions.
-
-        `lines` and `keys` are the predictions, each with a key. `headers` are the headers of each, which only topics
-        have; ``None`` if none has any.
-        """
+        """Write predictions after the buffered ones, if there is a sink for them; only topics have headers."""
         if self._lines:
             self.write_gathered()
         if self.predictions is not None:

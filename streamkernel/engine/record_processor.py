@@ -226,11 +226,7 @@ class RecordProcessor:
         return [] if self.monitoring is None else self.monitoring.observe_all(xs)
 
     def line(self, event: Event, y: Any, answer: Answer, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return a prediction as a record for a sink; call it before the step is evaluated.
-
-        `event`, `y` and `answer` are the record, its label if it is known, and what the model answered. `more` is the
-        result of `observe`.
-        """
+        """Return a prediction, with what `observe` returned, as a record for a sink, before the step is evaluated."""
         prediction, probabilities, *_ = answer
         version = self._learned_before + self.outcomes["learned"]
         line = {**event.location, "model_version": version, "label": y, "prediction": prediction}

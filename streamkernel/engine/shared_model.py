@@ -238,10 +238,7 @@ def newest_version(path: Path) -> int:
 
 
 def check_version(path: Path, setup: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a version, after comparing its configuration with the run's.
-
-    Raise `StateDirectoryError` if it differs in more than a member's starting point.
-    """
+    """Return the content of a version; only the starting point may differ in the configuration of another member."""
     version = read_version(path)
     check_setup(version["setup"], _for_all(setup))
     return version

@@ -202,10 +202,7 @@ def object_named(name: str) -> Any:
 
 
 def class_named(name: str) -> type:
-    """Return the class with a stored name, if a checkpoint may hold instances of it.
-
-    Raise `ValueError` if there is no such class, or it is not allowed.
-    """
+    """Return the class with a stored name; raise a ValueError unless a checkpoint may hold instances of it."""
     kind = _class_named(name)
     if kind is None or not is_plain(kind):
         raise ValueError(f'"{name}" is not a class allowed in a checkpoint')

@@ -74,10 +74,7 @@ def attributes(obj: Any) -> dict[str, Any]:
 
 
 def check_steps(made: Any) -> None:
-    """Raise an error if the steps of a pipeline or a union, or the model in a wrapper, are not River's or ours.
-
-    Raise `TypeError` if one of them is not.
-    """
+    """Raise a TypeError if the parts of a pipeline, a union or a wrapper are not objects of River or of ours."""
     parts: Any = {}
     if isinstance(made, compose.Pipeline):
         parts = made.steps
@@ -97,10 +94,7 @@ def is_attribute(name: str) -> bool:
 
 
 def require(kind: type[T], part: Any) -> T:
-    """Return a part of a value, if it is of this type, and not one that a constructor would read without end.
-
-    Raise `TypeError` if it is not.
-    """
+    """Return a part, or raise a TypeError for one of another type, which a constructor might read without end."""
     if type(part) is not kind:
         raise TypeError(f"Expected a {kind.__name__}, got a {type(part).__name__}")
     return part

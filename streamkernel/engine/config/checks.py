@@ -33,11 +33,7 @@ _NAMES_SHOWN = 20
 
 
 def check_config(settings: Settings) -> None:
-    """Build all components once, as a run would.
-
-    Raise `ConfigError` if something cannot be built or opened, the metric is not for the model, or a step cannot be
-    stored.
-    """
+    """Build all components once, as a run would, and raise their problems as one `ConfigError`."""
     of_model = _check_history, check_targets, _check_additions, _check_state
     checks = (
         _check_history,

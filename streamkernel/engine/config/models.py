@@ -64,11 +64,7 @@ def challenger_problems(settings: Settings) -> Iterator[str]:
 
 
 def check_challengers(settings: Settings, checks: Any) -> None:
-    """Check that each challenger could be the model of the run.
-
-    Raise `ConfigError` if one could not; all problems are in it. `checks` are functions that check the configuration of
-    a model with its preprocessing.
-    """
+    """Check with these functions that each challenger could be the model of the run."""
     problems: list[str] = []
     for i, table in enumerate(settings.challengers):
         where = f"challengers[{i}]"

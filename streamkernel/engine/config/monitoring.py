@@ -123,10 +123,7 @@ def further_metrics(settings: Settings) -> dict[str, Metric]:
 
 
 def check_telemetry(settings: Settings) -> None:
-    """Check OpenTelemetry's variables of the environment, and that its packages are installed.
-
-    Raise `ConfigError` if a run could not follow them.
-    """
+    """Check OpenTelemetry's variables of the environment, and that its packages are installed."""
     if settings.telemetry is None:
         return
     problems = list(problems_of(os.environ))

@@ -154,10 +154,7 @@ class HttpTable(ConfigTable):
         return self
 
     def read_certificate(self) -> Certificate | None:
-        """Return the certificate of the server, or ``None`` if it has none.
-
-        Raise `ConfigError` if the files cannot be used.
-        """
+        """Return the certificate of the server, or ``None`` if it has none."""
         from streamkernel.engine.http.listening import Certificate
 
         if self.certificate is None or self.key is None:

@@ -283,11 +283,7 @@ def choose(
 
 
 def build_registered(choice: RegisteredClass, folder: Path) -> Any:
-    """Return the object that a table describes.
-
-    `choice` is the class and its parameters. `folder` is the folder that relative paths are relative to. Raise
-    `ConfigError` if a parameter is wrong or unknown, or the object cannot be opened.
-    """
+    """Return the object that a table describes; relative paths in it are relative to the folder."""
     with problem_at(choice.path, OSError):
         return build.build(*_spec(choice, folder), choice.where)
 

@@ -1,4 +1,4 @@
-"""Sources, topics and formats of values that a configuration describes."""
+"""Sources, topics and formats of values of a configuration; a `ConfigError` names what is wrong with one."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 
 def build_source(settings: Settings, member: str | None = None) -> Source:
-    """Return the source of records; a consumer group knows it as `member`.
-
-    Raise `ConfigError` if it cannot be opened, or there is no such data set.
-    """
+    """Return the source of records; a consumer group knows it as `member`."""
     source = settings.source
     if source.choice is not None:
         return cast("Source", build_registered(source.choice, settings.folder))
@@ -91,10 +88,7 @@ def kafka_problems(settings: Settings) -> Iterator[str]:
 
 
 def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
-    """Return the source; it connects when it is polled.
-
-    Raise `ConfigError` if an option is not one, or there is no such decoder.
-    """
+    """Return the source; it connects when it is polled."""
     from streamkernel.connectors import KafkaSource
 
     source, options, decoder = settings.source, kafka_options(settings), decoder_of(settings)
@@ -116,10 +110,7 @@ def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
 
 
 def decoder_of(settings: Settings) -> Any:
-    """Return the function from bytes to fields, or ``None`` for JSON.
-
-    Raise `ConfigError` if there is no such function, or what the format needs is wrong.
-    """
+    """Return the function from bytes to fields, or ``None`` for JSON."""
     if settings.source.decoder is None:
         return value_decoder(settings)
     from streamkernel.connectors.registry import function_at
@@ -195,10 +186,7 @@ def value_problems(settings: Settings) -> Iterator[str]:
 
 
 def value_decoder(settings: Settings) -> ValueDecoder | JsonFields:
-    """Return the decoder of values.
-
-    Raise `ConfigError` if the schema that is read into is none, or the registry's options are wrong.
-    """
+    """Return the decoder of values."""
     from streamkernel.connectors.formats import CsvRow, ValueDecoder
     from streamkernel.connectors.json_values import JsonFields, json_object
 
@@ -226,10 +214,7 @@ def value_decoder(settings: Settings) -> ValueDecoder | JsonFields:
 
 
 def predictions_writer(settings: Settings) -> ValueWriter | None:
-    """Return the encoder of predictions for a topic, or ``None`` for JSON.
-
-    Raise `ConfigError` if the registry's options are wrong.
-    """
+    """Return the encoder of predictions for a topic, or ``None`` for JSON."""
     form, topic = settings.sink.predictions_format, settings.sink.predictions_topic
     if form not in REGISTRY_FORMATS or topic is None:
         return None
