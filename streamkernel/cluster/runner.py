@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import orjson
@@ -136,7 +135,9 @@ class ClusterRunner:
 
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
         """Run rounds until the stream ends and everything is durable, or until the run is stopped."""
-        with _one_thread():
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(1):  # which is faster beside other workers, and keeps the bits
             while not stopping():
                 self._health.turn()
                 if self._checkpointer.is_uncertain and not self._checkpointer.recover(stopping):
@@ -301,11 +302,3 @@ class ClusterRunner:
 def _counts_of(summary: model_merging.Summary) -> tuple[int, int]:
     """Return the numbers of examples that a function and its scales have learned."""
     return summary.examples, 0 if summary.scales is None else int(summary.scales["scales.n"][0])
-
-
-def _one_thread() -> AbstractContextManager[Any]:
-    """Limit linear algebra to one thread, which is faster beside other workers and keeps the bits."""
-    from threadpoolctl import threadpool_limits
-
-    limits: AbstractContextManager[Any] = threadpool_limits(1)
-    return limits
