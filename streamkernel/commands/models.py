@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 from collections import deque
+from contextlib import closing
 from enum import StrEnum
 from itertools import combinations
 from pathlib import Path
@@ -187,10 +188,10 @@ def _events(path: Path, label: str, model: Any, window: int) -> tuple[deque[tupl
     """Return the last usable events of a file, and the number of unusable ones."""
     from streamkernel.engine.examples import Examples  # which takes long to import
 
-    source, usable, refused = FileSource(path), deque[tuple[dict[str, Any], Any]](maxlen=window), 0
+    usable, refused = deque[tuple[dict[str, Any], Any]](maxlen=window), 0
     *steps, last = model.steps.values() if isinstance(model, compose.Pipeline) else [model]
     examples = Examples(label, numeric_label=isinstance(last, KernelRegressor))
-    try:
+    with closing(FileSource(path)) as source:
         while (events := source.poll(1.0)) is not None:
             for event in events:
                 try:
@@ -205,8 +206,6 @@ def _events(path: Path, label: str, model: Any, window: int) -> tuple[deque[tupl
                     refused += 1
                     continue
                 usable.append((x, y))
-    finally:
-        source.close()
     if len(usable) < 2:
         raise InputError(f'Expected two events or more with the label "{label}", got {len(usable)} - in {path}')
     return usable, refused

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -173,8 +174,7 @@ def redrive(
         fail(ValueError("expected --to-topic or --to-file, got both"))
     loaded = load_or_fail(config, is_run=False)
     try:
-        work = Redrive(loaded, Choice(tuple(kind or ()), reason, limit), to_topic, to_file)
-        try:
+        with closing(Redrive(loaded, Choice(tuple(kind or ()), reason, limit), to_topic, to_file)) as work:
             total = work.count()
             typer.echo("\n".join(lines_of(work.chosen, work.left)) or "no dead letters are left")
             if not dry_run and total:
@@ -182,8 +182,6 @@ def redrive(
                     task = bar.add_task("sending", total=total)
                     done = work.drive(total, rate, lambda sent: bar.update(task, completed=sent))
                 typer.echo(f"{done:,} sent back")
-        finally:
-            work.close()
     except CommitRefusedError as error:
         fail(OSError(f"brokers refused the last letters: {error}; start the command again; no record is sent twice"))
     except EXPECTED as error:

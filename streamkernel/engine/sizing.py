@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +42,7 @@ def read_sample(source: Source, stopping: Callable[[], bool], clock: Callable[[]
     """Read the first events of a source, and close it. Raise `ValueError` if it has no events."""
     events: list[Event] = []
     spent, began = 0.0, clock()
-    try:
+    with closing(source):
         while len(events) < MOST and clock() - began < SAMPLE_SECONDS and not stopping():
             asked = clock()
             polled = source.poll(0.2)
@@ -49,8 +50,6 @@ def read_sample(source: Source, stopping: Callable[[], bool], clock: Callable[[]
                 break
             spent += clock() - asked if polled else 0.0
             events += [event for event in polled if not event.is_position_only]
-    finally:
-        source.close()
     if not events:
         raise ValueError("expected a source with records, got none")
     return Sample(events[:MOST], spent / len(events))

@@ -16,7 +16,7 @@ from river import base, compose
 from river.imblearn.hard_sampling import Triplet
 from river.utils import VectorDict
 
-from streamkernel.engine.checkpoint.allowlist import COMPILED, method, name_of, wrapped_model
+from streamkernel.engine.checkpoint.allowlist import COMPILED, full_name, method, name_of, wrapped_model
 from streamkernel.errors import is_count
 from streamkernel.field_types import Fields
 
@@ -176,11 +176,8 @@ def _time_parts(moment: dt.datetime) -> Sequence[Any]:
 
 
 def _compiled_parts(obj: Any) -> Sequence[Any]:
-    return f"{type(obj).__module__}.{type(obj).__qualname__}", _arguments(obj), obj.__getstate__()
-
-
-def _arguments(obj: Any) -> tuple[Any, ...]:
-    return tuple(obj.__getnewargs__()) if hasattr(obj, "__getnewargs__") else ()
+    arguments = tuple(obj.__getnewargs__()) if hasattr(obj, "__getnewargs__") else ()
+    return full_name(type(obj)), arguments, obj.__getstate__()
 
 
 def _restore_compiled(name: str, arguments: tuple[Any, ...], state: bytes) -> Any:
