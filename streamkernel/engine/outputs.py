@@ -78,19 +78,9 @@ class Outputs(Participant):
         self._processor, self._retries, self._source = processor, retries, source
         self._gathered: list[tuple[dict[str, Any], bytes | None, Headers]] = []
 
-    @property
-    def is_repeating(self) -> bool:
-        """Whether events may come that were committed before."""
-        return self._source.is_repeating
-
     def has_prediction(self, event: Event) -> bool:
         """Return whether the prediction of an event has to be written."""
         return self.predictions is not None and not self._is_there(self.predictions, event)
-
-    def advance(self, event: Event) -> None:
-        """Record that an event is processed."""
-        if self._source.is_repeating:
-            self._source.advance(event)
 
     def openings(self) -> list[Callable[[], Any]]:
         """Return functions that wait until the sinks' brokers and topics are available."""

@@ -189,8 +189,7 @@ class StreamRunner:
             event, n = events[done], 1
             if event.is_position_only:
                 self._processor.outcomes["passed_over"] += event.is_passed_over
-                self._outputs.advance(event)
-                checkpointer.advance(event.stream, event.resume)
+                self._advance(event)
                 done += 1
                 continue
             try:
@@ -224,7 +223,7 @@ class StreamRunner:
 
     def process_together(self, events: Sequence[Event], first: int, most: float = math.inf) -> int:
         """Predict, learn and write the next events in one compiled call, up to one that needs more; return how many."""
-        if self._outputs.is_repeating:
+        if self._source.is_repeating:
             return 0  # some have been written, and some have not
         most = min(most, self._at_once, self._history.until_due(), self._processor.until_due)
         n = self._batches.process(events, first, int(most))
@@ -246,8 +245,7 @@ class StreamRunner:
         else:
             if step is not None:
                 self.finish(event, step)
-        self._outputs.advance(event)
-        self._checkpointer.advance(event.stream, event.resume)
+        self._advance(event)
         if self._history.is_due():
             self._monitor.add_point()
 
@@ -276,6 +274,12 @@ class StreamRunner:
 
     def close(self) -> None:
         """Do nothing: the components belong to the engine."""
+
+    def _advance(self, event: Event) -> None:
+        """Record that an event is processed."""
+        if self._source.is_repeating:
+            self._source.advance(event)
+        self._checkpointer.advance(event.stream, event.resume)
 
     def _check_brokers(self) -> None:
         """Report problems with brokers and topics that the source finds.
