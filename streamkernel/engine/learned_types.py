@@ -142,10 +142,9 @@ class LearnedTypes:
                 column = _READABLE if is_meant else _TEXT
             else:
                 continue
+            counted = counted or self._add_field(name)
             if counted is None:
-                counted = self._add_field(name)
-                if counted is None:
-                    continue
+                continue
             counted[column] += 1
             if column == _TEXT:
                 counted[_DIGITS] += number is not None
@@ -171,11 +170,9 @@ class LearnedTypes:
     def count_numbers(self, names: Iterable[str], n: int) -> None:
         """Count n numbers of each field, as :meth:`count` counts one after the other."""
         for name in names:
-            counted = self.counts.get(name)
+            counted = self.counts.get(name) or self._add_field(name)
             if counted is None:
-                counted = self._add_field(name)
-                if counted is None:
-                    continue
+                continue
             left = n
             while (free := WINDOW - counted[_NUMBER] - counted[_READABLE] - counted[_TEXT]) < left:
                 counted[_NUMBER] += free + 1

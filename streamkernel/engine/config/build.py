@@ -117,11 +117,6 @@ def build_step(spec: Spec, where: str) -> base.Transformer:
     return transformer_on(transformer, on)
 
 
-def build_step_at(i: int, spec: Spec) -> base.Transformer:
-    """Return the transformer that the table of a number describes."""
-    return build_step(spec, f"preprocessing[{i}]")
-
-
 def type_of(spec: Any) -> str:
     """Return the name of the class in a table."""
     return str(spec["type"] if isinstance(spec, dict) else spec)

@@ -226,7 +226,7 @@ def _check_mirror(settings: Settings) -> None:
 
 
 def _check_state(settings: Settings) -> None:
-    steps = [(f"preprocessing[{i}]", build.build_step_at(i, spec)) for i, spec in enumerate(settings.preprocessing)]
+    steps = [(f"preprocessing[{i}]", step) for i, (_, step) in enumerate(settings.build_steps())]
     further = [(f"quality.metrics[{i}]", metric) for i, metric in enumerate(further_metrics(settings).values())]
     parts = [*steps, ("metric", settings.build_metric()), *further, ("baseline", settings.build_baseline())]
     collect_problems(*(lambda part=part: check_storable(*part) for part in parts))
