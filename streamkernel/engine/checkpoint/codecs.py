@@ -51,11 +51,6 @@ def kind_of(obj: Any) -> Codec | None:
     return _BY_TYPE.get(np.generic if isinstance(obj, np.generic) else type(obj))
 
 
-def kind_tagged(tag: str) -> Codec | None:
-    """Return the codec of a tag."""
-    return _BY_TAG.get(tag)
-
-
 def attributes(obj: Any) -> dict[str, Any]:
     """Return the attributes of an instance that are stored.
 
@@ -225,4 +220,4 @@ _KINDS: list[tuple[type, Codec]] = [
     *((kind, Codec("compiled", _compiled_parts, _restore_compiled)) for kind in COMPILED.values()),
 ]
 _BY_TYPE = dict(_KINDS)
-_BY_TAG = {kind.tag: kind for _, kind in _KINDS}
+BY_TAG = {kind.tag: kind for _, kind in _KINDS}

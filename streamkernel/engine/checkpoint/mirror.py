@@ -152,9 +152,8 @@ class Mirror(Participant):
     """Copies the newest checkpoint of a directory; checkpoints that a newer one has replaced meanwhile are left out.
 
     Learning never waits for it. An upload that fails is tried again with the then newest checkpoint, after pauses that
-    grow to half a minute. `directory` and `identity` are the state directory, and its name. `copied` is the newest
-    checkpoint that is there already, 0 for none. `copied` is the number of the last checkpoint that is in the store.
-    `copies` and `failures` are uploads of this process that succeeded, and that failed.
+    grow to half a minute. `identity` is the name of the state directory. `copied` is the number of the last checkpoint
+    that is in the store, 0 for none. `copies` and `failures` are uploads of this process that succeeded or failed.
     """
 
     def __init__(self, bucket: Bucket, directory: Path, identity: str, copied: int) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from streamkernel.engine.checkpoint.allowlist import class_named, full_name, is_plain, name_of, object_named
-from streamkernel.engine.checkpoint.codecs import attributes, check_steps, is_attribute, kind_of, kind_tagged
+from streamkernel.engine.checkpoint.codecs import BY_TAG, attributes, check_steps, is_attribute, kind_of
 
 Json = Any
 Hook = Callable[[Any], Any]
@@ -256,7 +256,7 @@ class _Decoder:
     def _numbered(self, number: int, tag: str, content: Json) -> Any:
         if tag == "hook" and self._hook is not None:
             return self._hook(content)
-        codec = kind_tagged(tag)
+        codec = BY_TAG.get(tag)
         if codec is None and tag not in (*_MAPPINGS, "set", "deque"):
             raise ValueError(f'Expected a known tag, got "{tag}"')
         if not isinstance(content, list):
