@@ -8,13 +8,9 @@ import typer
 
 from streamkernel import __version__
 from streamkernel.commands.models import export, merge, prune, refit
-from streamkernel.commands.redrive import redrive
-from streamkernel.commands.run import replay, run, topics
-from streamkernel.commands.serve import serve
+from streamkernel.commands.run import redrive, replay, run, size, topics
 from streamkernel.commands.setup import dashboards, demo, warm_up
-from streamkernel.commands.size import size
-from streamkernel.commands.state import inspect, promote, report, rollback, state
-from streamkernel.commands.top import top
+from streamkernel.commands.state import inspect, promote, report, rollback, serve, state, top
 
 COMMANDS = (
     run,

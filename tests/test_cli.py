@@ -48,7 +48,7 @@ from streamkernel import (
     tensor_file,
 )
 from streamkernel.cli import app
-from streamkernel.commands.signals import StopSignal
+from streamkernel.commands.process import StopSignal
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
 from streamkernel.engine.config.config import load_config

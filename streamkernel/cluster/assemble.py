@@ -8,15 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from streamkernel.cluster.replica import Replica
 from streamkernel.cluster.runner import ClusterRunner
-from streamkernel.cluster.workers import WorkerPool, check_ray
+from streamkernel.cluster.workers import Replica, WorkerPool, check_ray
 from streamkernel.connectors import Event, PartitionedFiles, PartitionedSource, PartitionedTopics, Position, Source
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_parts
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
-from streamkernel.engine.config.messages import ConfigError, of_error
+from streamkernel.engine.config.messages import ConfigError, problem_at
 from streamkernel.engine.config.models import candidates_of, first_model
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.streams import decoder_of, kafka_options
@@ -26,12 +25,7 @@ from streamkernel.engine.step_merging import merge_problems
 class CheckpointOnlySource(Source):
     """The positions of a divided source; the workers do the reading.
 
-    Parameters
-    ----------
-    divided
-        The source.
-    options, topics
-        Connection options and topics, for a run that writes to Kafka in transactions with its checkpoints.
+    A run that writes to Kafka in transactions with its checkpoints needs the connection's `options` and the `topics`.
     """
 
     group = None
@@ -91,11 +85,7 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
 
 
 def check_cluster(config: Config) -> None:
-    """Check that a configuration can be run on a cluster from here.
-
-    Raise `ConfigError` if parts cannot be divided among workers, or merged; it names all of them; `ImportError` if Ray
-    is not installed.
-    """
+    """Check that Ray is installed, and that a configuration can be divided among workers and merged."""
     problems = list(_problems(config))
     if problems:
         raise ConfigError(*problems)
@@ -122,7 +112,7 @@ def partitioned_source(config: Config) -> PartitionedSource:
     source = config.source
     if source.path is None:
         options, decoder = kafka_options(config), decoder_of(config)
-    try:
+    with problem_at("source", ImportError, OSError, ValueError):
         if source.path is not None:
             return PartitionedFiles(
                 source.path,
@@ -141,8 +131,6 @@ def partitioned_source(config: Config) -> PartitionedSource:
             key=source.key_as_field,
             key_format=source.key_format,
         )
-    except (ImportError, OSError, ValueError) as error:
-        raise ConfigError(of_error("source", error)) from error
 
 
 def _problems(config: Config) -> Iterator[str]:

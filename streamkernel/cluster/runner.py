@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import orjson
@@ -16,15 +15,13 @@ import structlog
 from river import compose
 
 from streamkernel import tensor_file
-from streamkernel.cluster.replica import Report, RoundTask
-from streamkernel.cluster.workers import WorkerPool
+from streamkernel.cluster.workers import Report, RoundTask, WorkerPool
 from streamkernel.connectors import CommitRefusedError, PartitionedSource, WorkAssignment
 from streamkernel.connectors.json_text import to_json
 from streamkernel.engine import step_merging
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectory, plain_file
-from streamkernel.engine.health import Health
+from streamkernel.engine.health import Health, pause, pause_after
 from streamkernel.engine.pipelines import first_steps, kernel_of
-from streamkernel.engine.retrying import pause, pause_after
 from streamkernel.engine.runner import POLL_SECONDS, EngineParts
 from streamkernel.engine.telemetry.figure import CHECKPOINT_BOUNDS, Durations
 from streamkernel.engine.telemetry.snapshot import ClusterSnapshot, RoundSnapshot
@@ -84,11 +81,7 @@ class RoundCounts:
     def add_round(
         self, reports: Sequence[Report], workers: int, seconds: float, merge_seconds: float, spread: float
     ) -> None:
-        """Count a round.
-
-        `reports` are the reports of the workers that had records to read. `workers` is the number of workers.
-        `seconds`, `merge_seconds` and `spread` are as for `RoundSnapshot`.
-        """
+        """Count a round from the reports of the workers that had records to read."""
         of_each = [(0, 0.0)] * workers  # a worker with nothing to read has no report
         for report in reports:
             of_each[report.number] = report.events, report.seconds
@@ -142,7 +135,9 @@ class ClusterRunner:
 
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
         """Run rounds until the stream ends and everything is durable, or until the run is stopped."""
-        with _one_thread():
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(1):  # which is faster beside other workers, and keeps the bits
             while not stopping():
                 self._health.turn()
                 if self._checkpointer.is_uncertain and not self._checkpointer.recover(stopping):
@@ -307,11 +302,3 @@ class ClusterRunner:
 def _counts_of(summary: model_merging.Summary) -> tuple[int, int]:
     """Return the numbers of examples that a function and its scales have learned."""
     return summary.examples, 0 if summary.scales is None else int(summary.scales["scales.n"][0])
-
-
-def _one_thread() -> AbstractContextManager[Any]:
-    """Limit linear algebra to one thread, which is faster beside other workers and keeps the bits."""
-    from threadpoolctl import threadpool_limits
-
-    limits: AbstractContextManager[Any] = threadpool_limits(1)
-    return limits

@@ -1,18 +1,21 @@
-"""Commands that run a stream: from the start, from a checkpoint, or as a replay."""
+"""Commands on the configuration of a run: run it, replay it, size it, list its topics, redrive its dead letters."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import structlog
 import typer
 from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
 
 from streamkernel import __version__
-from streamkernel.commands.errors import EXPECTED, fail
-from streamkernel.commands.signals import StopSignal, WorkerCount
+from streamkernel.commands.process import EXPECTED, StopSignal, WorkerCount, expected_errors, fail
 from streamkernel.commands.state import inspect
 
 if TYPE_CHECKING:
@@ -44,30 +47,28 @@ def run(
 
         workers = WorkerCount(config, loaded)
         title, make = f"{config} on {cluster}", lambda: cluster_engine_of(loaded, cluster, workers.target)
-        try:
+        with expected_errors(as_json=not check and logs.is_json(loaded.log.format)):
             check_cluster(loaded)
-        except EXPECTED as error:
-            fail(error, as_json=not check and logs.is_json(loaded.log.format))
     if check:
-        from streamkernel.engine.config.samples import sample_of, sampled_types, why_not_sampled
         from streamkernel.engine.config.source_and_sink import weaker_guarantees
         from streamkernel.engine.config.start_checks import (
             check_connections,
             check_state,
             mirror_promise,
+            sample_of,
+            sampled_types,
             separate_models,
+            why_not_sampled,
         )
 
         logs.write_lines_once()
-        try:
+        with expected_errors():
             loaded.check_records()
             busy = check_state(loaded)
             unsampled = why_not_sampled(loaded)
             sample = None if unsampled else sample_of(loaded)
             if connect:
                 check_connections(loaded)
-        except EXPECTED as error:
-            fail(error)
         for line in sample.dead_letters if sample else ():
             typer.echo(line)
         typer.echo(f"{config} is valid" + (f", but {busy}" if busy else ""))
@@ -108,16 +109,83 @@ def topics(
     create: Annotated[bool, typer.Option("--create", help="Create the topics that are missing.")] = False,
 ) -> None:
     """List the topics that CONFIG needs, and how to create the missing ones; exit code 1 if some are."""
-    from streamkernel.engine.config.start_checks import report_topics
+    from streamkernel.engine.config.streams import report_topics
 
     loaded = load_or_fail(config, is_run=False)
-    try:
+    with expected_errors():
         lines, is_complete = report_topics(loaded, create=create)
-    except EXPECTED as error:
-        fail(error)
     typer.echo("\n".join(lines))
     if not is_complete:
         raise typer.Exit(1)
+
+
+def size(
+    config: Annotated[Path, typer.Argument(help="The TOML file of a run.", show_default=False)],
+    events_per_second: Annotated[
+        float | None,
+        typer.Option(help="The rate to plan for; by default the recommended rate of one process.", min=0.001),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(help="The time of each of the two measurements; a model that grows needs longer.", min=1.0)
+    ] = 20.0,
+) -> None:
+    """Measure on this machine the events per second of one process, its memory, its checkpoints and its lag."""
+    from streamkernel.engine.sizing import measure
+    from streamkernel.engine.telemetry import logs
+    from streamkernel.engine.telemetry.terminal import compile_for
+
+    loaded = load_or_fail(config, is_run=False)
+    logs.configure("warning", "auto")
+    console, stop = Console(stderr=True), StopSignal()
+    for model in loaded.build_models():
+        compile_for(model, console)
+    with expected_errors(), tempfile.TemporaryDirectory() as folder, console.status("") as status:
+        sizing = measure(loaded, Path(folder), events_per_second, seconds, status.update, stop.is_requested)
+    table = Table(show_header=False)
+    for row in sizing.rows():
+        table.add_row(*row)
+    Console().print(table)
+
+
+def redrive(
+    config: Annotated[
+        Path, typer.Argument(help="The TOML file of the run that wrote the dead letters.", show_default=False)
+    ],
+    kind: Annotated[list[str] | None, typer.Option(help="Only letters of this kind, one option for each.")] = None,
+    reason: Annotated[str, typer.Option(help="Only letters whose reason contains this text.", show_default=False)] = "",
+    limit: Annotated[int | None, typer.Option(help="Maximum number of letters.", min=1)] = None,
+    rate: Annotated[float | None, typer.Option(help="Maximum number of letters per second.", min=0.001)] = None,
+    to_topic: Annotated[str | None, typer.Option(help="A topic for the records instead of their source.")] = None,
+    to_file: Annotated[Path | None, typer.Option(help="A file for the records instead of their source.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the letters by kind and reason, and exit.")] = False,
+) -> None:
+    """Send the records of dead letters back to their source, each once, for the run to read again."""
+    from streamkernel.connectors import CommitRefusedError
+    from streamkernel.connectors.redrive import OUTPUT
+    from streamkernel.engine.redrive import Choice, Redrive, lines_of
+    from streamkernel.engine.telemetry.dead_letters import KINDS
+
+    kinds = [name for name in KINDS if name != OUTPUT]
+    for name in kind or ():
+        if name not in kinds:
+            why = ", whose records were learned: only their predictions are missing" if name == OUTPUT else ""
+            fail(ValueError(f'--kind: expected one of {", ".join(kinds)}, got "{name}"{why}'))
+    if to_topic is not None and to_file is not None:
+        fail(ValueError("expected --to-topic or --to-file, got both"))
+    loaded = load_or_fail(config, is_run=False)
+    try:
+        with closing(Redrive(loaded, Choice(tuple(kind or ()), reason, limit), to_topic, to_file)) as work:
+            total = work.count()
+            typer.echo("\n".join(lines_of(work.chosen, work.left)) or "no dead letters are left")
+            if not dry_run and total:
+                with Progress(console=Console(stderr=True), transient=True) as bar:
+                    task = bar.add_task("sending", total=total)
+                    done = work.drive(total, rate, lambda sent: bar.update(task, completed=sent))
+                typer.echo(f"{done:,} sent back")
+    except CommitRefusedError as error:
+        fail(OSError(f"brokers refused the last letters: {error}; start the command again; no record is sent twice"))
+    except EXPECTED as error:
+        fail(error)
 
 
 def load_or_fail(path: Path, change: Callable[[Config], Config] = lambda loaded: loaded, *, is_run: bool) -> Config:

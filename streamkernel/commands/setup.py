@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from streamkernel.commands.errors import EXPECTED, fail
+from streamkernel.commands.process import expected_errors, fail
 
 
 def demo(
@@ -26,10 +26,8 @@ def demo(
     from streamkernel.engine.telemetry import logs
 
     logs.configure("warning")
-    try:
+    with expected_errors():
         demonstration.run(directory, events, port, Console(stderr=True))
-    except EXPECTED as error:
-        fail(error)
 
 
 def warm_up(
@@ -43,10 +41,8 @@ def warm_up(
     from streamkernel.warm_up import default_models, warm_up_detectors
     from streamkernel.warm_up import warm_up as compile_for
 
-    try:
+    with expected_errors():
         models = default_models() if config is None else {str(config): load_config(config).build_model()}
-    except EXPECTED as error:
-        fail(error)
     if folder() is None:
         fail(OSError("no folder for compiled code is writable; set NUMBA_CACHE_DIR to a writable folder"))
     for name, model in models.items():
@@ -63,12 +59,10 @@ def dashboards(
     directory: Annotated[Path, typer.Argument(help="A new or empty folder.", show_default=False)],
 ) -> None:
     """Write dashboards for Grafana, rules for Prometheus and their provisioning to DIRECTORY."""
-    try:
+    with expected_errors():
         if directory.exists() and any(directory.iterdir()):
             raise FileExistsError(f"expected a new or empty folder, got one with files - at {directory}")
         with as_file(files("streamkernel.dashboards")) as folder:
             for name in ("grafana", "prometheus", "provisioning"):
                 shutil.copytree(folder / name, directory / name)
-    except EXPECTED as error:
-        fail(error)
     typer.echo(f"{directory / 'grafana'}, {directory / 'prometheus'} and {directory / 'provisioning'}")

@@ -6,6 +6,7 @@ from typing import Any
 
 from streamkernel.connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink, Source
 from streamkernel.engine import Engine
+from streamkernel.engine.checkpoint.mirror import open_state
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.models import candidates_of, first_model
@@ -13,14 +14,10 @@ from streamkernel.engine.config.monitoring import build_monitoring, traced_runne
 from streamkernel.engine.config.source_and_sink import build_registered
 from streamkernel.engine.config.streams import outlet, predictions_writer
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.mirror.mirror import open_state
 
 
 def engine_of(config: Config, source: Source | None = None) -> Engine:
-    """Return the engine that `config` describes; `source` replaces its source.
-
-    Raise `ConfigError` if a part cannot be built; `StateDirectoryError` if another process uses the state directory.
-    """
+    """Return the engine that `config` describes; `source` replaces its source."""
     state = open_state(config.state.directory, config.state.mirror)
     try:
         source = source or config.build_source(state.identity if state else None)
@@ -37,10 +34,7 @@ def engine_of(config: Config, source: Source | None = None) -> Engine:
 
 
 def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> dict[str, Any]:
-    """Return the components of an engine other than the model, the source and the store of delayed labels.
-
-    `source` is the source, whose offsets are committed together with the output if both are in Kafka.
-    """
+    """Return the components of an engine other than the model, the source and the store of delayed labels."""
     sink, writes = config.sink, outlet(config, source, state.identity if state else "")
     predictions: Sink | None = None
     dead_letters: DeadLetters | KafkaDeadLetters

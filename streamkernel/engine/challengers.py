@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import structlog
 from river.metrics.base import Metric
 
-from streamkernel.engine.checkpoint.packing import pack, unpack
+from streamkernel.engine.checkpoint.state_file import pack, unpack
 from streamkernel.engine.delayed_labels import DelayedLabels, Key, plain
+from streamkernel.engine.health import REPORT_SECONDS
 from streamkernel.engine.pipelines import Answer, most_likely
-from streamkernel.engine.retrying import REPORT_SECONDS
 from streamkernel.engine.roles import MODEL, PENDING, Candidate, roles_in
 from streamkernel.engine.telemetry.input_ranges import LARGEST
 from streamkernel.engine.telemetry.quality import Quality, Scores
@@ -74,27 +75,20 @@ class Challenger:
 
     def wait(self, key: Key, x: Mapping[str, Any]) -> None:
         """Predict features whose label has not arrived, and keep the prediction."""
-        began = time.perf_counter()
         self.pending.pop(key, None)
-        try:
+        with self._counted():
             full = add_history(self.model, x)
             prediction, probabilities = self._answer(full)
             observe(self.model, x)
             more = {name: full[name] for name in history_names(self.model) if name in full}
             self.pending[key] = plain(prediction), plain(probabilities), more
-        except MemoryError:
-            raise
-        except Exception as error:  # the champion continues after any error of a step
-            self._fail(error)
-        self._seconds += time.perf_counter() - began
 
     def learn(self, x: Mapping[str, Any], y: Any, w: float, key: Key | None) -> None:
         """Predict an example, or find the prediction that waits under a key, judge it, and learn the example.
 
         An example that it has not predicted it does not learn, as the champion does not learn dead letters.
         """
-        began = time.perf_counter()
-        try:
+        with self._counted():
             features = dict(x)
             if key is None:
                 answer = self._answer(features)
@@ -108,30 +102,20 @@ class Challenger:
             if w > 0.0:
                 self.model.learn_one(features, y, **({} if w == 1.0 else {"w": w}))
             self._level = max(0, self._level - 1)
-        except MemoryError:
-            raise
-        except Exception as error:
-            self._fail(error)
-        finally:
-            self._seconds += time.perf_counter() - began
 
     def learn_many(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any]) -> None:
         """Predict, judge and learn examples one after the other, as many as possible in one compiled call."""
-        began, done = time.perf_counter(), 0
+        done = 0
         if isinstance(self.model, KernelModel):
-            try:
+            done = len(xs)  # if one fails
+            with self._counted():
                 scores, _ = predict_and_learn(self.model, list(xs), ys, LARGEST)
                 answers = answers_of(self.model, scores, with_probabilities=self._with_probabilities)
                 _check_finite(scores.ravel().tolist())
-                done, kind = len(answers), self.quality.kind
+                kind = self.quality.kind
                 self.quality.pairs += [(y, answer[kind]) for y, answer in zip(ys, answers, strict=False)]
-                self._level = max(0, self._level - done)
-            except MemoryError:
-                raise
-            except Exception as error:
-                self._fail(error)
-                done = len(xs)
-        self._seconds += time.perf_counter() - began
+                self._level = max(0, self._level - len(answers))
+                done = len(answers)
         for x, y in zip(xs[done:], ys[done:], strict=True):
             if not self.is_suspended:
                 self.learn(x, y, 1.0, None)
@@ -184,6 +168,19 @@ class Challenger:
         self.errors, self.reason, self.is_suspended = state["errors"], state["reason"], state["is_suspended"]
         self._level = state["level"]
         self.pending = {key: (*answer, more) for key, *answer, more in unpack(state["pending"])}
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count the time of some work, and its error: the champion continues after any error of a step."""
+        began = time.perf_counter()
+        try:
+            yield
+        except MemoryError:
+            raise
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._seconds += time.perf_counter() - began
 
     def _answer(self, x: dict[str, Any]) -> Answer:
         if self._with_probabilities:

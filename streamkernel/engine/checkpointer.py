@@ -11,10 +11,9 @@ import structlog
 
 from streamkernel.connectors import CommitRefusedError, GaveUpError, Participant, PositionError, Source, Transactions
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup, recover_newest
-from streamkernel.engine.health import Health
+from streamkernel.engine.health import LONGEST_PAUSE, REPORT_SECONDS, Health, Retries, pause, pause_after
 from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor
-from streamkernel.engine.retrying import LONGEST_PAUSE, REPORT_SECONDS, Retries, pause, pause_after
 from streamkernel.engine.shared_model import SharedModel
 from streamkernel.engine.telemetry.figure import CHECKPOINT_BOUNDS, Durations
 from streamkernel.engine.telemetry.history import History

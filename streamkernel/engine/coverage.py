@@ -30,19 +30,11 @@ Threshold = float | dict[str, float]
 class CoverageSnapshot(NamedTuple):
     """Coverage at one moment, which any thread may read.
 
-    Parameters
-    ----------
-    target
-        The requested share of labels inside.
-    since_start, recent
-        The actual share: since the start, and over the last `WINDOW` labels; NaN before the first label.
-    width
-        The median width of the last `WINDOW` intervals, which may be infinite; NaN for a classifier.
-    labels
-        The mean number of labels in the last `WINDOW` sets; NaN for a regressor.
-    by_target
-        Coverage of each target, if there are several. Each share above is then the lowest of them, and the other
-        figures are NaN.
+    `target` is the requested share of labels inside. `since_start` and `recent` are the actual shares, the latter of
+    the last `WINDOW` labels; NaN before the first label. `width` is the median width of the last `WINDOW` intervals,
+    which may be infinite; NaN for a classifier. `labels` is the mean number of labels in the last `WINDOW` sets; NaN
+    for a regressor. `by_target` is the coverage of each target, if there are several; each share is then the lowest of
+    them, and the other figures are NaN.
     """
 
     target: float

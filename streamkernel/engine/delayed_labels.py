@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamkernel.engine.checkpoint.packing import pack, unpack
+from streamkernel.engine.checkpoint.state_file import pack, unpack
 from streamkernel.engine.pipelines import Answer
 from streamkernel.errors import JoinError, shorten
 from streamkernel.field_types.number_texts import TimeUnit, TimeUnitError, expected, seconds_since_1970
@@ -138,23 +138,11 @@ class DelayedLabels:
     `last_keys` is the key of the last features that began to wait, and of the last label without features, in this
     process.
 
-    Parameters
-    ----------
-    key
-        The field that joins the two: a string of at most `LONGEST_KEY` characters, an integer of 64 bits, or another
-        number.
-    max_pending
-        Most features without their label, most labels without their features, and most keys that are
-        remembered after that, so that a second label is known as one.
-    timeout_seconds
-        Longest time that one waits, in seconds.
-    time
-        The field with the time of the event, a number or ISO 8601 (UTC where no offset is given). By default it is the
-        time that passes while events are read; the time between a stop and the next start does not count.
-    time_unit
-        The unit of such a number: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"`` since 1970.
-    clock
-        Returns seconds for that; it must not jump.
+    `key` is the field that joins the two: a string of at most `LONGEST_KEY` characters, an integer of 64 bits, or
+    another number. `max_pending` limits features without their label, labels without their features, and keys that are
+    remembered after that, so that a second label is known as one. `time` is the field with the time of the event, a
+    number of `time_unit` since 1970, or ISO 8601 (UTC where no offset is given). By default it is the time that passes
+    on `clock`, which must not jump, while events are read; the time between a stop and the next start does not count.
 
     Examples
     --------
@@ -234,10 +222,7 @@ class DelayedLabels:
         return key
 
     def label_of(self, key: Key) -> Any:
-        """Return the pending label for the features of `key`, or ``None``.
-
-        Raise `JoinError` if such features wait already.
-        """
+        """Return the pending label for new features, or ``None``; raise a `JoinError` if such features wait already."""
         self._give_up(key)
         if key in self._waiting:
             self.counts["repeated"] += 1

@@ -11,13 +11,20 @@ import structlog
 from river import base, metrics
 
 from streamkernel.connectors import DeadLetters, KafkaDeadLetters, Sink, Source, Transactions
+from streamkernel.connectors.interfaces import as_source
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
+from streamkernel.engine.checkpointer import Checkpointer
 from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.health import Health, Retries
 from streamkernel.engine.monitoring.monitoring import Monitoring
+from streamkernel.engine.outputs import Outputs
+from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.roles import Candidate
 from streamkernel.engine.runner import EngineParts, Runner, StreamRunner
 from streamkernel.engine.serving_copy import Publisher
+from streamkernel.engine.shared_model import SharedModel
 from streamkernel.engine.telemetry.history import History
+from streamkernel.engine.telemetry.monitor import Monitor
 from streamkernel.engine.telemetry.snapshot import ClusterSnapshot, EngineSnapshot
 from streamkernel.estimators.base import KernelModel
 from streamkernel.field_types import Fields
@@ -131,29 +138,43 @@ class Engine:
         shared_model: Path | None = None,
         runner: Callable[[EngineParts], Runner] = StreamRunner,
     ) -> None:
-        self.parts = EngineParts.of(
+        source = as_source(source)
+        processor = RecordProcessor(
             model,
-            source,
             label=label,
             ignore=ignore,
             metric=metric,
             baseline=baseline,
-            candidates=candidates,
             labels=labels,
             weight=weight,
             fields=fields,
+            with_probabilities=sink is not None,
             coverage=coverage,
             explain=explain,
             monitoring=monitoring,
-            sink=sink,
-            dead_letters=dead_letters,
+            candidates=candidates,
+        )
+        history, health = History(), Health()
+        retries = Retries(health.count, give_up_after)
+        outputs = Outputs(processor, sink, dead_letters, None if state is None else state.identity, retries, source)
+        shared = None
+        if shared_model is not None and state is not None:
+            shared = SharedModel(shared_model, state.identity, processor, setup or {}, health.count)
+        checkpointer = Checkpointer(
+            processor,
+            history,
+            source,
+            outputs,
+            retries,
+            health,
             state=state,
             transactions=transactions,
             checkpoint_seconds=checkpoint_seconds,
-            give_up_after=give_up_after,
             setup=setup,
-            shared_model=shared_model,
+            shared=shared,
         )
+        monitor = Monitor(processor, checkpointer, history, source)
+        self.parts = EngineParts(source, processor, outputs, checkpointer, health, retries, monitor)
         self.runner = runner(self.parts)
 
     def run(

@@ -262,10 +262,7 @@ class Examples:
         return InputError(reason + self.types.remedy(name, text))
 
     def check_again(self, x: Mapping[str, Any]) -> None:
-        """Raise an error for pending features with strings in fields where numbers have been learned since.
-
-        Raise `InputError` if there is one.
-        """
+        """Raise an InputError for pending features with strings in fields where numbers have been learned since."""
         numbers = self.numbers
         for name, value in x.items():
             if isinstance(value, str) and name in numbers:

@@ -54,14 +54,7 @@ class KnownClasses(LabelForms):
 
 
 class KnownClassesByField:
-    """The labels of each field, if a model has several at once.
-
-    Parameters
-    ----------
-    model
-        A classifier of several labels, or a pipeline that ends in one.
-    labels
-        For each field the labels in the order in which they came.
+    """The labels of each field in the order in which they came, if a model has several at once.
 
     Examples
     --------

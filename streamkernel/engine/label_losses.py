@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.retrying import REPORT_SECONDS
+from streamkernel.engine.health import REPORT_SECONDS
 
 MANY = 100
 """Lost features or labels that are reported, where none is joined or they are more than `SHARE`."""
@@ -92,9 +92,8 @@ class LabelLosses:
             reason = _cause(lost)
         if reason:
             self._before, self._next = dict(labels.counts), now + REPORT_SECONDS
-            figures: dict[str, Any] = {"joined": new["joined"]} | {name: n for name, n in lost.items() if n}
-            keys = {f"key_of_{name}": key for name, key in labels.last_keys.items()}
-            log.warning("labels and features do not join", reason=reason, **figures, pending=len(labels), **keys)
+            figures = self._figures(new["joined"], lost, labels.last_keys)
+            log.warning("labels and features do not join", reason=reason, **figures)
 
     def report_end(self) -> None:
         """Log the features and labels that are left without each other at the end of the stream.
@@ -109,13 +108,11 @@ class LabelLosses:
             return
         is_usual = counts["joined"] > 0 and not any(lost.values())
         reason = _cause(lost) if any(lost.values()) else "no label has come for pending features"
-        figures = {"joined": counts["joined"]} | {name: n for name, n in lost.items() if n}
-        keys = {f"key_of_{name}": key for name, key in labels.keys_left().items()}
+        figures = self._figures(counts["joined"], lost, labels.keys_left())
         tell = log.info if is_usual else log.warning
-        tell(
-            "the stream has ended without some labels or features",
-            reason=reason,
-            **figures,
-            pending=len(labels),
-            **keys,
-        )
+        tell("the stream has ended without some labels or features", reason=reason, **figures)
+
+    def _figures(self, joined: int, lost: Mapping[str, int], keys: Mapping[str, str]) -> dict[str, Any]:
+        """Return the fields of a line of the log: counts that are not 0, and the last keys."""
+        counts = {"joined": joined} | {name: n for name, n in lost.items() if n}
+        return counts | {"pending": len(self._labels)} | {f"key_of_{name}": key for name, key in keys.items()}

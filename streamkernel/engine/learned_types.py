@@ -77,18 +77,10 @@ class LearnedTypes:
     """Counts of numbers and texts for each field, in which a newer value weighs more.
 
     A text that is clearly a number counts as readable: where nearly all texts are, they are read as numbers.
-
-    Attributes
-    ----------
-    is_silent : bool
-        Whether nothing is written to the log.
-    counts : dict
-        Numbers, readable texts and other texts of each field; the evidence for its notation, the readable texts with
-        thousands apart, and the other texts that are digits.
-    texts : SeenTexts
-        The texts of fields that are no numbers there.
-    n_refused : int
-        Values that were not counted because there was no room for another field.
+    `is_silent` says whether nothing is written to the log. `counts` are the numbers, readable texts and other texts of
+    each field; the evidence for its notation, the readable texts with thousands apart, and the other texts that are
+    digits. `texts` are those others. `n_refused` are values that were not counted, because there was no room for
+    another field.
 
     Examples
     --------
@@ -150,10 +142,9 @@ class LearnedTypes:
                 column = _READABLE if is_meant else _TEXT
             else:
                 continue
+            counted = counted or self._add_field(name)
             if counted is None:
-                counted = self._add_field(name)
-                if counted is None:
-                    continue
+                continue
             counted[column] += 1
             if column == _TEXT:
                 counted[_DIGITS] += number is not None
@@ -179,11 +170,9 @@ class LearnedTypes:
     def count_numbers(self, names: Iterable[str], n: int) -> None:
         """Count n numbers of each field, as :meth:`count` counts one after the other."""
         for name in names:
-            counted = self.counts.get(name)
+            counted = self.counts.get(name) or self._add_field(name)
             if counted is None:
-                counted = self._add_field(name)
-                if counted is None:
-                    continue
+                continue
             left = n
             while (free := WINDOW - counted[_NUMBER] - counted[_READABLE] - counted[_TEXT]) < left:
                 counted[_NUMBER] += free + 1

@@ -25,8 +25,8 @@ from streamkernel.connectors import (
 from streamkernel.connectors.interfaces import as_sink
 from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.connectors.owner import Owner
+from streamkernel.engine.health import Retries, StoppedError
 from streamkernel.engine.record_processor import RecordProcessor
-from streamkernel.engine.retrying import Retries, StoppedError
 from streamkernel.engine.telemetry.dead_letters import DeadLetterGroups, DeadLetterReports
 
 DEAD_LETTERS, RAW_SHOWN = 8, 300
@@ -76,21 +76,11 @@ class Outputs(Participant):
         self.has_refused = False
         self._reports = DeadLetterReports()
         self._processor, self._retries, self._source = processor, retries, source
-        self._clear_gathered()
-
-    @property
-    def is_repeating(self) -> bool:
-        """Whether events may come that were committed before."""
-        return self._source.is_repeating
+        self._gathered: list[tuple[dict[str, Any], bytes | None, Headers]] = []
 
     def has_prediction(self, event: Event) -> bool:
         """Return whether the prediction of an event has to be written."""
         return self.predictions is not None and not self._is_there(self.predictions, event)
-
-    def advance(self, event: Event) -> None:
-        """Record that an event is processed."""
-        if self._source.is_repeating:
-            self._source.advance(event)
 
     def openings(self) -> list[Callable[[], Any]]:
         """Return functions that wait until the sinks' brokers and topics are available."""
@@ -103,18 +93,15 @@ class Outputs(Participant):
 
     def gather(self, line: dict[str, Any], key: bytes | None, headers: Headers = ()) -> None:
         """Buffer a prediction for `write_gathered`, which must follow soon."""
-        self._lines.append(line)
-        self._keys.append(key)
-        self._headers.append(headers)
-        if len(self._lines) >= MOST_GATHERED:
+        self._gathered.append((line, key, headers))
+        if len(self._gathered) >= MOST_GATHERED:
             self.write_gathered()
 
     def write_gathered(self) -> None:
         """Write the buffered predictions. Raise `CommitRefusedError` if the brokers refuse them."""
-        if self._lines:
-            lines, keys, headers = self._lines, self._keys, self._headers
-            self._clear_gathered()
-            self.write_all(lines, keys, headers)
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self.write_all(*map(list, zip(*gathered, strict=True)))
 
     def write_all(
         self,
@@ -122,13 +109,8 @@ class Outputs(Participant):
         keys: Sequence[bytes | None],
         headers: Sequence[Headers] | None = None,
     ) -> None:
-        """Write predictions after the buffered ones, if there is a sink for predictions.
-
-        `lines` and `keys` are the predictions, each with a key. `headers` are the headers of each, which only topics
-        have; ``None`` if none has any.
-        """
-        if self._lines:
-            self.write_gathered()
+        """Write predictions after the buffered ones, if there is a sink for them; only topics have headers."""
+        self.write_gathered()
         if self.predictions is not None:
             member = self.member
             for line in lines:
@@ -241,7 +223,7 @@ class Outputs(Participant):
         `may_be_lost` says whether a file may be shorter, as after the loss of a disk. Raise `ValueError` if a file is
         shorter and must not be. The result says whether all sinks have what they had then.
         """
-        self._clear_gathered()
+        self._gathered.clear()
         is_whole = True
         for sink, end in ((self.predictions, ends["sink"]), (self.dead_letters, ends["dead_letters"])):
             if sink is None or end is None:
@@ -284,8 +266,3 @@ class Outputs(Participant):
     def _is_there(self, sink: Any, event: Event) -> bool:
         """Return whether a topic has what a run wrote for an event before; a file was cut off."""
         return sink.keeps_committed and self._source.is_repeating and self._source.was_committed(event)
-
-    def _clear_gathered(self) -> None:
-        self._lines: list[dict[str, Any]] = []
-        self._keys: list[bytes | None] = []
-        self._headers: list[Headers] = []

@@ -16,10 +16,17 @@ from streamkernel.engine.challengers import Challengers
 from streamkernel.engine.coverage import coverage_of, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples
-from streamkernel.engine.explanations import explain_briefly
 from streamkernel.engine.known_classes import KnownClasses, known_classes
 from streamkernel.engine.monitoring.monitoring import Monitoring
-from streamkernel.engine.pipelines import CLASSIFIERS, NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
+from streamkernel.engine.pipelines import (
+    CLASSIFIERS,
+    NO_ANSWER,
+    Answer,
+    explain_briefly,
+    kernel_model_of,
+    most_likely,
+    name_of,
+)
 from streamkernel.engine.roles import Candidate
 from streamkernel.engine.telemetry.dead_letters import KINDS
 from streamkernel.engine.telemetry.quality import Quality
@@ -39,42 +46,12 @@ Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
 class RecordProcessor:
     """A model that predicts and learns records one at a time, beside a baseline.
 
-    Parameters
-    ----------
-    model
-        A River classifier or regressor, or a pipeline that ends in one; of one target or several.
-    label
-        The field to predict, or several, whose labels and predictions are then dictionaries.
-    ignore
-        Fields to leave out, with the fields inside them.
-    baseline
-        Another River model that learns the same.
-    weight
-        The field with the weight that an example is learned with; ``None`` if all have the same. The metric and the
-        baseline count each example once.
-    fields
-        The declared types of fields; ``None`` if all are learned.
-    explain
-        Contributions of inputs in a line, 0 for none.
-    learned_before
-        Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
-    candidates
-        The model and its challengers by name, if there are some; the model's first.
-
-    Attributes
-    ----------
-    model, baseline
-        The models; a baseline that failed is ``None``.
-    outcomes : dict
-        Records by what became of them.
-    refused : dict
-        Dead letters by kind, one of `KINDS`.
-    with_probabilities, defers_probabilities : bool
-        Whether all answers have probabilities; if not, whether monitoring reads some of them later.
-    is_timed : bool
-        Whether `process` stores when it has predicted.
-    predicted_at : int
-        When it last did, in nanoseconds since 1970.
+    The parameters are as for :class:`~streamkernel.engine.engine.Engine`; of several labels, labels and predictions are
+    dictionaries. `learned_before` are events that the model has learned elsewhere, as on the driver of a cluster; they
+    count in `line`. `model` and `baseline` are the models; a baseline that failed is ``None``. `outcomes` are records
+    by what became of them, and `refused` dead letters by kind. `with_probabilities` says whether all answers have
+    probabilities; if not, `defers_probabilities` says whether monitoring reads some of them later. `is_timed` says
+    whether `process` stores when it has predicted: `predicted_at`, in nanoseconds since 1970.
 
     Examples
     --------
@@ -249,11 +226,7 @@ class RecordProcessor:
         return [] if self.monitoring is None else self.monitoring.observe_all(xs)
 
     def line(self, event: Event, y: Any, answer: Answer, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return a prediction as a record for a sink; call it before the step is evaluated.
-
-        `event`, `y` and `answer` are the record, its label if it is known, and what the model answered. `more` is the
-        result of `observe`.
-        """
+        """Return a prediction, with what `observe` returned, as a record for a sink, before the step is evaluated."""
         prediction, probabilities, *_ = answer
         version = self._learned_before + self.outcomes["learned"]
         line = {**event.location, "model_version": version, "label": y, "prediction": prediction}

@@ -6,6 +6,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -133,11 +134,8 @@ class Redrive:
     def _streams(self) -> list[str]:
         if self._topic is None:
             return [str(self._path)]
-        client = kafka_options(self._config).consumer()
-        try:
+        with closing(kafka_options(self._config).consumer()) as client:
             return list(map(str, client.partitions_of(self._topic)))
-        finally:
-            client.close()
 
     def _topic_target(self, to: str | None) -> TopicTarget:
         config, letters = self._config, self._topic

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamkernel.engine.checkpoint.packing import pack, unpack
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError
+from streamkernel.engine.checkpoint.state_file import pack, unpack
 from streamkernel.engine.delayed_labels import PendingExample
 from streamkernel.time_series.history import history_names
 

@@ -5,33 +5,23 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from streamkernel.connectors import (
     CommitRefusedError,
-    DeadLetters,
     Event,
-    KafkaDeadLetters,
     Refusal,
-    Sink,
     Source,
-    Transactions,
 )
-from streamkernel.connectors.interfaces import as_source
 from streamkernel.connectors.kafka.clients import Headers
-from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.checkpointer import Checkpointer
-from streamkernel.engine.health import Health
+from streamkernel.engine.health import Health, Retries
 from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor, Step
-from streamkernel.engine.retrying import Retries
-from streamkernel.engine.shared_model import SharedModel
 from streamkernel.engine.telemetry.dead_letters import refusal_of
-from streamkernel.engine.telemetry.history import History
 from streamkernel.engine.telemetry.input_ranges import LARGEST
 from streamkernel.engine.telemetry.monitor import Monitor
 from streamkernel.estimators.classifier import KernelClassifier
@@ -64,52 +54,6 @@ class EngineParts:
     health: Health
     retries: Retries
     monitor: Monitor
-
-    @classmethod
-    def of(
-        cls,
-        model: Any,
-        source: Source,
-        *,
-        sink: Sink | None,
-        dead_letters: DeadLetters | KafkaDeadLetters | None,
-        state: StateDirectory | None,
-        transactions: Transactions | None,
-        checkpoint_seconds: float,
-        give_up_after: float | None,
-        setup: Mapping[str, Any] | None,
-        shared_model: Path | None = None,
-        **options: Any,
-    ) -> Self:
-        """Create the components from their configuration.
-
-        `model`, `source`, `sink`, `dead_letters`, `state`, `transactions`, `checkpoint_seconds`, `give_up_after`,
-        `setup` and `shared_model` are as for :class:`~streamkernel.engine.engine.Engine`. `options` are as for
-        :class:`~streamkernel.engine.record_processor.RecordProcessor`.
-        """
-        source = as_source(source)
-        processor = RecordProcessor(model, with_probabilities=sink is not None, **options)
-        history, health = History(), Health()
-        retries = Retries(health.count, give_up_after)
-        outputs = Outputs(processor, sink, dead_letters, None if state is None else state.identity, retries, source)
-        shared = None
-        if shared_model is not None and state is not None:
-            shared = SharedModel(shared_model, state.identity, processor, setup or {}, health.count)
-        checkpointer = Checkpointer(
-            processor,
-            history,
-            source,
-            outputs,
-            retries,
-            health,
-            state=state,
-            transactions=transactions,
-            checkpoint_seconds=checkpoint_seconds,
-            setup=setup,
-            shared=shared,
-        )
-        monitor = Monitor(processor, checkpointer, history, source)
-        return cls(source, processor, outputs, checkpointer, health, retries, monitor)
 
     def close(self) -> None:
         """Release the source, the sinks, the transactions and the state directory, in this order, also after errors."""
@@ -245,8 +189,7 @@ class StreamRunner:
             event, n = events[done], 1
             if event.is_position_only:
                 self._processor.outcomes["passed_over"] += event.is_passed_over
-                self._outputs.advance(event)
-                checkpointer.advance(event.stream, event.resume)
+                self._advance(event)
                 done += 1
                 continue
             try:
@@ -280,7 +223,7 @@ class StreamRunner:
 
     def process_together(self, events: Sequence[Event], first: int, most: float = math.inf) -> int:
         """Predict, learn and write the next events in one compiled call, up to one that needs more; return how many."""
-        if self._outputs.is_repeating:
+        if self._source.is_repeating:
             return 0  # some have been written, and some have not
         most = min(most, self._at_once, self._history.until_due(), self._processor.until_due)
         n = self._batches.process(events, first, int(most))
@@ -302,8 +245,7 @@ class StreamRunner:
         else:
             if step is not None:
                 self.finish(event, step)
-        self._outputs.advance(event)
-        self._checkpointer.advance(event.stream, event.resume)
+        self._advance(event)
         if self._history.is_due():
             self._monitor.add_point()
 
@@ -332,6 +274,12 @@ class StreamRunner:
 
     def close(self) -> None:
         """Do nothing: the components belong to the engine."""
+
+    def _advance(self, event: Event) -> None:
+        """Record that an event is processed."""
+        if self._source.is_repeating:
+            self._source.advance(event)
+        self._checkpointer.advance(event.stream, event.resume)
 
     def _check_brokers(self) -> None:
         """Report problems with brokers and topics that the source finds.

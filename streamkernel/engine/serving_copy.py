@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from streamkernel.engine.coverage import Threshold, region
 from streamkernel.engine.examples import Examples
-from streamkernel.engine.explanations import explain
-from streamkernel.engine.pipelines import CLASSIFIERS, most_likely
+from streamkernel.engine.pipelines import CLASSIFIERS, explain, most_likely
 from streamkernel.estimators.internals import prediction_copy, take_texts
 
 SECONDS = 1.0

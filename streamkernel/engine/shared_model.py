@@ -106,21 +106,10 @@ class SharedModel(Participant):
         """Add the checkpoint with this number, and continue from the newest version; return false after an error.
 
         Nothing may have been learned since the checkpoint. After a failure, the member keeps its model and its base,
-        and a later call adds everything since the base.
-
-        Parameters
-        ----------
-        number
-            The number of the last committed checkpoint.
-        newest
-            At a start, the number of the newest checkpoint on disk. If it is damaged, `number` is an older one's.
-
-        Raises
-        ------
-        OSError, ModelFileError
-            At a start, if the directory or the newest version cannot be read.
-        StateDirectoryError
-            If versions and checkpoint do not belong together, or it is unknown whether a version was added.
+        and a later call adds everything since the base. At a start, `newest` is the number of the newest checkpoint on
+        disk; if it is damaged, `number` is an older one's. Raise `OSError` or `ModelFileError` if the directory or the
+        newest version cannot be read at a start; `StateDirectoryError` if versions and checkpoint do not belong
+        together, or it is unknown whether a version was added.
         """
         try:
             self._add_checkpoint(number, number if newest is None else newest)
@@ -249,10 +238,7 @@ def newest_version(path: Path) -> int:
 
 
 def check_version(path: Path, setup: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a version, after comparing its configuration with the run's.
-
-    Raise `StateDirectoryError` if it differs in more than a member's starting point.
-    """
+    """Return the content of a version; only the starting point may differ in the configuration of another member."""
     version = read_version(path)
     check_setup(version["setup"], _for_all(setup))
     return version

@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,15 +32,7 @@ BUSY = 0.7
 
 
 class Sample(NamedTuple):
-    """The first events of a stream.
-
-    Attributes
-    ----------
-    events : list of Event
-        At most 20,000.
-    seconds : float
-        The time that it took to read one.
-    """
+    """The first events of a stream, and the seconds that it took to read one."""
 
     events: list[Event]
     seconds: float
@@ -49,7 +42,7 @@ def read_sample(source: Source, stopping: Callable[[], bool], clock: Callable[[]
     """Read the first events of a source, and close it. Raise `ValueError` if it has no events."""
     events: list[Event] = []
     spent, began = 0.0, clock()
-    try:
+    with closing(source):
         while len(events) < MOST and clock() - began < SAMPLE_SECONDS and not stopping():
             asked = clock()
             polled = source.poll(0.2)
@@ -57,8 +50,6 @@ def read_sample(source: Source, stopping: Callable[[], bool], clock: Callable[[]
                 break
             spent += clock() - asked if polled else 0.0
             events += [event for event in polled if not event.is_position_only]
-    finally:
-        source.close()
     if not events:
         raise ValueError("expected a source with records, got none")
     return Sample(events[:MOST], spent / len(events))
@@ -98,9 +89,6 @@ class Load(Source):
     def lag(self) -> Mapping[tuple[str, str], int]:
         """Return no lag, because the backlog is measured here."""
         return {}
-
-    def close(self) -> None:
-        """Do nothing, because no resource is open."""
 
     def _next(self, n: int) -> list[Event]:
         self.offered += n
@@ -163,25 +151,12 @@ class SteadyLoad(Load):
 class Sizing:
     """The needs of one process of a run on this machine.
 
-    Attributes
-    ----------
-    refused : int
-        Number of dead letters among them.
-    features : int or None
-        Features of the model at the end; ``None`` for a model that is not ours.
-    rate : float
-        Events per second that one process can read, predict, learn and write, checkpoints included.
-    memory : int or None
-        The largest memory of the process, in bytes; ``None`` if the system does not report it.
-    checkpoint_seconds : float
-        The time for which a checkpoint pauses the run, in seconds.
-    interval : float
-        The time between two checkpoints, in seconds.
-    wanted : float
-        Events per second that the processes together should process.
-    late : tuple of float
-        The median and the largest delay in seconds between the time when an event was due and the time when it was
-        taken, at the rate of one of the processes.
+    `refused` are dead letters among the events. `features` are the model's at the end; ``None`` for a model that is not
+    ours. `rate` is in events per second that one process can read, predict, learn and write, checkpoints included.
+    `memory` is the largest of the process, in bytes; ``None`` if the system does not report it. `checkpoint_seconds` is
+    the time for which a checkpoint pauses the run, and `interval` the time between two. `wanted` are events per second
+    that the processes together should process. `late` is the median and the largest delay in seconds between the time
+    when an event was due and the time when it was taken, at the rate of one of the processes.
     """
 
     events: int

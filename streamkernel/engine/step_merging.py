@@ -45,10 +45,7 @@ def problem_of_step(step: base.Transformer) -> str | None:
 
 
 def merge_steps(before: base.Transformer, parts: Sequence[base.Transformer]) -> base.Transformer:
-    """Return one step that combines the learning of several workers since a common start.
-
-    `before` is the step at the common start. `parts` is the step of each worker now.
-    """
+    """Return one step that combines what each worker, now at `parts`, has learned since the step `before`."""
     if isinstance(before, OnFields):
         return OnFields(merge_steps(before.transformer, [part.transformer for part in parts]), before.on)  # type: ignore[attr-defined]
     merged = copy.deepcopy(before)

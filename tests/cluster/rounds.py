@@ -17,8 +17,8 @@ from streams import content, nested
 
 from streamkernel import KernelClassifier
 from streamkernel.cluster.assemble import CheckpointOnlySource
-from streamkernel.cluster.replica import Replica, Report, RoundTask
 from streamkernel.cluster.runner import ClusterRunner
+from streamkernel.cluster.workers import Replica, Report, RoundTask
 from streamkernel.connectors import DeadLetters, FileSink, PartitionedFiles
 from streamkernel.connectors.files.readers import inner_position
 from streamkernel.engine import Engine

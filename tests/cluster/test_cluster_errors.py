@@ -19,7 +19,7 @@ from waiting import LIMIT
 
 from streamkernel.cli import app
 from streamkernel.cluster import assemble, workers
-from streamkernel.cluster.replica import RoundTask
+from streamkernel.cluster.workers import RoundTask
 from streamkernel.connectors import UnavailableError, WorkAssignment
 from streamkernel.engine.config.config import load_config
 
@@ -209,7 +209,7 @@ def done(team: workers.WorkerPool, count: int, most: int, incidents: list[str] |
 
 
 def test_a_worker_that_dies_again_and_again_is_restarted_and_reported_each_time(ray, monkeypatch):
-    monkeypatch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("streamkernel.engine.health.FIRST_PAUSE", 0.001)
     silent = exceptions.RayTaskError("learn", "", UnavailableError("no answer")).as_instanceof_cause()
     ray.errors = [exceptions.ActorDiedError(), exceptions.ObjectLostError("00" * 28, None, ""), silent]
     monkeypatch.setattr(workers, "AGAIN_SECONDS", 0.001)

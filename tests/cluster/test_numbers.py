@@ -16,7 +16,7 @@ from rounds import HerePool
 from streamkernel import KernelClassifier, learners
 from streamkernel.cluster import ClusterRunner
 from streamkernel.cluster.assemble import CheckpointOnlySource
-from streamkernel.cluster.replica import Replica
+from streamkernel.cluster.workers import Replica
 from streamkernel.connectors import PartitionedFiles, Position, WorkAssignment
 from streamkernel.engine import Engine
 

@@ -18,8 +18,8 @@ from river import metrics, preprocessing
 from rounds import assert_each_once, classifier, engine, lines, read_newest, records, told, write
 
 from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, learners, rules, tensor_file
-from streamkernel.cluster import replica
-from streamkernel.cluster.replica import Replica, RoundTask
+from streamkernel.cluster import workers
+from streamkernel.cluster.workers import Replica, RoundTask
 from streamkernel.connectors import FileSource, PartitionedFiles, WorkAssignment
 from streamkernel.engine import Engine, step_merging
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
@@ -348,7 +348,7 @@ def test_a_plan_that_cannot_be_written_is_written_later(data, tmp_path, monkeypa
             raise OSError(28, "No space left on device")
         put(path, content, mode)
 
-    monkeypatch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("streamkernel.engine.health.FIRST_PAUSE", 0.0)
     monkeypatch.setattr(tensor_file, "put", put_or_fail)
     one.run()
     assert one.incidents["checkpoint_failed"] == 2
@@ -356,7 +356,7 @@ def test_a_plan_that_cannot_be_written_is_written_later(data, tmp_path, monkeypa
 
 
 def test_an_assignment_ends_early_with_too_many_unusable_records(tmp_path, monkeypatch):
-    monkeypatch.setattr(replica, "MOST_REFUSED", 1000)
+    monkeypatch.setattr(workers, "MOST_REFUSED", 1000)
     good, bad = records(300), ["{" + "x" * 300] * 40
     one = engine(write(tmp_path / "data", good + bad + good, bad), tmp_path / "run")
     one.run()

@@ -100,7 +100,7 @@ def run_with_commits(folder: Path, faults: list[str], monkeypatch: pytest.Monkey
     """Return the metrics of an engine whose commits meet faults, one a minute."""
     clock, source = Clock(), Reader(Cluster(), 1)
     commits, poll = Commits(source.cluster, faults), source.poll
-    monkeypatch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("streamkernel.engine.health.FIRST_PAUSE", 0.0)
     timing = SimpleNamespace(monotonic=clock.seconds, perf_counter=time.perf_counter)
     monkeypatch.setattr(checkpointer, "time", timing)
     engine = Engine(

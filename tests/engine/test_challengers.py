@@ -30,8 +30,8 @@ from streamkernel.cli import app
 from streamkernel.connectors import DeadLetters, FileSink, FileSource
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.checkpoint.packing import unpack
 from streamkernel.engine.checkpoint.state_directory import StateDirectoryError, checkpoints, read_newest
+from streamkernel.engine.checkpoint.state_file import unpack
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.config.start_checks import check_state
 from streamkernel.engine.delayed_labels import DelayedLabels

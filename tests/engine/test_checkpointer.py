@@ -40,7 +40,7 @@ EVENTS = [{"a": (i * 7 % 11) / 11, "b": (i * 5 % 13) / 13, "y": float(i % 5)} fo
 @pytest.fixture(scope="module", autouse=True)
 def no_pauses():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.0)
+        patch.setattr("streamkernel.engine.health.FIRST_PAUSE", 0.0)
         yield
 
 
@@ -248,7 +248,7 @@ def test_a_failed_last_checkpoint_is_an_error(tmp_path, monkeypatch):
 
 
 def test_unavailable_brokers_are_retried(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamkernel.engine.retrying.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("streamkernel.engine.health.LONGEST_PAUSE", 0.01)
     cluster, silent = Cluster(), [3]
     made = engine(tmp_path, cluster, [])
     ask = made.parts.checkpointer.transactions.newest
@@ -266,7 +266,7 @@ def test_unavailable_brokers_are_retried(tmp_path, monkeypatch):
 
 
 def test_the_run_waits_for_missing_topics(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamkernel.engine.retrying.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("streamkernel.engine.health.LONGEST_PAUSE", 0.01)
     cluster, missing = Cluster(), [2, 3]
     made = engine(tmp_path, cluster, [])
     poll = made.source.poll

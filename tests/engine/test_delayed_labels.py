@@ -25,8 +25,8 @@ from streamkernel import KernelClassifier, KernelRegressor, learners, tensor_fil
 from streamkernel.connectors import DeadLetters, Event, FileSink, FileSource
 from streamkernel.engine import Engine, delayed_labels
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.checkpoint.packing import pack, unpack
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
+from streamkernel.engine.checkpoint.state_file import pack, unpack
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.pipelines import NO_ANSWER

@@ -22,7 +22,7 @@ import logging, random, signal, sys
 from pathlib import Path
 from river import metrics
 from streamkernel import KernelClassifier
-from streamkernel.commands.signals import StopSignal
+from streamkernel.commands.process import StopSignal
 from streamkernel.connectors import FileSink, FileSource
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory

@@ -25,10 +25,10 @@ from streams import nested
 from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, kernels, learners, step_sizes
 from streamkernel.connectors import Event, FileSource
 from streamkernel.engine import Engine, checkpointer
+from streamkernel.engine.checkpoint.mirror import open_state
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.health import INCIDENTS
-from streamkernel.engine.mirror.mirror import open_state
 from streamkernel.engine.monitoring.drift_watch import DriftWatch
 from streamkernel.engine.monitoring.kappa_t import KappaT
 from streamkernel.engine.monitoring.monitoring import Monitoring

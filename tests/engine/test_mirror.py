@@ -19,13 +19,12 @@ from typer.testing import CliRunner
 from waiting import LIMIT, wait_for
 
 from streamkernel.cli import app
+from streamkernel.engine.checkpoint import mirror as mirroring
+from streamkernel.engine.checkpoint.bucket import Bucket, DamagedError, MirrorError, history, manifest_numbers, read
+from streamkernel.engine.checkpoint.mirror import MirroredDirectory
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, read_newest
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.config.messages import ConfigError
-from streamkernel.engine.mirror import mirror as mirroring
-from streamkernel.engine.mirror.bucket import Bucket, DamagedError, MirrorError
-from streamkernel.engine.mirror.manifests import history, manifest_numbers, read
-from streamkernel.engine.mirror.mirror import MirroredDirectory
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ import urllib.request
 import pytest
 from waiting import wait_for
 
-from streamkernel.engine.mirror.bucket import Bucket, DamagedError, MirrorError
-from streamkernel.engine.mirror.mirror import MirroredDirectory
+from streamkernel.engine.checkpoint.bucket import Bucket, DamagedError, MirrorError
+from streamkernel.engine.checkpoint.mirror import MirroredDirectory
 
 AZURITE = "azurite@3.35.0"
 KEY = base64.b64encode(b"hunter22-is-not-for-logs").decode()

@@ -214,7 +214,7 @@ def test_all_requests_of_a_revocation_share_one_time(tmp_path: Path) -> None:
     running = engine(source, tmp_path, transactions=transactions, **parts)
     checkpointer = running.parts.checkpointer
     checkpointer.is_uncertain = False
-    checkpointer.resume()
+    checkpointer.resume(lambda: False)
     checkpointer.advance("s", 3)
     source.revoked(["s"], time.monotonic() + 20.0)
     assert len(producer.seconds) == 3  # predictions, dead letters, and the transaction

@@ -70,16 +70,15 @@ def parts_in(folder: Path, calls: list[str]) -> EngineParts:
         "dead_letters": Calls("letters", calls),
         "transactions": TransactionSteps("transactions", calls),
     }
-    return EngineParts.of(
+    engine = Engine(
         linear_model.LinearRegression(),
         label="y",
         metric=metrics.MAE(),
         state=StateDirectory(folder),
         checkpoint_seconds=1.0,
-        give_up_after=None,
-        setup=None,
         **parts,
     )
+    return engine.parts
 
 
 def test_the_order_of_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

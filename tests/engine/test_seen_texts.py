@@ -12,7 +12,7 @@ import pytest
 
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.config.samples import describe
+from streamkernel.engine.config.start_checks import describe
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.seen_texts import LARGEST_COUNT, SLOTS, SeenTexts
 from streamkernel.engine.telemetry import dead_letters

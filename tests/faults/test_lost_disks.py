@@ -12,9 +12,8 @@ from faults.kafka_runs import BAD_EVERY, CONFIG, N, Run, ids, records
 from object_stores import object_store
 from waiting import LIMIT, wait_for
 
+from streamkernel.engine.checkpoint.bucket import Bucket, manifest_numbers
 from streamkernel.engine.checkpoint.state_directory import checkpoints, number_of, read_newest
-from streamkernel.engine.mirror.bucket import Bucket
-from streamkernel.engine.mirror.manifests import manifest_numbers
 
 pytestmark = pytest.mark.java
 

@@ -18,7 +18,7 @@ import numbers
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -93,8 +93,13 @@ def _referred(objects: Iterable[Any]) -> Iterator[Any]:
                 yield getattr(part, "func", getattr(part, "default_factory", part))
 
 
+def full_name(thing: Any) -> str:
+    """Return the name of a class or function with its module."""
+    return f"{thing.__module__}.{thing.__qualname__}"
+
+
 COMPILED: dict[str, type] = {
-    f"{type(part).__module__}.{type(part).__qualname__}": type(part)
+    full_name(type(part)): type(part)
     for part in _referred(
         [
             drift.ADWIN(),
@@ -126,26 +131,17 @@ _PACKAGES = _imported(
 )
 
 
-def _of(module: ModuleType, names: str) -> dict[str, Any]:
-    return {f"{module.__name__}.{name}": getattr(module, name) for name in names.split()}
-
-
+_BUILT_IN = (bool, int, float, str, list, tuple, dict, set, frozenset, min, max)
+_COLLECTIONS = (collections.Counter, collections.OrderedDict, collections.defaultdict, collections.deque)
+_FUNCTIONS = (patterns.tokens, copy.deepcopy, *river_functions())
 _LISTED: dict[str, Any] = {
-    **{
-        f"builtins.{thing.__name__}": thing
-        for thing in (bool, int, float, str, list, tuple, dict, set, frozenset, min, max)
-    },
-    **_of(collections, "Counter OrderedDict defaultdict deque"),
-    **_of(patterns, "tokens"),
-    **{f"{thing.__module__}.{thing.__qualname__}": thing for thing in river_functions()},
+    **{full_name(thing): thing for thing in (*_BUILT_IN, *_COLLECTIONS, *_FUNCTIONS, numbers.Number)},
     "builtins.str.lower": str.lower,
-    "copy.deepcopy": copy.deepcopy,
-    "numbers.Number": numbers.Number,
     "numpy.array": np.array,
     "numpy.ones": np.ones,
 }
 _OURS: dict[str, type] = {
-    f"{kind.__module__}.{kind.__qualname__}": kind
+    full_name(kind): kind
     for kind in (
         ADWIN,
         AdaptiveLevel,
@@ -177,7 +173,7 @@ def name_of(thing: Any) -> str | None:
     if listed is not None:
         return listed
     if isinstance(thing, type):
-        name = f"{thing.__module__}.{thing.__qualname__}"
+        name = full_name(thing)
         return name if _class_named(name) is thing else None
     return None
 
@@ -202,10 +198,7 @@ def object_named(name: str) -> Any:
 
 
 def class_named(name: str) -> type:
-    """Return the class with a stored name, if a checkpoint may hold instances of it.
-
-    Raise `ValueError` if there is no such class, or it is not allowed.
-    """
+    """Return the class with a stored name; raise a ValueError unless a checkpoint may hold instances of it."""
     kind = _class_named(name)
     if kind is None or not is_plain(kind):
         raise ValueError(f'"{name}" is not a class allowed in a checkpoint')

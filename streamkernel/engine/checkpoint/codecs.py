@@ -16,7 +16,7 @@ from river import base, compose
 from river.imblearn.hard_sampling import Triplet
 from river.utils import VectorDict
 
-from streamkernel.engine.checkpoint.allowlist import COMPILED, method, name_of, wrapped_model
+from streamkernel.engine.checkpoint.allowlist import COMPILED, full_name, method, name_of, wrapped_model
 from streamkernel.errors import is_count
 from streamkernel.field_types import Fields
 
@@ -51,11 +51,6 @@ def kind_of(obj: Any) -> Codec | None:
     return _BY_TYPE.get(np.generic if isinstance(obj, np.generic) else type(obj))
 
 
-def kind_tagged(tag: str) -> Codec | None:
-    """Return the codec of a tag."""
-    return _BY_TAG.get(tag)
-
-
 def attributes(obj: Any) -> dict[str, Any]:
     """Return the attributes of an instance that are stored.
 
@@ -74,10 +69,7 @@ def attributes(obj: Any) -> dict[str, Any]:
 
 
 def check_steps(made: Any) -> None:
-    """Raise an error if the steps of a pipeline or a union, or the model in a wrapper, are not River's or ours.
-
-    Raise `TypeError` if one of them is not.
-    """
+    """Raise a TypeError if the parts of a pipeline, a union or a wrapper are not objects of River or of ours."""
     parts: Any = {}
     if isinstance(made, compose.Pipeline):
         parts = made.steps
@@ -97,10 +89,7 @@ def is_attribute(name: str) -> bool:
 
 
 def require(kind: type[T], part: Any) -> T:
-    """Return a part of a value, if it is of this type, and not one that a constructor would read without end.
-
-    Raise `TypeError` if it is not.
-    """
+    """Return a part, or raise a TypeError for one of another type, which a constructor might read without end."""
     if type(part) is not kind:
         raise TypeError(f"Expected a {kind.__name__}, got a {type(part).__name__}")
     return part
@@ -182,11 +171,8 @@ def _time_parts(moment: dt.datetime) -> Sequence[Any]:
 
 
 def _compiled_parts(obj: Any) -> Sequence[Any]:
-    return f"{type(obj).__module__}.{type(obj).__qualname__}", _arguments(obj), obj.__getstate__()
-
-
-def _arguments(obj: Any) -> tuple[Any, ...]:
-    return tuple(obj.__getnewargs__()) if hasattr(obj, "__getnewargs__") else ()
+    arguments = tuple(obj.__getnewargs__()) if hasattr(obj, "__getnewargs__") else ()
+    return full_name(type(obj)), arguments, obj.__getstate__()
 
 
 def _restore_compiled(name: str, arguments: tuple[Any, ...], state: bytes) -> Any:
@@ -234,4 +220,4 @@ _KINDS: list[tuple[type, Codec]] = [
     *((kind, Codec("compiled", _compiled_parts, _restore_compiled)) for kind in COMPILED.values()),
 ]
 _BY_TYPE = dict(_KINDS)
-_BY_TAG = {kind.tag: kind for _, kind in _KINDS}
+BY_TAG = {kind.tag: kind for _, kind in _KINDS}

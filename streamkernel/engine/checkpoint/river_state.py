@@ -15,8 +15,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from streamkernel.engine.checkpoint.allowlist import class_named, is_plain, name_of, object_named
-from streamkernel.engine.checkpoint.codecs import attributes, check_steps, is_attribute, kind_of, kind_tagged
+from streamkernel.engine.checkpoint.allowlist import class_named, full_name, is_plain, name_of, object_named
+from streamkernel.engine.checkpoint.codecs import BY_TAG, attributes, check_steps, is_attribute, kind_of
 
 Json = Any
 Hook = Callable[[Any], Any]
@@ -149,7 +149,7 @@ class _Encoder:
             return stored
         name = name_of(kind)
         if name is None or not is_plain(kind):
-            shown = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+            shown = kind.__name__ if kind.__module__ == "builtins" else full_name(kind)
             raise TypeError(f"at {self.place()}: cannot store a {shown}")
         state = {}
         for key, attribute in attributes(obj).items():
@@ -256,7 +256,7 @@ class _Decoder:
     def _numbered(self, number: int, tag: str, content: Json) -> Any:
         if tag == "hook" and self._hook is not None:
             return self._hook(content)
-        codec = kind_tagged(tag)
+        codec = BY_TAG.get(tag)
         if codec is None and tag not in (*_MAPPINGS, "set", "deque"):
             raise ValueError(f'Expected a known tag, got "{tag}"')
         if not isinstance(content, list):

@@ -195,10 +195,7 @@ def checkpoints(path: Path) -> list[Path]:
 
 
 def existing_checkpoints(path: Path) -> list[Path]:
-    """Return the checkpoints in a directory, oldest first; raise an error if there is none.
-
-    Raise `FileNotFoundError` if there is no such directory, or no checkpoint in it.
-    """
+    """Return the checkpoints in a directory, oldest first; raise a FileNotFoundError if there is none."""
     if not path.is_dir():
         raise FileNotFoundError(f"Expected a state directory, found none - at {path}")
     files = checkpoints(path)
@@ -340,10 +337,7 @@ class Checkpoint(NamedTuple):
 
 
 def history(path: Path) -> Iterator[Checkpoint]:
-    """Yield the checkpoints in a directory, oldest first.
-
-    Raise `FileNotFoundError` if there is no such directory, or no checkpoint in it.
-    """
+    """Yield the checkpoints in a directory, oldest first; raise a FileNotFoundError if there is none."""
     for file in existing_checkpoints(path):
         yield described(file, dt.datetime.fromtimestamp(file.stat().st_mtime, dt.UTC))
 

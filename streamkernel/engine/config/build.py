@@ -12,7 +12,7 @@ from typing import Any
 
 from river import base, preprocessing
 
-from streamkernel.engine.config.messages import ConfigError, did_you_mean, expectation, of_error, to_toml, unknown_key
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, expectation, problem_at, to_toml, unknown_key
 from streamkernel.engine.config.registry import (
     OBJECTS,
     Catalogue,
@@ -117,11 +117,6 @@ def build_step(spec: Spec, where: str) -> base.Transformer:
     return transformer_on(transformer, on)
 
 
-def build_step_at(i: int, spec: Spec) -> base.Transformer:
-    """Return the transformer that the table of a number describes."""
-    return build_step(spec, f"preprocessing[{i}]")
-
-
 def type_of(spec: Any) -> str:
     """Return the name of the class in a table."""
     return str(spec["type"] if isinstance(spec, dict) else spec)
@@ -156,10 +151,8 @@ def _kind_and_parameters(spec: Any, catalogue: Catalogue, where: str) -> tuple[t
 
 def _make_object(kind: type, parameters: dict[str, Any], where: str, other_keys: Sequence[str] = ()) -> Any:
     arguments = _arguments(kind, parameters, where, other_keys)
-    try:
+    with problem_at(where, ArithmeticError, MemoryError, TypeError, ValueError):
         return kind(**arguments)
-    except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
-        raise ConfigError(of_error(where, error)) from error
 
 
 def _arguments(kind: type, values: dict[str, Any], where: str, other_keys: Sequence[str] = ()) -> dict[str, Any]:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from river import base, compose
 
 from streamkernel.engine.checkpoint import river_state
+from streamkernel.engine.checkpoint.bucket import library
 from streamkernel.engine.config import build, registry
-from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_key, to_toml
+from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, problem_at, to_key, to_toml
 from streamkernel.engine.config.models import check_challengers
 from streamkernel.engine.config.monitoring import check_monitoring, check_telemetry, further_metrics
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.source_and_sink import check_registered
 from streamkernel.engine.config.streams import build_source, kafka_options, predictions_writer
-from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.fields import OnFields
-from streamkernel.engine.mirror.bucket import library
+from streamkernel.engine.pipelines import is_explainable
 from streamkernel.engine.step_merging import merge_problems
 from streamkernel.field_types.declared import LABEL_TYPES, declared_type
 from streamkernel.time_series import HistoryTransformer, LastTarget
@@ -33,11 +33,7 @@ _NAMES_SHOWN = 20
 
 
 def check_config(settings: Settings) -> None:
-    """Build all components once, as a run would.
-
-    Raise `ConfigError` if something cannot be built or opened, the metric is not for the model, or a step cannot be
-    stored.
-    """
+    """Build all components once, as a run would, and raise their problems as one `ConfigError`."""
     of_model = _check_history, check_targets, _check_additions, _check_state
     checks = (
         _check_history,
@@ -104,12 +100,10 @@ def check_label(settings: Settings) -> None:
     path = source.path
     if path is None or path == Path(STREAM) or settings.delayed_labels is not None:
         return
-    try:
+    with problem_at("source.path", OSError, ValueError):
         names = field_names(
             path, source.format, follow=source.follow, csv=settings.csv, max_list_length=source.max_list_length
         )
-    except (OSError, ValueError) as error:
-        raise ConfigError(of_error("source.path", error)) from error
     for label in settings.labels if names else ():
         if label in names:
             continue
@@ -232,7 +226,7 @@ def _check_mirror(settings: Settings) -> None:
 
 
 def _check_state(settings: Settings) -> None:
-    steps = [(f"preprocessing[{i}]", build.build_step_at(i, spec)) for i, spec in enumerate(settings.preprocessing)]
+    steps = [(f"preprocessing[{i}]", step) for i, (_, step) in enumerate(settings.build_steps())]
     further = [(f"quality.metrics[{i}]", metric) for i, metric in enumerate(further_metrics(settings).values())]
     parts = [*steps, ("metric", settings.build_metric()), *further, ("baseline", settings.build_baseline())]
     collect_problems(*(lambda part=part: check_storable(*part) for part in parts))

@@ -43,44 +43,21 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
-        problems = [
-            *conflicts(self),
-            *streams.kafka_problems(self),
-            *streams.value_problems(self),
-            *challenger_problems(self),
-        ]
-        if problems:
+        checks = conflicts, streams.kafka_problems, streams.value_problems, challenger_problems
+        if problems := [problem for check in checks for problem in check(self)]:
             raise ConfigError(*problems)
         return self
 
     def build_source(self, member: str | None = None) -> Source:
-        """Return the source of records; `member` is the name of this process in a consumer group.
-
-        Raises
-        ------
-        ConfigError
-            If it cannot be opened, or there is no such data set.
-        """
+        """Return the source of records, as :func:`~streamkernel.engine.config.streams.build_source`."""
         return streams.build_source(self, member)
 
     def check(self) -> None:
-        """Build all components once, as a run would.
-
-        Raises
-        ------
-        ConfigError
-            If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
-        """
+        """Build all components once, as :func:`~streamkernel.engine.config.checks.check_config`."""
         check_config(self)
 
     def check_records(self) -> None:
-        """Check that the first records of files have the label.
-
-        Raises
-        ------
-        ConfigError
-            If they have other fields only. This is not checked if labels arrive in separate records.
-        """
+        """Check the first records of files, as :func:`~streamkernel.engine.config.checks.check_label`."""
         check_label(self)
 
 
@@ -124,16 +101,8 @@ def replay_config(config: Config, directory: Path, start: str | None, until: str
 
     Topics are read to their present end without a consumer group, and files are not followed, so a run in progress is
     not disturbed; no metrics are served. Raise `ConfigError` if the directory is the run's own, or a range is given for
-    a source without offsets.
-
-    Parameters
-    ----------
-    config
-        The configuration of that run, or of another model for the same stream.
-    directory
-        The directory for the new state, and for predictions and dead letters as files.
-    start, until
-        For topics: an offset, a time with its zone, ``"earliest"`` or ``"latest"``.
+    a source without offsets. `start` and `until` are for topics: an offset, a time with its zone, ``"earliest"`` or
+    ``"latest"``.
 
     Examples
     --------

@@ -8,12 +8,9 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamkernel.engine.config.messages import ConfigError
-
-if TYPE_CHECKING:
-    pass
 
 PREFIX = "STREAMKERNEL__"
 """How a variable begins that sets a key: ``STREAMKERNEL__KAFKA__GROUP`` sets ``group`` of ``[kafka]``."""

@@ -9,6 +9,7 @@ import json
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -29,12 +30,7 @@ _WORDS: dict[Any, str] = {
 
 
 class ConfigError(ValueError):
-    """The problems of a configuration, one per line.
-
-    Parameters
-    ----------
-    problems
-        The lines: the key's path, the expected value and the actual one.
+    """The problems of a configuration, one per line: the key's path, the expected value and the actual one.
 
     Examples
     --------
@@ -129,6 +125,23 @@ def of_error(where: str, error: BaseException) -> str:
     if message.startswith("Expected"):
         message = "e" + message.removeprefix("E")
     return f"{where}: {message}"
+
+
+@contextmanager
+def problem_at(where: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Raise an error of some kinds as the problem of a key.
+
+    Examples
+    --------
+    >>> with problem_at("source.limit", ValueError):
+    ...     int("many")
+    Traceback (most recent call last):
+    streamkernel.engine.config.messages.ConfigError: source.limit: invalid literal for int() with base 10: 'many'
+    """
+    try:
+        yield
+    except kinds as error:
+        raise ConfigError(of_error(where, error)) from error
 
 
 def collect_problems(*calls: Callable[[], object]) -> None:

@@ -17,7 +17,7 @@ from streamkernel.engine.checkpoint.state_directory import (
     read_newest,
 )
 from streamkernel.engine.config import build, registry
-from streamkernel.engine.config.messages import ConfigError, of_error, to_toml
+from streamkernel.engine.config.messages import ConfigError, of_error, problem_at, to_toml
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.engine.roles import KEYS, MODEL, Candidate, own_setup
@@ -64,11 +64,7 @@ def challenger_problems(settings: Settings) -> Iterator[str]:
 
 
 def check_challengers(settings: Settings, checks: Any) -> None:
-    """Check that each challenger could be the model of the run.
-
-    Raise `ConfigError` if one could not; all problems are in it. `checks` are functions that check the configuration of
-    a model with its preprocessing.
-    """
+    """Check with these functions that each challenger could be the model of the run."""
     problems: list[str] = []
     for i, table in enumerate(settings.challengers):
         where = f"challengers[{i}]"
@@ -150,10 +146,8 @@ def first_model(config: Settings) -> base.Estimator:
     path, directory = config.begins_from, config.state.directory
     if path is None or (directory is not None and checkpoints(directory)):
         return made
-    try:
+    with problem_at("model.from", OSError, ModelFileError, StateDirectoryError):
         model = _stored_model(config, path)
-    except (OSError, ModelFileError, StateDirectoryError) as error:
-        raise ConfigError(of_error("model.from", error)) from error
     for what, wanted, got in _differences(made, model):
         raise ConfigError(f"model.from: expected {what} {wanted}, as here, got {got} in {path}")
     return cast("base.Estimator", model)

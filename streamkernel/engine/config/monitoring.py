@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from river import base
 
@@ -34,33 +34,43 @@ STATISTICS_EVERY, DRIFT_EVERY, NOVELTY_EVERY = (8, 64), (64, 512), (32, 64)
 
 def build_monitoring(settings: Settings) -> Monitoring | None:
     """Return the monitoring that a configuration describes; ``None`` if there is none."""
-    quality, segments, table = settings.quality, settings.segments, settings.monitoring
-    tables = quality, segments, table, settings.drift, settings.novelty
-    if all(one is None for one in tables):
+    quality, segments = settings.quality, settings.segments
+    statistics, drift, novelty = settings.monitoring, settings.drift, settings.novelty
+    if all(table is None for table in (quality, segments, statistics, drift, novelty)):
         return None
+    classes = issubclass(settings.estimator_class, base.Classifier)
     several, main = None, build.type_of(settings.metric_spec)
     if quality is not None or segments is not None:
         several = SeveralMetrics(
             {main: settings.build_metric()} | further_metrics(settings),
             main=main,
             most_segments=None if segments is None else segments.most,
-            classes=_is_classifier(settings),
+            classes=classes,
         )
+
+    def options(table: MonitoringTable | DriftTable | NoveltyTable, intervals: tuple[int, int]) -> dict[str, Any]:
+        every = table.every or intervals[_is_first_order(settings)]
+        return table.model_dump(exclude={"action"}) | {"every": every}
+
     return Monitoring(
         quality=several,
         segment_field=None if segments is None else segments.field,
-        statistics=None if table is None else _statistics(settings, table),
-        drift=None if settings.drift is None else _drift(settings, settings.drift),
-        novelty=None if settings.novelty is None else _novelty(settings, settings.novelty),
+        statistics=None
+        if statistics is None
+        else StreamStatistics(classes=classes, **options(statistics, STATISTICS_EVERY)),
+        drift=None if drift is None else DriftWatch(**options(drift, DRIFT_EVERY), forget=drift.action == "forget"),
+        novelty=None if novelty is None else NoveltyWatch(**options(novelty, NOVELTY_EVERY)),
     )
 
 
 def check_monitoring(settings: Settings) -> None:
     """Raise a ConfigError for metrics and segments that do not fit the model and its inputs."""
-    problems, main = [], build.type_of(settings.metric_spec)
-    for name in ("quality", "segments"):
-        if getattr(settings, name) is not None and not isinstance(settings.label, str):
-            problems.append(f"{name}: expected none with several targets, got a table")
+    main = build.type_of(settings.metric_spec)
+    problems = [
+        f"{name}: expected none with several targets, got a table"
+        for name in ("quality", "segments")
+        if getattr(settings, name) is not None and not isinstance(settings.label, str)
+    ]
     if problems:
         raise ConfigError(*problems)
     for i, (name, metric) in enumerate(further_metrics(settings).items()):
@@ -86,34 +96,9 @@ def check_monitoring(settings: Settings) -> None:
         raise ConfigError(*problems)
 
 
-def _is_classifier(settings: Settings) -> bool:
-    return issubclass(settings.estimator_class, base.Classifier)
-
-
 def _is_first_order(settings: Settings) -> bool:
     model = settings.build_model()
     return isinstance(model, KernelModel) and learner_of(model).table is None
-
-
-def _drift(settings: Settings, table: DriftTable) -> DriftWatch:
-    every = table.every or DRIFT_EVERY[_is_first_order(settings)]
-    options = table.model_dump(exclude={"every", "action"})
-    return DriftWatch(**options, every=every, forget=table.action == "forget")
-
-
-def _novelty(settings: Settings, table: NoveltyTable) -> NoveltyWatch:
-    every = table.every or NOVELTY_EVERY[_is_first_order(settings)]
-    return NoveltyWatch(**table.model_dump(exclude={"every"}), every=every)
-
-
-def _statistics(settings: Settings, table: MonitoringTable) -> StreamStatistics:
-    return StreamStatistics(
-        classes=_is_classifier(settings),
-        window=table.window,
-        every=table.every or STATISTICS_EVERY[_is_first_order(settings)],
-        fields=table.fields,
-        most=table.most,
-    )
 
 
 def further_metrics(settings: Settings) -> dict[str, Metric]:
@@ -123,10 +108,7 @@ def further_metrics(settings: Settings) -> dict[str, Metric]:
 
 
 def check_telemetry(settings: Settings) -> None:
-    """Check OpenTelemetry's variables of the environment, and that its packages are installed.
-
-    Raise `ConfigError` if a run could not follow them.
-    """
+    """Check OpenTelemetry's variables of the environment, and that its packages are installed."""
     if settings.telemetry is None:
         return
     problems = list(problems_of(os.environ))

@@ -144,10 +144,7 @@ def datasets() -> Catalogue:
 
 
 def find_kind(name: Any, catalogue: Catalogue, where: str) -> type:
-    """Return the class with a given name.
-
-    Raise `ConfigError` if there is none; the message proposes the nearest name.
-    """
+    """Return the class with a given name, or raise a `ConfigError` that proposes the nearest name."""
     names = catalogue.classes
     if isinstance(name, str) and name in names:
         return names[name]

@@ -20,9 +20,9 @@ from pydantic import (
 )
 
 from streamkernel.connectors.files.readers import is_pattern
+from streamkernel.engine.checkpoint.bucket import check_address
 from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, collect_problems, to_toml
-from streamkernel.engine.mirror.bucket import check_address
 from streamkernel.engine.otel.environment import check_address as check_collector
 from streamkernel.field_types.number_texts import TimeUnit
 
@@ -154,10 +154,7 @@ class HttpTable(ConfigTable):
         return self
 
     def read_certificate(self) -> Certificate | None:
-        """Return the certificate of the server, or ``None`` if it has none.
-
-        Raise `ConfigError` if the files cannot be used.
-        """
+        """Return the certificate of the server, or ``None`` if it has none."""
         from streamkernel.engine.http.listening import Certificate
 
         if self.certificate is None or self.key is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -123,7 +124,7 @@ class Settings(ConfigTable):
         elif info.field_name == "baseline":
             build.build(value, registry.baselines(), "baseline")
         elif isinstance(value, (list, tuple)):
-            collect_problems(*(lambda i=i, spec=spec: build.build_step_at(i, spec) for i, spec in enumerate(value)))
+            collect_problems(*(partial(build.build_step, spec, f"preprocessing[{i}]") for i, spec in enumerate(value)))
         return value
 
     @property
@@ -242,7 +243,10 @@ class Settings(ConfigTable):
 
     def build_steps(self) -> list[tuple[str, base.Transformer]]:
         """Return the preprocessing steps with their names."""
-        return [(build.type_of(spec), build.build_step_at(i, spec)) for i, spec in enumerate(self.preprocessing)]
+        return [
+            (build.type_of(spec), build.build_step(spec, f"preprocessing[{i}]"))
+            for i, spec in enumerate(self.preprocessing)
+        ]
 
     @property
     def metric_spec(self) -> build.Spec:

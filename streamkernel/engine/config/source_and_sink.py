@@ -15,7 +15,7 @@ from streamkernel.connectors.files.readers import is_pattern, matches
 from streamkernel.connectors.formats import SUFFIXES, VALUE_FORMATS, suffix_of
 from streamkernel.connectors.registry import SINKS, SOURCES, class_at, installed
 from streamkernel.engine.config import build, registry
-from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, problem_at
 from streamkernel.engine.config.registry import parameters_of, takes_paths
 from streamkernel.engine.config.schema import STREAM, ConfigTable, LocalPath, LocalPattern, Name
 
@@ -37,7 +37,18 @@ REGISTRY_FORMATS = VALUE_FORMATS[2:]
 """Formats of values whose schemas are in a registry."""
 
 
-class SourceTable(ConfigTable):
+class _TableWithClass(ConfigTable):
+    """A table that a registered class may take the place of."""
+
+    _choice: RegisteredClass | None = PrivateAttr(default=None)
+
+    @property
+    def choice(self) -> RegisteredClass | None:
+        """The registered class that the table selects, with its parameters."""
+        return self._choice
+
+
+class SourceTable(_TableWithClass):
     """The source of records: a file, the files that match a pattern, a data set, or topics."""
 
     path: LocalPattern | None = Field(default=None, description='the path of a file, or "-" for standard input')
@@ -70,8 +81,6 @@ class SourceTable(ConfigTable):
     envelope: Literal["debezium"] | None = None
     max_list_length: int = Field(default=0, ge=0, le=10_000)
 
-    _choice: RegisteredClass | None = PrivateAttr(default=None)
-
     @model_validator(mode="wrap")
     @classmethod
     def _by_its_class(cls, data: Any, validate: ModelWrapValidatorHandler[SourceTable]) -> SourceTable:
@@ -82,11 +91,6 @@ class SourceTable(ConfigTable):
         table = cls.model_construct()
         table._choice = choice  # noqa: SLF001 - one of this class
         return table
-
-    @property
-    def choice(self) -> RegisteredClass | None:
-        """The class of a registered source, with its parameters."""
-        return self._choice
 
     @property
     def key(self) -> str:
@@ -176,7 +180,7 @@ def _kinds_with(key: str) -> str:
     return " or ".join("topics" if kind == "topics" else f"a {kind}" for kind in kinds)
 
 
-class SinkTable(ConfigTable):
+class SinkTable(_TableWithClass):
     """The destinations of results."""
 
     predictions: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard output')
@@ -185,8 +189,6 @@ class SinkTable(ConfigTable):
     predictions_format: Literal["json", "avro", "protobuf", "json-schema"] = "json"
     dead_letters_topic: Name | None = Field(default=None, description="the name of a topic")
     explain: int = Field(default=0, ge=0, le=200)
-
-    _choice: RegisteredClass | None = PrivateAttr(default=None)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -204,11 +206,6 @@ class SinkTable(ConfigTable):
         if table.explain and not table.has_predictions:
             raise ConfigError("sink.explain: expected predictions or predictions_topic to explain, got neither")
         return table
-
-    @property
-    def choice(self) -> RegisteredClass | None:
-        """The class of a registered sink of predictions, with its parameters."""
-        return self._choice
 
     @property
     def has_predictions(self) -> bool:
@@ -283,15 +280,9 @@ def choose(
 
 
 def build_registered(choice: RegisteredClass, folder: Path) -> Any:
-    """Return the object that a table describes.
-
-    `choice` is the class and its parameters. `folder` is the folder that relative paths are relative to. Raise
-    `ConfigError` if a parameter is wrong or unknown, or the object cannot be opened.
-    """
-    try:
+    """Return the object that a table describes; relative paths in it are relative to the folder."""
+    with problem_at(choice.path, OSError):
         return build.build(*_spec(choice, folder), choice.where)
-    except OSError as error:
-        raise ConfigError(of_error(choice.path, error)) from error
 
 
 def check_registered(choice: RegisteredClass, folder: Path) -> None:
@@ -315,10 +306,8 @@ def weaker_guarantees(source: RegisteredClass | None, sink: RegisteredClass | No
 
 
 def _class_of(choice: RegisteredClass) -> type:
-    try:
+    with problem_at(choice.path, ImportError, AttributeError):
         return class_at(choice.place)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(of_error(choice.path, error)) from error
 
 
 def _spec(choice: RegisteredClass, folder: Path) -> tuple[dict[str, Any], registry.Catalogue]:

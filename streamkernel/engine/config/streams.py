@@ -1,14 +1,16 @@
-"""Sources, topics and formats of values that a configuration describes."""
+"""Sources, topics and formats of values of a configuration; a `ConfigError` names what is wrong with one."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from streamkernel.connectors import DatasetSource, FileSource
 from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.environment import read_whole
-from streamkernel.engine.config.messages import ConfigError, of_error
+from streamkernel.engine.config.messages import ConfigError, problem_at
 from streamkernel.engine.config.source_and_sink import REGISTRY_FORMATS, build_registered
 
 if TYPE_CHECKING:
@@ -22,10 +24,7 @@ if TYPE_CHECKING:
 
 
 def build_source(settings: Settings, member: str | None = None) -> Source:
-    """Return the source of records; a consumer group knows it as `member`.
-
-    Raise `ConfigError` if it cannot be opened, or there is no such data set.
-    """
+    """Return the source of records; a consumer group knows it as `member`."""
     source = settings.source
     if source.choice is not None:
         return cast("Source", build_registered(source.choice, settings.folder))
@@ -36,7 +35,7 @@ def build_source(settings: Settings, member: str | None = None) -> Source:
         registry.find_kind(source.dataset, datasets, "source.dataset")
         dataset = build.build({**source.params, "type": source.dataset}, datasets, "source.params")
         return DatasetSource(dataset, label=settings.labels[0], limit=source.limit)
-    try:
+    with problem_at("source.path", ImportError, OSError, ValueError):
         return FileSource(
             source.path,
             source.format,
@@ -45,8 +44,6 @@ def build_source(settings: Settings, member: str | None = None) -> Source:
             max_list_length=source.max_list_length,
             zones=settings.zones,
         )
-    except (ImportError, OSError, ValueError) as error:
-        raise ConfigError(of_error("source.path", error)) from error
 
 
 LONGEST_TRANSACTION = 900.0
@@ -92,14 +89,11 @@ def kafka_problems(settings: Settings) -> Iterator[str]:
 
 
 def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
-    """Return the source; it connects when it is polled.
-
-    Raise `ConfigError` if an option is not one, or there is no such decoder.
-    """
+    """Return the source; it connects when it is polled."""
     from streamkernel.connectors import KafkaSource
 
     source, options, decoder = settings.source, kafka_options(settings), decoder_of(settings)
-    try:
+    with problem_at("source", ValueError):
         return KafkaSource(
             options,
             source.topics or (),
@@ -114,23 +108,16 @@ def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
             key_format=source.key_format,
             copartitioned=settings.delayed_labels is not None,
         )
-    except ValueError as error:
-        raise ConfigError(of_error("source", error)) from error
 
 
 def decoder_of(settings: Settings) -> Any:
-    """Return the function from bytes to fields, or ``None`` for JSON.
-
-    Raise `ConfigError` if there is no such function, or what the format needs is wrong.
-    """
+    """Return the function from bytes to fields, or ``None`` for JSON."""
     if settings.source.decoder is None:
         return value_decoder(settings)
     from streamkernel.connectors.registry import function_at
 
-    try:
+    with problem_at("source.decoder", ValueError):
         return function_at(settings.source.decoder, settings.folder)
-    except ValueError as error:
-        raise ConfigError(of_error("source.decoder", error)) from error
 
 
 def kafka_options(settings: Settings) -> Options:
@@ -139,12 +126,8 @@ def kafka_options(settings: Settings) -> Options:
 
     if settings.kafka is None:
         raise ConfigError("kafka: required for topics; expected a table, got nothing")
-    try:
+    with problem_at("kafka.client", ImportError), problem_at("kafka.options", ValueError):
         return Options(settings.kafka.servers, settings.kafka.options, settings.kafka.client, settings.folder)
-    except ImportError as error:
-        raise ConfigError(of_error("kafka.client", error)) from error
-    except ValueError as error:
-        raise ConfigError(of_error("kafka.options", error)) from error
 
 
 def outlet(settings: Settings, source: Any, identity: str) -> TopicOutput | None:
@@ -204,10 +187,7 @@ def value_problems(settings: Settings) -> Iterator[str]:
 
 
 def value_decoder(settings: Settings) -> ValueDecoder | JsonFields:
-    """Return the decoder of values.
-
-    Raise `ConfigError` if the schema that is read into is none, or the registry's options are wrong.
-    """
+    """Return the decoder of values."""
     from streamkernel.connectors.formats import CsvRow, ValueDecoder
     from streamkernel.connectors.json_values import JsonFields, json_object
 
@@ -219,10 +199,8 @@ def value_decoder(settings: Settings) -> ValueDecoder | JsonFields:
         from streamkernel.connectors.schema_registry import registry_reader
 
         registry = registry_of(settings)
-        try:
+        with _extra_installed():
             read = registry_reader(registry, form, _reader_schema(settings))
-        except ImportError as error:
-            raise ConfigError(_needs_extra(error)) from error
     elif source.envelope is None and not source.max_list_length:
         return JsonFields(texts=settings.csv.texts)
     else:
@@ -237,20 +215,15 @@ def value_decoder(settings: Settings) -> ValueDecoder | JsonFields:
 
 
 def predictions_writer(settings: Settings) -> ValueWriter | None:
-    """Return the encoder of predictions for a topic, or ``None`` for JSON.
-
-    Raise `ConfigError` if the registry's options are wrong.
-    """
+    """Return the encoder of predictions for a topic, or ``None`` for JSON."""
     form, topic = settings.sink.predictions_format, settings.sink.predictions_topic
     if form not in REGISTRY_FORMATS or topic is None:
         return None
     from streamkernel.connectors.schema_registry.writing import record_writer
 
     registry = registry_of(settings)
-    try:
+    with _extra_installed():
         return record_writer(registry, topic, form, PREDICTION_FIELDS)
-    except ImportError as error:
-        raise ConfigError(_needs_extra(error)) from error
 
 
 def registry_of(settings: Settings) -> Registry:
@@ -260,12 +233,8 @@ def registry_of(settings: Settings) -> Registry:
     table = settings.schema_registry
     if table is None:
         raise ConfigError("schema_registry: expected a table, got nothing")
-    try:
+    with _extra_installed(), problem_at("schema_registry", ValueError):
         return Registry(table.url, table.options, settings.folder)
-    except ImportError as error:
-        raise ConfigError(_needs_extra(error)) from error
-    except ValueError as error:
-        raise ConfigError(of_error("schema_registry", error)) from error
 
 
 def _reader_schema(settings: Settings) -> str | None:
@@ -274,15 +243,96 @@ def _reader_schema(settings: Settings) -> str | None:
         return None
     from streamkernel.connectors.schema_registry import parsed_avro
 
-    try:
+    with _extra_installed(), problem_at("source.reader_schema", OSError, ValueError):
         text = read_whole(path).decode()
         parsed_avro(text)
-    except ImportError as error:
-        raise ConfigError(_needs_extra(error)) from error
-    except (OSError, ValueError) as error:
-        raise ConfigError(of_error("source.reader_schema", error)) from error
     return text
 
 
-def _needs_extra(error: ImportError) -> str:
-    return f"schema_registry: it needs pip install 'streamkernel[schema-registry]', got no module \"{error.name}\""
+@contextmanager
+def _extra_installed() -> Iterator[None]:
+    """Raise an ImportError as a problem that names the packages to install."""
+    try:
+        yield
+    except ImportError as error:
+        what = "it needs pip install 'streamkernel[schema-registry]'"
+        raise ConfigError(f'schema_registry: {what}, got no module "{error.name}"') from error
+
+
+SECURITY = ("security", "sasl", "ssl")
+"""Prefixes of options that Kafka's own tools need as well."""
+
+
+class Topic(NamedTuple):
+    """A topic that a configuration names.
+
+    `purpose` is its use in the run. `partitions` is the number that it has, or should have; ``None`` for the brokers'
+    default. `exists` says whether it exists.
+    """
+
+    name: str
+    purpose: str
+    partitions: int | None
+    exists: bool
+
+    @property
+    def size(self) -> str:
+        """The number of partitions, as text."""
+        if self.partitions is None:
+            return "the brokers' default number of partitions"
+        return f"{self.partitions} partition{'' if self.partitions == 1 else 's'}"
+
+    def command(self, settings: Settings) -> str:
+        """Return the command of Kafka that creates it."""
+        options = kafka_options(settings)
+        words = ["kafka-topics.sh", "--bootstrap-server", options.servers]
+        if any(name.startswith(SECURITY) for name in options.given):
+            words += ["--command-config", "client.properties"]
+        words += ["--create", "--topic", self.name]
+        return shlex.join(words if self.partitions is None else [*words, "--partitions", str(self.partitions)])
+
+
+def find_topics(settings: Settings) -> list[Topic]:
+    """Look up the configured topics at the brokers.
+
+    A missing topic of predictions should have as many partitions as the source, and a missing source as many as the
+    other sources; one is enough for dead letters. Raise `ConfigError` if there is no table ``[kafka]``;
+    `UnavailableError` if no broker can be reached.
+    """
+    sources, sink = settings.source.topics or (), settings.sink
+    purposes: dict[str, str] = {}
+    features = "source" if settings.delayed_labels is None else "source of features and labels"
+    for name, purpose in (
+        *((name, features) for name in sources),
+        (sink.predictions_topic, "predictions"),
+        (sink.dead_letters_topic, "dead letters"),
+    ):
+        if name is not None:
+            purposes[name] = f"{purposes[name]} and {purpose}" if name in purposes else purpose
+    with closing(kafka_options(settings).consumer()) as asked:
+        counts = {name: len(asked.partitions_of(name)) for name in purposes}
+    partitions = max((counts[name] for name in sources), default=0)
+    wanted = max(partitions, *(number + 1 for number in settings.source.partitions or ()), 0) or None
+    return [
+        Topic(name, purpose, counts[name] or (1 if purpose == "dead letters" else wanted), counts[name] > 0)
+        for name, purpose in purposes.items()
+    ]
+
+
+def report_topics(settings: Settings, *, create: bool) -> tuple[list[str], bool]:
+    """Return a report on the required topics, and whether all exist.
+
+    `create` says whether to create missing topics, with as many replicas as the brokers have as their default. Raise
+    `ConfigError` if there is no table ``[kafka]``; `OSError` if no broker can be reached, or the brokers refuse to
+    create a topic.
+    """
+    topics = find_topics(settings)
+    missing = [topic for topic in topics if not topic.exists]
+    if create and missing:
+        kafka_options(settings).create_topics({topic.name: topic.partitions for topic in missing})
+    state = "created with" if create else "missing, should have"
+    lines = [f"{one.name} ({one.purpose}): {'exists with' if one.exists else state} {one.size}" for one in topics]
+    if create or not missing:
+        return lines, True
+    commands = [topic.command(settings) for topic in missing]
+    return [*lines, "", "create what is missing with --create, or with", *commands], False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamkernel.engine.explanations import MOST_INPUTS
 from streamkernel.engine.http.predictions import MOST_EXPLAINED, MOST_NAMES, MOST_ROWS
+from streamkernel.engine.pipelines import MOST_INPUTS
 
 VALUE = {"type": ["number", "string", "boolean", "null"], "description": "null counts as missing"}
 RECORD = {

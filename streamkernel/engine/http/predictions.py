@@ -18,9 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from streamkernel.connectors.json_values import JSON_NAMES, flatten, json_object, put_digits
-from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.http.applications import json_answer, json_body
-from streamkernel.engine.pipelines import last_step, name_of
+from streamkernel.engine.pipelines import is_explainable, last_step, name_of
 from streamkernel.engine.serving_copy import PublishedModel
 from streamkernel.errors import InputError
 

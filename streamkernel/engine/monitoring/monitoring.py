@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from streamkernel.engine.explanations import importances
 from streamkernel.engine.monitoring.drift_watch import DriftSnapshot, DriftWatch
 from streamkernel.engine.monitoring.field_windows import MISSING, QUANTILES, FieldSummary
 from streamkernel.engine.monitoring.novelty_watch import LEVELS, NoveltySnapshot, NoveltyWatch
 from streamkernel.engine.monitoring.several_metrics import Judged, SeveralMetrics, SeveralScores, text_of, texts_of
 from streamkernel.engine.monitoring.stream_statistics import StatisticsSnapshot, StreamStatistics
-from streamkernel.engine.pipelines import Answer
+from streamkernel.engine.pipelines import Answer, importances
 from streamkernel.engine.telemetry.figure import Figure, counter, gauge
 
 WINDOWS = ("reference", "last")

@@ -15,9 +15,9 @@ from streamkernel.engine.telemetry.snapshot import MOST, EngineSnapshot, ModelSn
 
 if TYPE_CHECKING:
     from streamkernel.engine.challengers import ChallengerSnapshot, ChallengersSnapshot
+    from streamkernel.engine.checkpoint.mirror import Mirror
     from streamkernel.engine.checkpointer import Checkpointer
     from streamkernel.engine.coverage import CoverageSnapshot
-    from streamkernel.engine.mirror.mirror import Mirror
     from streamkernel.engine.monitoring.monitoring import MonitoringSnapshot
     from streamkernel.engine.telemetry.figure import Histogram
     from streamkernel.engine.telemetry.quality import Scores

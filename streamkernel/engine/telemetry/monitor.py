@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from streamkernel.connectors import Source
+from streamkernel.engine.health import REPORT_SECONDS
 from streamkernel.engine.label_losses import LabelLosses
 from streamkernel.engine.pipelines import counts_of_targets
-from streamkernel.engine.retrying import REPORT_SECONDS
 from streamkernel.engine.serving_copy import Publisher
 from streamkernel.engine.telemetry.figure import EVENT_BOUNDS, Durations
 from streamkernel.engine.telemetry.figures import Reading, figures_of_point

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from streamkernel.connectors.json_text import to_json
-from streamkernel.engine.explanations import importances
 from streamkernel.engine.http.page_files import FILES, read
+from streamkernel.engine.pipelines import importances
 from streamkernel.engine.telemetry.dead_letters import DeadLetterGroups
 from streamkernel.engine.telemetry.figures import Reading, figures_of_page
 from streamkernel.engine.telemetry.history import marks_of

@@ -12,9 +12,8 @@ from river import compose
 from river.metrics import Accuracy
 from river.metrics.base import MeanMetric
 
-from streamkernel.engine.explanations import importances
 from streamkernel.engine.label_losses import MANY, SHARE, shares_of, why_none_joins
-from streamkernel.engine.pipelines import counts_of_targets
+from streamkernel.engine.pipelines import counts_of_targets, importances
 from streamkernel.engine.telemetry.figures import OUTCOMES, Reading, figures_of_page
 from streamkernel.engine.telemetry.history import marks_of
 from streamkernel.engine.telemetry.quality import WINDOW, Scores, stored_scores

@@ -1,18 +1,46 @@
-"""Signals that a run handles."""
+"""How a command ends: its exit codes, the messages of its errors, and the signals that stop it."""
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import structlog
+import typer
 
-from streamkernel.commands.errors import EXPECTED
+from streamkernel.connectors import OutputClosedError
 
 if TYPE_CHECKING:
     from streamkernel.engine.config.config import Config
+
+EXPECTED = (OSError, ValueError, RuntimeError, ImportError, MemoryError)
+"""Errors whose message is sufficient for users; any other error is a bug and has a traceback."""
+
+
+@contextmanager
+def expected_errors(*, as_json: bool = False) -> Iterator[None]:
+    """End the command with the message of an expected error that is raised within."""
+    try:
+        yield
+    except EXPECTED as error:
+        fail(error, as_json=as_json)
+
+
+def fail(error: Exception, *, as_json: bool = False, code: int = 2) -> NoReturn:
+    text = str(error) or type(error).__name__
+    if as_json:
+        structlog.get_logger("streamkernel").error(text)
+    else:
+        typer.echo(f"streamkernel: {text}", err=True)
+    if isinstance(error, OutputClosedError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python fails again when it flushes what is left
+        raise typer.Exit(128 + signal.SIGPIPE) from None
+    raise typer.Exit(code) from None
 
 
 class StopSignal:

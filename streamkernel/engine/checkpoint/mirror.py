@@ -13,6 +13,18 @@ import structlog
 
 from streamkernel import tensor_file
 from streamkernel.connectors import Participant
+from streamkernel.engine.checkpoint.bucket import (
+    Bucket,
+    DamagedError,
+    Manifest,
+    MirrorError,
+    MirrorTakenError,
+    download,
+    manifest_name,
+    manifest_numbers,
+    read,
+    upload,
+)
 from streamkernel.engine.checkpoint.state_directory import (
     PRIVATE,
     StateDirectory,
@@ -20,9 +32,7 @@ from streamkernel.engine.checkpoint.state_directory import (
     checkpoints,
     number_of,
 )
-from streamkernel.engine.mirror.bucket import Bucket, DamagedError, MirrorError, MirrorTakenError
-from streamkernel.engine.mirror.manifests import Manifest, download, manifest_name, manifest_numbers, read, upload
-from streamkernel.engine.retrying import pause_after
+from streamkernel.engine.health import pause_after
 
 
 class MirroredDirectory(StateDirectory):
@@ -142,9 +152,8 @@ class Mirror(Participant):
     """Copies the newest checkpoint of a directory; checkpoints that a newer one has replaced meanwhile are left out.
 
     Learning never waits for it. An upload that fails is tried again with the then newest checkpoint, after pauses that
-    grow to half a minute. `directory` and `identity` are the state directory, and its name. `copied` is the newest
-    checkpoint that is there already, 0 for none. `copied` is the number of the last checkpoint that is in the store.
-    `copies` and `failures` are uploads of this process that succeeded, and that failed.
+    grow to half a minute. `identity` is the name of the state directory. `copied` is the number of the last checkpoint
+    that is in the store, 0 for none. `copies` and `failures` are uploads of this process that succeeded or failed.
     """
 
     def __init__(self, bucket: Bucket, directory: Path, identity: str, copied: int) -> None:

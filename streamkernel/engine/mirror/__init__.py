@@ -1,1 +1,0 @@
-"""Checkpoints in an object store: copied there while the run learns, and read back where the disk is lost."""
