@@ -64,7 +64,7 @@ def test_the_handbook_has_every_alert() -> None:
 
 
 def test_recorded_series_are_used() -> None:
-    used = "".join(path.read_text() for path in (RULES / "alerts.yml", *(FOLDER / "panels").glob("*.py")))
+    used = "".join(path.read_text() for path in (RULES / "alerts.yml", FOLDER / "panels.py"))
     groups = yaml.safe_load((RULES / "recording.yml").read_text())["groups"]
     assert not [rule["record"] for group in groups for rule in group["rules"] if rule["record"] not in used]
 
