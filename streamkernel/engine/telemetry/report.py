@@ -13,7 +13,7 @@ import orjson
 
 from streamkernel.connectors.json_text import to_json
 from streamkernel.engine.explanations import importances
-from streamkernel.engine.http.page_files import FILES, read
+from streamkernel.engine.http.applications import FILES, page_text
 from streamkernel.engine.telemetry.dead_letters import DeadLetterGroups
 from streamkernel.engine.telemetry.figures import Reading, figures_of_page
 from streamkernel.engine.telemetry.history import marks_of
@@ -38,7 +38,7 @@ def report(state: Mapping[str, Any], directory: Path) -> str:
         '<script type="module" src="page.js"></script>': f'<script type="importmap">{imports}</script>\n'
         '<script type="module">import "page.js";</script>',
     }
-    html = _TAGS.sub(_inline, read("index.html"))
+    html = _TAGS.sub(_inline, page_text("index.html"))
     for old, new in parts.items():
         html = html.replace(old, new)
     return html
@@ -46,12 +46,12 @@ def report(state: Mapping[str, Any], directory: Path) -> str:
 
 def _inline(tag: re.Match[str]) -> str:
     style, script = tag["css"], tag["js"]
-    return f"<style>\n{read(style)}</style>" if style else f"<script>\n{read(script)}</script>"
+    return f"<style>\n{page_text(style)}</style>" if style else f"<script>\n{page_text(script)}</script>"
 
 
 def _module(name: str) -> str:
     """Return a module as an address; other modules are imported by the names of an import map."""
-    text = _IMPORTED.sub(r'from "\1"', read(name))
+    text = _IMPORTED.sub(r'from "\1"', page_text(name))
     return "data:text/javascript;base64," + base64.b64encode(text.encode()).decode()
 
 
