@@ -170,8 +170,9 @@ class Monitoring:
         drift: DriftWatch | None = None,
         novelty: NoveltyWatch | None = None,
     ) -> None:
-        self.novelty = novelty
-        self.quality, self._segment_field, self.statistics, self.drift = quality, segment_field, statistics, drift
+        self.quality, self.statistics, self.drift, self.novelty = quality, statistics, drift, novelty
+        self._parts: dict[str, Any] = {"quality": quality, "statistics": statistics, "drift": drift, "novelty": novelty}
+        self._segment_field = segment_field
         self._judged: list[Judged] = []
         self._new: list[tuple[dict[str, Any], Any, Answer, bool]] = []  # the last records, still unknown to the parts
         self._reads_all = quality is not None and quality.needs_probabilities
@@ -253,28 +254,19 @@ class Monitoring:
         self._pass_records()
         self._update_metrics()
         return MonitoringSnapshot(
-            None if self.quality is None else self.quality.scores(),
-            None if self.statistics is None else self.statistics.snapshot(),
-            None if self.drift is None else self.drift.snapshot(),
-            None if self.novelty is None else self.novelty.snapshot(),
+            **{name: None if part is None else part.snapshot() for name, part in self._parts.items()}
         )
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         self._pass_records()
         self._update_metrics()
-        return {
-            "quality": None if self.quality is None else self.quality.state(),
-            "statistics": None if self.statistics is None else self.statistics.state(),
-            "drift": None if self.drift is None else self.drift.state(),
-            "novelty": None if self.novelty is None else self.novelty.state(),
-        }
+        return {name: None if part is None else part.state() for name, part in self._parts.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a state, parts of which may be missing; predictions collected since are dropped."""
         self._judged, self._new = [], []
-        parts = {"quality": self.quality, "statistics": self.statistics, "drift": self.drift, "novelty": self.novelty}
-        for name, part in parts.items():
+        for name, part in self._parts.items():
             if part is not None and state.get(name) is not None:
                 part.restore(state[name])
         self.until_due = self._until_due()
