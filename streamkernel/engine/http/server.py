@@ -30,8 +30,7 @@ from streamkernel.engine.http import openapi
 from streamkernel.engine.http.applications import FILES, application_of, json_answer, json_body, page_answer
 from streamkernel.engine.http.listening import Certificate, Server, listen
 from streamkernel.engine.http.predictions import MOST_NAMES, MOST_ROWS, Worker, answer_prediction, version_headers
-from streamkernel.engine.telemetry.prometheus import registry_of
-from streamkernel.engine.telemetry.status import model_rows, status_of
+from streamkernel.engine.telemetry.status import model_rows, registry_of, status_of
 from streamkernel.field_types.declared import ByPath
 
 if TYPE_CHECKING:

@@ -34,8 +34,7 @@ from streamkernel.engine.http.applications import application_of, json_answer
 from streamkernel.engine.http.predictions import Worker, answer_prediction, version_headers
 from streamkernel.engine.serving_copy import PublishedModel
 from streamkernel.engine.telemetry.figure import Histogram, counter, gauge, histogram
-from streamkernel.engine.telemetry.prometheus import build_info, metrics_of
-from streamkernel.engine.telemetry.status import model_rows
+from streamkernel.engine.telemetry.status import build_info, metrics_of, model_rows
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators.internals import prediction_copy
 from streamkernel.field_types.fields import Fields

@@ -17,7 +17,6 @@ from streamkernel.engine.telemetry.quality import Scores
 from streamkernel.estimators.internals import learner_of
 
 if TYPE_CHECKING:
-    from streamkernel.connectors import Source
     from streamkernel.engine.challengers import ChallengersSnapshot
     from streamkernel.estimators.base import KernelModel
 
@@ -145,14 +144,6 @@ def of_model(model: KernelModel) -> ModelSnapshot:
         n_prunings=model.n_prunings,
         gap=model.gap,
     )
-
-
-def lag_of(source: Source) -> Mapping[tuple[str, str], int]:
-    """Return the lag of a source, or nothing if it changes at this moment."""
-    try:
-        return source.lag()
-    except (OSError, RuntimeError):
-        return {}
 
 
 def place(position: Any) -> float | None:
