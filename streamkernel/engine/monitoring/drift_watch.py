@@ -99,24 +99,14 @@ class DriftSnapshot(NamedTuple):
 class DriftWatch:
     """Raises an alarm where the distribution of inputs or scores changes.
 
-    After an alarm, all detectors restart, with the next rows as their reference. `scores` says whether the detectors
-    also receive the model's scores.
+    After an alarm, all detectors restart, with the next rows as their reference.
 
-    Parameters
-    ----------
-    detectors
-        ``"kernel"``, a `KernelDriftDetector` on all fields together, and ``"adwin"``, River's ADWIN on each numeric
-        field and on the score.
-    fields
-        The inputs; ``None`` for the first ones of the stream.
-    most
-        Maximum number of inputs.
-    every
-        The sampling interval: 16 takes the first of every 16 events.
-    average_run_length
-        Lower bound of the mean number of sampled events until a false alarm of the kernel detector.
-    delta
-        The `delta` of ADWIN, which is divided by the number of monitored fields.
+    `detectors` are ``"kernel"``, a `KernelDriftDetector` on all fields together, and ``"adwin"``, River's ADWIN on each
+    numeric field and on the score. `fields` are the inputs, ``None`` for the first ones of the stream, and `most` their
+    maximum number. `scores` says whether the detectors also receive the model's scores. `every` is the sampling
+    interval: 16 takes the first of every 16 events. `average_run_length` is the lower bound of the mean number of
+    sampled events until a false alarm of the kernel detector. `delta` is the one of ADWIN, which is divided by the
+    number of monitored fields.
     """
 
     def __init__(

@@ -57,18 +57,9 @@ class ClassQuality(NamedTuple):
 class SeveralScores:
     """Values at one moment, immutable for any thread.
 
-    Parameters
-    ----------
-    metrics
-        Empty metrics by name.
-    since_start
-        Their values since the start.
-    judged
-        The last `WINDOW` predictions with their labels.
-    confusions
-        Counts of pairs of a label and a prediction since the start; empty for numbers.
-    segments
-        By name, the labels in each segment and the values of the metrics since the start.
+    `metrics` are empty metrics by name, and `since_start` their values. `judged` are the last `WINDOW` predictions with
+    their labels. `confusions` counts pairs of a label and a prediction since the start; empty for numbers. `segments`
+    are, by name, the labels in each segment and the values of the metrics since the start.
     """
 
     metrics: Mapping[str, Metric]

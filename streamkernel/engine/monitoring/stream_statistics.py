@@ -27,14 +27,9 @@ OF_CLASSES, OF_NUMBERS = ("prediction", "confidence", "entropy"), ("prediction",
 class Reliability(NamedTuple):
     """A reliability table, and the expected calibration error.
 
-    Parameters
-    ----------
-    error
-        The expected calibration error: the mean over predictions of the distance between confidence and accuracy of
-        their bin; ``None`` before the first label.
-    bins
-        For each bin of the predicted probability that is not empty: the number of predictions, their mean probability,
-        and their accuracy.
+    `error` is the mean over predictions of the distance between confidence and accuracy of their bin; ``None`` before
+    the first label. `bins` has, for each bin of the predicted probability that is not empty, the number of predictions,
+    their mean probability, and their accuracy.
     """
 
     error: float | None
@@ -67,15 +62,9 @@ def reliability_of(judged: Sequence[Sequence[float]]) -> Reliability:
 class StatisticsSnapshot(NamedTuple):
     """Statistics at one moment; any thread may read them.
 
-    Parameters
-    ----------
-    events
-        Number of events up to the end of the last full window.
-    inputs, predictions
-        By field, the summaries of the reference window and of the last full one. The fields of predictions are
-        ``prediction``, and with probabilities ``confidence``, the largest one, and ``entropy`` in nats.
-    reliability
-        The reliability of the last labels.
+    `events` is the number of events up to the end of the last full window. `inputs` and `predictions` are, by field,
+    the summaries of the reference window and of the last full one. The fields of predictions are ``prediction``, and
+    with probabilities ``confidence``, the largest one, and ``entropy`` in nats. `reliability` is of the last labels.
     """
 
     events: int
@@ -85,18 +74,12 @@ class StatisticsSnapshot(NamedTuple):
 
     def rows(self) -> dict[str, Any]:
         """Return the statistics as JSON values."""
-        parts = {"inputs": self.inputs, "predictions": self.predictions}
-        return {
-            "events": self.events,
-            **{
-                part: {
-                    name: {"reference": reference._asdict(), "last": last._asdict()}
-                    for name, (reference, last) in of.items()
-                }
-                for part, of in parts.items()
-            },
-            "calibration": {"error": self.reliability.error, "bins": list(map(list, self.reliability.bins))},
-        }
+        inputs, predictions = (
+            {name: {"reference": before._asdict(), "last": last._asdict()} for name, (before, last) in of.items()}
+            for of in (self.inputs, self.predictions)
+        )
+        calibration = {"error": self.reliability.error, "bins": list(map(list, self.reliability.bins))}
+        return {"events": self.events, "inputs": inputs, "predictions": predictions, "calibration": calibration}
 
 
 class StreamStatistics:

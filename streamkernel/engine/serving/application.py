@@ -31,16 +31,13 @@ from streamkernel.engine.coverage import coverage_of
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.http import openapi
 from streamkernel.engine.http.applications import application_of, json_answer
-from streamkernel.engine.http.predictions import Worker, answer_prediction, version_headers
+from streamkernel.engine.http.predictions import MOST_NAMES, Worker, answer_prediction, version_headers
 from streamkernel.engine.serving_copy import PublishedModel
 from streamkernel.engine.telemetry.figure import Histogram, counter, gauge, histogram
 from streamkernel.engine.telemetry.status import build_info, metrics_of, model_rows
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators.internals import prediction_copy
 from streamkernel.field_types.fields import Fields
-
-MOST_NAMES = 4096
-"""Inputs of the record that is predicted before a model answers."""
 
 log = structlog.get_logger("streamkernel")
 
@@ -175,17 +172,7 @@ class CheckpointFollower:
 
 
 class ModelCounts(NamedTuple):
-    """Requests to one model, of all workers since the start.
-
-    Parameters
-    ----------
-    requests
-        By class of status.
-    records
-        Records that were predicted.
-    seconds
-        The times of the requests.
-    """
+    """Requests to one model, of all workers since the start: by class of status, predicted records, and times."""
 
     requests: dict[str, float]
     records: float

@@ -34,22 +34,10 @@ log = structlog.get_logger("streamkernel")
 class ModelServer:
     """Follows state directories, and answers requests for predictions by their models, in forked processes.
 
-    `OSError` is raised if the port is in use.
-
-    Parameters
-    ----------
-    states
-        The state directories, by the name of the model.
-    host, port
-        Address and port to listen on; the system chooses a port for 0.
-    poll_seconds
-        Seconds between checks for a new checkpoint.
-    workers
-        Number of processes, which all do the same work.
-    token
-        As for :class:`~streamkernel.engine.http.applications.Guard`.
-    certificate
-        The certificate of the server; ``None`` for plain HTTP.
+    `states` are the state directories, by the name of the model. The system chooses a port for 0; `OSError` is raised
+    if the port is in use. `workers` is the number of processes, which all do the same work. `poll_seconds` are the
+    seconds between checks for a new checkpoint. `token` is as for
+    :class:`~streamkernel.engine.http.applications.Guard`. `certificate` is ``None`` for plain HTTP.
     """
 
     def __init__(

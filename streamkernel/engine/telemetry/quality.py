@@ -204,14 +204,8 @@ class Quality:
     label. `metric` is the metric of the model since the start. `model` is the name of the baseline if it is a model,
     whose pairs are in `baseline_pairs`.
 
-    Attributes
-    ----------
-    pairs, baseline_pairs : list
-        Pairs not evaluated yet; the code that predicts appends to it.
-    judged : int
-        Number of evaluated examples.
-    kind : int
-        The part of an answer that is evaluated: 0 is the prediction, 1 the probabilities.
+    The code that predicts appends to `pairs` and `baseline_pairs`, which are not evaluated yet; `judged` is the number
+    of evaluated examples. `kind` is the part of an answer that is evaluated: 0 is the prediction, 1 the probabilities.
 
     Examples
     --------
