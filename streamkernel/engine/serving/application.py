@@ -43,10 +43,10 @@ log = structlog.get_logger("streamkernel")
 
 STATUSES = ("2xx", "4xx", "5xx")
 
-BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, np.inf)
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 """Upper bounds of the histogram of response times, in seconds."""
 
-_FIELDS = len(STATUSES) + len(BOUNDS) + 2
+_FIELDS = len(STATUSES) + len(BOUNDS) + 3  # and the requests above all bounds, the records, the seconds
 
 
 def load(path: Path) -> PublishedModel:
@@ -211,11 +211,8 @@ class SharedCounts:
     def of(self, model: str) -> ModelCounts:
         """Return the counts of a model."""
         counts = self._counts[:, self._models[model]].sum(axis=0).tolist()
-        bounds = ["+Inf" if bound == np.inf else str(bound) for bound in BOUNDS]
-        buckets = np.cumsum(counts[len(STATUSES) : -2]).tolist()
-        requests = dict(zip(STATUSES, counts, strict=False))
-        seconds = Histogram(tuple(zip(bounds, buckets, strict=True)), counts[-1])
-        return ModelCounts(requests, counts[-2], seconds)
+        seconds = Histogram.of(BOUNDS, counts[len(STATUSES) : -2], counts[-1])
+        return ModelCounts(dict(zip(STATUSES, counts, strict=False)), counts[-2], seconds)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of models."""
