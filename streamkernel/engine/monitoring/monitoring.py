@@ -11,7 +11,7 @@ from streamkernel.engine.explanations import importances
 from streamkernel.engine.monitoring.drift_watch import DriftSnapshot, DriftWatch
 from streamkernel.engine.monitoring.field_windows import MISSING, QUANTILES, FieldSummary
 from streamkernel.engine.monitoring.novelty_watch import LEVELS, NoveltySnapshot, NoveltyWatch
-from streamkernel.engine.monitoring.several_metrics import Judged, SeveralMetrics, SeveralScores, text_of, texts_of
+from streamkernel.engine.monitoring.several_metrics import Judged, SeveralMetrics, SeveralScores, texts_of
 from streamkernel.engine.monitoring.stream_statistics import StatisticsSnapshot, StreamStatistics
 from streamkernel.engine.pipelines import Answer
 from streamkernel.engine.telemetry.figure import Figure, counter, gauge
@@ -225,11 +225,7 @@ class Monitoring:
             answers = self.statistics.add_all(xs, ys, answers)
         if self.drift is not None:
             self.drift.add_all(xs, answers)
-        if self.quality is not None:
-            field = self._segment_field
-            segments = repeat(None, len(xs)) if field is None else texts_of([x.get(field, MISSING) for x in xs])
-            judged = zip(ys, answers, segments, strict=True)
-            self._judged += [(y, answer[0], answer[1], segment) for y, answer, segment in judged]
+        self._add_judged(xs, ys, answers)
 
     def end_windows(self, model: Any) -> bool:
         """Complete what is due after this event; return whether `model`, which has learned it, must be reset."""
@@ -286,14 +282,24 @@ class Monitoring:
         if all(are_new) and None not in ys:
             self._add_all(xs, ys, answers)
             return
-        self._add_to_novelty([x for x, _, _, is_new in new if is_new])
-        for x, y, answer, is_new in new:
-            if self.statistics is not None:
-                self.statistics.add(x, y, answer, is_new)
-            if self.drift is not None and is_new:
-                self.drift.add(x, answer)
-            if self.quality is not None and y is not None:
-                self._judged.append((y, answer[0], answer[1], self._segment_of(x)))
+        if self.statistics is not None:
+            for record in new:
+                self.statistics.add(*record)
+        new_xs = [x for x, _, _, is_new in new if is_new]
+        self._add_to_novelty(new_xs)
+        if self.drift is not None:
+            self.drift.add_all(new_xs, [answer for _, _, answer, is_new in new if is_new])
+        labelled = [(x, y, answer) for x, y, answer, _ in new if y is not None]
+        if labelled:
+            self._add_judged(*zip(*labelled, strict=True))
+
+    def _add_judged(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> None:
+        """Collect predictions with their labels for the metrics."""
+        if self.quality is not None:
+            field = self._segment_field
+            segments = repeat(None, len(xs)) if field is None else texts_of([x.get(field, MISSING) for x in xs])
+            judged = zip(ys, answers, segments, strict=True)
+            self._judged += [(y, answer[0], answer[1], segment) for y, answer, segment in judged]
 
     def _add_to_novelty(self, xs: Sequence[dict[str, Any]]) -> None:
         """Pass new records to the novelty detector, unless it has examined them."""
@@ -303,7 +309,3 @@ class Monitoring:
     def _until_due(self) -> float:
         window = math.inf if self.statistics is None else self.statistics.until_window
         return min(window, math.inf if self.drift is None else self.drift.until_check)
-
-    def _segment_of(self, x: Mapping[str, Any]) -> str | None:
-        field = self._segment_field
-        return None if field is None else text_of(x.get(field, MISSING))
