@@ -94,11 +94,8 @@ def description(*, needs_token: bool, learns: bool = False) -> dict[str, Any]:
     ['/healthz', '/metrics', '/model', '/predict', '/readyz', '/status']
     """
     guarded = _guarded(needs_token)
-    status = {
-        "summary": "The data of the live page",
-        "responses": {"200": _response("the run", {"type": "object"}), **_errors(guarded)},
-    }
-    paths = {"/predict": _predict(guarded), "/model": _model(guarded), "/status": {"get": status}}
+    status = _get("The data of the live page", "the run", guarded)
+    paths = {"/predict": _predict(guarded), "/model": _model(guarded), "/status": status}
     return _document(paths | ({"/learn": _learning(guarded)} if learns else {}), needs_token)
 
 
@@ -113,12 +110,8 @@ def serving_description(*, has_one: bool, needs_token: bool) -> dict[str, Any]:
     guarded = _guarded(needs_token)
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
     unknown = {404: "no model of this name"}
-    models = {
-        "summary": "The models and their checkpoints",
-        "responses": {"200": _response("by name", {"type": "object"}), **_errors(guarded)},
-    }
     paths = {
-        "/models": {"get": models},
+        "/models": _get("The models and their checkpoints", "by name", guarded),
         "/models/{name}": {"parameters": [name], **_model(guarded | unknown)},
         "/models/{name}/predict": {"parameters": [name], **_predict(guarded | unknown)},
     }
@@ -129,6 +122,11 @@ def serving_description(*, has_one: bool, needs_token: bool) -> dict[str, Any]:
 
 def _guarded(needs_token: bool) -> dict[int, str]:
     return {401: "no token, or a wrong one"} if needs_token else {403: "a request from another machine"}
+
+
+def _get(summary: str, text: str, refused: dict[int, str]) -> dict[str, Any]:
+    responses = {"200": _response(text, {"type": "object"}), **_errors(refused)}
+    return {"get": {"summary": summary, "responses": responses}}
 
 
 def _predict(refused: dict[int, str]) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def _of_fields(prefix: str, label: str) -> tuple[Figure, ...]:
 
 
 MONITORING: dict[str, tuple[Figure, ...]] = {
-    "monitoring.quality": (
+    "run.monitoring.quality": (
         gauge("further_metric", "of the metric", "Further metrics since the start.", "since_start", ("name",)),
         gauge("further_metric_recent", "of the metric", "Further metrics over the last 1,000 labels.",
             lambda scores: {name: scores.recent[name] for name in scores.since_start}, ("name",)),
@@ -96,7 +96,7 @@ MONITORING: dict[str, tuple[Figure, ...]] = {
         gauge("class_recall", "1", "Share of the labels of a class that were predicted, of the last 1,000 labels.",
             _of_classes(lambda one: one.recall), ("class",)),
     ),
-    "monitoring.statistics": (
+    "run.monitoring.statistics": (
         *_of_fields("input", "field"),
         gauge("input_new", "1", "Share of texts of the last window that were not in the reference window.",
             lambda part: {name: last.new for name, (_, last) in part.inputs.items()}, ("field",)),
@@ -109,15 +109,15 @@ MONITORING: dict[str, tuple[Figure, ...]] = {
         gauge("calibration_error", "1", "Expected calibration error of the last 1,000 labels of the sample.",
             "reliability.error"),
     ),
-    "monitoring": (
+    "run.monitoring": (
         counter("drifts", "alarms", "Alarms of changes of the stream, by detector.", _alarms, ("detector",)),
     ),
-    "monitoring.drift": (
+    "run.monitoring.drift": (
         gauge("drift_evidence", "1",
             "Evidence of a change, of the kernel detector; at half its average_run_length it raises an alarm.",
             "evidence"),
     ),
-    "monitoring.novelty": (
+    "run.monitoring.novelty": (
         counter("novelty_events", "events", "Events of the sample, by whether they are novel.",
             lambda part: {"novel": part.novel, "usual": part.examined - part.novel}, ("outcome",)),
         gauge("novelty_share", "1", "Share of novel events among the last 1,000 of the sample.", "recent"),

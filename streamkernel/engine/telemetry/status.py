@@ -164,8 +164,6 @@ def reading_of(engine: Engine) -> Reading:
     return Reading(
         outcomes=run.outcomes,
         scores=run.scores,
-        challengers=run.challengers,
-        monitoring=run.monitoring,
         coverage=run.coverage,
         run=run,
         lags=lags,
