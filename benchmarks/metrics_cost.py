@@ -29,7 +29,7 @@ from streamkernel.connectors import Event
 from streamkernel.engine import Engine
 from streamkernel.engine.runner import EngineParts, StreamRunner
 from streamkernel.engine.telemetry.monitor import PUBLISH_SECONDS
-from streamkernel.engine.telemetry.prometheus import EngineCollector
+from streamkernel.engine.telemetry.status import EngineCollector
 
 INPUTS, SLICE, SCRAPES = 10, 512, 100
 FIRST = {"max_features": 1024, "learner": "dsg"}

@@ -13,8 +13,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.common import GraphTresholdsStyleMode, LegendDisplayMode, LegendPlacement
 
-from dashboards.panels import DASHBOARDS
-from dashboards.panels.panel import Panel
+from dashboards.panels import DASHBOARDS, Panel
 
 FOLDER = Path(__file__).parent / "grafana"
 SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")

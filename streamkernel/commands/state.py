@@ -48,7 +48,7 @@ def report(
     output: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
 ) -> None:
     """Write the live page of a run to one self-contained file."""
-    from streamkernel.engine.telemetry.report import report
+    from streamkernel.engine.telemetry.observed import report
 
     text = report(newest_checkpoint(state), state)
     with expected_errors():

@@ -280,7 +280,7 @@ class RecordProcessor:
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the state of a checkpoint."""
         self.model, self.baseline = saved["model"], saved["baseline"]
-        self.quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
+        self.quality.restore(saved["metric"], saved["baseline_metric"], saved["quality"])
         self.outcomes, self.refused = self.outcomes | saved["outcomes"], self.refused | saved.get("refused", {})
         self.examples.restore(saved["fields"])
         self._classes = known_classes(self.model, saved.get("classes", ()))

@@ -36,8 +36,7 @@ from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.config.start_checks import check_state
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.roles import Candidate, PromotionError, promote, rollback
-from streamkernel.engine.telemetry.prometheus import EngineCollector
-from streamkernel.engine.telemetry.status import checkpoint_rows, checkpoint_table, status_of
+from streamkernel.engine.telemetry.status import EngineCollector, checkpoint_rows, checkpoint_table, status_of
 
 N = 600
 PAGE = Path(__file__).parents[2] / "docs" / "how_to" / "challengers.md"

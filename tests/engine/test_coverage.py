@@ -30,7 +30,7 @@ from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.engine.config.config import Config, ConfigError, load_config
-from streamkernel.engine.telemetry.prometheus import EngineCollector
+from streamkernel.engine.telemetry.status import EngineCollector
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "schemas" / "prediction.schema.json"
 PREDICTION = Draft202012Validator(json.loads(SCHEMA.read_text()))

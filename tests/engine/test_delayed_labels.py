@@ -30,8 +30,7 @@ from streamkernel.engine.checkpoint.state_file import pack, unpack
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.pipelines import NO_ANSWER
-from streamkernel.engine.telemetry.prometheus import EngineCollector
-from streamkernel.engine.telemetry.status import checkpoint_rows
+from streamkernel.engine.telemetry.status import EngineCollector, checkpoint_rows
 from streamkernel.engine.telemetry.terminal import View
 from streamkernel.errors import JoinError
 

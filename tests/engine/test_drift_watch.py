@@ -77,7 +77,7 @@ def test_scores_are_watched_without_labels() -> None:
     watch, rng = DriftWatch(every=1, detectors=["adwin"]), random.Random(1)
     for i in range(2000):
         p = rng.uniform(0.5, 0.6) if i >= 1000 else rng.uniform(0.8, 1.0)
-        watch.add({"a": rng.gauss(0.0, 1.0)}, (True, {True: p, False: 1.0 - p}))
+        watch.add_all([{"a": rng.gauss(0.0, 1.0)}], [(True, {True: p, False: 1.0 - p})])
     (alarm,) = watch.snapshot().alarms
     assert (alarm["moved"][0]["field"], 1000 < alarm["event"] < 1100) == ("(score)", True)
 
@@ -85,7 +85,7 @@ def test_scores_are_watched_without_labels() -> None:
 def test_several_labels_have_no_score() -> None:
     watch, answer = DriftWatch(every=1), ({"y": True, "z": False}, {name: {False: 0.5, True: 0.5} for name in "yz"})
     for i in range(2 * FIRST):
-        watch.add({"a": float(i % 7 if i < FIRST + 50 else 9)}, answer)
+        watch.add_all([{"a": float(i % 7 if i < FIRST + 50 else 9)}], [answer])
     (alarm,) = watch.snapshot().alarms
     assert [one["field"] for one in alarm["moved"]] == ["a"]
 

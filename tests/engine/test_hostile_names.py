@@ -15,10 +15,9 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.http.applications import json_answer
-from streamkernel.engine.telemetry.prometheus import EngineCollector
-from streamkernel.engine.telemetry.report import report
+from streamkernel.engine.telemetry.observed import report
 from streamkernel.engine.telemetry.snapshot import MOST
-from streamkernel.engine.telemetry.status import status_of
+from streamkernel.engine.telemetry.status import EngineCollector, status_of
 
 CONFIG = """
 label = "y"

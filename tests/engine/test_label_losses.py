@@ -15,8 +15,7 @@ from structlog.testing import capture_logs
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.telemetry.prometheus import EngineCollector
-from streamkernel.engine.telemetry.status import status_of
+from streamkernel.engine.telemetry.status import EngineCollector, status_of
 
 CONFIG = """
 label = "y"

@@ -38,9 +38,8 @@ from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
 from streamkernel.engine.pipelines import NO_ANSWER
 from streamkernel.engine.roles import Candidate
 from streamkernel.engine.telemetry.figures import FIGURES
-from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.snapshot import MOST
-from streamkernel.engine.telemetry.status import status_of
+from streamkernel.engine.telemetry.status import EngineCollector, status_of
 from streamkernel.upkeep import Refit
 
 FIRST: dict[str, Any] = {"learner": "dsg", "max_features": 64, "features_per_seed": 16}

@@ -25,9 +25,8 @@ from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.monitoring.novelty_watch import HELD_OUT, NoveltyWatch
 from streamkernel.engine.pipelines import NO_ANSWER
 from streamkernel.engine.runner import StreamRunner
-from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.quality import WINDOW
-from streamkernel.engine.telemetry.status import status_of
+from streamkernel.engine.telemetry.status import EngineCollector, status_of
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "schemas" / "prediction.schema.json"
 N, CHANGE = 4200, 3600

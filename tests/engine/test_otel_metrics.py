@@ -19,7 +19,7 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.config.monitoring import exported_metrics
 from streamkernel.engine.config.schema import TelemetryTable
-from streamkernel.engine.telemetry.prometheus import registry_of
+from streamkernel.engine.telemetry.status import registry_of
 
 CONFIG = """
 label = "y"

@@ -20,8 +20,8 @@ from streamkernel.connectors import FileSource
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
+from streamkernel.engine.telemetry.observed import run_of
 from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, Quality, update_roc_auc
-from streamkernel.engine.telemetry.report import run_of
 from streamkernel.engine.telemetry.status import checkpoint_rows
 
 LABELS = [metrics.Accuracy, metrics.F1, metrics.MacroF1, metrics.CohenKappa, metrics.MCC, metrics.BalancedAccuracy]

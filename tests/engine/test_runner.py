@@ -25,7 +25,7 @@ from streamkernel.engine.checkpoint.state_directory import (
     checkpoints,
     read_newest,
 )
-from streamkernel.engine.telemetry.prometheus import EngineCollector
+from streamkernel.engine.telemetry.status import EngineCollector
 from streamkernel.errors import ModelFileError
 from streamkernel.upkeep import Pruning, Refit
 

@@ -24,9 +24,8 @@ from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.coverage import CoverageByTarget, RoundCoverage
 from streamkernel.engine.http.openapi import ANSWER
 from streamkernel.engine.serving import application
-from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.quality import values_by_target
-from streamkernel.engine.telemetry.status import checkpoint_rows, status_of
+from streamkernel.engine.telemetry.status import EngineCollector, checkpoint_rows, status_of
 from streamkernel.engine.telemetry.terminal import View
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "schemas" / "prediction.schema.json"

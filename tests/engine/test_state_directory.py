@@ -17,7 +17,7 @@ from streamkernel import KernelRegressor, ModelFileError
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, checkpoints, read_newest
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.telemetry.report import report
+from streamkernel.engine.telemetry.observed import report
 
 CONFIG = """
 label = "y"

@@ -18,7 +18,7 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.monitoring.field_windows import MOST_CANDIDATES, FieldWindows
-from streamkernel.engine.monitoring.stream_statistics import Calibration
+from streamkernel.engine.monitoring.stream_statistics import reliability_of
 from streamkernel.engine.runner import StreamRunner
 
 N, WINDOW, EVERY = 2600, 200, 3
@@ -153,14 +153,12 @@ def test_the_fields_that_are_kept_are_bounded() -> None:
 
 
 def test_calibration_of_true_probabilities_is_perfect() -> None:
-    rng, calibration = np.random.default_rng(0), Calibration()
+    rng = np.random.default_rng(0)
     p = rng.uniform(0.5, 1.0, 1000)
-    calibration.add(list(zip(p, rng.random(1000) < p, strict=True)))
-    error = calibration.reliability().error
+    error = reliability_of(list(zip(p, rng.random(1000) < p, strict=True))).error
     assert error is not None
     assert error < 0.06
-    calibration.add(list(zip(p, rng.random(1000) < p - 0.3, strict=True)))
-    error = calibration.reliability().error
+    error = reliability_of(list(zip(p, rng.random(1000) < p - 0.3, strict=True))).error
     assert error == pytest.approx(0.3, abs=0.06)
 
 

@@ -140,7 +140,7 @@ def exported_metrics(engine: Engine, table: TelemetryTable | None) -> Iterator[N
         yield
         return
     from streamkernel.engine.otel.exporting import MetricsExport, resource_of
-    from streamkernel.engine.telemetry.prometheus import registry_of
+    from streamkernel.engine.telemetry.status import registry_of
 
     export = MetricsExport(registry_of(engine), table.endpoint, resource_of(engine.parts.outputs.member))
     try:

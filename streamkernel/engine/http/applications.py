@@ -1,4 +1,4 @@
-"""Parts that all ASGI applications share: access control, bodies of requests, and values and errors as JSON.
+"""Parts that all ASGI applications share: access control, the page's files, bodies of requests, and answers as JSON.
 
 Access is for clients with the token, or without a token for programs on this machine. Bodies are JSON, compressed or
 not, of limited size, and within a time limit.
@@ -12,6 +12,7 @@ import ipaddress
 import re
 import zlib
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from importlib import resources
 from typing import Any
 
 import orjson
@@ -24,9 +25,30 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streamkernel.connectors.json_text import to_json
-from streamkernel.engine.http.page_files import FILES
 
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+
+KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+
+_FOLDER = resources.files("streamkernel.engine.http").joinpath("page")
+
+FILES = {
+    ("/" if one.name == "index.html" else f"/{folder}{one.name}"): f"{folder}{one.name}"
+    for folder in ("", "vendor/")
+    for one in sorted(_FOLDER.joinpath(folder).iterdir(), key=lambda one: one.name)
+    if one.name[one.name.rfind(".") :] in KINDS
+}
+"""The files of the live page by the path of a request."""
+
+HEADERS = {
+    "content-security-policy": "; ".join(
+        ["default-src 'self'", "img-src data:", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"]
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+"""The headers that they are sent with."""
 
 OPEN = (*FILES, "/metrics", "/healthz", "/readyz", "/openapi.json")
 """Paths that need no token."""
@@ -139,18 +161,40 @@ def _refusal(status: int, text: str, headers: dict[str, str] | None = None) -> R
     return json_answer({"error": text}, status, headers)
 
 
-def application_of(routes: Sequence[Route], token: str | None) -> Starlette:
-    """Return the application of some routes; `token` is as for :class:`Guard`."""
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _answer_http_error, Exception: _answer_failure})
+def application_of(
+    routes: Sequence[Route], token: str | None, registry: CollectorRegistry, description: Mapping[str, Any]
+) -> Starlette:
+    """Return the application of some routes, with the metrics of a registry and a description by OpenAPI.
+
+    `token` is as for :class:`Guard`.
+    """
+    document = orjson.dumps(description)
+
+    async def metrics(request: Request) -> Response:
+        encoder, kind = choose_encoder(request.headers.get("accept", ""))
+        return Response(encoder(registry), media_type=kind)
+
+    async def spec(request: Request) -> Response:
+        return Response(document, media_type="application/json")
+
+    app = Starlette(
+        routes=[*routes, Route("/metrics", metrics), Route("/openapi.json", spec)],
+        exception_handlers={HTTPException: _answer_http_error, Exception: _answer_failure},
+    )
     app.router.redirect_slashes = False
     app.add_middleware(Guard, token=token)
     return app
 
 
-def metrics_answer(request: Request, registry: CollectorRegistry) -> Response:
-    """Return the metrics of a registry in the format that a scraper accepts."""
-    encoder, kind = choose_encoder(request.headers.get("accept", ""))
-    return Response(encoder(registry), media_type=kind)
+def page_text(name: str) -> str:
+    """Return the text of a file of the live page."""
+    return _FOLDER.joinpath(name).read_text()
+
+
+async def page_answer(request: Request) -> Response:
+    """Return the file of the live page at the path of a request."""
+    name = FILES[request.url.path]
+    return Response(page_text(name), media_type=KINDS[name[name.rfind(".") :]], headers=HEADERS)
 
 
 async def _answer_http_error(request: Request, error: Exception) -> Response:
@@ -163,20 +207,12 @@ async def _answer_failure(request: Request, error: Exception) -> Response:
     return json_answer({"error": f"{type(error).__name__} while answering"}, 500)
 
 
-class UnknownCodingError(ValueError):
-    """A body has a coding that cannot be undone."""
-
-
-class TooLongError(ValueError):
-    """A body is longer than allowed when it is decompressed."""
-
-
 def decompress(body: bytes, coding: str, most: int) -> bytes:
     """Return a body without its coding; never more than `most` bytes are decompressed.
 
     `body` is the body as it was sent. `coding` is the value of ``Content-Encoding``; empty or ``identity`` for none.
-    `most` is the largest size of the result in bytes. Raise `ValueError` if the body is damaged or incomplete;
-    `UnknownCodingError` if the coding is unknown, and `TooLongError` if the result has more than `most` bytes.
+    `most` is the largest size of the result in bytes. Raise `HTTPException` if the body is damaged, incomplete or too
+    long, or the coding is unknown.
 
     Examples
     --------
@@ -185,13 +221,14 @@ def decompress(body: bytes, coding: str, most: int) -> bytes:
     (b'{}', b'{}')
     >>> decompress(b"{}", "br", most=10)
     Traceback (most recent call last):
-    streamkernel.engine.http.applications.UnknownCodingError: Expected content-encoding gzip or deflate, got "br"
+    starlette.exceptions.HTTPException: 415: Expected content-encoding gzip or deflate, got "br"
     """
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         return body
     if coding not in CODINGS:
-        raise UnknownCodingError(f'Expected content-encoding gzip or deflate, got "{coding[:60]}"')
+        text = f'Expected content-encoding gzip or deflate, got "{coding[:60]}"'
+        raise HTTPException(415, text, {"accept-encoding": "gzip, deflate"})
     reader, content = zlib.decompressobj(CODINGS[coding]), bytearray()
     try:
         for begin in range(0, len(body), _PIECE):
@@ -201,12 +238,12 @@ def decompress(body: bytes, coding: str, most: int) -> bytes:
                     reader = zlib.decompressobj(CODINGS[coding])
                 content += reader.decompress(rest, most + 1 - len(content))
                 if len(content) > most:
-                    raise TooLongError(f"Expected a body of at most {most:,} bytes when decompressed, got more")
+                    raise HTTPException(413, f"Expected a body of at most {most:,} bytes when decompressed, got more")
                 rest = reader.unused_data
     except zlib.error as error:
-        raise ValueError(f"Expected a body in {coding}, got other bytes: {error}") from None
+        raise HTTPException(400, f"Expected a body in {coding}, got other bytes: {error}") from None
     if not reader.eof:
-        raise ValueError(f"Expected a complete body in {coding}, got a part of it")
+        raise HTTPException(400, f"Expected a complete body in {coding}, got a part of it")
     return bytes(content)
 
 
@@ -232,11 +269,4 @@ async def json_body(request: Request) -> bytes:
         raise HTTPException(408, f"Expected a body within {BODY_SECONDS:g} s") from None
     except ClientDisconnect:
         raise HTTPException(400, "Expected a complete body, got a part of it") from None
-    try:
-        return decompress(bytes(body), ", ".join(request.headers.getlist("content-encoding")), LARGEST_BODY)
-    except UnknownCodingError as error:
-        raise HTTPException(415, str(error), {"accept-encoding": "gzip, deflate"}) from None
-    except TooLongError as error:
-        raise HTTPException(413, str(error)) from None
-    except ValueError as error:
-        raise HTTPException(400, str(error)) from None
+    return decompress(bytes(body), ", ".join(request.headers.getlist("content-encoding")), LARGEST_BODY)

@@ -15,6 +15,13 @@ RECORD = {
     "additionalProperties": VALUE,
     "examples": [{"age": 31, "town": "Graz"}],
 }
+RECORDS = {"type": "array", "items": RECORD, "minItems": 1, "maxItems": MOST_ROWS}
+
+
+def _object(properties: dict[str, Any], *, is_closed: bool = False) -> dict[str, Any]:
+    """Return the schema of an object with these properties, and with no others if it is closed."""
+    schema = {"type": "object", "required": list(properties), "properties": properties}
+    return schema | ({"additionalProperties": False} if is_closed else {})
 
 
 def _bound(does: str, what: str) -> dict[str, Any]:
@@ -63,8 +70,8 @@ EXPLAIN = {
     "description": "whether the contributions of the inputs are wanted, of a model with explain_one and of at most "
     f"{MOST_EXPLAINED} records of {MOST_INPUTS} inputs",
 }
-ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
-STATUS = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
+ERROR = _object({"error": {"type": "string"}})
+STATUS = _object({"status": {"type": "string"}})
 BODIES = {
     400: "an incomplete or damaged body",
     408: "a body that took too long",
@@ -87,11 +94,8 @@ def description(*, needs_token: bool, learns: bool = False) -> dict[str, Any]:
     ['/healthz', '/metrics', '/model', '/predict', '/readyz', '/status']
     """
     guarded = _guarded(needs_token)
-    status = {
-        "summary": "The data of the live page",
-        "responses": {"200": {"description": "the run", "content": _json({"type": "object"})}, **_errors(guarded)},
-    }
-    paths = {"/predict": _predict(guarded), "/model": _model(guarded), "/status": {"get": status}}
+    status = _get("The data of the live page", "the run", guarded)
+    paths = {"/predict": _predict(guarded), "/model": _model(guarded), "/status": status}
     return _document(paths | ({"/learn": _learning(guarded)} if learns else {}), needs_token)
 
 
@@ -106,12 +110,8 @@ def serving_description(*, has_one: bool, needs_token: bool) -> dict[str, Any]:
     guarded = _guarded(needs_token)
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
     unknown = {404: "no model of this name"}
-    models = {
-        "summary": "The models and their checkpoints",
-        "responses": {"200": {"description": "by name", "content": _json({"type": "object"})}, **_errors(guarded)},
-    }
     paths = {
-        "/models": {"get": models},
+        "/models": _get("The models and their checkpoints", "by name", guarded),
         "/models/{name}": {"parameters": [name], **_model(guarded | unknown)},
         "/models/{name}/predict": {"parameters": [name], **_predict(guarded | unknown)},
     }
@@ -124,32 +124,24 @@ def _guarded(needs_token: bool) -> dict[int, str]:
     return {401: "no token, or a wrong one"} if needs_token else {403: "a request from another machine"}
 
 
+def _get(summary: str, text: str, refused: dict[int, str]) -> dict[str, Any]:
+    responses = {"200": _response(text, {"type": "object"}), **_errors(refused)}
+    return {"get": {"summary": summary, "responses": responses}}
+
+
 def _predict(refused: dict[int, str]) -> dict[str, Any]:
-    question = {
-        "type": "object",
-        "required": ["x"],
-        "properties": {
-            "x": {"oneOf": [RECORD, {"type": "array", "items": RECORD, "minItems": 1, "maxItems": MOST_ROWS}]}
-        },
-        "additionalProperties": False,
+    predictions = {
+        "type": "array",
+        "items": {"oneOf": [ANSWER, ERROR]},
+        "description": "in the order of the records; an error belongs to the record at its place",
     }
-    many = {
-        "type": "object",
-        "required": ["predictions"],
-        "properties": {
-            "predictions": {
-                "type": "array",
-                "items": {"oneOf": [ANSWER, ERROR]},
-                "description": "in the order of the records; an error belongs to the record at its place",
-            }
-        },
-    }
+    question = _object({"x": {"oneOf": [RECORD, RECORDS]}}, is_closed=True)
     predict = {
         "summary": "Predict one record, or many",
         "parameters": [EXPLAIN],
         "requestBody": {"required": True, "content": _json(question)},
         "responses": {
-            "200": _answer("the prediction", {"oneOf": [ANSWER, many]}),
+            "200": _answer("the prediction", {"oneOf": [ANSWER, _object({"predictions": predictions})]}),
             **_errors(BODIES | {422: "an invalid request for predictions"} | refused | EARLY),
         },
     }
@@ -157,9 +149,7 @@ def _predict(refused: dict[int, str]) -> dict[str, Any]:
 
 
 def _learning(refused: dict[int, str]) -> dict[str, Any]:
-    one = {"type": "object", "required": ["event"], "properties": {"event": RECORD}, "additionalProperties": False}
-    array = {"type": "array", "items": RECORD, "minItems": 1, "maxItems": MOST_ROWS}
-    many = {"type": "object", "required": ["events"], "properties": {"events": array}, "additionalProperties": False}
+    bodies = [_object({"event": RECORD}, is_closed=True), _object({"events": RECORDS}, is_closed=True)]
     key = {
         "name": "Idempotency-Key",
         "in": "header",
@@ -167,21 +157,18 @@ def _learning(refused: dict[int, str]) -> dict[str, Any]:
         "description": "a name of the request, with which it can be repeated and is learned once",
     }
     place = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
-    result = {"type": "object", "required": ["position"], "properties": {"position": place}}
-    stored = {
-        "type": "object",
-        "required": ["events", "position", "is_repeated", "results"],
-        "properties": {
+    stored = _object(
+        {
             "events": {"type": "integer", "description": "how many were stored"},
             "position": {"type": "integer", "description": "the byte of the log after the request"},
             "is_repeated": {"type": "boolean", "description": "whether it was stored before"},
             "results": {
                 "type": "array",
-                "items": {"oneOf": [result, ERROR]},
+                "items": {"oneOf": [_object({"position": place}), ERROR]},
                 "description": "in the order of the events: the position of one that was stored, the error of another",
             },
-        },
-    }
+        }
+    )
     statuses = {
         400: "an incomplete or damaged body, or no event that can be stored",
         422: "a known Idempotency-Key with other events",
@@ -191,9 +178,9 @@ def _learning(refused: dict[int, str]) -> dict[str, Any]:
     learn = {
         "summary": "Learn one event, or many",
         "parameters": [key],
-        "requestBody": {"required": True, "content": _json({"oneOf": [one, many]})},
+        "requestBody": {"required": True, "content": _json({"oneOf": bodies})},
         "responses": {
-            "202": {"description": "the events are durable, and will be learned", "content": _json(stored)},
+            "202": _response("the events are durable, and will be learned", stored),
             **_errors(BODIES | refused | statuses),
         },
     }
@@ -224,18 +211,18 @@ def _json(schema: dict[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
+def _response(text: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": text, "content": _json(schema)}
+
+
 def _answer(text: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"description": text, "headers": VERSIONS, "content": _json(schema)}
 
 
 def _errors(texts: dict[int, str]) -> dict[str, Any]:
-    return {str(status): {"description": text, "content": _json(ERROR)} for status, text in texts.items()}
+    return {str(status): _response(text, ERROR) for status, text in texts.items()}
 
 
 def _health(summary: str) -> dict[str, Any]:
-    content = _json(STATUS)
-    responses = {
-        "200": {"description": "yes", "content": content},
-        "503": {"description": "no, with the reason", "content": content},
-    }
+    responses = {"200": _response("yes", STATUS), "503": _response("no, with the reason", STATUS)}
     return {"summary": summary, "responses": responses, "security": []}

@@ -27,12 +27,10 @@ from streamkernel.connectors.http.source import BacklogError, NotReadyError, pos
 from streamkernel.connectors.json_values import JSON_NAMES, flatten, json_object, put_digits
 from streamkernel.connectors.owner import Owner
 from streamkernel.engine.http import openapi
-from streamkernel.engine.http.applications import application_of, json_answer, json_body, metrics_answer
+from streamkernel.engine.http.applications import FILES, application_of, json_answer, json_body, page_answer
 from streamkernel.engine.http.listening import Certificate, Server, listen
-from streamkernel.engine.http.page_files import FILES, HEADERS, kind_of, read
 from streamkernel.engine.http.predictions import MOST_NAMES, MOST_ROWS, Worker, answer_prediction, version_headers
-from streamkernel.engine.telemetry.prometheus import registry_of
-from streamkernel.engine.telemetry.status import model_rows, status_of
+from streamkernel.engine.telemetry.status import model_rows, registry_of, status_of
 from streamkernel.field_types.declared import ByPath
 
 if TYPE_CHECKING:
@@ -167,16 +165,8 @@ def serve(
 
 def application(engine: Engine, token: str | None) -> Starlette:
     """Return the ASGI application of an engine."""
-    registry, worker = registry_of(engine), Worker()
+    worker = Worker()
     learning = learning_route(engine.source.submit, engine.texts, engine.ignored) if engine.source.submit else None
-    description = orjson.dumps(openapi.description(needs_token=token is not None, learns=learning is not None))
-
-    async def page(request: Request) -> Response:
-        name = FILES[request.url.path]
-        return Response(read(name), media_type=kind_of(name), headers=HEADERS)
-
-    async def metrics(request: Request) -> Response:
-        return metrics_answer(request, registry)
 
     async def healthz(request: Request) -> Response:
         reason = engine.ill()
@@ -207,13 +197,11 @@ def application(engine: Engine, token: str | None) -> Starlette:
     async def predict(request: Request) -> Response:
         return await answer_prediction(request, _published_model(engine), worker)
 
-    async def spec(request: Request) -> Response:
-        return Response(description, media_type="application/json")
-
-    routes = [Route(path, page) for path in FILES]
-    routes += [Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz), Route("/model", model)]
-    routes += [Route("/status", status), Route("/openapi.json", spec), Route("/predict", predict, methods=["POST"])]
-    return application_of(routes if learning is None else [*routes, learning], token)
+    routes = [Route(path, page_answer) for path in FILES]
+    routes += [Route("/healthz", healthz), Route("/readyz", readyz), Route("/model", model), Route("/status", status)]
+    routes += [Route("/predict", predict, methods=["POST"]), *([] if learning is None else [learning])]
+    description = openapi.description(needs_token=token is not None, learns=learning is not None)
+    return application_of(routes, token, registry_of(engine), description)
 
 
 def _published_model(engine: Engine) -> Any:

@@ -99,24 +99,14 @@ class DriftSnapshot(NamedTuple):
 class DriftWatch:
     """Raises an alarm where the distribution of inputs or scores changes.
 
-    After an alarm, all detectors restart, with the next rows as their reference. `scores` says whether the detectors
-    also receive the model's scores.
+    After an alarm, all detectors restart, with the next rows as their reference.
 
-    Parameters
-    ----------
-    detectors
-        ``"kernel"``, a `KernelDriftDetector` on all fields together, and ``"adwin"``, River's ADWIN on each numeric
-        field and on the score.
-    fields
-        The inputs; ``None`` for the first ones of the stream.
-    most
-        Maximum number of inputs.
-    every
-        The sampling interval: 16 takes the first of every 16 events.
-    average_run_length
-        Lower bound of the mean number of sampled events until a false alarm of the kernel detector.
-    delta
-        The `delta` of ADWIN, which is divided by the number of monitored fields.
+    `detectors` are ``"kernel"``, a `KernelDriftDetector` on all fields together, and ``"adwin"``, River's ADWIN on each
+    numeric field and on the score. `fields` are the inputs, ``None`` for the first ones of the stream, and `most` their
+    maximum number. `scores` says whether the detectors also receive the model's scores. `every` is the sampling
+    interval: 16 takes the first of every 16 events. `average_run_length` is the lower bound of the mean number of
+    sampled events until a false alarm of the kernel detector. `delta` is the one of ADWIN, which is divided by the
+    number of monitored fields.
     """
 
     def __init__(
@@ -160,14 +150,8 @@ class DriftWatch:
         """Return whether the next event is in the sample, after `more` that have yet to be added."""
         return (self._predicted + more) % self._every == 0
 
-    def add(self, x: dict[str, Any], answer: Answer) -> None:
-        """Add the features of a new event, and the answer."""
-        if self._predicted % self._every == 0:
-            self._sampled.append((x, self._with_score(answer)))
-        self._predicted += 1
-
     def add_all(self, xs: Sequence[dict[str, Any]], answers: Sequence[Answer]) -> None:
-        """Add several events, as `add` does each."""
+        """Add the features of new events, and the answers."""
         every, first = self._every, -self._predicted % self._every
         self._sampled += zip(xs[first::every], map(self._with_score, answers[first::every]), strict=True)
         self._predicted += len(xs)
@@ -232,11 +216,6 @@ class DriftWatch:
         fields = None if self._given is None else list(self._given)
         numbers = [self._most, self.scores, self._every, self._run_length, self._delta]
         return [list(self._detectors), fields, *numbers]
-
-    def _clear_detectors(self) -> None:
-        """Estimate means and deviations again."""
-        self._before, self._scales, self._kernel, self._adwins = [], {}, None, {}
-        self._recent.clear()
 
     def _start_detectors(self) -> None:
         """Choose fields and scales by the first rows, and start the detectors."""
@@ -304,7 +283,8 @@ class DriftWatch:
         self._wants_to_forget = self._forget
         names = [one["field"] for one in moved[:MOVED]]
         log.warning("the stream has changed", event_number=event, detector=detector, fields=names)
-        self._clear_detectors()
+        self._before, self._scales, self._kernel, self._adwins = [], {}, None, {}
+        self._recent.clear()
 
 
 def moved_fields(before: Sequence[Row], after: Sequence[Row]) -> list[dict[str, Any]]:

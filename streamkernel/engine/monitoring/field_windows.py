@@ -33,21 +33,12 @@ Floats = npt.NDArray[np.float64]
 class FieldSummary(NamedTuple):
     """The values of a field in one window.
 
-    Parameters
-    ----------
-    missing
-        The share of rows without the field.
-    new
-        The share of texts that were not in the reference window; ``None`` for numbers, and if that window had too many
-        different texts.
-    outside
-        The share of numbers far outside the usual range in the reference window, as `InputRanges` learns it.
-    mean, deviation, quantiles
-        Statistics of numbers; ``None`` without numbers. The quantiles are at `QUANTILES`.
-    shares
-        For texts: the shares of the most frequent ones in the reference window, of all others, and of new ones.
-    change
-        The population stability index, Σ (p - q) log(p/q) over the shares p in this window and q in the reference.
+    `missing` is the share of rows without the field. `new` is the share of texts that were not in the reference window;
+    ``None`` for numbers, and if that window had too many different texts. `outside` is the share of numbers far outside
+    the usual range in the reference window, as `InputRanges` learns it. `mean`, `deviation` and `quantiles`, at
+    `QUANTILES`, are ``None`` without numbers. `shares` are for texts: the shares of the most frequent ones in the
+    reference window, of all others, and of new ones. `change` is the population stability index, Σ (p - q) log(p/q)
+    over the shares p in this window and q in the reference.
     """
 
     missing: float

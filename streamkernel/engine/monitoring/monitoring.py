@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from streamkernel.engine.monitoring.drift_watch import DriftSnapshot, DriftWatch
 from streamkernel.engine.monitoring.field_windows import MISSING, QUANTILES, FieldSummary
 from streamkernel.engine.monitoring.novelty_watch import LEVELS, NoveltySnapshot, NoveltyWatch
-from streamkernel.engine.monitoring.several_metrics import Judged, SeveralMetrics, SeveralScores, text_of, texts_of
+from streamkernel.engine.monitoring.several_metrics import Judged, SeveralMetrics, SeveralScores, texts_of
 from streamkernel.engine.monitoring.stream_statistics import StatisticsSnapshot, StreamStatistics
 from streamkernel.engine.pipelines import Answer, importances
 from streamkernel.engine.telemetry.figure import Figure, counter, gauge
@@ -74,7 +74,7 @@ def _of_fields(prefix: str, label: str) -> tuple[Figure, ...]:
 
 
 MONITORING: dict[str, tuple[Figure, ...]] = {
-    "monitoring.quality": (
+    "run.monitoring.quality": (
         gauge("further_metric", "of the metric", "Further metrics since the start.", "since_start", ("name",)),
         gauge("further_metric_recent", "of the metric", "Further metrics over the last 1,000 labels.",
             lambda scores: {name: scores.recent[name] for name in scores.since_start}, ("name",)),
@@ -95,7 +95,7 @@ MONITORING: dict[str, tuple[Figure, ...]] = {
         gauge("class_recall", "1", "Share of the labels of a class that were predicted, of the last 1,000 labels.",
             _of_classes(lambda one: one.recall), ("class",)),
     ),
-    "monitoring.statistics": (
+    "run.monitoring.statistics": (
         *_of_fields("input", "field"),
         gauge("input_new", "1", "Share of texts of the last window that were not in the reference window.",
             lambda part: {name: last.new for name, (_, last) in part.inputs.items()}, ("field",)),
@@ -108,15 +108,15 @@ MONITORING: dict[str, tuple[Figure, ...]] = {
         gauge("calibration_error", "1", "Expected calibration error of the last 1,000 labels of the sample.",
             "reliability.error"),
     ),
-    "monitoring": (
+    "run.monitoring": (
         counter("drifts", "alarms", "Alarms of changes of the stream, by detector.", _alarms, ("detector",)),
     ),
-    "monitoring.drift": (
+    "run.monitoring.drift": (
         gauge("drift_evidence", "1",
             "Evidence of a change, of the kernel detector; at half its average_run_length it raises an alarm.",
             "evidence"),
     ),
-    "monitoring.novelty": (
+    "run.monitoring.novelty": (
         counter("novelty_events", "events", "Events of the sample, by whether they are novel.",
             lambda part: {"novel": part.novel, "usual": part.examined - part.novel}, ("outcome",)),
         gauge("novelty_share", "1", "Share of novel events among the last 1,000 of the sample.", "recent"),
@@ -169,8 +169,9 @@ class Monitoring:
         drift: DriftWatch | None = None,
         novelty: NoveltyWatch | None = None,
     ) -> None:
-        self.novelty = novelty
-        self.quality, self._segment_field, self.statistics, self.drift = quality, segment_field, statistics, drift
+        self.quality, self.statistics, self.drift, self.novelty = quality, statistics, drift, novelty
+        self._parts: dict[str, Any] = {"quality": quality, "statistics": statistics, "drift": drift, "novelty": novelty}
+        self._segment_field = segment_field
         self._judged: list[Judged] = []
         self._new: list[tuple[dict[str, Any], Any, Answer, bool]] = []  # the last records, still unknown to the parts
         self._reads_all = quality is not None and quality.needs_probabilities
@@ -223,11 +224,7 @@ class Monitoring:
             answers = self.statistics.add_all(xs, ys, answers)
         if self.drift is not None:
             self.drift.add_all(xs, answers)
-        if self.quality is not None:
-            field = self._segment_field
-            segments = repeat(None, len(xs)) if field is None else texts_of([x.get(field, MISSING) for x in xs])
-            judged = zip(ys, answers, segments, strict=True)
-            self._judged += [(y, answer[0], answer[1], segment) for y, answer, segment in judged]
+        self._add_judged(xs, ys, answers)
 
     def end_windows(self, model: Any) -> bool:
         """Complete what is due after this event; return whether `model`, which has learned it, must be reset."""
@@ -252,28 +249,19 @@ class Monitoring:
         self._pass_records()
         self._update_metrics()
         return MonitoringSnapshot(
-            None if self.quality is None else self.quality.scores(),
-            None if self.statistics is None else self.statistics.snapshot(),
-            None if self.drift is None else self.drift.snapshot(),
-            None if self.novelty is None else self.novelty.snapshot(),
+            **{name: None if part is None else part.snapshot() for name, part in self._parts.items()}
         )
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         self._pass_records()
         self._update_metrics()
-        return {
-            "quality": None if self.quality is None else self.quality.state(),
-            "statistics": None if self.statistics is None else self.statistics.state(),
-            "drift": None if self.drift is None else self.drift.state(),
-            "novelty": None if self.novelty is None else self.novelty.state(),
-        }
+        return {name: None if part is None else part.state() for name, part in self._parts.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a state, parts of which may be missing; predictions collected since are dropped."""
         self._judged, self._new = [], []
-        parts = {"quality": self.quality, "statistics": self.statistics, "drift": self.drift, "novelty": self.novelty}
-        for name, part in parts.items():
+        for name, part in self._parts.items():
             if part is not None and state.get(name) is not None:
                 part.restore(state[name])
         self.until_due = self._until_due()
@@ -293,14 +281,24 @@ class Monitoring:
         if all(are_new) and None not in ys:
             self._add_all(xs, ys, answers)
             return
-        self._add_to_novelty([x for x, _, _, is_new in new if is_new])
-        for x, y, answer, is_new in new:
-            if self.statistics is not None:
-                self.statistics.add(x, y, answer, is_new)
-            if self.drift is not None and is_new:
-                self.drift.add(x, answer)
-            if self.quality is not None and y is not None:
-                self._judged.append((y, answer[0], answer[1], self._segment_of(x)))
+        if self.statistics is not None:
+            for record in new:
+                self.statistics.add(*record)
+        new_xs = [x for x, _, _, is_new in new if is_new]
+        self._add_to_novelty(new_xs)
+        if self.drift is not None:
+            self.drift.add_all(new_xs, [answer for _, _, answer, is_new in new if is_new])
+        labelled = [(x, y, answer) for x, y, answer, _ in new if y is not None]
+        if labelled:
+            self._add_judged(*zip(*labelled, strict=True))
+
+    def _add_judged(self, xs: Sequence[dict[str, Any]], ys: Sequence[Any], answers: Sequence[Answer]) -> None:
+        """Collect predictions with their labels for the metrics."""
+        if self.quality is not None:
+            field = self._segment_field
+            segments = repeat(None, len(xs)) if field is None else texts_of([x.get(field, MISSING) for x in xs])
+            judged = zip(ys, answers, segments, strict=True)
+            self._judged += [(y, answer[0], answer[1], segment) for y, answer, segment in judged]
 
     def _add_to_novelty(self, xs: Sequence[dict[str, Any]]) -> None:
         """Pass new records to the novelty detector, unless it has examined them."""
@@ -310,7 +308,3 @@ class Monitoring:
     def _until_due(self) -> float:
         window = math.inf if self.statistics is None else self.statistics.until_window
         return min(window, math.inf if self.drift is None else self.drift.until_check)
-
-    def _segment_of(self, x: Mapping[str, Any]) -> str | None:
-        field = self._segment_field
-        return None if field is None else text_of(x.get(field, MISSING))

@@ -62,18 +62,10 @@ STARTING = NoveltyScore(None, None)
 class NoveltySnapshot(NamedTuple):
     """Figures of the detector at one moment; any thread may read them.
 
-    Parameters
-    ----------
-    alarms_raised
-        Number of alarms since the start.
-    examined, novel
-        Numbers of sampled events that were compared, and of novel ones among them.
-    recent
-        The share of novel ones among the last `WINDOW` that were compared; ``None`` before the first.
-    rate
-        The bound of this share.
-    quantiles
-        The quantiles of the scores of held-out events of the last full window, at `LEVELS`; empty before.
+    `alarms_raised` is the number of alarms since the start. `examined` and `novel` are the numbers of sampled events
+    that were compared, and of novel ones among them. `recent` is the share of novel ones among the last `WINDOW` that
+    were compared, ``None`` before the first, and `rate` its bound. `quantiles` are the quantiles of the scores of
+    held-out events of the last full window, at `LEVELS`; empty before.
     """
 
     alarms_raised: int

@@ -17,7 +17,15 @@ from river.metrics.base import Metric
 
 from streamkernel.engine.delayed_labels import plain
 from streamkernel.engine.monitoring.kappa_t import KappaT
-from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, Pair, counts_pairs, update_metric, value
+from streamkernel.engine.telemetry.quality import (
+    SAMPLED,
+    WINDOW,
+    Pair,
+    counts_pairs,
+    takes_labels,
+    update_metric,
+    value,
+)
 from streamkernel.estimators.internals import read_several
 from streamkernel.estimators.parameters import parameters_of
 
@@ -49,18 +57,9 @@ class ClassQuality(NamedTuple):
 class SeveralScores:
     """Values at one moment, immutable for any thread.
 
-    Parameters
-    ----------
-    metrics
-        Empty metrics by name.
-    since_start
-        Their values since the start.
-    judged
-        The last `WINDOW` predictions with their labels.
-    confusions
-        Counts of pairs of a label and a prediction since the start; empty for numbers.
-    segments
-        By name, the labels in each segment and the values of the metrics since the start.
+    `metrics` are empty metrics by name, and `since_start` their values. `judged` are the last `WINDOW` predictions with
+    their labels. `confusions` counts pairs of a label and a prediction since the start; empty for numbers. `segments`
+    are, by name, the labels in each segment and the values of the metrics since the start.
     """
 
     metrics: Mapping[str, Metric]
@@ -115,7 +114,7 @@ class SeveralMetrics:
     >>> from river import metrics
     >>> several = SeveralMetrics({"Accuracy": metrics.Accuracy(), "MacroF1": metrics.MacroF1()}, main="Accuracy")
     >>> several.fold([("a", "a", None, None), ("b", "a", None, None), ("b", "b", None, None)])
-    >>> scores = several.scores()
+    >>> scores = several.snapshot()
     >>> scores.since_start, round(scores.recent["Accuracy"], 3)
     ({'MacroF1': 0.666...}, 0.667)
     >>> scores.recent_by_class["b"]
@@ -136,7 +135,7 @@ class SeveralMetrics:
     @property
     def needs_probabilities(self) -> bool:
         """Whether a metric needs probabilities."""
-        return any(not getattr(metric, "requires_labels", True) for metric in self._empty.values())
+        return not all(map(takes_labels, self._empty.values()))
 
     def fold(self, judged: Sequence[Judged]) -> None:
         """Evaluate predictions with their labels; the grouping into calls does not change the results."""
@@ -147,7 +146,7 @@ class SeveralMetrics:
             judged = judged[first:]
         self._add_judged(judged)
 
-    def scores(self) -> SeveralScores:
+    def snapshot(self) -> SeveralScores:
         """Return the current values."""
         segments = self._segments or ({} if self._most is None else self._chosen())
         by_segment = {name: (n, _values(metrics)) for name, (n, metrics) in segments.items()}
@@ -328,7 +327,7 @@ def _update(metrics: Mapping[str, Metric], pairs: Sequence[Pair], sampled: Seque
         elif counts_pairs(metric):
             update_metric(metric, counts)
         else:
-            place = 1 if getattr(metric, "requires_labels", True) else 2
+            place = 1 if takes_labels(metric) else 2
             update_metric(metric, [(one[0], one[place]) for one in sampled])
     return counts
 

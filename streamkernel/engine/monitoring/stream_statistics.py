@@ -11,7 +11,6 @@ from math import log
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from streamkernel.engine.monitoring.field_windows import FieldSummary, FieldWindows
 from streamkernel.engine.monitoring.several_metrics import text_of
@@ -28,22 +27,17 @@ OF_CLASSES, OF_NUMBERS = ("prediction", "confidence", "entropy"), ("prediction",
 class Reliability(NamedTuple):
     """A reliability table, and the expected calibration error.
 
-    Parameters
-    ----------
-    error
-        The expected calibration error: the mean over predictions of the distance between confidence and accuracy of
-        their bin; ``None`` before the first label.
-    bins
-        For each bin of the predicted probability that is not empty: the number of predictions, their mean probability,
-        and their accuracy.
+    `error` is the mean over predictions of the distance between confidence and accuracy of their bin; ``None`` before
+    the first label. `bins` has, for each bin of the predicted probability that is not empty, the number of predictions,
+    their mean probability, and their accuracy.
     """
 
     error: float | None
     bins: tuple[tuple[int, float, float], ...]
 
 
-class Calibration:
-    """Compares the probabilities of predictions with their accuracy, over the last `WINDOW` labels.
+def reliability_of(judged: Sequence[Sequence[float]]) -> Reliability:
+    """Compare the probabilities of predictions with whether they were correct.
 
     References
     ----------
@@ -51,55 +45,26 @@ class Calibration:
 
     Examples
     --------
-    >>> calibration = Calibration()
-    >>> calibration.add([(0.95, True), (0.95, True), (0.65, False), (0.55, True)])
-    >>> found = calibration.reliability()
+    >>> found = reliability_of([(0.95, True), (0.95, True), (0.65, False), (0.55, True)])
     >>> round(found.error, 4), found.bins[-1]
     (0.3, (2, 0.95, 1.0))
     """
-
-    def __init__(self) -> None:
-        self._recent: deque[Sequence[float]] = deque(maxlen=WINDOW)
-
-    def add(self, judged: Sequence[tuple[float, bool]]) -> None:
-        """Add pairs of the probability of a prediction and whether it was correct."""
-        self._recent.extend(judged)
-
-    def reliability(self) -> Reliability:
-        """Return the table of the last labels."""
-        if not self._recent:
-            return Reliability(None, ())
-        confidence, right = self._array().T
-        places = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
-        n, sums, hits = (np.bincount(places, weights, BINS) for weights in (None, confidence, right))
-        error = float(np.abs(hits - sums).sum() / n.sum())
-        bins = tuple((int(n[i]), float(sums[i] / n[i]), float(hits[i] / n[i])) for i in np.flatnonzero(n))
-        return Reliability(error, bins)
-
-    def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
-        return {"recent": self._array()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from the result of `state`."""
-        self._recent = deque(state["recent"].tolist(), maxlen=WINDOW)
-
-    def _array(self) -> npt.NDArray[np.float64]:
-        return np.array(self._recent, np.float64).reshape(-1, 2)
+    if not judged:
+        return Reliability(None, ())
+    confidence, right = np.array(judged, np.float64).T
+    places = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    n, sums, hits = (np.bincount(places, weights, BINS) for weights in (None, confidence, right))
+    error = float(np.abs(hits - sums).sum() / n.sum())
+    bins = tuple((int(n[i]), float(sums[i] / n[i]), float(hits[i] / n[i])) for i in np.flatnonzero(n))
+    return Reliability(error, bins)
 
 
 class StatisticsSnapshot(NamedTuple):
     """Statistics at one moment; any thread may read them.
 
-    Parameters
-    ----------
-    events
-        Number of events up to the end of the last full window.
-    inputs, predictions
-        By field, the summaries of the reference window and of the last full one. The fields of predictions are
-        ``prediction``, and with probabilities ``confidence``, the largest one, and ``entropy`` in nats.
-    reliability
-        The reliability of the last labels.
+    `events` is the number of events up to the end of the last full window. `inputs` and `predictions` are, by field,
+    the summaries of the reference window and of the last full one. The fields of predictions are ``prediction``, and
+    with probabilities ``confidence``, the largest one, and ``entropy`` in nats. `reliability` is of the last labels.
     """
 
     events: int
@@ -109,18 +74,12 @@ class StatisticsSnapshot(NamedTuple):
 
     def rows(self) -> dict[str, Any]:
         """Return the statistics as JSON values."""
-        parts = {"inputs": self.inputs, "predictions": self.predictions}
-        return {
-            "events": self.events,
-            **{
-                part: {
-                    name: {"reference": reference._asdict(), "last": last._asdict()}
-                    for name, (reference, last) in of.items()
-                }
-                for part, of in parts.items()
-            },
-            "calibration": {"error": self.reliability.error, "bins": list(map(list, self.reliability.bins))},
-        }
+        inputs, predictions = (
+            {name: {"reference": before._asdict(), "last": last._asdict()} for name, (before, last) in of.items()}
+            for of in (self.inputs, self.predictions)
+        )
+        calibration = {"error": self.reliability.error, "bins": list(map(list, self.reliability.bins))}
+        return {"events": self.events, "inputs": inputs, "predictions": predictions, "calibration": calibration}
 
 
 class StreamStatistics:
@@ -136,7 +95,7 @@ class StreamStatistics:
         self._classes, self._every, self._span = classes, every, window * every
         self._inputs = FieldWindows(window, fields, most)
         self._predictions = FieldWindows(window, OF_CLASSES if classes else OF_NUMBERS)
-        self._calibration = Calibration()
+        self._confidences: deque[Sequence[float]] = deque(maxlen=WINDOW)  # and whether the predictions were correct
         self._predicted = self._labelled = self._events = 0
         self._sampled: list[tuple[dict[str, Any], Answer]] = []  # predictions that are not evaluated yet
         self._judged: list[tuple[Any, Answer]] = []  # labels with their predictions
@@ -197,7 +156,7 @@ class StreamStatistics:
         self._predictions.add([self._row(answer) for _, answer in sampled])
         if self._classes:
             labelled = [(y, prediction, p) for y, (prediction, p) in judged if p and prediction is not None]
-            self._calibration.add([(p[prediction], y == prediction) for y, prediction, p in labelled])
+            self._confidences.extend((p[prediction], y == prediction) for y, prediction, p in labelled)
 
     def complete(self, important: Callable[[], Iterable[str]]) -> None:
         """Summarize the window, which is full; `important` returns inputs that matter to the model."""
@@ -212,7 +171,7 @@ class StreamStatistics:
         inputs, predictions = (
             {name: (of.reference[name], of.last[name]) for name in of.last} for of in (self._inputs, self._predictions)
         )
-        return StatisticsSnapshot(self._events, inputs, predictions, self._calibration.reliability())
+        return StatisticsSnapshot(self._events, inputs, predictions, reliability_of(self._confidences))
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
@@ -224,7 +183,7 @@ class StreamStatistics:
             "events": self._events,
             "inputs": self._inputs.state(),
             "predictions": self._predictions.state(),
-            "calibration": self._calibration.state(),
+            "calibration": {"recent": np.array(self._confidences, np.float64).reshape(-1, 2)},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -235,7 +194,7 @@ class StreamStatistics:
         self._predicted, self._labelled, self._events = state["predicted"], state["labelled"], state["events"]
         self._inputs.restore(state["inputs"])
         self._predictions.restore(state["predictions"])
-        self._calibration.restore(state["calibration"])
+        self._confidences = deque(state["calibration"]["recent"].tolist(), maxlen=WINDOW)
 
     def _setup(self) -> list[Any]:
         return [self._classes, self._every, self._span, self._inputs.setup]

@@ -94,10 +94,6 @@ class Tracing:
         """Return the events that are traced, each with its place."""
         return deque((i, event) for i, event in enumerate(events) if self._is_sampled(event))
 
-    def begin(self, event: Event) -> Trace:
-        """Return the spans of an event, which begin now."""
-        return Trace(self, event)
-
     def close(self) -> None:
         """Send the spans that are left, as long as that takes at most `CLOSE_SECONDS`."""
         closing = threading.Thread(target=self._provider.shutdown, daemon=True)
@@ -119,7 +115,7 @@ class Tracing:
 class Trace:
     """The spans of one record: one of its processing, which begins now, and one for each part.
 
-    `began` is when it began, in nanoseconds since 1970. `context` is the identity of the span of its processing.
+    `began` is when it began, in nanoseconds since 1970. `span` is the span of its processing.
     """
 
     def __init__(self, tracing: Tracing, event: Event) -> None:
@@ -129,9 +125,8 @@ class Trace:
         attributes: dict[str, str | int] = {"streamkernel.stream": where}
         if event.origin is not None:
             where, attributes = str(event.origin["topic"]), _of_topic(event.origin)
-        self._span = self._start_span(f"process {where}", parent, self.began, SpanKind.CONSUMER, attributes)
-        self._inside = set_span_in_context(self._span, Context())
-        self.context = self._span.get_span_context()
+        self.span = self._start_span(f"process {where}", parent, self.began, SpanKind.CONSUMER, attributes)
+        self._inside = set_span_in_context(self.span, Context())
 
     def part(self, name: str, began: int, ended: int) -> None:
         """Add the span of a part that has ended."""
@@ -148,19 +143,6 @@ class Trace:
             yield tuple((name, value.encode()) for name, value in headers.items())
         finally:
             span.end()
-
-    def link(self, context: SpanContext) -> None:
-        """Add a link to the span of another record."""
-        self._span.add_link(context)
-
-    def fail(self, refusal: Refusal) -> None:
-        """Record that the event is a dead letter."""
-        self._span.set_attribute("error.type", refusal.kind)
-        self._span.set_status(Status(StatusCode.ERROR, refusal.reason))
-
-    def end(self) -> None:
-        """End the span of processing."""
-        self._span.end()
 
     def _start_span(
         self,
@@ -227,12 +209,12 @@ class TracedRunner(StreamRunner):
             return
         self._sampled.popleft()
         self._processor.predicted_at = 0
-        trace = self._trace = self._tracing.begin(event)
+        trace = self._trace = Trace(self._tracing, event)
         try:
             super().process(event)
         finally:
             self._trace = None
-            trace.end()
+            trace.span.end()
 
     def finish(self, event: Event, step: Step) -> None:
         """Write and evaluate a prediction after the spans of how it was made and learned."""
@@ -257,7 +239,8 @@ class TracedRunner(StreamRunner):
     def refuse(self, event: Event, refusal: Refusal) -> None:
         """Write a dead letter."""
         if self._trace is not None:
-            self._trace.fail(refusal)
+            self._trace.span.set_attribute("error.type", refusal.kind)
+            self._trace.span.set_status(Status(StatusCode.ERROR, refusal.reason))
         super().refuse(event, refusal)
 
     def close(self) -> None:
@@ -271,8 +254,8 @@ class TracedRunner(StreamRunner):
             return
         key = labels.key_of(event.record)
         if is_pending:
-            self._pending[key] = trace.context
+            self._pending[key] = trace.span.get_span_context()
             if len(self._pending) > MOST_PENDING:
                 self._pending.popitem(last=False)
         elif is_label and (context := self._pending.pop(key, None)) is not None:
-            trace.link(context)
+            trace.span.add_link(context)

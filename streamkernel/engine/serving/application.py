@@ -8,16 +8,15 @@ import shutil
 import tempfile
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 import structlog
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from river import base
 from starlette.applications import Starlette
@@ -26,32 +25,28 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from streamkernel.connectors.json_text import printable
 from streamkernel.engine.checkpoint import state_file
 from streamkernel.engine.checkpoint.state_directory import checkpoints, number_of
 from streamkernel.engine.coverage import coverage_of
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.http import openapi
-from streamkernel.engine.http.applications import application_of, json_answer, metrics_answer
-from streamkernel.engine.http.predictions import Worker, answer_prediction, version_headers
+from streamkernel.engine.http.applications import application_of, json_answer
+from streamkernel.engine.http.predictions import MOST_NAMES, Worker, answer_prediction, version_headers
 from streamkernel.engine.serving_copy import PublishedModel
-from streamkernel.engine.telemetry.prometheus import build_info
-from streamkernel.engine.telemetry.status import model_rows
+from streamkernel.engine.telemetry.figure import Histogram, counter, gauge, histogram
+from streamkernel.engine.telemetry.status import build_info, metrics_of, model_rows
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators.internals import prediction_copy
 from streamkernel.field_types.fields import Fields
-
-MOST_NAMES = 4096
-"""Inputs of the record that is predicted before a model answers."""
 
 log = structlog.get_logger("streamkernel")
 
 STATUSES = ("2xx", "4xx", "5xx")
 
-BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, np.inf)
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 """Upper bounds of the histogram of response times, in seconds."""
 
-_FIELDS = len(STATUSES) + len(BOUNDS) + 2
+_FIELDS = len(STATUSES) + len(BOUNDS) + 3  # and the requests above all bounds, the records, the seconds
 
 
 def load(path: Path) -> PublishedModel:
@@ -177,24 +172,11 @@ class CheckpointFollower:
 
 
 class ModelCounts(NamedTuple):
-    """Requests to one model, of all workers since the start.
-
-    Parameters
-    ----------
-    requests
-        By class of status.
-    records
-        Records that were predicted.
-    buckets
-        Requests by the upper bound of their time, cumulative.
-    seconds
-        The sum of their times.
-    """
+    """Requests to one model, of all workers since the start: by class of status, predicted records, and times."""
 
     requests: dict[str, float]
     records: float
-    buckets: list[tuple[str, float]]
-    seconds: float
+    seconds: Histogram
 
 
 class SharedCounts:
@@ -229,10 +211,8 @@ class SharedCounts:
     def of(self, model: str) -> ModelCounts:
         """Return the counts of a model."""
         counts = self._counts[:, self._models[model]].sum(axis=0).tolist()
-        bounds = ["+Inf" if bound == np.inf else str(bound) for bound in BOUNDS]
-        buckets = np.cumsum(counts[len(STATUSES) : -2]).tolist()
-        requests = dict(zip(STATUSES, counts, strict=False))
-        return ModelCounts(requests, counts[-2], list(zip(bounds, buckets, strict=True)), counts[-1])
+        seconds = Histogram.of(BOUNDS, counts[len(STATUSES) : -2], counts[-1])
+        return ModelCounts(dict(zip(STATUSES, counts, strict=False)), counts[-2], seconds)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of models."""
@@ -248,51 +228,52 @@ class SharedCounts:
         self._restarts[0] += 1.0
 
 
+Followers = Sequence[CheckpointFollower]
+
+
+def _of_models(value: Callable[[ServedModel], float]) -> Callable[[Followers], dict[str, float]]:
+    """Return a function that reads a value of each model that is loaded."""
+    return lambda followers: {one.name: value(one.newest) for one in followers if one.newest is not None}
+
+
+MODELS = (
+    gauge("served_model_age_seconds", "seconds", "Time since the checkpoint of the model was written.",
+        _of_models(lambda served: served.age), ("model",)),
+    gauge("served_model_checkpoint", "1", "Number of the checkpoint that the model is from.",
+        _of_models(lambda served: served.model.version), ("model",)),
+    gauge("served_model_events", "events", "Events that the model has learned.",
+        _of_models(lambda served: served.model.events), ("model",)),
+    gauge("served_model_problem", "0 or 1",
+        "1 if the newest checkpoint cannot be used and an older model answers, or none.",
+        lambda followers: {one.name: float(bool(one.problem)) for one in followers}, ("model",)),
+)  # fmt: skip
+
+REQUESTS = (
+    counter("serve_requests", "requests", "Requests for predictions, by class of status.",
+        lambda counts: {(name, status): n for name in counts for status, n in counts.of(name).requests.items()},
+        ("model", "status")),
+    counter("serve_records", "records", "Records that were predicted.",
+        lambda counts: {name: counts.of(name).records for name in counts}, ("model",)),
+    histogram("serve_request_seconds", "Time from a request's headers to its response.",
+        lambda counts: {name: counts.of(name).seconds for name in counts})._replace(labels=("model",)),
+    counter("serve_restarts", "workers", "Worker processes that ended and were started again.", "restarts"),
+)  # fmt: skip
+
+
 class ServingCollector(Collector):
     """The metrics of served models, for Prometheus. `counts` are requests of all workers."""
 
-    def __init__(self, followers: Sequence[CheckpointFollower], counts: SharedCounts) -> None:
+    def __init__(self, followers: Followers, counts: SharedCounts) -> None:
         self._followers, self._counts = followers, counts
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
         yield build_info()
-        age = _gauge("age_seconds", "Time since the checkpoint of the model was written.")
-        number = _gauge("checkpoint", "Number of the checkpoint that the model is from.")
-        events = _gauge("events", "Events that the model has learned.")
-        problem = _gauge("problem", "1 if the newest checkpoint cannot be used and an older model answers, or none.")
-        for follower in self._followers:
-            name, served = [printable(follower.name)], follower.newest
-            problem.add_metric(name, float(bool(follower.problem)))
-            if served is not None:
-                age.add_metric(name, served.age)
-                number.add_metric(name, served.model.version)
-                events.add_metric(name, served.model.events)
-        yield from (age, number, events, problem)
-        yield from self._requests()
-        text = "Worker processes that ended and were started again."
-        yield CounterMetricFamily("streamkernel_serve_restarts", text, self._counts.restarts)
-
-    def _requests(self) -> Iterator[Metric]:
-        text = "Requests for predictions, by class of status."
-        requests = CounterMetricFamily("streamkernel_serve_requests", text, labels=["model", "status"])
-        records = CounterMetricFamily("streamkernel_serve_records", "Records that were predicted.", labels=["model"])
-        text = "Time from a request's headers to its response."
-        seconds = HistogramMetricFamily("streamkernel_serve_request_seconds", text, labels=["model"])
-        for model in self._counts:
-            name, counts = printable(model), self._counts.of(model)
-            for status, count in counts.requests.items():
-                requests.add_metric([name, status], count)
-            records.add_metric([name], counts.records)
-            seconds.add_metric([name], counts.buckets, counts.seconds)
-        yield from (requests, records, seconds)
+        yield from metrics_of((figure, self._followers) for figure in MODELS)
+        yield from metrics_of((figure, self._counts) for figure in REQUESTS)
 
 
-def _gauge(name: str, text: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"streamkernel_served_model_{name}", text, labels=["model"])
-
-
-def serving_application(followers: Sequence[CheckpointFollower], counts: SharedCounts, token: str | None) -> Starlette:
+def serving_application(followers: Followers, counts: SharedCounts, token: str | None) -> Starlette:
     """Return the ASGI application of some models; the paths of a run name the model if there is only one.
 
     `counts` is where requests are counted. `token` is as for :class:`~streamkernel.engine.http.applications.Guard`.
@@ -302,7 +283,6 @@ def serving_application(followers: Sequence[CheckpointFollower], counts: SharedC
     by_name = {follower.name: follower for follower in followers}
     only = followers[0].name if len(followers) == 1 else None
     worker = Worker()
-    description = orjson.dumps(openapi.serving_description(has_one=only is not None, needs_token=token is not None))
 
     def follower_of(request: Request) -> CheckpointFollower:
         name = request.path_params.get("name", only)
@@ -340,16 +320,11 @@ def serving_application(followers: Sequence[CheckpointFollower], counts: SharedC
     async def healthz(request: Request) -> Response:
         return json_answer({"status": "ok"})
 
-    async def metrics(request: Request) -> Response:
-        return metrics_answer(request, registry)
-
-    async def spec(request: Request) -> Response:
-        return Response(description, media_type="application/json")
-
-    routes = [Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz)]
-    routes += [Route("/openapi.json", spec), Route("/models", models), Route("/models/{name}", model)]
+    routes = [Route("/healthz", healthz), Route("/readyz", readyz), Route("/models", models)]
+    routes += [Route(path, model) for path in ("/model", "/models/{name}")]
     routes += [Route(path, predict, methods=["POST"]) for path in ("/predict", "/models/{name}/predict")]
-    return application_of([*routes, Route("/model", model)], token)
+    description = openapi.serving_description(has_one=only is not None, needs_token=token is not None)
+    return application_of(routes, token, registry, description)
 
 
 def _model_of(follower: CheckpointFollower) -> ServedModel:
@@ -360,7 +335,7 @@ def _model_of(follower: CheckpointFollower) -> ServedModel:
     return served
 
 
-def _all(followers: Sequence[CheckpointFollower]) -> dict[str, Any]:
+def _all(followers: Followers) -> dict[str, Any]:
     """Return the state of each model, by name."""
     return {
         follower.name: ({} if follower.newest is None else _summary(follower.newest)) | {"problem": follower.problem}

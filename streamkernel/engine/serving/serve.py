@@ -26,40 +26,58 @@ PAUSE_SECONDS = 1.0
 POLL_SECONDS = 0.2
 """Seconds between two checks of the request to stop."""
 
+FORK = multiprocessing.get_context("fork")
+
 log = structlog.get_logger("streamkernel")
 
 
-class Workers:
-    """Forked processes that all do the same work.
+class ModelServer:
+    """Follows state directories, and answers requests for predictions by their models, in forked processes.
 
-    `work` is the function that a process runs, given its number; it returns after SIGTERM. `count` is the number of
-    processes. `on_restart` is called before a process is started again.
+    `states` are the state directories, by the name of the model. The system chooses a port for 0; `OSError` is raised
+    if the port is in use. `workers` is the number of processes, which all do the same work. `poll_seconds` are the
+    seconds between checks for a new checkpoint. `token` is as for
+    :class:`~streamkernel.engine.http.applications.Guard`. `certificate` is ``None`` for plain HTTP.
     """
 
-    def __init__(self, work: Callable[[int], None], count: int, on_restart: Callable[[], None]) -> None:
-        self._serve_models, self._count, self._on_restart = work, count, on_restart
-        self._context = multiprocessing.get_context("fork")
-        self._processes: dict[int, tuple[ForkProcess, float]] = {}
+    def __init__(
+        self,
+        states: Mapping[str, Path],
+        host: str,
+        port: int,
+        *,
+        workers: int,
+        poll_seconds: float,
+        token: str | None,
+        certificate: Certificate | None,
+    ) -> None:
+        self._states, self._workers, self._poll_seconds = states, workers, poll_seconds
+        self._token, self._certificate = token, certificate
+        self._processes: dict[int, tuple[ForkProcess, float]] = {}  # each with the time of its start
+        self._counts = SharedCounts(workers, list(states))
+        self._listening = listen(host, port)
+        self.port = int(self._listening.getsockname()[1])
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        """Keep all processes running until `stopping` returns true, and then wait until they have ended."""
+        """Keep all processes running until `stopping` returns true; open requests are then answered."""
         try:
             while not stopping():
                 self._start_missing()
                 wait([one.sentinel for one, _ in self._processes.values() if one.is_alive()], POLL_SECONDS)
+            self._listening.close()  # else new connections wait for workers that no longer accept them
         finally:
             self._stop_processes()
 
     def _start_missing(self) -> None:
-        for number in range(self._count):
+        for number in range(self._workers):
             before = self._processes.get(number)
             if before is not None:
                 process, began = before
                 if process.is_alive() or time.monotonic() - began < PAUSE_SECONDS:
                     continue
-                self._on_restart()
+                self._counts.add_restart()
                 log.error("a worker ended and is started again", worker=number, exit_code=process.exitcode)
-            process = self._context.Process(target=self._serve_models, args=(number,), name=f"worker {number}")
+            process = FORK.Process(target=self._serve_models, args=(number, os.getpid()), name=f"worker {number}")
             process.start()
             self._processes[number] = process, time.monotonic()
 
@@ -76,63 +94,10 @@ class Workers:
                 process.kill()
                 process.join()
 
-
-class ModelServer:
-    """Follows state directories, and answers requests for predictions by their models.
-
-    `OSError` is raised if the port is in use.
-
-    Parameters
-    ----------
-    states
-        The state directories, by the name of the model.
-    host, port
-        Address and port to listen on; the system chooses a port for 0.
-    poll_seconds
-        Seconds between checks for a new checkpoint.
-    token
-        As for :class:`~streamkernel.engine.http.applications.Guard`.
-    certificate
-        The certificate of the server; ``None`` for plain HTTP.
-    """
-
-    def __init__(
-        self,
-        states: Mapping[str, Path],
-        host: str,
-        port: int,
-        *,
-        workers: int,
-        poll_seconds: float,
-        token: str | None,
-        certificate: Certificate | None,
-    ) -> None:
-        self._states, self._workers, self._poll_seconds = states, workers, poll_seconds
-        self._token, self._certificate = token, certificate
-        self._counts = SharedCounts(workers, list(states))
-        self._listening = listen(host, port)
-        self.port = int(self._listening.getsockname()[1])
-
-    def run(self, stopping: Callable[[], bool]) -> None:
-        """Serve until `stopping` returns true; open requests are then answered."""
-
-        def is_stopping() -> bool:
-            if not stopping():
-                return False
-            self._listening.close()  # else new connections wait for workers that no longer accept them
-            return True
-
-        parent = os.getpid()
-        Workers(lambda number: self._serve_models(number, parent), self._workers, self._counts.add_restart).run(
-            is_stopping
-        )
-
     def _serve_models(self, number: int, parent: int) -> None:
-        """Follow the directories and answer requests, in a process of its own."""
+        """Follow the directories and answer requests until SIGTERM, in a process of its own."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(
-            signal.SIGHUP, signal.SIG_IGN
-        )  # a terminal sends it to all processes, and the parent stops this one
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal sends it to all, and the parent stops this process
         self._counts.worker = number
         followers = [CheckpointFollower(name, path) for name, path in self._states.items()]
         for follower in followers:  # before the first request: other workers have models already

@@ -27,6 +27,12 @@ class Histogram(NamedTuple):
     buckets: tuple[tuple[str, float], ...]
     total: float
 
+    @classmethod
+    def of(cls, bounds: tuple[float, ...], counts: Any, total: float) -> Histogram:
+        """Return the histogram of the counts between bounds, and of one above all."""
+        names = (*map(str, bounds), "+Inf")
+        return cls(tuple(zip(names, np.cumsum(counts).astype(float).tolist(), strict=True)), total)
+
 
 class Durations:
     """Durations in seconds, counted by bounds.
@@ -44,8 +50,7 @@ class Durations:
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.new: list[float] = []
-        self._bounds = np.array(bounds)
-        self._names = (*map(str, bounds), "+Inf")
+        self._bounds = bounds
         self._counts = np.zeros(len(bounds) + 1, np.int64)
         self._total = 0.0
 
@@ -64,8 +69,7 @@ class Durations:
     def histogram(self) -> Histogram:
         """Return the histogram of all durations."""
         self.fold()
-        cumulated = self._counts.cumsum().astype(float).tolist()
-        return Histogram(tuple(zip(self._names, cumulated, strict=True)), self._total)
+        return Histogram.of(self._bounds, self._counts, self._total)
 
 
 class Figure(NamedTuple):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from streamkernel.engine.checkpoint.mirror import Mirror
     from streamkernel.engine.checkpointer import Checkpointer
     from streamkernel.engine.coverage import CoverageSnapshot
-    from streamkernel.engine.monitoring.monitoring import MonitoringSnapshot
     from streamkernel.engine.telemetry.figure import Histogram
     from streamkernel.engine.telemetry.quality import Scores
     from streamkernel.engine.telemetry.snapshot import ClusterSnapshot
@@ -38,8 +37,6 @@ class Reading(NamedTuple):
 
     outcomes: Mapping[str, int] | None = None
     scores: Scores | None = None
-    challengers: ChallengersSnapshot | None = None
-    monitoring: MonitoringSnapshot | None = None
     coverage: CoverageSnapshot | None = None
     run: EngineSnapshot | None = None
     lags: Mapping[tuple[str, str], int] | None = None
@@ -152,7 +149,7 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
         gauge("metric_bigger_is_better", "0 or 1", "1 if a larger value of the metric is better, else 0.",
             lambda of: {of.name: float(of.bigger_is_better)}, ("name",)),
     ),
-    "challengers": (
+    "run.challengers": (
         gauge("challenger_metric", "of the metric", "Prequential quality of a challenger since it began.",
             _of_challengers(lambda one: {(one.scores.name, one.name): one.scores.ours}), ("name", "model")),
         gauge("challenger_metric_recent", "of the metric",

@@ -60,14 +60,8 @@ def marks_of(
 ) -> list[Mark]:
     """Return all marks of a run by event: its own, alarms of drift, and promotions.
 
-    Parameters
-    ----------
-    marks
-        Marks of the process.
-    alarms, promotions
-        As checkpoints have them.
-    columns
-        The history, which relates events, learned events and time.
+    `marks` are of the process, `alarms` and `promotions` as checkpoints have them. `columns` are the history, which
+    relates events, learned events and time.
 
     Examples
     --------

@@ -40,22 +40,10 @@ class Monitor:
     """Publishes the figures of a run; only the learning thread calls its methods.
 
     `processor`, `checkpointer` and `source` are the parts of the run whose figures are published. `history` is the
-    history to which points are added.
-
-    Attributes
-    ----------
-    n_events : int
-        Number of events processed in this process; the runner counts them.
-    event_seconds : Durations
-        Durations of events; the runner adds to it.
-    snapshot : EngineSnapshot
-        The last snapshot of the run.
-    cluster : ClusterSnapshot or None
-        The last snapshot of the workers, for a run on a cluster.
-    publisher : Publisher
-        Copies of the model for predictions, if predictions are served.
-    interval : float
-        Seconds between two snapshots, at least.
+    history to which points are added. The runner counts the events of this process in `n_events`, and adds their
+    durations to `event_seconds`. `snapshot` is the last snapshot of the run, and `cluster` the last one of the workers
+    on a cluster. `publisher` has copies of the model, if predictions are served. `interval` are the seconds between two
+    snapshots, at least.
     """
 
     def __init__(

@@ -204,12 +204,8 @@ class Quality:
     label. `metric` is the metric of the model since the start. `model` is the name of the baseline if it is a model,
     whose pairs are in `baseline_pairs`.
 
-    Attributes
-    ----------
-    pairs, baseline_pairs : list
-        Pairs not evaluated yet; the code that predicts appends to it.
-    kind : int
-        The part of an answer that is evaluated: 0 is the prediction, 1 the probabilities.
+    The code that predicts appends to `pairs` and `baseline_pairs`, which are not evaluated yet; `judged` is the number
+    of evaluated examples. `kind` is the part of an answer that is evaluated: 0 is the prediction, 1 the probabilities.
 
     Examples
     --------
@@ -229,15 +225,10 @@ class Quality:
         self.baseline_pairs: list[Pair] = []
         self._is_of_last, self._is_model = _is_of_last(metric), model is not None
         self.baseline: str | None = model or ("last value" if self._is_of_last else "majority class")
-        self._count = 0
+        self.judged = 0
         self._labels: Counter[Any] = Counter()  # counts of labels, for the majority class
         self._recent: deque[Pair] = deque(maxlen=WINDOW + 1)
         self._baseline_recent: deque[Pair] = deque(maxlen=WINDOW)
-
-    @property
-    def judged(self) -> int:
-        """Number of evaluated examples."""
-        return self._count
 
     def fold(self) -> None:
         """Evaluate the collected pairs; the grouping into calls does not change the results."""
@@ -253,7 +244,7 @@ class Quality:
             self._baseline_recent.extend(theirs)
         elif self._is_of_last:
             labels = [y for y, _ in (*list(self._recent)[-1:], *pairs)]
-            first = -self._count % SAMPLED or (0 if self._count else SAMPLED)
+            first = -self.judged % SAMPLED or (0 if self.judged else SAMPLED)
             before = len(labels) - len(pairs)
             places = range(first, len(pairs), SAMPLED)
             update_metric(self.baseline_metric, [(labels[i + before], labels[i + before - 1]) for i in places])
@@ -262,13 +253,13 @@ class Quality:
         else:
             for (y, _), n in came.items():
                 self._labels[y] += n
-        self._count += len(pairs)
+        self.judged += len(pairs)
         self._recent.extend(pairs)
 
     def scores(self) -> Scores:
         """Return the current scores."""
         self.fold()
-        if not self._count:
+        if not self.judged:
             return Scores(self._empty, self.baseline, math.nan, math.nan)
         is_judged = self._is_model or self._is_of_last
         theirs = value(self.baseline_metric) if is_judged else of_majority(self._empty, self._labels)
@@ -292,20 +283,18 @@ class Quality:
         self.fold()
         return {
             "baseline": self.baseline,
-            "count": self._count,
+            "count": self.judged,
             "labels": dict(self._labels),
             "recent": _flat(self._recent),
             "baseline_recent": _flat(self._baseline_recent),
         }
 
-    def restore(self, metric: Metric, baseline_metric: Metric | None, state: Mapping[str, Any] | None) -> None:
+    def restore(self, metric: Metric, baseline_metric: Metric, state: Mapping[str, Any]) -> None:
         """Restore a state and its metrics; pairs not evaluated yet are dropped."""
-        self.metric, self.baseline_metric = metric, baseline_metric or metric.clone()
+        self.metric, self.baseline_metric = metric, baseline_metric
         self.pairs.clear()
         self.baseline_pairs.clear()
-        if state is None:  # a checkpoint from before baselines existed
-            return
-        self.baseline, self._count = state["baseline"], state["count"]
+        self.baseline, self.judged = state["baseline"], state["count"]
         self._labels = Counter(state["labels"])
         self._recent = deque(_pairs(state["recent"]), maxlen=WINDOW + 1)
         self._baseline_recent = deque(_pairs(state["baseline_recent"]), maxlen=WINDOW)
@@ -314,7 +303,7 @@ class Quality:
 def stored_scores(state: Mapping[str, Any]) -> Scores:
     """Return the scores in a part of a checkpoint."""
     quality = Quality(state["metric"].clone())
-    quality.restore(state["metric"], state["baseline_metric"], state.get("quality"))
+    quality.restore(state["metric"], state["baseline_metric"], state["quality"])
     return quality.scores()
 
 

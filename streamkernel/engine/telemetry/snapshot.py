@@ -17,7 +17,6 @@ from streamkernel.engine.telemetry.quality import Scores
 from streamkernel.estimators.internals import learner_of
 
 if TYPE_CHECKING:
-    from streamkernel.connectors import Source
     from streamkernel.engine.challengers import ChallengersSnapshot
     from streamkernel.estimators.base import KernelModel
 
@@ -84,23 +83,13 @@ class ModelSnapshot(NamedTuple):
 class EngineSnapshot:
     """Figures of an engine; counters continue after a restart, except `events` and `checkpoints`.
 
-    Parameters
-    ----------
-    outcomes, refused, labels
-        Numbers of events, dead letters and labels, by outcome or reason.
-    pending_labels
-        Features whose label has not arrived.
-    since_joined
-        Numbers of features and labels since a label was last joined; see `DelayedLabels`.
-    outlying_inputs
-        Values of inputs far outside their usual range, in this process.
-    names, names_refused
-        Number of names in each table of names, and of values in this process whose name did not fit into it.
-    of_targets
-        Numbers of predictions that were limited to the range of targets, and of targets that did not count in full;
-        ``None`` if the model has no such range.
-    last_event
-        The time of the last event, in seconds since 1970; 0 before the first of this process.
+    `outcomes`, `refused` and `labels` are numbers of events, dead letters and labels, by outcome or reason.
+    `pending_labels` are features whose label has not arrived. `since_joined` are the numbers of features and labels
+    since a label was last joined; see `DelayedLabels`. `outlying_inputs` are values of inputs far outside their usual
+    range, in this process. `names` is the number of names in each table of names, and `names_refused` of values in this
+    process whose name did not fit into it. `of_targets` are the numbers of predictions that were limited to the range
+    of targets, and of targets that did not count in full; ``None`` if the model has no such range. `last_event` is its
+    time in seconds since 1970; 0 before the first of this process.
     """
 
     outcomes: Mapping[str, int]
@@ -145,14 +134,6 @@ def of_model(model: KernelModel) -> ModelSnapshot:
         n_prunings=model.n_prunings,
         gap=model.gap,
     )
-
-
-def lag_of(source: Source) -> Mapping[tuple[str, str], int]:
-    """Return the lag of a source, or nothing if it changes at this moment."""
-    try:
-        return source.lag()
-    except (OSError, RuntimeError):
-        return {}
 
 
 def place(position: Any) -> float | None:

@@ -1,31 +1,53 @@
-"""A running engine in figures: descriptions of its models, and the data of the live page."""
+"""A running engine in figures: descriptions of its models, the data of the live page, and metrics.
+
+The metrics are for Prometheus and OpenTelemetry, with the names of `docs/reference/metrics.md`. Each scrape reads the
+snapshot that the engine publishes. Values that may change while the learner waits, such as for unavailable brokers, are
+read at the moment of the scrape: integers under fixed names.
+"""
 
 from __future__ import annotations
 
 import math
+import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
 from river import compose
 from river.metrics import Accuracy
 from river.metrics.base import MeanMetric
 
+from streamkernel.connectors.json_text import printable
 from streamkernel.engine.label_losses import MANY, SHARE, shares_of, why_none_joins
 from streamkernel.engine.pipelines import counts_of_targets, importances
-from streamkernel.engine.telemetry.figures import OUTCOMES, Reading, figures_of_page
+from streamkernel.engine.telemetry.figure import Figure
+from streamkernel.engine.telemetry.figures import OUTCOMES, Reading, figures_in, figures_of_page
 from streamkernel.engine.telemetry.history import marks_of
 from streamkernel.engine.telemetry.quality import WINDOW, Scores, stored_scores
-from streamkernel.engine.telemetry.snapshot import lag_of
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.parameters import parameters_of
 from streamkernel.estimators.several_targets import SeveralTargetsModel
+from streamkernel.versions import package_version
 
 if TYPE_CHECKING:
     from streamkernel.engine.engine import Engine
     from streamkernel.engine.telemetry.snapshot import ClusterSnapshot, EngineSnapshot
 
+FAMILIES: dict[str, Any] = {
+    "gauge": GaugeMetricFamily,
+    "counter": CounterMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
 
 LINES = 6
 """Largest number of workers with their own lines; beyond it, a chart shows the fastest, median and slowest."""
@@ -77,12 +99,12 @@ def texts(table: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
 
 
 def _row(name: str, role: str, scores: Scores, judged: int, errors: int, reason: str) -> dict[str, Any]:
-    numbers = {"metric": scores.ours, "recent": scores.recent[0]}
     return {
         "model": name,
         "role": role,
         "name_of_metric": scores.name,
-        **{key: number if math.isfinite(number) else None for key, number in numbers.items()},
+        "metric": finite(scores.ours),
+        "recent": finite(scores.recent[0]),
         "judged": judged,
         "errors": errors,
         "reason": reason,
@@ -134,14 +156,16 @@ def checkpoint_rows(state: Mapping[str, Any]) -> list[tuple[str, str]]:
 def reading_of(engine: Engine) -> Reading:
     """Return all parts of an engine at this moment, for any thread."""
     run, checkpointer = engine.snapshot, engine.parts.checkpointer
+    try:
+        lags = engine.source.lag()
+    except (OSError, RuntimeError):  # it changes at this moment
+        lags = {}
     return Reading(
         outcomes=run.outcomes,
         scores=run.scores,
-        challengers=run.challengers,
-        monitoring=run.monitoring,
         coverage=run.coverage,
         run=run,
-        lags=lag_of(engine.source),
+        lags=lags,
         model=run.model,
         checkpointer=checkpointer,
         checkpoints=None if checkpointer.state is None else run.checkpoints,
@@ -250,3 +274,49 @@ def is_mean(metric: Any) -> bool:
     [True, True, False, False]
     """
     return isinstance(metric, Accuracy) or (isinstance(metric, MeanMetric) and type(metric).get is MeanMetric.get)
+
+
+class EngineCollector(Collector):
+    """The metrics of an engine, for Prometheus. `engine` is the engine; any thread may collect."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics."""
+        yield build_info()
+        yield from metrics_of(figures_in(reading_of(self._engine)))
+
+
+def registry_of(engine: Engine) -> CollectorRegistry:
+    """Return the metrics of an engine and of its process."""
+    registry = CollectorRegistry()
+    registry.register(EngineCollector(engine))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def build_info() -> Metric:
+    """Return the versions of the program as a metric."""
+    versions = {
+        "version": package_version("streamkernel"),
+        "river": package_version("river"),
+        "python": platform.python_version(),
+    }
+    return InfoMetricFamily("streamkernel_build", "Versions; always 1.", versions)
+
+
+def metrics_of(figures: Iterable[tuple[Figure, Any]]) -> Iterator[Metric]:
+    """Yield figures as metrics, each read from its part, without the values that do not exist."""
+    for figure, part in figures:
+        samples = figure.samples(part) if figure.name else None
+        if samples is None:
+            continue
+        family = FAMILIES[figure.kind](f"streamkernel_{figure.name}", figure.help, labels=figure.labels)
+        for labels, value in samples:
+            texts = [printable(label) for label in labels]
+            if figure.kind == "histogram":
+                family.add_metric(texts, list(value.buckets), value.total)
+            elif not labels or not (value is None or math.isnan(value)):
+                family.add_metric(texts, value)
+        yield family
