@@ -21,8 +21,8 @@ import structlog
 
 from streamkernel.connectors.json_text import to_json
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, existing_checkpoints, plain_file, read_newest
-from streamkernel.engine.explanations import importances
 from streamkernel.engine.http.applications import FILES, is_loopback, page_text
+from streamkernel.engine.pipelines import importances
 from streamkernel.engine.telemetry.dead_letters import DeadLetterGroups
 from streamkernel.engine.telemetry.figures import Reading, figures_of_page
 from streamkernel.engine.telemetry.history import marks_of
