@@ -46,7 +46,8 @@ class Newton:
     forgetting : float or str, default "auto"
         The factor of the past in the Newton steps at each example, from 0.01 to 1: 0.999 remembers about a thousand
         examples, 1.0 all. ``"auto"`` is 1.0, with an additional group that forgets; where this group
-        has a lower loss, groups misled by the past are reset. With ``joint``, ``"auto"`` is 1.0.
+        has a lower loss, groups misled by the past are reset. With ``joint``, ``"auto"`` is 1.0. The function
+        linear in the inputs remembers about two thousand examples with ``"auto"``.
     batch_size : int or None, default None
         Number of examples in a Newton step, from 2 to 4,096. ``None`` increases it from 8 to 64 or 128 with the
         number of examples.

@@ -278,12 +278,13 @@ def _linear(
     """Return the tensors of the merged linear function and neighbours; `offsets` are the new offsets of f."""
     root = [] if base.grams is None or len(base.linear.w) < len(parts[0].linear.w) else [base]
     before = np.array([part.of_targets["offset"] for part in (*parts, *root)])
+    events = [float(part.numbers["examples"] - base.numbers["examples"]) for part in parts]
     merged = linear.merge(
         [part.linear for part in parts],
         root[0].linear if root else None,
         weights,
         moved=before - offsets if parts[0].is_mean else np.zeros((len(before), 1)),
-        forgetting=float(fresh.numbers["forgetting"]),
+        kept=fresh.linear_forgetting ** np.array(events),
         least=prior(fresh.loss),
     )
     names, near = merged[NAMES].view(np.uint64), [part.neighbours for part in parts]

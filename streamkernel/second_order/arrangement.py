@@ -115,8 +115,8 @@ class Arranger:
         Seed of the features.
     has_metric
         Whether new groups may be in a metric.
-    is_linear, linear_prior
-        Whether there is a linear function, and its λ.
+    is_linear, linear_prior, linear_forgetting
+        Whether there is a linear function, its λ, and its forgetting factor per example.
     is_saturated
         Whether its scores are saturated, as scores of classes are.
     window
@@ -134,6 +134,7 @@ class Arranger:
     has_metric: bool
     is_linear: bool
     linear_prior: float
+    linear_forgetting: float
     is_saturated: bool
     window: int
     forgetting: float

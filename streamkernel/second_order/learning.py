@@ -73,8 +73,8 @@ class LearningOptions(NamedTuple):
         Number of blocks from the first example on.
     follow
         γ of the levels.
-    prior
-        λ of the linear function.
+    prior, kept
+        λ of the linear function, and its forgetting factor per example.
     is_new
         Whether the scales and the weights v also learn from the examples.
     may_use_moments
@@ -88,6 +88,7 @@ class LearningOptions(NamedTuple):
     growing: int
     follow: float
     prior: float
+    kept: float
     is_new: bool
     may_use_moments: bool
     has_metric: bool
@@ -145,7 +146,7 @@ class LearningRoom(NamedTuple):
 
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
-OPTIONS = types.NamedTuple([types.int64] + [types.float64] * 2 + [types.boolean] * 4, LearningOptions)
+OPTIONS = types.NamedTuple([types.int64] + [types.float64] * 3 + [types.boolean] * 4, LearningOptions)
 LEARNING_ROOM = types.NamedTuple(
     [_MATRIX, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _MATRIX, ROW_ROOM, GRADIENT_ROOM, TARGETS_ROOM],
     LearningRoom,

@@ -23,7 +23,7 @@ from streamkernel.locking import undivided
 from streamkernel.second_order import evaluation, growth, learning, newton, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.gradients import embed_rows
-from streamkernel.second_order.linear.state import prior
+from streamkernel.second_order.linear.state import FORGETTING, prior
 from streamkernel.second_order.mixture_state import RESTED, Groups, MixtureState, weights_by_column, with_own_row
 from streamkernel.second_order.neighbours.state import STORED
 
@@ -55,7 +55,8 @@ class MixedFunction(Learner):
         Examples in a Newton step, B; 1 for a number that grows from 8 to 64 or 128.
     forgetting
         The factor of the past in the Newton steps at each example; 1 forgets nothing. ``None`` is 1 with an additional
-        group that forgets, which detects a misleading past (`streamkernel.second_order.recency`).
+        group that forgets, which detects a misleading past (`streamkernel.second_order.recency`), and with a linear
+        function that forgets.
     has_metric
         Whether new groups may draw their features in a metric that is learned.
     is_linear
@@ -104,6 +105,7 @@ class MixedFunction(Learner):
             has_metric=has_metric and not joint and blocks >= growth.ALONE and directions.plan.is_plain,
             is_linear=is_linear,
             linear_prior=prior(loss),
+            linear_forgetting=FORGETTING if forgetting is None else forgetting,
             is_saturated=is_linear and bool(loss.for_classes),
             window=STORED if is_linear and (loss.for_classes or intercept == state.MEAN) else 0,
             forgetting=recency.KEPT if forgetting is None and not joint else 0.0,
@@ -309,6 +311,11 @@ class MixedFunction(Learner):
     def outputs(self) -> int:
         """Outputs of a block."""
         return self._arranger.outputs
+
+    @property
+    def linear_forgetting(self) -> float:
+        """The forgetting factor of the linear function per example."""
+        return self._arranger.linear_forgetting
 
     @property
     def room(self) -> int:

@@ -194,6 +194,7 @@ class SecondOrderLearner(StoredMixture):
             growing=sum(self._arranger.alone),
             follow=FOLLOW / self.loss.curvature,
             prior=self._arranger.linear_prior,
+            kept=self._arranger.linear_forgetting,
             is_new=is_new,
             may_use_moments=self.may_restructure,
             has_metric=self.has_metric,

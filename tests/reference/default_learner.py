@@ -21,9 +21,9 @@ class Function:
         self.A, self.newton, self.steady = np.diag(prior), np.zeros(len(prior)), np.zeros(len(prior))
         self.waiting, self.error = [], 0.0
 
-    def step(self, phi, g, h, S=0, T=0):
+    def step(self, phi, g, h, S=0, T=0, places=1.0):
         """A ← ρˢA + Σ ℓ''φφᵀ + (1 - ρᵀ)λI, w ← w - A⁻¹(Σ ℓ'φ + (1 - ρᵀ)λw)."""
-        back = (1 - self.kept**T) * self.prior
+        back = (1 - self.kept**T) * self.prior * places
         self.A = self.kept**S * self.A + phi.T * h @ phi + np.diag(back)
         self.newton -= np.linalg.solve(self.A, g @ phi + back * self.newton)
 
@@ -37,7 +37,7 @@ class DefaultLearner(Beginner):
 
     def begin(self, priors):
         prior = 10 * self.loss.curvature * np.r_[0.01, np.ones(len(self.inputs.names))]
-        self.line, self.level = Function(prior), 0.0
+        self.line, self.level = Function(prior, kept=0.9995), 0.0
         self.groups = [self.group([b], b, priors[b]) for b in range(4)] + [self.group([], 0, 0) for _ in range(2)]
         self.groups.append(self.group([1], 1, priors[1], 0, 0.996))
         self.seen, self.stepped, self.looked, self.points, self.answers = 0, 0, 0, [], []
@@ -92,6 +92,8 @@ class DefaultLearner(Beginner):
         self.line.newton[0] -= moved
         self.line.error += ((raw[LINE] - r) ** 2 - self.line.error) / min(n, 1000)
         self.line.step(s[None], g[[LINE]], share[LINE] * h[LINE])
+        if n % 8 == 0:
+            self.line.step(0 * s[None], np.zeros(1), 0, 8, 8 * len(s), np.arange(len(s)) == n // 8 % len(s))
         self.points.append(t)
         self.answers.append(y)
         if (batch := n - self.stepped) >= 8 * min(max(n // 256, 1), 8):

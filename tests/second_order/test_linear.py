@@ -350,7 +350,7 @@ def test_merged_replicas_equal_one_function_of_all_events(has_base):
         base,
         np.array([0.5, 0.5]),
         moved=np.zeros(2 + has_base),
-        forgetting=1.0,
+        kept=np.ones(2),
         least=linear_state.PRIOR,
     )
     found = linear_state.unpack(merged, 1)

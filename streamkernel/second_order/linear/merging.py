@@ -79,14 +79,14 @@ def merge(
     weights: F64,
     *,
     moved: F64,
-    forgetting: float,
+    kept: F64,
     least: float,
 ) -> dict[str, Any]:
     """Return the tensors of the merged linear function.
 
-    For m parts and a function that forgets nothing, A = Σ A_i - (m - 1)A_0 and Aw = Σ A_iw_i - (m - 1)A_0w_0, with
-    A_0 = λI if there is no base. For a function that forgets, A = Σ (n_i/n) A_i and Aw = Σ (n_i/n) A_iw_i. The bound of
-    saturated scores is the largest of the parts.
+        A = ρA_0 + Σ (A_i - ρ_iA_0),   Aw = ρA_0w_0 + Σ (A_iw_i - ρ_iA_0w_0),   ρ_i = γ^n_i,   ρ = Π ρ_i
+
+    with A_0 = λI and w_0 = 0 if there is no base. The bound of saturated scores is the largest of the parts.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ def merge(
     moved
         The change of the offset of f: the numbers to add to the columns of each part, and at the end to those of
         the base.
-    forgetting
-        The forgetting factor per example.
+    kept
+        ρ_i, the share of the base that each part still contains, after n_i examples with the forgetting factor γ.
     least
         λ.
     """
@@ -112,11 +112,9 @@ def merge(
     scales = np.array([scale_of[name] for name in names.tolist()])
     same = [_on(one, names, scales, move, least) for one, move in zip(everything, moved, strict=True)]
     n, dense = len(names), min(len(names), DENSE)
-    share, root = np.append(weights, 0.0), (*_nothing(n, dense, least), np.zeros((len(parts[0].w), n)))
-    if forgetting == 1.0:
-        share = np.append(np.ones(len(parts)), 1.0 - len(parts))
-        root = root if base is None else same[-1]
-    each, bound = [*same[: len(parts)], root], max(part.bound for part in parts)
+    root = (*_nothing(n, dense, least), np.zeros((len(parts[0].w), n))) if base is None else same[-1]
+    share, each = np.append(np.ones(len(parts)), kept.prod() - kept.sum()), [*same[: len(parts)], root]
+    bound = max(part.bound for part in parts)
     gram = sum(s * g for s, (g, _, _) in zip(share, each, strict=True))
     diagonal = np.maximum(sum(s * d for s, (_, d, _) in zip(share, each, strict=True)), 1e-12 * least)
     moment = sum(s * (w[:, :dense] @ g) for s, (g, _, w) in zip(share, each, strict=True))

@@ -15,6 +15,10 @@ from streamkernel.jit import inlined, work_array
 from streamkernel.losses import Loss
 from streamkernel.second_order.name_table import index
 
+FORGETTING = 0.9995
+"""The forgetting factor per example, unless one is given: a linear relation drifts, and so few coefficients need few
+examples."""
+
 DENSE = 257
 """Number of places, including the constant, for which A is a full matrix."""
 

@@ -257,8 +257,8 @@ def learn(state, scales, rows, example, options, work):  # type: ignore[no-untyp
         vectors.multiply(part, counts * example.weight)
         share = max(share, counts * example.weight)
     step(linear, example.entries, read, work.g[k], share * most)
-    if seen % TURN == 0 and not (numbers.forgetting == 1.0 and numbers.l2 == 0.0):
-        fade(linear, seen, numbers.forgetting, numbers.l2, options.prior, read)
+    if seen % TURN == 0 and not (options.kept == 1.0 and numbers.l2 == 0.0):
+        fade(linear, seen, options.kept, numbers.l2, options.prior, read)
 
 
 @inlined(allocates=False)
