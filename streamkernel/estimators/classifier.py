@@ -98,7 +98,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
 
     >>> model = KernelClassifier()
     >>> evaluate.progressive_val_score(datasets.Bananas(), model, metrics.Accuracy())
-    Accuracy: 89.8...%
+    Accuracy: 89.9...%
     >>> model.n_features, model.n_reused
     (1536, 5296)
     """
