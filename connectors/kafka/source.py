@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from streamkernel.connectors.base import CommitRefusedError, Event, Position, Trouble
+from streamkernel.connectors.base import CommitRefusedError, Event, Position, Trouble, UnavailableError
 from streamkernel.connectors.interfaces import RevokedCallback, Source, StreamsCallback
 from streamkernel.connectors.kafka.clients import COMMIT_SECONDS, Consumer, Partition
 from streamkernel.connectors.kafka.events import Decoder, Events
@@ -237,7 +237,13 @@ class KafkaSource(Source):
         client = self.client
         self._join(client)
         self._look(client)
-        return self._reader.poll(client, timeout)
+        try:
+            return self._reader.poll(client, timeout)
+        except UnavailableError:
+            raise
+        except OSError:  # kafka-python misses the records of a topic that was made again before the next look
+            self._topic_ids.check(client)
+            raise
 
     def lag(self) -> Mapping[tuple[str, str], int]:
         """Return the known number of records after the last event, by topic and partition."""

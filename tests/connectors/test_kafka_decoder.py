@@ -1,4 +1,4 @@
-"""Decoders of users: their arguments, and retries while the service they call is unavailable. No broker is needed."""
+"""Decoders of users, and clients that fail: what a source does with their errors. No broker is needed."""
 
 from __future__ import annotations
 
@@ -98,6 +98,23 @@ def test_a_source_waits_for_a_decoder_that_is_unavailable(monkeypatch, order):
             troubles.append(str(source.trouble.error))
     assert found == expected
     assert (registry.left, troubles[0], source.trouble) == (0, "the registry timed out - at t:0, offset 1", None)
+
+
+@pytest.mark.parametrize("new", [{}, {"t": "another"}])
+def test_a_client_that_misses_the_records_of_a_topic_made_again(monkeypatch, new):
+    """kafka-python compares epochs when it reads, which may be before the source compares the ids of topics."""
+    source = KafkaSource("here", "t")
+    monkeypatch.setattr(Consumer, "topic_ids", lambda self, topics: {"t": "first"})
+    source.poll(0.01)
+
+    def truncated(self, seconds):
+        raise OSError("Expected records from Kafka, got LogTruncationError")
+
+    monkeypatch.setattr(Consumer, "poll", truncated)
+    monkeypatch.setattr(Consumer, "topic_ids", lambda self, topics: new)
+    message = "got a new one of the same name" if new else "got LogTruncationError"
+    with pytest.raises(ValueError if new else OSError, match=message):
+        source.poll(0.01)
 
 
 def test_a_worker_waits_for_a_decoder_that_is_unavailable(monkeypatch):
