@@ -282,12 +282,12 @@ class Checkpointer:
             return False
         newest, session = committed
         saved = recover_newest(state, newest, session)
-        if saved is None and not self._begin(stopping):
-            return False
-        self.is_uncertain = False
         if saved is None:
-            self._has_changes = True
+            if not self._begin(stopping):
+                return False
+            self.is_uncertain, self._has_changes = False, True
             return self.try_to_commit()
+        self.is_uncertain = False
         is_whole = self._load_state(saved)
         is_older = 0 < saved["checkpoint"] < newest  # so that others may have learned what is after it
         self._source.resume(self.positions, is_older=is_older)
