@@ -48,6 +48,7 @@ def warm_up(model: Any, *, explains: bool = False) -> None:
         with suppress(ValueError):
             if isinstance(model, KernelModel):  # a run learns several events in one call
                 predict_and_learn(model, [{"a": 0.5, "b": 0.5}] * 2, [_target(model, i, 2) for i in range(2)], np.inf)
+                model.clone(include_attributes=True)  # a checkpoint that is written is read again
         with suppress(ValueError):
             model.predict_many(np.ones((_ROWS, 2)))
             model.learn_many(np.ones((_ROWS, 2)), _targets_of_rows(model))

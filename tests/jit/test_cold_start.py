@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 import os
 import subprocess
@@ -74,6 +75,21 @@ for learner in ("newton", "dsg"):
             numeric.learn_one({"x": i % 7}, y(i % 2))
         scores, values = predict_and_learn(numeric, [{"x": i} for i in range(7)], [y(i % 2) for i in range(7)], 1e9)
         assert len(scores) == (7 if learner == "dsg" or y is str else 0), len(scores)
+"""
+RUN = """
+label = "y"
+[source]
+path = "events.jsonl"
+[model]
+type = "KernelClassifier"
+learner = "LEARNER"
+[sink]
+predictions = "predictions.jsonl"
+[state]
+directory = "state-LEARNER"
+[drift]
+[http]
+port = 0
 """
 NOTHING_CAN_BE_WRITTEN = """
 from pathlib import Path
@@ -176,16 +192,26 @@ def test_models_learn_where_nothing_can_be_written() -> None:
     assert process(NOTHING_CAN_BE_WRITTEN + MODELS + "print(model.predict_one({'x': 1}))", None).stdout
 
 
+def command(*words: object) -> str:
+    """Return the code of a process that runs a command of this library."""
+    return f"import sys; sys.argv = {['streamkernel', *map(str, words)]}; import streamkernel.__main__ as m; m.main()"
+
+
 @pytest.mark.slow
-def test_models_compile_nothing_after_a_warm_up(tmp_path: Path) -> None:
-    warm_up = process(
-        "import sys; sys.argv = ['streamkernel', 'warm-up']; import streamkernel.__main__ as m; m.main()", tmp_path
-    )
-    assert str(tmp_path) in warm_up.stderr
-    stored = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+def test_models_and_runs_compile_nothing_after_a_warm_up(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert str(cache) in process(command("warm-up"), cache).stderr
+    stored = {path.name for path in cache.rglob("*") if path.is_file()}
     assert stored
-    assert process(MODELS, tmp_path).stderr == ""
-    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == stored
+    assert process(MODELS, cache).stderr == ""
+    events = [{"a": i % 7 / 7, "b": i % 5 / 5, "y": i % 7 > i % 5} for i in range(1000)]
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    for learner in ("newton", "dsg"):
+        config = tmp_path / f"{learner}.toml"
+        config.write_text(RUN.replace("LEARNER", learner))
+        for _ in range(2):  # the second continues from the state of the first
+            assert MESSAGE not in process(command("run", config), cache).stderr
+    assert {path.name for path in cache.rglob("*") if path.is_file()} == stored
 
 
 def test_importing_loads_no_optional_package() -> None:
