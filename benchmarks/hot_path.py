@@ -11,6 +11,7 @@ A feature of ours is a pair of outputs, a cosine and a sine. The peers have as m
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numba import njit
-from river import base, linear_model
+from river import base, linear_model, preprocessing
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
@@ -128,6 +129,26 @@ def events(runs: int) -> None:
     peers = ["NumPy", "NumPy, pairs", "River, linear"]
     columns = ["predict_one + learn_one, events/s", "ours", *peers, *(f"ours / {peer}" for peer in peers)]
     show("one event", columns, rows)
+
+
+def as_they_come(runs: int) -> None:
+    """Print events a second without arguments, on names that are the same objects in all events, or new strings."""
+    rows, data = [], stream(10, EVENTS)
+    parsed = [(json.loads(json.dumps(x)), y) for x, y in data]
+    for names, examples in (("the same objects", data), ("new strings, as of json.loads", parsed)):
+        models = (
+            KernelClassifier(learner="dsg"),
+            FourierSgd(10, 2048, pairs=False),
+            preprocessing.StandardScaler() | linear_model.LogisticRegression(),
+        )
+        for model in models:
+            learnt(model, examples)
+        times = interleaved(runs, *(partial(learnt, model, examples) for model in models))
+        medians = [f"{1.0 / statistics.median(took):,.0f}" for took in times]
+        rows.append([names, *medians, *(f"{ratio(took, times[0]):.2f}" for took in times[1:])])
+    peers = ["NumPy", "StandardScaler | LogisticRegression"]
+    columns = ["names", "ours, scales its inputs", *peers, *(f"ours / {peer}" for peer in peers)]
+    show('KernelClassifier(learner="dsg"), 10 inputs, predict_one + learn_one, events/s', columns, rows)
 
 
 def roofline(runs: int) -> None:
@@ -262,6 +283,7 @@ def main() -> None:
     options = arguments(__doc__, data=True, runs=9)
     with threadpool_limits(1):
         events(options.runs)
+        as_they_come(options.runs)
         roofline(options.runs)
         threads(options.runs)
         uncached(min(options.runs, 5))

@@ -28,7 +28,7 @@ def main() -> None:
         return passes * len(data) / seconds(job)
 
     scaler = preprocessing.StandardScaler
-    ours = scaler() | KernelClassifier(learner="dsg", max_features=1024)
+    ours = KernelClassifier(learner="dsg")
     default = KernelClassifier()
     linear = scaler() | linear_model.LogisticRegression()
     sampler = feature_extraction.RBFSampler(n_components=100, seed=1) | linear_model.LogisticRegression()
@@ -42,7 +42,7 @@ def main() -> None:
         lambda: rate(sampler, 1),
     )
     names = [
-        "StandardScaler | KernelClassifier(learner='dsg'), 1,024 features",
+        "KernelClassifier(learner='dsg'), 1,024 features",
         "KernelClassifier()",
         "StandardScaler | LogisticRegression",
         "RBFSampler(100) | LogisticRegression",

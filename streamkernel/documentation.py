@@ -141,8 +141,8 @@ ValueError
     "transform_many": _PREDICT_MANY,
     "explain_one": """
 Each field is compared with its running mean: the mean of its numbers, or for a string the frequencies of its values.
-Models with a `kernel` or ``learner="dsg"`` have no running means and compare with 0, as if the field were missing; put
-a ``StandardScaler`` in front of them.
+Models with a `kernel` have no running means and compare with 0, as if the field were missing; put a ``StandardScaler``
+in front of them.
 
 Parameters
 ----------

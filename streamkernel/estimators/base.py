@@ -42,6 +42,8 @@ class KernelModel(Serializable):
 
     _for_classes: bool | None
     _default_kernel: Kernel = DEFAULT_KERNEL
+    _scales_inputs = True
+    """Whether inputs are scaled where `kernel` is None."""
     _default_learner: Choice | None = None
     """The learner if `learner` may be None, and is."""
 
@@ -83,7 +85,7 @@ class KernelModel(Serializable):
             loss=self._loss,
             default_step=self._default_step(),
             cap=cap,
-            is_scaled=self.kernel is None,
+            is_scaled=self._scales_inputs and self.kernel is None,
             loss_per_error=DELTA_PER_ERROR if self.loss == "huber" else 0.0,
             l2=l2,
             intercept=outputs.intercept,
@@ -97,7 +99,7 @@ class KernelModel(Serializable):
             new_learner,
             tasks=[task for task in (self.pruning, self.refit) if task is not None],
             max_features=max_features,
-            is_scaled=is_second_order and self.kernel is None,
+            is_scaled=self._scales_inputs and self.kernel is None,
             has_first=is_second_order,
         )
 

@@ -58,9 +58,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     kernel : Kernel or None, default None
         The kernel, which reads unscaled inputs. By default inputs are scaled by their running mean and standard
         deviation, and the kernel is a :class:`~streamkernel.kernels.MultiScale` of Gaussians around the median distance
-        between the first 256 examples. With ``learner="dsg"`` the default is a Gaussian of 0.4 times that distance on
-        unscaled inputs. During the first 256 examples the bandwidth is provisional, and the examples are learned
-        again each time it changes.
+        between the first 256 examples, or with ``learner="dsg"`` a Gaussian of 0.4 times that distance. During the
+        first 256 examples the bandwidth is provisional, and the examples are learned again each time it changes.
     loss : str or losses.Loss, default "logistic"
         ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``,
         ``"smooth_hinge"``, ``"sigmoid"`` (each class against the rest with more than two), or one of

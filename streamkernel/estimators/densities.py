@@ -97,6 +97,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
 
     nu: float
     _for_classes = None
+    _scales_inputs = False
     _default_learner = learners.DSG(rule=rules.DSG())
 
     def __init__(
@@ -281,6 +282,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
     divergence: str
     rho: float
     _for_classes = None
+    _scales_inputs = False
     _default_kernel = Gaussian("median")
     _default_learner = learners.DSG(rule=rules.DSG())
 

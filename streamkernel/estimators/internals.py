@@ -222,7 +222,7 @@ def predict_and_learn(
                 targets.append(y)
     xs, y = xs[: len(targets)], np.array(targets, np.float64)
     if state.learner.order == "first" or not isinstance(model, KernelClassifier):
-        return state.learner.learn_events(xs, y, largest)
+        return state.learner.learn_events(xs, y, largest, state.scales)
     return _learn_in_calls(model, xs, ys, y, largest)
 
 

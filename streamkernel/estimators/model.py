@@ -134,7 +134,7 @@ class Model:
         """Learn from one example of weight w with a target, or an array of several; its label or targets may be new."""
         state = self.state
         try:
-            if not is_new and state.is_direct and state.learner.learn_event(x, y, w, state.numeric):
+            if not is_new and state.is_direct and state.learner.learn_event(x, y, w, state.numeric, state.scales):
                 return
             directions = state.learner.directions
             row, numeric = directions.learnable_row(x, state.numeric, w)

@@ -49,7 +49,8 @@ class State:
 
     def __post_init__(self) -> None:
         nothing = self.first is None and self.upkeep is None and self.own is None
-        self.is_direct, self.is_plain = nothing and self.scales is None, nothing and self.journal is None
+        self.is_direct = nothing and isinstance(self.learner, FirstOrderLearner)
+        self.is_plain = nothing and self.journal is None
         self.names = (*self.labels, None)
 
     def frozen(self) -> State:

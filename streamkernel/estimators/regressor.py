@@ -63,7 +63,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     --------
     >>> from river import evaluate, metrics
     >>> from river.datasets import synth
-    >>> from streamkernel import KernelRegressor, StandardScaler
+    >>> from streamkernel import KernelRegressor
 
     >>> model = KernelRegressor()
     >>> evaluate.progressive_val_score(synth.Friedman(seed=1).take(5000), model, metrics.R2())
@@ -71,7 +71,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
 
     The 0.9-quantile, which nine of ten targets are below:
 
-    >>> model = StandardScaler() | KernelRegressor(loss="quantile", tau=0.9, learner="dsg")
+    >>> model = KernelRegressor(loss="quantile", tau=0.9, learner="dsg")
     >>> below = 0
     >>> for x, y in synth.Friedman(seed=1).take(2000):
     ...     below += y <= model.predict_one(x)

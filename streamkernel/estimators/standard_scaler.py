@@ -56,13 +56,13 @@ class StandardScaler(base.MiniBatchTransformer):
 
     Examples
     --------
-    >>> from streamkernel import KernelRegressor, StandardScaler
+    >>> from streamkernel import KernelRegressor, StandardScaler, kernels
     >>> scaler = StandardScaler()
     >>> for size in (10.0, None, 30.0):
     ...     scaler.learn_one({"size": size, "colour": "red"})
     >>> scaler.transform_one({"size": 40.0, "colour": "red"}), scaler.transform_one({"size": None})
     ({'size': 2.0, 'colour': 'red'}, {'size': None})
-    >>> model = StandardScaler() | KernelRegressor(learner="dsg")
+    >>> model = StandardScaler() | KernelRegressor(kernels.Laplacian())
     """
 
     def __init__(self, with_std: bool = True) -> None:

@@ -1,7 +1,7 @@
 """The values of a dictionary, read by compiled code, and a table of known names.
 
-Most events have the names of the event before, as the same objects in the same order. Then their values can be read
-through CPython's own functions, which is much faster than to look names up and to pack values from Python. The
+Most events have the names of the event before, in the same order. Then their values can be read through CPython's own
+functions, which is much faster than to look names up and to pack values from Python. The
 address of the dictionary is an argument of the call that reads it, so the dictionary lives as long as the call; the
 caller holds the interpreter's lock, and no Python code runs meanwhile, so its contents do not change. Nothing else is
 passed by address.
@@ -43,16 +43,13 @@ _LOOKS_KNOWN = (
 FAST = dict if _LOOKS_KNOWN and os.environ.get("STREAMKERNEL_FAST_PATH", "1") != "0" else None
 """The type of the examples that are read by compiled code; ``None`` if none are."""
 
-_TO_STAY = 8
-"""Times that the names of an event have to come again as other objects before these are the ones looked for."""
-
-_SERIAL, _N, _PARTS, _FLOAT, _INT, _BOOL, _ROOM = range(7)
+_SERIAL, _N, _PARTS, _FLOAT, _INT, _BOOL, _STR, _ROOM = range(8)
 _HEAD = _ROOM + 3
-_COLUMNS, _PER_PART = 7, 3
-SLOT, HASH, READERS, ORDER, GIVEN, SORTED, ADDRESS = range(_COLUMNS)
+_COLUMNS, _PER_PART = 8, 3
+SLOT, HASH, READERS, ORDER, GIVEN, SORTED, SCALED, ADDRESS = range(_COLUMNS)
 """Columns of a record, n numbers each: the place in the cache of directions, the name's hash, which parts read it,
-where the value is among those given, the values as given, the values sorted by hash, and the addresses of the names
-as given."""
+where the value is among those given, the values as given, the values sorted by hash, the sorted values as a function
+reads them, and the addresses of the names as given."""
 
 _serials = itertools.count(1)
 
@@ -61,17 +58,14 @@ class NameRecord:
     """The names of an example, with all that compiled code needs to read their values.
 
     Its memory is an array of int64: a serial number, the numbers of names, n, and of parts, the addresses of the types
-    of numbers, and the state of an iteration; a number for each part of the kernel; the columns above; and for each
-    part of the kernel three columns for the values that it reads. Names, hashes and slots never change; values are
-    written and read within one compiled call. The `names`, in the order of the example, are kept alive, so that no
+    of numbers and names, and the state of an iteration; a number for each part of the kernel; the columns above; and
+    for each part of the kernel three columns for the values that it reads. Names, hashes and slots never change; values
+    are written and read within one compiled call. The `names`, in the order of the example, are kept alive, so that no
     other object has their addresses; the `hashes` are in the order of hashes. `slots` are indices of the names in the
     cache of directions, and `readers` the parts of the kernel that read each name, a bit per part.
     """
 
     __slots__ = (
-        "_columns",
-        "_strange",
-        "_times",
         "get",
         "hashes",
         "is_counted",
@@ -80,7 +74,6 @@ class NameRecord:
         "memory",
         "names",
         "ordered",
-        "parts",
         "readers",
         "slots",
         "start",
@@ -94,38 +87,22 @@ class NameRecord:
         self.ordered = ordered
         self.get: Any = itemgetter(*ordered) if n > 1 else lambda x: tuple(x[name] for name in ordered)
         self.start = np.array([0, n])
-        self.parts = parts
         self.memory: I64 = np.zeros(_HEAD + parts + (_COLUMNS + _PER_PART * parts) * n, np.int64)
-        self.memory[:_ROOM] = next(_serials), n, parts, id(float), id(int), id(bool)
+        self.memory[:_ROOM] = next(_serials), n, parts, id(float), id(int), id(bool), id(str)
         columns = self.memory[_HEAD + parts :][: _COLUMNS * n].reshape(_COLUMNS, n)
         self.slots, self.hashes, self.readers = columns[SLOT], columns[HASH].view(np.uint64), columns[READERS]
         self.slots[:], self.hashes[:], self.readers[:] = slots, list(hashes.values()), readers
         index = {name: i for i, name in enumerate(self.names)}
         columns[ORDER] = [index[name] for name in ordered]
         columns[ADDRESS] = [id(name) for name in self.names]
-        self._columns, self._times = columns, 0
         self.is_placed = True  # whether no name gets a place in the cache later
         self.is_counted = False  # whether no more values of these names are counted
         self.is_settled = False  # nor anything else becomes known of them if they have numbers
-        self._strange: Sequence[Hashable] = self.names[-1:]
 
     @property
     def nbytes(self) -> int:
         """The approximate size in bytes, including names and Python objects."""
         return int(self.memory.nbytes) + 40 * len(self.names) + sum(map(size_of, self.names)) + 700
-
-    def has_moved(self, names: Sequence[Hashable]) -> bool:
-        """Return whether equal names have come as other objects so often that the record should use these."""
-        if names[-1] is not self._strange[-1]:
-            self._strange, self._times = names[-1:], 0
-        self._times += 1
-        return self._times > _TO_STAY
-
-    def with_names(self, names: Sequence[Hashable]) -> NameRecord:
-        """Return the record for equal names that are other objects."""
-        index = {name: name for name in names}
-        hashes = dict(zip([index[name] for name in self.ordered], self.hashes.tolist(), strict=True))
-        return NameRecord(names, hashes, self.slots.tolist(), self.readers, self.parts)
 
 
 @inlined(allocates=False)
@@ -149,6 +126,8 @@ _of_float = types.ExternalFunction("PyFloat_AsDouble", types.float64(types.voidp
 _of_int = types.ExternalFunction("PyLong_AsDouble", types.float64(types.voidptr))
 _error = types.ExternalFunction("PyErr_Occurred", types.int64())
 _item_in_list = types.ExternalFunction("PyList_GetItem", types.int64(types.voidptr, types.int64))
+_compare: Any = types.ExternalFunction("PyObject_RichCompareBool", types.int32(*2 * [types.voidptr], types.int32))
+_EQUAL = 2
 _forget_error = types.ExternalFunction("PyErr_Clear", types.void())
 
 
@@ -190,11 +169,24 @@ _item_of: Any = _item_of_at
 
 
 @inlined(allocates=False)
+def _are_equal(record, name, other):  # type: ignore[no-untyped-def]
+    """Return whether two names, which are given by address, are one object, or equal strings or integers.
+
+    To compare other names could run Python code.
+    """
+    if name == other:
+        return True
+    kind = _type_of(name)
+    if kind != _type_of(other) or not (kind == record[_STR] or kind == record[_INT]):
+        return False
+    return _compare(_object(name), _object(other), np.int32(_EQUAL)) == 1
+
+
+@inlined(allocates=False)
 def read(record, x):  # type: ignore[no-untyped-def]
     """Copy the values of the dictionary at address `x` to a record; return whether that was possible.
 
-    It is possible if the dictionary has the record's names, as the same objects in their order, and floats, integers or
-    Booleans.
+    It is possible if the dictionary has the record's names in their order, and floats, integers or Booleans.
     """
     columns = parts_of(record)[0]
     addresses, inputs = columns[ADDRESS], columns[GIVEN].view(np.float64)
@@ -205,7 +197,7 @@ def read(record, x):  # type: ignore[no-untyped-def]
             return False
         item = record[_ROOM + 2]
         kind = _type_of(item)
-        if record[_ROOM + 1] != addresses[j]:
+        if not _are_equal(record, record[_ROOM + 1], addresses[j]):
             return False
         if kind == record[_FLOAT]:
             inputs[j] = _of_float(_object(item))

@@ -237,8 +237,6 @@ class Directions:
             x = self.plan.expand(x)
             record = self._record(tuple(x))
             values = array("d", record.get(x))
-        elif names and names[-1] is not record.names[-1] and record.has_moved(names):
-            record = self.store.keep(names, record.with_names(names))
         if record.is_placed and not self.plan.transforms:
             self.last = record
         return record, values

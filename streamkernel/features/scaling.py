@@ -35,6 +35,14 @@ LEAST = 16
 DEVIATION = 1.4826
 """The deviation of a normal variable over the median distance from its median."""
 
+NOT_SCALED = ScalesState(np.zeros(1, COUNTS), np.zeros(0, SCALE))
+"""Scales of no names: rows are taken as they are."""
+
+
+def state_of(scales: Scales | None) -> ScalesState:
+    """Return the state of scales, `NOT_SCALED` without them."""
+    return NOT_SCALED if scales is None else scales.state
+
 
 def without_outliers(rows: Rows) -> Rows:
     """Return rows with NaN in place of rare outliers of each name, or `rows` themselves.

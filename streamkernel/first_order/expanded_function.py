@@ -19,6 +19,8 @@ from streamkernel.features.dictionaries import FAST
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, Rows
+from streamkernel.features.scale_table import moments_of, slopes_of
+from streamkernel.features.scaling import Scales, state_of
 from streamkernel.first_order import single_event
 from streamkernel.first_order.step_choices import precondition
 from streamkernel.jit.calls import Arena
@@ -139,13 +141,17 @@ class ExpandedFunction(Learner):
             precondition.require(0)
         self._start(columns, intercept)
 
-    def frozen(self, scales: Any = None) -> tuple[Self, Any]:
-        """Return a copy that learning does not change, as :meth:`Learner.frozen` does."""
+    def frozen(self, scales: Scales | None = None) -> tuple[Self, Scales | None]:
+        """Return copies that learning does not change, as :meth:`Learner.frozen` does."""
         if self._is_alone:
             return self, scales
         twin = self._twin(self.directions)
-        twin._arena, twin._is_alone = self._arena.copy(), True
-        return twin, scales
+        twin._is_alone = True
+        while True:
+            before = -1 if scales is None else int(scales.state.counts[0]["n"])
+            twin._arena, copied = self._arena.copy(), None if scales is None else scales.copy()
+            if scales is None or before == scales.state.counts[0]["n"]:  # else an example came between the two copies
+                return twin, copied
 
     def make_private(self) -> Self:
         """Declare that no other thread will use this function, and return it; learning then blocks no thread."""
@@ -234,63 +240,69 @@ class ExpandedFunction(Learner):
         """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
         return embed_rows(self.numbers, self.directions, rows, self.n_blocks)
 
-    def score_event(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None, scales: Any = None) -> Any:
+    def score_event(
+        self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None, scales: Scales | None = None
+    ) -> Any:
         """Return f at one example, a float, or an array of shape (columns,) if there are several.
 
         Raise an InputError if a value is not a number, not finite or too large.
         """
         directions, memory = self.directions, self._arena.memory
         if self._columns > 1:
-            return self._scores_event(x, numeric)
+            return self._scores_event(x, numeric, scales)
+        score, (counts, table) = single_event.score_event.call, state_of(scales)
         if type(x) is FAST:  # most events
-            score = single_event.score_event.call(memory, directions.store.table, directions.last.memory, id(x))
-            if score == score:
-                return score
+            f = score(memory, directions.store.table, directions.last.memory, counts, table, id(x))
+            if f == f:
+                return f
         if FAST:
             record, plain = directions.example(x, numeric)
-            score = single_event.score_event.call(memory, directions.store.table, record.memory, id(plain))
-            if score == score:
-                return score
-        return float(self.scores(directions.row(x, numeric))[0, 0])
+            f = score(memory, directions.store.table, record.memory, counts, table, id(plain))
+            if f == f:
+                return f
+        return float(self.scores(directions.row(x, numeric), scales)[0, 0])
 
-    def _scores_event(self, x: Mapping[Hashable, Any], numeric: NumericNames | None) -> F64:
+    def _scores_event(self, x: Mapping[Hashable, Any], numeric: NumericNames | None, scales: Scales | None) -> F64:
         """Return the several columns of f at one example."""
-        directions, memory = self.directions, self._arena.memory
+        directions, memory, (counts, table) = self.directions, self._arena.memory, state_of(scales)
         out: F64 = np.empty(self._columns)
         if type(x) is FAST and single_event.scores_event(
-            memory, directions.store.table, directions.last.memory, id(x), out
+            memory, directions.store.table, directions.last.memory, counts, table, id(x), out
         ):
             return out
         if FAST:
             record, plain = directions.example(x, numeric)
-            if single_event.scores_event(memory, directions.store.table, record.memory, id(plain), out):
+            if single_event.scores_event(memory, directions.store.table, record.memory, counts, table, id(plain), out):
                 return out
-        return np.asarray(self.scores(directions.row(x, numeric))[0])
+        return np.asarray(self.scores(directions.row(x, numeric), scales)[0])
 
-    def scores(self, rows: Rows, scales: Any = None) -> F64:
+    def scores(self, rows: Rows, scales: Scales | None = None) -> F64:
         """Return f at each of `rows`, as :meth:`Learner.scores` does."""
-        few = len(rows.start) - 1 <= _FEW
-        arena, kernel = (self if few else self.frozen()[0])._arena, self.directions.kernel
+        few, kernel = len(rows.start) - 1 <= _FEW, self.directions.kernel
+        frozen, scales = (self, scales) if few else self.frozen(scales)
+        arena, scaling = frozen._arena, state_of(scales)
         out = np.empty((len(rows.start) - 1, 3, int(arena["numbers"][0]["columns"])))
-        if few:
-            self._evaluate(lambda rows, out: int(scoring.evaluate(function_in(arena), kernel, rows, out)), rows, out)
-        else:
 
-            def evaluate(rows: Rows, out: F64) -> int:
-                function = function_in(arena)._replace(phi=np.empty_like(arena["phi"]))
-                return int(scoring.evaluate_copy(function, kernel, rows, out))
+        def evaluate(rows: Rows, out: F64) -> int:
+            if few:
+                return int(scoring.evaluate(function_in(arena), scaling, kernel, rows, out))
+            function = function_in(arena)._replace(phi=np.empty_like(arena["phi"]))
+            return int(scoring.evaluate_copy(function, scaling, kernel, rows, out))
 
-            self._evaluate(evaluate, rows, out)
+        self._evaluate(evaluate, rows, out)
         return out[:, 1]
 
-    def derivatives(self, row: Rows, scales: Any = None) -> F64:
+    def derivatives(self, row: Rows, scales: Scales | None = None) -> F64:
         """Return the derivatives of f by the values of one row, as :meth:`Learner.derivatives` does."""
         directions, size = self.directions, self.block_size
         embedding.check_derivatives(directions.plan)
-        functions = self.predicting().T
-        z = self.embed_rows(row)[0]
+        frozen, scales = self.frozen(scales)
+        functions, scaled = frozen.predicting().T, row if scales is None else scales(row)
+        z = frozen.embed_rows(scaled)[0]
         along = embedding.directions_along(directions.kernel, size, row.hashes, len(z) // 2)
         derivatives = embedding.slopes(directions.kernel, size, z, functions) @ along.T
+        if scales is not None:
+            derivatives *= slopes_of(scales.state, moments_of(scales.state, row.hashes), row.values)
         derivatives[:, row.readers == 0] = 0.0
         return np.asarray(derivatives)
 

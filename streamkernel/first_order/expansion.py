@@ -13,8 +13,11 @@ from streamkernel.features.dictionaries import FAST
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, I64, Rows
+from streamkernel.features.scale_table import use_moments
+from streamkernel.features.scaling import NOT_SCALED, Scales, state_of
 from streamkernel.first_order import expanded_function, sgd_step, single_event
 from streamkernel.first_order.expanded_function import ExpandedFunction, function_in
+from streamkernel.first_order.sgd_step import Scaling
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import span, state
@@ -122,6 +125,7 @@ class FirstOrderLearner(ExpandedFunction):
         self._set_arena(numbers, coef, beta, entries)
         self._pending = (self.examples, pending)
         self.directions.reserve(max(1, blocks))
+        use_moments.load()  # single events do not load it
 
     def start_over(self, kernel: Kernel, rows: Rows) -> FirstOrderLearner:
         """Return an untrained function of the same directions, with other bandwidths, which were taken from `rows`."""
@@ -129,7 +133,9 @@ class FirstOrderLearner(ExpandedFunction):
         twin._start(self.columns, int(self.numbers["intercept"]))
         return twin
 
-    def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: NumericNames) -> bool:
+    def learn_event(
+        self, x: Mapping[Hashable, Any], y: float, w: float, numeric: NumericNames, scales: Scales | None = None
+    ) -> bool:
         """Learn from one example of weight w, if a single compiled call is enough; return whether it was.
 
         Any thread may call it at any time. If it returns false, nothing has changed, and :meth:`learn_one` is needed.
@@ -141,17 +147,23 @@ class FirstOrderLearner(ExpandedFunction):
         if gamma is None:
             gamma = float(self.step(int(self.numbers["steps"]) + 1))
         memory, record, y = self._arena.memory, directions.last, float(y)
+        counts, table = NOT_SCALED if scales is None else scales.state  # without a call, as each event comes here
+        learn, changes = single_event.learn_event.call, self.may_restructure
         if record.is_settled and type(x) is FAST:
-            status = single_event.learn_event.call(memory, directions.store.table, record.memory, id(x), y, w, gamma)
+            cache = directions.store.table
+            status = learn(memory, cache, record.memory, counts, table, changes, id(x), y, w, gamma)
             if status != state.UNREAD:
                 return bool(status == state.DONE)
         record, plain = directions.example(x, numeric)
         if not record.is_settled and directions.adds_names(x, numeric):
             return False
-        status = single_event.learn_event.call(memory, directions.store.table, record.memory, id(plain), y, w, gamma)
+        cache = directions.store.table
+        status = learn(memory, cache, record.memory, counts, table, changes, id(plain), y, w, gamma)
         return bool(status == state.DONE)
 
-    def learn_events(self, xs: list[dict[Hashable, Any]], y: F64, largest: float) -> tuple[F64, F64]:
+    def learn_events(
+        self, xs: list[dict[Hashable, Any]], y: F64, largest: float, scales: Scales | None = None
+    ) -> tuple[F64, F64]:
         """Score and learn examples of the weight 1 in order, with the same bits as one after the other, in one compiled
         call.
 
@@ -166,8 +178,9 @@ class FirstOrderLearner(ExpandedFunction):
             steps = np.empty((len(xs), 2))
             steps[:, 0] = y
             steps[:, 1] = self._gammas(len(xs))
-            learn, table = single_event.score_and_learn.call, directions.store.table
-            done = learn(memory, table, record.memory, id(xs), largest, steps, values, scores)
+            scaling, table = self._scaling(scales, is_new=True), directions.store.table
+            learn = single_event.score_and_learn.call
+            done = learn(memory, table, record.memory, scaling, id(xs), largest, steps, values, scores)
         return scores[:done], values[:done]
 
     def bet_on_pairs(self, rows: Rows, most: float, wealth: F64) -> int:
@@ -181,58 +194,60 @@ class FirstOrderLearner(ExpandedFunction):
 
     def learn_one(self, row: Rows, y: float) -> None:
         """Learn from one row as :meth:`learn` does."""
-        if self.batch_size > 1:
-            self._gather(row, y)
-            return
-        try:
-            self._steps(row, np.array([y], np.float64), self._gammas(1))
-        except RefusedError as refused:
-            raise refused.error from None
+        self.learn(row, np.array([y], np.float64))
 
-    def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
-        """Learn from `rows` in order, as :meth:`Learner.learn` does; an incomplete batch stays in the buffer."""
-        if read is not None:
-            read[:] = rows.values
-        done, batch = 0, self.batch_size
+    def learn_again(self, rows: Rows, y: F64, scales: Scales | None = None) -> None:
+        """Learn from rows that the scales have observed."""
+        self.learn(rows, y, scales, is_new=False)
+
+    def learn(
+        self, rows: Rows, y: F64, scales: Scales | None = None, read: F64 | None = None, *, is_new: bool = True
+    ) -> None:
+        """Learn from `rows` in order, as :meth:`Learner.learn` does; an incomplete batch stays in the buffer.
+
+        With `is_new` the scales observe the rows, each when it is learned.
+        """
+        read = np.empty_like(rows.values) if read is None else read
+        done, batch, start = 0, self.batch_size, rows.start
         while done < len(y) and (self.pending or len(y) - done < batch):
-            self._gather(rows.part(done, done + 1), float(y[done]))
+            self._gather(rows, y, done, scales, read, is_new)
             done += 1
         whole = done + (len(y) - done) // batch * batch
         while done < whole:
             features = max(1, self.n_blocks) * self.block_size
             n = min(max(1, _WORK // (features * batch)), (whole - done) // batch)
-            t = int(self.numbers["steps"])
-            gammas = self._gammas(n)
+            t, last = int(self.numbers["steps"]), done + n * batch
+            scaled = read[start[done] : start[last]]
             try:
-                self._steps(rows.part(done, done + n * batch), y[done : done + n * batch], gammas)
+                self._steps(rows.part(done, last), y[done:last], self._gammas(n), scales, scaled, is_new)
             except RefusedError as refused:
                 done += (int(self.numbers["steps"]) - t) * batch
                 before = range(done, done + refused.row % batch)
                 self._pending = (self.examples, [(rows.part(i, i + 1), float(y[i])) for i in before])
                 raise refused.error from None
-            done += n * batch
+            done = last
         for i in range(whole, len(y)):
-            self._gather(rows.part(i, i + 1), float(y[i]))
+            self._gather(rows, y, i, scales, read, is_new)
 
-    def _gather(self, row: Rows, y: float) -> None:
-        """Buffer an example, and take a step if the batch is complete."""
-        if not self.directions.plan.usable(row):
+    def _gather(self, rows: Rows, y: F64, i: int, scales: Scales | None, read: F64, is_new: bool) -> None:
+        """Buffer row i, set its part of `read` to its scaled values, and take a step if the batch is complete."""
+        row = rows.part(i, i + 1)
+        scaled = row if scales is None else scales(row)
+        if not self.directions.plan.usable(scaled):
             raise self._unusable(row)
         if self.directions.plan.itself == 0.0:
-            self.scores(row)  # its features must be of usable size
+            self.scores(row, scales)  # its features must be of usable size
+        read[rows.start[i] : rows.start[i + 1]] = scaled.values
         if self._pending[0] != self.examples:
             self._pending = (self.examples, [])
         waiting = self._pending[1]
         if len(waiting) + 1 < self.batch_size:
-            waiting.append((row, y))
+            waiting.append((row, float(y[i])))
             return
-        batch = [*waiting, (row, y)]
+        batch = [*waiting, (row, float(y[i]))]
+        together, targets = Rows.stack([row for row, _ in batch]), np.array([target for _, target in batch], np.float64)
         try:
-            self._steps(
-                Rows.stack([row for row, _ in batch]),
-                np.array([target for _, target in batch], np.float64),
-                self._gammas(1),
-            )
+            self._steps(together, targets, self._gammas(1), scales, np.empty_like(together.values), is_new)
         except RefusedError as refused:  # without the one that is refused, or it would stop every batch from now on
             self._pending = (self.examples, [one for i, one in enumerate(waiting) if i != refused.row])
             raise refused.error from None
@@ -244,15 +259,26 @@ class FirstOrderLearner(ExpandedFunction):
         t = int(self.numbers["steps"])
         return np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)))
 
-    def _steps(self, rows: Rows, y: F64, gammas: F64) -> None:
+    def _steps(self, rows: Rows, y: F64, gammas: F64, scales: Scales | None, read: F64, is_new: bool) -> None:
         """Take a step for each of `gammas`; raise an error that contains the refused row."""
         learn = sgd_step.learn_apart if self._is_alone else sgd_step.learn
         self._reserve(min(self.n_blocks + len(gammas), self.most_blocks))
-        status, row = learn(function_in(self._arena), self.directions.kernel, rows, y, gammas)
+        status, row, kernel = state.NO_ROOM, 0, self.directions.kernel
+        while status == state.NO_ROOM:
+            scaling, first = self._scaling(scales, is_new=is_new), row // self.batch_size
+            status, row = learn(function_in(self._arena), scaling, kernel, rows, read, y, gammas, first)
+            if status == state.NO_ROOM and scales is not None:
+                scales.grow()
         if status == state.BAD_VALUE:
             raise RefusedError(row, self._unusable(rows.part(row, row + 1)))
         if status == state.DIVERGED:
             raise RefusedError(row, self._divergence_error(y[row]))
+
+    def _scaling(self, scales: Scales | None, *, is_new: bool) -> Scaling:
+        """Return how the next examples are scaled, for compiled code."""
+        if scales is not None:
+            use_moments.load()
+        return Scaling(state_of(scales), is_new, self.may_restructure)
 
     def _reserve(self, blocks: int) -> None:
         """Allocate a number of blocks."""
@@ -266,6 +292,10 @@ class FirstOrderLearner(ExpandedFunction):
         new["coef"][: len(copy["coef"])], new["beta"][: len(copy["beta"])] = copy["coef"], copy["beta"]
         new["span"][:] = copy["span"]
         self._arena = new
+
+    def restructure(self, before: int) -> None:
+        """Forget the features of the last example: the scales may have changed."""
+        self.numbers["last_example"] = 0
 
     def close(self) -> None:
         """Stop learning single events until :meth:`open` is called."""

@@ -14,11 +14,12 @@ from numba import types
 from streamkernel import losses, vectors
 from streamkernel.features.compiled_kernel import KERNEL, Span
 from streamkernel.features.feature_maps import features, power, prepare
-from streamkernel.features.rows import F64, ROWS
+from streamkernel.features.rows import F64, ROWS, Rows
+from streamkernel.features.scale_table import ScalesState, has_room, observe_row, scale_row, use_moments
 from streamkernel.first_order import step_choices
 from streamkernel.first_order.step_choices import precondition, pull_of_intercept
 from streamkernel.jit import compiled, inlined, unit
-from streamkernel.learners import scoring
+from streamkernel.learners import schedule, scoring
 from streamkernel.learners.scoring import (
     AVERAGE,
     FIRST_ORDER,
@@ -42,6 +43,7 @@ from streamkernel.learners.state import (
     LEARNED,
     MARGIN,
     MEAN,
+    NO_ROOM,
     PER_ERROR,
     PER_K_XX,
 )
@@ -64,6 +66,14 @@ class StepWork(NamedTuple):
 STEP_WORK = types.NamedTuple(
     [WORK, types.float64[::1], types.float64[:, ::1], types.float64[:, ::1], types.float64[:, :, :, ::1]], StepWork
 )
+
+
+class Scaling(NamedTuple):
+    """The scales of inputs, whether they observe the examples, and whether those in use may change."""
+
+    scales: ScalesState
+    is_new: bool
+    may_change: bool
 
 
 @inlined
@@ -304,8 +314,19 @@ def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: igno
     return DONE, 0
 
 
-def _learn(state, kernel, rows, y, gammas):  # type: ignore[no-untyped-def]
-    """Take one step for each of `gammas`, on the next B rows each; return (status, row).
+@inlined(allocates=False)
+def observe_inputs(scaling, rows, first, last):  # type: ignore[no-untyped-def]
+    """Add the rows ``first <= i < last`` to the moments of the scales, and use the moments where that is due."""
+    scales = scaling.scales
+    if scaling.is_new and len(scales.table) > 0:
+        for i in range(first, last):
+            observe_row(scales, rows, i)
+            if scaling.may_change and schedule.compiled_is_due(scales.counts[0].n):
+                use_moments(scales)
+
+
+def _learn(state, scaling, kernel, rows, scaled, y, gammas, first):  # type: ignore[no-untyped-def]
+    """Take one step for each of `gammas` from the number `first` on, on the next B rows each; return (status, row).
 
     One step on the batch x_1..x_B, with ḡ = (1/B) Σ g_i (Dai et al. 2014, Algorithm 1; Li and Póczos 2016):
 
@@ -315,14 +336,23 @@ def _learn(state, kernel, rows, y, gammas):  # type: ignore[no-untyped-def]
         α_k  ← α_k - η (1/B) Σ φ_k(x_i) g_iᵀ
 
     With a preconditioner the g_i of the last line are solved against the block's covariance.
+
+    `scaled` is set to the values as the function reads them.
     """
-    step_work = step_workspace(state, kernel, rows)
-    scores = np.empty((3, state.numbers[0].columns))
+    step_work, scales = step_workspace(state, kernel, rows), scaling.scales
+    read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, scaled, rows.weights)
+    scores, batch = np.empty((3, state.numbers[0].columns)), state.numbers[0].batch_size
     state.numbers[0].last_example = 0
-    for i in range(len(gammas)):
-        status, row = step(state, kernel, rows, i * state.numbers[0].batch_size, y, scores, gammas[i], step_work)
+    for i in range(first, len(gammas)):
+        new = 0
+        for row in range(i * batch, (i + 1) * batch):
+            new += scale_row(scales, rows, row, scaled)
+        if not has_room(scales, new):
+            return NO_ROOM, i * batch
+        status, row = step(state, kernel, read, i * batch, y, scores, gammas[i], step_work)
         if status != DONE:
             return status, row
+        observe_inputs(scaling, rows, i * batch, (i + 1) * batch)
     return DONE, 0
 
 

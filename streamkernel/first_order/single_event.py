@@ -12,9 +12,21 @@ from typing import Any
 import numpy as np
 
 from streamkernel.features.compiled_kernel import PART, ROOM, CompiledKernel, Entries
-from streamkernel.features.dictionaries import GIVEN, HASH, READERS, SLOT, SORTED, item_of, parts_of, read, sort
+from streamkernel.features.dictionaries import (
+    GIVEN,
+    HASH,
+    READERS,
+    SCALED,
+    SLOT,
+    SORTED,
+    item_of,
+    parts_of,
+    read,
+    sort,
+)
 from streamkernel.features.rows import I64, Rows
-from streamkernel.first_order.sgd_step import StepWork, step
+from streamkernel.features.scale_table import ScalesState, has_room, scale_row
+from streamkernel.first_order.sgd_step import Scaling, StepWork, observe_inputs, step
 from streamkernel.jit import compiled, inlined, of_one_signature
 from streamkernel.jit.calls import Arena, array_at
 from streamkernel.kernels.program import KernelProgram
@@ -69,7 +81,9 @@ def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: 
 
 @inlined(allocates=False)
 def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
-    """Return the function, kernel, row and work arrays of an arena and a record, and the last row's scores."""
+    """Return the function, kernel, row, scaled row and work arrays of an arena and a record, the last row's scores, and
+    an array for its target.
+    """
     at = array_at(memory, 0, (len(_ARRAYS),), np.int64)
     numbers = array_at(memory, at[_NUMBERS], (1,), NUMBERS)
     sizes = numbers[0]
@@ -96,6 +110,7 @@ def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
     weight = array_at(memory, at[_WEIGHT], (1,), np.float64)
     hashes_of, sorted_values = names[HASH].view(np.uint64), names[SORTED].view(np.float64)
     rows = Rows(start, names[SLOT], hashes_of, names[READERS], sorted_values, weight)
+    scaled = Rows(start, names[SLOT], hashes_of, names[READERS], names[SCALED].view(np.float64), weight)
     step_work = StepWork(
         ScoringRoom(
             Entries(slots, hashes, values, counts),
@@ -110,41 +125,42 @@ def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
         array_at(memory, at[_TOTAL], (0, columns, components, width), np.float64),
     )
     scores = array_at(memory, at[_SCORES], (3, columns), np.float64)
-    return function, kernel, rows, step_work, scores, array_at(memory, at[_TARGET], (1,), np.float64)
+    return function, kernel, rows, scaled, step_work, scores, array_at(memory, at[_TARGET], (1,), np.float64)
 
 
 @inlined(allocates=False)
-def _score_record(memory, cache, record):  # type: ignore[no-untyped-def]
+def _score_record(memory, cache, record, counts, table):  # type: ignore[no-untyped-def]
     """Return the scores of the values in a record, and whether the values are usable."""
-    function, kernel, rows, step_work, scores, _ = open_arena(memory, cache, record)
+    function, kernel, rows, scaled, step_work, scores, _ = open_arena(memory, cache, record)
     numbers = function.numbers[0]
     if not (sort(record) and numbers.last_example == record[0]):
         numbers.last_example = 0
-        if not score(function, kernel, rows, 0, step_work.evaluation, scores):
+        new = scale_row(ScalesState(counts, table), rows, 0, scaled.values)
+        if not score(function, kernel, scaled, 0, step_work.evaluation, scores):
             return scores, False
-        numbers.last_example = record[0]
+        numbers.last_example = record[0] if new == 0 else 0
     return scores, True
 
 
 @of_one_signature
 @compiled(allocates=False)
-def score_event(memory, cache, record, x):  # type: ignore[no-untyped-def]
+def score_event(memory, cache, record, counts, table, x):  # type: ignore[no-untyped-def]
     """Return the score of the dictionary at address `x` by a function of one column.
 
-    It is NaN if the dictionary cannot be read, or a value cannot be used.
+    It is NaN if the dictionary cannot be read, or a value cannot be used. `counts` and `table` are of the scales.
     """
     if read(record, x):
-        scores, usable = _score_record(memory, cache, record)
+        scores, usable = _score_record(memory, cache, record, counts, table)
         if usable:
             return scores[1, 0]
     return math.nan
 
 
 @compiled(allocates=False)
-def scores_event(memory, cache, record, x, out):  # type: ignore[no-untyped-def]
+def scores_event(memory, cache, record, counts, table, x, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (columns,), to the scores of the dictionary at address `x`; return whether that was possible."""
     if read(record, x):
-        scores, usable = _score_record(memory, cache, record)
+        scores, usable = _score_record(memory, cache, record, counts, table)
         if usable and len(out) == scores.shape[1]:
             for c in range(len(out)):
                 out[c] = scores[1, c]
@@ -154,23 +170,31 @@ def scores_event(memory, cache, record, x, out):  # type: ignore[no-untyped-def]
 
 @of_one_signature
 @compiled(allocates=False)
-def learn_event(memory, cache, record, x, y, w, gamma):  # type: ignore[no-untyped-def]
+def learn_event(memory, cache, record, counts, table, may_change, x, y, w, gamma):  # type: ignore[no-untyped-def]
     """Take one step on the dictionary at address `x` with weight w; return a status of `learners.state`.
 
-    The scores and features of an example that was scored last are reused.
+    The scores and features of an example that was scored last are reused. `counts` and `table` are of the scales, which
+    the example changes, those in use only if they `may_change`.
     """
     if not read(record, x):
         return UNREAD
-    function, kernel, rows, step_work, scores, target = open_arena(memory, cache, record)
-    numbers = function.numbers[0]
+    function, kernel, rows, scaled, step_work, scores, target = open_arena(memory, cache, record)
+    numbers, scaling = function.numbers[0], Scaling(ScalesState(counts, table), True, may_change)
     if numbers.closed:
         return CLOSED
     if numbers.blocks == numbers.room_blocks and numbers.blocks < numbers.most_blocks:
         return NO_ROOM
+    new, may_read = 0, numbers.blocks < numbers.most_blocks or numbers.ridge > 0.0  # other features than the last ones
     if not (sort(record) and numbers.last_example == record[0]):
-        numbers.last_example = 0
+        numbers.last_example, may_read = 0, True
+    if may_read:
+        new = scale_row(scaling.scales, rows, 0, scaled.values)
+    if not has_room(scaling.scales, new):
+        return NO_ROOM
     target[0], rows.weights[0] = y, w
-    status, _ = step(function, kernel, rows, 0, target, scores, gamma, step_work)
+    status, _ = step(function, kernel, scaled, 0, target, scores, gamma, step_work)
+    if status == DONE:
+        observe_inputs(scaling, rows, 0, 1)
     return status
 
 
@@ -190,15 +214,15 @@ def close(old):  # type: ignore[no-untyped-def]
 
 @of_one_signature
 @compiled(allocates=False)
-def score_and_learn(memory, cache, record, xs, largest, steps, values, out):  # type: ignore[no-untyped-def]
+def score_and_learn(memory, cache, record, scaling, xs, largest, steps, values, out):  # type: ignore[no-untyped-def]
     """Score and learn the dictionaries of the list at address `xs`, in order; return how many are learned.
 
     It ends before the first event that needs more than a step, or has a value beyond ±`largest`. The target and γ of
     event i are ``steps[i]``; its values are written to ``values[i]``, as given, and its scores before it was learned to
-    ``out[i]``.
+    ``out[i]``. `scaling` says how they are scaled.
     """
-    function, kernel, rows, step_work, scores, target = open_arena(memory, cache, record)
-    numbers, inputs = function.numbers[0], parts_of(record)[0][GIVEN].view(np.float64)
+    function, kernel, rows, scaled, step_work, scores, target = open_arena(memory, cache, record)
+    numbers, scales, inputs = function.numbers[0], scaling.scales, parts_of(record)[0][GIVEN].view(np.float64)
     if numbers.closed or values.shape[1] != len(inputs) or out.shape[1] != scores.shape[1]:
         return 0
     for i in range(len(steps)):
@@ -212,7 +236,9 @@ def score_and_learn(memory, cache, record, xs, largest, steps, values, out):  # 
             values[i, j] = inputs[j]
         if not (sort(record) and numbers.last_example == record[0]):
             numbers.last_example = 0
-            if not score(function, kernel, rows, 0, step_work.evaluation, scores):
+            if not has_room(scales, scale_row(scales, rows, 0, scaled.values)) or not score(
+                function, kernel, scaled, 0, step_work.evaluation, scores
+            ):
                 return i
             numbers.last_example = record[0]
         for c in range(scores.shape[1]):
@@ -220,6 +246,7 @@ def score_and_learn(memory, cache, record, xs, largest, steps, values, out):  # 
                 return i
             out[i, c] = scores[1, c]
         target[0], rows.weights[0] = steps[i, 0], 1.0
-        if step(function, kernel, rows, 0, target, scores, steps[i, 1], step_work)[0] != DONE:
+        if step(function, kernel, scaled, 0, target, scores, steps[i, 1], step_work)[0] != DONE:
             return i
+        observe_inputs(scaling, rows, 0, 1)
     return len(steps)

@@ -205,7 +205,7 @@ class Learner:
         raise NotImplementedError
 
     def scores(self, rows: Rows, scales: Any = None) -> F64:
-        """Return f at each of `rows`, shape (rows, columns); only a second-order function has `scales`.
+        """Return f at each of `rows`, shape (rows, columns).
 
         Raise an InputError if a value is not finite or too large.
         """
@@ -238,7 +238,9 @@ class Learner:
         """
         return 0
 
-    def learn_events(self, xs: list[dict[Hashable, Any]], y: F64, largest: float) -> tuple[F64, F64]:
+    def learn_events(
+        self, xs: list[dict[Hashable, Any]], y: F64, largest: float, scales: Any = None
+    ) -> tuple[F64, F64]:
         """Score and learn as many of the first examples as one compiled call can: here none."""
         return np.empty((0, self.columns)), np.empty((0, 0))
 

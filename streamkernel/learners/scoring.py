@@ -30,7 +30,8 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.features.compiled_kernel import ENTRIES, KERNEL, ROOM, Entries, Span
 from streamkernel.features.feature_maps import features, power, prepare
-from streamkernel.features.rows import F32, F64, ROWS
+from streamkernel.features.rows import F32, F64, ROWS, Rows
+from streamkernel.features.scale_table import scale_row
 from streamkernel.jit import compiled, inlined, unit, work_array
 from streamkernel.learners.span import limits, within
 from streamkernel.learners.state import LEARNED, MEAN, NUMBERS_TYPE
@@ -226,12 +227,14 @@ def score(state, kernel, rows, i, work, out):  # type: ignore[no-untyped-def]
     return True
 
 
-def _evaluate(state, kernel, rows, out):  # type: ignore[no-untyped-def]
+def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (3, columns), to the scores of row i; return the first unusable row, or -1."""
     work = workspace(state, kernel, rows)
+    scaled = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty(len(rows.values)), rows.weights)
     state.numbers[0].last_example = 0
     for i in range(len(rows.start) - 1):
-        if not score(state, kernel, rows, i, work, out[i]):
+        scale_row(scales, rows, i, scaled.values)
+        if not score(state, kernel, scaled, i, work, out[i]):
             return i
     return -1
 

@@ -12,8 +12,7 @@ import numpy as np
 from streamkernel import losses, step_sizes
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F32, F64, I64, Rows
-from streamkernel.features.scale_table import COUNTS, SCALE, ScalesState
-from streamkernel.features.scaling import Scales
+from streamkernel.features.scaling import NOT_SCALED, Scales, state_of
 from streamkernel.jit import direct
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
@@ -32,8 +31,6 @@ LARGEST = 1 << 29
 
 _FEW = 4
 """Rows that are evaluated in place; for more, a copy of the function is evaluated without the interpreter's lock."""
-
-NOT_SCALED = ScalesState(np.zeros(1, COUNTS), np.zeros(0, SCALE))
 
 
 class MixedFunction(Learner):
@@ -165,7 +162,7 @@ class MixedFunction(Learner):
         if self._is_private:
             return self, scales
         while True:
-            live, scales_state = self._live, NOT_SCALED if scales is None else scales.state
+            live, scales_state = self._live, state_of(scales)
             function, scaling = evaluation.copy_for_prediction(live.state, scales_state)
             if live is self._live and (scales is None or scales_state is scales.state):  # else one has been replaced
                 twin = self._twin()
@@ -275,12 +272,12 @@ class MixedFunction(Learner):
         n = len(rows.start) - 1
         if n > _FEW or self._is_private:
             copied, scales = self.frozen(scales)
-            live, scaling = copied._live, NOT_SCALED if scales is None else scales.state
+            live, scaling = copied._live, state_of(scales)
             out = np.empty((n, len(live.state.level)))
             self._evaluate(partial(evaluation.evaluate_copy, live.state, scaling, live.directions.kernel), rows, out)
             return out
         while True:
-            live, scaling = self._live, NOT_SCALED if scales is None else scales.state
+            live, scaling = self._live, state_of(scales)
             out = np.empty((n, len(live.state.level)))
             evaluate = self._evaluate_directly if n == 1 else evaluation.evaluate
             bad = evaluate(live.state, scaling, live.directions.kernel, rows, out)
@@ -291,7 +288,7 @@ class MixedFunction(Learner):
 
     def derivatives(self, row: Rows, scales: Scales | None = None) -> F64:
         """Return the derivatives by the values of one row, as :meth:`Learner.derivatives` does, of the groups' part."""
-        live, scaling = self._live, NOT_SCALED if scales is None else scales.state
+        live, scaling = self._live, state_of(scales)
         return evaluation.derivatives(live.state, live.directions, scaling, row)
 
     def others(self, rows: Rows, scales: Scales | None = None) -> F64:
@@ -300,12 +297,12 @@ class MixedFunction(Learner):
         """
         function = self._live.state
         weights = weights_by_column(function)[function.slots[slots.LINEAR] :]
-        scaling = NOT_SCALED if scales is None else scales.state
+        scaling = state_of(scales)
         return np.asarray(np.einsum("kc,nkc->nc", weights, evaluation.scores_of_others(function, scaling, rows)))
 
     def scores_of_others(self, rows: Rows, scales: Scales | None = None) -> F64:
         """Return the scores of the functions other than the groups' and the level, shape (rows, functions, columns)."""
-        return evaluation.scores_of_others(self._live.state, NOT_SCALED if scales is None else scales.state, rows)
+        return evaluation.scores_of_others(self._live.state, state_of(scales), rows)
 
     @property
     def outputs(self) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from streamkernel import step_sizes
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, Rows
-from streamkernel.features.scaling import Scales
+from streamkernel.features.scaling import NOT_SCALED, Scales, state_of
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
@@ -20,7 +20,6 @@ from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import growth, learning, newton, recency
 from streamkernel.second_order.learning import NOTHING_SAID, LearningOptions, LearningRows
 from streamkernel.second_order.linear.few_values import with_few_values
-from streamkernel.second_order.mixed_function import NOT_SCALED
 from streamkernel.second_order.mixture_state import OF_MIXTURE, OWNER, with_own_row
 from streamkernel.second_order.neighbours.state import with_places
 from streamkernel.second_order.restructuring import with_column, with_new_groups, with_restart
@@ -79,7 +78,7 @@ class SecondOrderLearner(StoredMixture):
             As for :meth:`learn`.
         """
         twin, state = self._twin(), self._live.state
-        scaling = NOT_SCALED if scales is None else scales.state
+        scaling = state_of(scales)
         linear = with_few_values(state.linear, scaling, rows, self._arranger.linear_prior)
         near = with_places(state.neighbours, linear)
         twin._live = self._live._replace(state=state._replace(linear=linear, neighbours=near))
@@ -95,7 +94,9 @@ class SecondOrderLearner(StoredMixture):
         scores = self.scores(self._live.directions.row(x, numeric), scales)
         return scores.item() if scores.size == 1 else scores[0]
 
-    def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: NumericNames) -> bool:
+    def learn_event(
+        self, x: Mapping[Hashable, Any], y: float, w: float, numeric: NumericNames, scales: Scales | None = None
+    ) -> bool:
         """Return false: learning an example takes more than one call."""
         return False
 
@@ -110,7 +111,8 @@ class SecondOrderLearner(StoredMixture):
         """
         if self.is_unfinished or self._is_private:
             return 0
-        n, live, scaling = len(rows.weights), self._live, NOT_SCALED if scales is None else scales.state
+        n, live = len(rows.weights), self._live
+        scaling = NOT_SCALED if scales is None else scales.state  # without a call, as each event comes here
         options = self._options(is_new=True, is_alone=True)
         learning.load_for(live.state, scaling, n, options)
         said, read = NOTHING_SAID if said is None else said, np.empty_like(rows.values)
@@ -155,7 +157,7 @@ class SecondOrderLearner(StoredMixture):
         else:
             learn = self._learn_directly if n == 1 else learning.learn
         while done < n:
-            live, scaling = self._live, NOT_SCALED if scales is None else scales.state
+            live, scaling = self._live, state_of(scales)
             last = min(n, done + schedule.until_due(live.since))
             learning.load_for(live.state, scaling, last - done, options)
             self.is_unfinished = True

@@ -181,7 +181,7 @@ def test_names_beyond_the_bounds_are_reported(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("kind", ["new names", "new strings"])
 def test_a_model_has_a_bound_on_names(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directions, "RECORD_BYTES", 100_000)
-    model = KernelClassifier(learner="dsg", max_features=16, cache_bytes=100000)
+    model = KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=16, cache_bytes=100000)
     sizes = []
     for i, (x, y) in enumerate(itertools.islice(examples(kind, 3000), 3000)):
         model.learn_one(x, y)

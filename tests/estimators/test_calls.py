@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from streams import CLASSIFIERS, classifier, content, examples, frame, learn, predictions, regressor, targets
 
 from streamkernel import InputError, KernelClassifier, RandomFeatures
+from streamkernel.features.scaling import NOT_SCALED
 from streamkernel.first_order import sgd_step, single_event
 from streamkernel.kernels import DotProduct, Gaussian
 from streamkernel.learners import scoring
@@ -105,7 +106,7 @@ FORMS = {
 }
 
 
-READ = "as it is", "other objects", "an integer", "a Boolean", "its own class", "an ordered one"
+READ = "as it is", "other objects", "other names, alike", "an integer", "a Boolean", "its own class", "an ordered one"
 
 
 @max_examples(60)
@@ -132,13 +133,30 @@ def test_a_dictionary_like_the_one_before_is_read_by_compiled_code():
     f = model._learner
     for name, form in FORMS.items():
         x = examples(1)[0][0]
-        for _ in range(10):  # the names are new objects at first; compiled code recognises them when they come again
-            model.predict_one(MappingProxyType(x))
-        formed = form(x)
-        score = single_event.score_event.call(f._arena.memory, f.directions.cache, f.directions.last.memory, id(formed))
+        model.predict_one(MappingProxyType(x))
+        formed, record = form(x), f.directions.last.memory
+        score = single_event.score_event.call(f._arena.memory, f.directions.cache, record, *NOT_SCALED, id(formed))
         assert (not np.isnan(score)) == (name in READ), name
     with pytest.raises(InputError, match="401 digits - at x"):
         model.predict_one(dict(zip(x, (0.0, 10**400, 1), strict=True)))
+
+
+class Name(str):
+    """A name whose comparison is code of its own, which compiled code must not run."""
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        return str.__eq__(self, other)
+
+
+def test_names_of_other_kinds_are_read_by_python():
+    xs, ys = examples(40)
+    plain = learn(classifier(), xs, ys)
+    named = learn(classifier(), [{Name(name): value for name, value in x.items()} for x in xs], ys)
+    numbered = learn(classifier(), [{10**20 + i: value for i, value in enumerate(x.values())} for x in xs], ys)
+    assert content(plain) == content(named)
+    assert numbered.n_steps == 40
 
 
 @pytest.mark.parametrize("options", CLASSIFIERS.values(), ids=CLASSIFIERS)

@@ -60,7 +60,7 @@ def found_labels(model: Any) -> Any:
 
 
 def test_unknown_names_of_columns_are_required() -> None:
-    for name in ("strings", "dsg"):
+    for name in ("strings", "joint"):
         with pytest.raises(ValueError, match=r"Expected features=\[...\], the names of the columns"):
             to_onnx(learned(name)[0])
 

@@ -211,7 +211,7 @@ def test_refitted_coefficients_are_the_minimum(kind, classes, reference):
     gap = upkeep.apply(upkeep.Refit(window=500, tol=1e-10, l2=1e-3), model, stream)
     assert gap <= 1e-10
     function, last = model._learner, stream[-500:]
-    Z = function.embed_rows(rows_of(function, last)).astype(float)
+    Z = function.embed_rows(model._state.scales(rows_of(function, last))).astype(float)
     y = np.array([y if not classes else model.labels[y] for _, y in last]) - (0.0 if classes else offset)
     fitted = reference(500, 1e-3).fit(Z, y)
     assert np.allclose(function.functions()[:, 0], np.ravel(fitted.coef_), atol=5e-4)  # √(2 gap/λ)
