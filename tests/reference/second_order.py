@@ -12,7 +12,7 @@ import numpy as np
 from reference import algorithms as plain
 
 FLATTEST, MEMORY, PULL, PRIOR, HORIZON, BEYOND = 1e-3, 0.9995, 10.0, 0.03, 1000, 0.05
-ALONE, GAIN, MATURE, LEAST_UNEXPLAINED, FOLLOW = 4, 0.03, 4, 0.01, 0.075
+ALONE, PAYS, GAIN, MATURE, LEAST_UNEXPLAINED, FOLLOW = 4, 0.02, 0.03, 4, 0.01, 0.075
 GOLDEN = 0x9E3779B97F4A7C15
 FROM = 256
 """A quarter of what the package has: tests set that to this."""
@@ -475,7 +475,7 @@ class Mixture:
         living = [group for group in self.groups if group]
         largest = max(living, key=lambda group: group.own)
         if largest.own == 1:
-            return 1
+            return int(self.pays(min(living, key=lambda group: group.standing[0])))
         own, best = largest.standing[0], min(group.standing[0] for group in living if group is not largest)
         single, steady = np.min([group.standing for group in self.groups[:ALONE]], axis=0)
         newton, larger = min(own, best), min(group.standing[0] for group in self.groups[ALONE:] if group)
@@ -485,6 +485,20 @@ class Mixture:
             return stage if stage <= self.last else 0
         has_moved = self.seen - largest.born >= MATURE * len(largest.A) and (1.0 - GAIN) * newton > steady
         return int(((1.0 - GAIN) * larger > single and rung != largest.rung) or has_moved)
+
+    def pays(self, block):
+        """Return whether the second half of a block's features reduces the loss by PAYS, but for fitted noise."""
+        A, n = block.A, min(self.seen - self.waiting - block.born, 1.0 / max(1.0 - self.forgetting, 1e-18))
+        ridge, features = block.prior + n * block.l2, self.outputs // 2
+        first = np.flatnonzero(np.arange(len(A)) % features < (features + 1) // 2)
+        moment, half = A @ block.newton, A[np.ix_(first, first)]
+        gain = 0.5 * ((moment * block.newton).sum() - (moment[first] * np.linalg.solve(half, moment[first])).sum())
+        freedom = [len(part) - ridge * np.trace(np.linalg.inv(part)) for part in (half, A)]
+        noise = np.diff(freedom)[0] / (np.trace(A) - ridge * len(A))
+        bound = FOLLOW / self.follow * min(self.columns, 2)
+        share = gain / (n * self.weight / self.seen * block.standing[0]) - bound * noise
+        self.margins.append(abs(share - PAYS))
+        return share > PAYS
 
     def end_superseded(self):
         """End the other larger group, if the largest possible one is mature and better."""
