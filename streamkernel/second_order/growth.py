@@ -3,8 +3,8 @@
 The first four blocks are groups by themselves, each of another bandwidth where the kernel is a `MultiScale`. At each
 check (`learners.schedule`), from 1,024 examples on,
 
-* the first larger group starts, of two blocks, if the second half of the best block's features is expected to reduce
-its loss by the fraction `PAYS` on new examples (:func:`expected_gain`);
+* the first larger group starts, of two blocks, if the second half of the best block's features reduces its loss by the
+fraction `PAYS` more than fitted noise does (:func:`expected_gain`), and to less than the loss of the linear function;
 * a group of twice as many blocks starts, if the loss of the largest group since the previous check is below the losses
 of all smaller groups by the fraction `GAIN`: where more features have helped, even more are likely to help;
 * the larger groups end and the smallest of them starts again, if the loss of a single block is below the losses of both
@@ -179,12 +179,13 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
 
 
 def expected_gain(factor: F32, newton: F64, ridge: float, unit: float, features: int) -> tuple[F64, float]:
-    """Return what the second half of a block's features is worth: the gain on the examples learned, and what is noise.
+    """Return the gain from the second half of a block's features on the examples learned, and the noise in that gain.
 
     With A in blocks of both halves, S = A₂₂ - A₂₁A₁₁⁻¹A₁₂ is what A holds of the second half given the first one, and
     the quadratic approximation of the loss has increased by ½w₂ᵀSw₂ where only the first half is fitted to the same
-    examples. One part of that is fitted noise, which new examples lose a second time: twice the added degrees of
-    freedom, times the mean of ½ℓ'²/ℓ'', where ℓ'² is at most 2ℓ times the bound on ℓ''.
+    examples. Of that, fitted noise is the added degrees of freedom times the mean of ½ℓ'² over the mean of ℓ'', where
+    ½ℓ'² is at most the loss times the bound on ℓ''. What the noise costs at new examples is not subtracted too, because
+    it vanishes as examples come; without the second half, the loss stays.
 
     Parameters
     ----------
@@ -213,7 +214,7 @@ def expected_gain(factor: F32, newton: F64, ridge: float, unit: float, features:
     (array([18.]), 0.005)
     """
     root = factor.astype(np.float64)
-    A, is_first = root.T @ root, np.arange(len(root)) % features < (features + 1) // 2
+    A, is_first = root.T @ root, np.arange(len(root)) % features < features // 2
     w, across = newton[:, ~is_first], A[is_first][:, ~is_first]
     by_first = np.linalg.solve(A[is_first][:, is_first], across)
     S = A[~is_first][:, ~is_first] - across.T @ by_first
