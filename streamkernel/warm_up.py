@@ -64,12 +64,13 @@ def warm_up_detectors() -> None:
 
 
 def _target(model: Any, i: int, n_classes: int) -> Any:
-    """Return the target of an example, of the kind that a model learns."""
+    """Return the target of an example, of the kind that a model learns; more features explain more of it."""
+    wave = i % 7 * (i % 5)
     if isinstance(model, base.Classifier):
-        return i % n_classes
+        return wave % n_classes
     if isinstance(model, base.MultiLabelClassifier):
         return {0: i % 2 == 0, 1: i % 3 == 0}
-    return {0: i % 7 / 7.0, 1: i % 3 / 3.0} if isinstance(model, base.MultiTargetRegressor) else i % 7 / 7.0
+    return {0: wave % 7 / 7.0, 1: i % 3 / 3.0} if isinstance(model, base.MultiTargetRegressor) else wave % 7 / 7.0
 
 
 def _targets_of_rows(model: Any) -> Any:

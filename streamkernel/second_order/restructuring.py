@@ -70,6 +70,8 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     stage = growth.due(since, outputs, shifted, losses_of[:, :ordinary], arranger.stages, rung)
     begun: list[int] = []
     ended: list[int] = []
+    if stage and not outputs[alone:].any() and not _pays(now, int(singles.argmin())):
+        stage = 0
     if stage:
         g = alone + growth.slot(stage, arranger.stages)
         begun, ended = [g], [k for k in (alone, alone + 1) if k == g or stage == 1]
@@ -103,6 +105,29 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
     _begin(new, begun)
     return new
+
+
+def _pays(now: Arrangement, g: int) -> bool:
+    """Return whether twice the features are expected to reduce the loss, by the halves of the block that is group g.
+
+    The expected loss of the block also has to be below the loss of the linear function, which may be all there is.
+    """
+    function, numbers, block = now.state, now.state.numbers, now.groups[g]
+    first, targets, loss = numbers[0], len(numbers), float(function.losses[g])
+    n = min(first["examples"] - first["buffered"] - now.table[g, 2], 1.0 / max(1.0 - first["forgetting"], 1e-18))
+    sizes = np.repeat(numbers["error_scale"] if targets > 1 else 1.0, len(block.newton) // targets)
+    gains, noise = growth.expected_gain(
+        block.factor,
+        block.newton,
+        now.prior(g) + n * float(first["l2"]),
+        now.prior(g) / function.priors[g],
+        int(first["block_size"]),
+    )
+    gain = float((gains[sizes > 0.0] / sizes[sizes > 0.0]).sum()) / targets
+    bound = first["curvature"] * min(len(block.newton) // targets, 2)  # the softmax has twice the bound of one column
+    linear = function.losses[function.slots[slots.LINEAR] : function.slots[slots.NEIGHBOURS]]
+    needed = loss * (1.0 + bound * noise) - (1.0 - growth.PAYS) * linear.min(initial=loss)
+    return bool(gain > n * first["weight"] / first["examples"] * needed)
 
 
 def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: Sequence[int]) -> Arrangement:

@@ -9,7 +9,8 @@ import numpy as np
 from reference.algorithms import clip
 from reference.given import Beginner
 
-MULTIPLES, FROM, GAIN = (0.25, 0.5, 1.5, 6.0), 1024, 0.03  # bandwidths; when larger groups may begin, by which gain
+MULTIPLES, FROM = (0.25, 0.5, 1.5, 6.0), 1024  # bandwidths; when larger groups may begin
+PAYS, GAIN = 0.02, 0.03  # by which gain the first one does, and the next one
 GROUPS, LEVEL, LINE, ALL = 7, 14, 15, 19
 
 
@@ -124,12 +125,27 @@ class DefaultLearner(Beginner):
             self.p[k] = max(0.0, self.p[k] - self.G[k] @ (self.p - self.u) / self.G[k, k])
         self.v = self.p + (self.u - self.p) / (1 + np.exp(self.lead))
 
+    def pays(self, k):
+        """Whether the second half of the features of block k reduces the loss by PAYS, without fitted noise."""
+        A, w, size = self.groups[k].A, self.groups[k].newton, self.inputs.size
+        ridge, half = self.groups[k].prior[0], np.arange(2 * size) % size < size // 2
+        b, H = A @ w, A[half][:, half]
+        gain = (b @ w - b[half] @ np.linalg.solve(H, b[half])) / 2
+        freedom = len(A) - len(H) - ridge * (np.trace(np.linalg.inv(A)) - np.trace(np.linalg.inv(H)))
+        noise = self.loss.curvature * freedom / (np.trace(A) - ridge * len(A))
+        needed = (1 + noise) * self.losses[k] - (1 - PAYS) * min(self.losses[k], self.losses[LINE])
+        return gain > (self.stepped - self.groups[k].born) * needed
+
     def grow(self, losses):
         """Begin a larger group if the largest one is the best, and forget in the features of the better inner block."""
         new, single, sizes = {}, losses[:4], np.array([len(group.blocks) for group in self.groups[:6]])
         rung, inner, count = np.argmax((1 - GAIN) * single <= single.min()), 1 + np.argmin(single[1:3]), sizes.max()
         best_of_others = losses[:6][(sizes > 0) & (sizes < count)].min(initial=np.inf)
-        if self.seen >= FROM and count < 8 and (count == 1 or losses[sizes.argmax()] < (1 - GAIN) * best_of_others):
+        if (
+            self.seen >= FROM
+            and count < 8
+            and (self.pays(single.argmin()) if count == 1 else losses[sizes.argmax()] < (1 - GAIN) * best_of_others)
+        ):
             prior = self.groups[rung].prior[0] * np.clip(losses.min() / self.losses[LEVEL], 0.01, 1.0)
             k, first = (4, 4) if count == 2 else (5, 8)
             new[k] = self.group(range(first, first + 2 * count), rung, prior, self.seen)

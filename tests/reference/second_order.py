@@ -12,7 +12,7 @@ import numpy as np
 from reference import algorithms as plain
 
 FLATTEST, MEMORY, PULL, PRIOR, HORIZON, BEYOND = 1e-3, 0.9995, 10.0, 0.03, 1000, 0.05
-ALONE, GAIN, MATURE, LEAST_UNEXPLAINED, FOLLOW = 4, 0.03, 4, 0.01, 0.075
+ALONE, PAYS, GAIN, MATURE, LEAST_UNEXPLAINED, FOLLOW = 4, 0.02, 0.03, 4, 0.01, 0.075
 GOLDEN = 0x9E3779B97F4A7C15
 FROM = 256
 """A quarter of what the package has: tests set that to this."""
@@ -298,6 +298,7 @@ class Mixture:
         self.history = []  # (examples, stage, bandwidth) where larger groups began
         self.margins = []  # how near decisions were to others
         self.linear, self.neighbours = [linear] if linear else [], neighbours
+        self.of_lines = np.zeros(len(self.linear))  # the running loss of the linear function
         self.v[: 2 * len(self.groups)] *= 0.6 if self.linear else 1.0
         near = [0.0] * (neighbours.functions if neighbours else 0)
         self.v = np.concatenate([self.v, [0.4] * len(self.linear), near])
@@ -396,6 +397,8 @@ class Mixture:
         self.weigh(scores, y, w)
         memory = max(w, min(max(1.0, 0.5 * (self.seen - self.looked)), HORIZON))
         self.nothing += w * (self.loss.value(np.zeros(self.columns), y) - self.nothing) / memory
+        for line, f in enumerate(scores[2 * len(self.groups) + 1 :][: len(self.linear)]):
+            self.of_lines[line] += w * (self.loss.value(f, y) - self.of_lines[line]) / memory
         for group, part in zip(self.groups, phi, strict=True):
             if group:
                 group.see(part, y, memory, w)
@@ -475,7 +478,7 @@ class Mixture:
         living = [group for group in self.groups if group]
         largest = max(living, key=lambda group: group.own)
         if largest.own == 1:
-            return 1
+            return int(self.pays(min(living, key=lambda group: group.standing[0])))
         own, best = largest.standing[0], min(group.standing[0] for group in living if group is not largest)
         single, steady = np.min([group.standing for group in self.groups[:ALONE]], axis=0)
         newton, larger = min(own, best), min(group.standing[0] for group in self.groups[ALONE:] if group)
@@ -485,6 +488,21 @@ class Mixture:
             return stage if stage <= self.last else 0
         has_moved = self.seen - largest.born >= MATURE * len(largest.A) and (1.0 - GAIN) * newton > steady
         return int(((1.0 - GAIN) * larger > single and rung != largest.rung) or has_moved)
+
+    def pays(self, block):
+        """Return whether the second half of a block's features reduces the loss by PAYS, but for fitted noise."""
+        A, n = block.A, min(self.seen - self.waiting - block.born, 1.0 / max(1.0 - self.forgetting, 1e-18))
+        ridge, features = block.prior + n * block.l2, self.outputs // 2
+        first = np.flatnonzero(np.arange(len(A)) % features < features // 2)
+        moment, half = A @ block.newton, A[np.ix_(first, first)]
+        gain = 0.5 * ((moment * block.newton).sum() - (moment[first] * np.linalg.solve(half, moment[first])).sum())
+        freedom = [len(part) - ridge * np.trace(np.linalg.inv(part)) for part in (half, A)]
+        noise = np.diff(freedom)[0] / (np.trace(A) - ridge * len(A))
+        bound = FOLLOW / self.follow * min(self.columns, 2)
+        expected = block.standing[0] * (1.0 + bound * noise) - gain / (n * self.weight / self.seen)
+        least = min([block.standing[0], *self.of_lines])
+        self.margins.append(abs(expected / least - 1.0 + PAYS))
+        return expected < (1.0 - PAYS) * least
 
     def end_superseded(self):
         """End the other larger group, if the largest possible one is mature and better."""

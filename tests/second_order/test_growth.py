@@ -16,7 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streams import WAYS, content, examples, frame, in_calls, learn, nested, predictions
 
-from streamkernel import InputError, KernelClassifier, KernelRegressor, losses, step_sizes
+from streamkernel import (
+    InputError,
+    KernelClassifier,
+    KernelMultiTargetRegressor,
+    KernelRegressor,
+    losses,
+    step_sizes,
+)
 from streamkernel import kernels as k
 from streamkernel.learners import schedule
 from streamkernel.second_order import growth
@@ -93,7 +100,7 @@ def test_calls_of_any_size_across_checks_have_the_same_bits(sizes, batch, forget
 @pytest.mark.parametrize(("name", "cache_bytes"), covering(itertools.product(KERNELS, [0, 500, 5000]), together=1))
 def test_the_cache_does_not_change_a_bit(name, cache_bytes):
     kernel = KERNELS[name]
-    xs, ys = examples(N)
+    xs, ys = examples(N, ("b", "a", "d"))
     one, twin = (in_calls(classifier(kernel=kernel, **o), xs, ys, [N]) for o in ({}, {"cache_bytes": cache_bytes}))
     assert any(stages(one))
     assert stages(twin) == stages(one)
@@ -235,18 +242,77 @@ def test_rows_before_a_rejected_one_are_learned_across_checks(bad):
     assert all(ours[name].tobytes() == theirs[name].tobytes() for name in ours)
 
 
-def test_targets_that_are_constant_when_a_group_begins_do_no_harm():
+def test_constant_targets_begin_no_group_and_do_no_harm():
     """The mixture has learned nothing, not even a size of the targets."""
     xs, ys = fine(1500)
     model = learn(regressor(), xs[:600], [5.0] * 600)
-    assert any(stages(model))
+    assert not any(stages(model))
     assert model.predict_one(xs[0]) == 5.0
     found = []
     for x, y in zip(xs[600:], ys[600:], strict=True):
         found.append(model.predict_one(x))
         model.learn_one(x, y)
+    assert any(stages(model))
     assert np.isfinite(found).all()
     assert np.mean((found - ys[600:])[-300:] ** 2) < 0.6 * np.var(ys)
+
+
+LEARNED = {
+    "noise": lambda X, noise: noise,
+    "heavy tails": lambda X, noise: noise**3,
+    "a linear function": lambda X, noise: X[:, 0] - X[:, 1] + 0.3 * noise,
+    "a wave of one input": lambda X, noise: np.sin(X[:, 0]) + 0.3 * noise,
+}
+
+
+@pytest.mark.parametrize("law", LEARNED.values(), ids=LEARNED)
+@pytest.mark.parametrize("estimator", [KernelRegressor, KernelClassifier, KernelMultiTargetRegressor])
+def test_nothing_grows_where_all_is_learned(monkeypatch, estimator, law):
+    monkeypatch.undo()
+    generator = np.random.default_rng(4)
+    X, noise = generator.normal(size=(4100, 3)), generator.normal(size=4100)
+    y = law(X, noise)
+    if estimator is KernelClassifier:
+        y = y > 0.5 * noise[::-1]
+    if estimator is KernelMultiTargetRegressor:
+        y = pd.DataFrame({"first": y, "other": 1000.0 * law(X[:, ::-1], noise[::-1])})
+    model = estimator()
+    model.learn_many(X, y)
+    assert model.n_features == 1024
+
+
+@pytest.mark.parametrize("weight", [10.0, 100.0])
+def test_weights_in_other_units_begin_the_same_groups(weight):
+    xs, ys = fine(600)
+    models = regressor(kernel=k.Gaussian(1.5)), regressor(kernel=k.Gaussian(1.5))
+    for x, y in zip(xs, ys, strict=True):
+        models[0].learn_one(x, y)
+        models[1].learn_one(x, y, w=weight)
+    assert stages(models[0]) == stages(models[1])
+    assert any(stages(models[0]))
+
+
+@max_examples(30)
+@given(st.integers(0, 1000), st.integers(1, 9), st.integers(1, 2), st.integers(1, 3))
+def test_the_expected_gain_is_what_refitting_by_the_first_half_loses(seed, features, components, columns):
+    generator = np.random.default_rng(seed)
+    n, ridge, unit = features * components, 0.5, 2.0
+    phi, y = generator.normal(size=(5 * n, n)), generator.normal(size=(5 * n, columns))
+    first = np.arange(n) % features < features // 2
+
+    def fitted(part):
+        """Return the ridge functions of these outputs, the least ½(f - y)² + λ‖w‖²/2 of each, and their freedom."""
+        A = part.T @ part + ridge * np.eye(part.shape[1])
+        w = np.linalg.solve(A, part.T @ y)
+        least = 0.5 * (np.square(part @ w - y).sum(axis=0) + ridge * np.square(w).sum(axis=0))
+        return w, least, np.trace(np.linalg.solve(A, part.T @ part))
+
+    w, least, freedom = fitted(phi)
+    _, more, less_free = fitted(phi[:, first])
+    factor = np.linalg.cholesky(phi.T @ phi + ridge * np.eye(n)).T.astype(np.float32)
+    gains, noise = growth.expected_gain(factor, w.T.copy(), ridge, unit, features)
+    assert gains == pytest.approx(more - least, rel=1e-4, abs=1e-5)
+    assert noise == pytest.approx(unit * (freedom - less_free) / np.square(phi).sum(), rel=1e-4)
 
 
 @max_examples(30)
