@@ -16,6 +16,7 @@ from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.drift import KernelDriftDetector
 from streamkernel.estimators.internals import predict_and_learn
 from streamkernel.estimators.regressor import KernelRegressor
+from streamkernel.estimators.several_targets import SeveralTargetsModel
 from streamkernel.kernels import Gaussian
 from streamkernel.learners import resolve_learner
 from streamkernel.second_order import growth
@@ -46,9 +47,11 @@ def warm_up(model: Any, *, explains: bool = False) -> None:
                 model.learn_one(x, _target(model, i, n_classes))
                 model.predict_one(x)
         with suppress(ValueError):
-            if isinstance(model, KernelModel):  # a run learns several events in one call
-                predict_and_learn(model, [{"a": 0.5, "b": 0.5}] * 2, [_target(model, i, 2) for i in range(2)], np.inf)
+            if isinstance(model, KernelModel):
                 model.clone(include_attributes=True)  # a checkpoint that is written is read again
+                if not isinstance(model, SeveralTargetsModel):  # a run learns several events of one target in one call
+                    targets = [_target(model, i, 2) for i in range(2)]
+                    predict_and_learn(model, [{"a": 0.5, "b": 0.5}] * 2, targets, np.inf)
         with suppress(ValueError):
             model.predict_many(np.ones((_ROWS, 2)))
             model.learn_many(np.ones((_ROWS, 2)), _targets_of_rows(model))

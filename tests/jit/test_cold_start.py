@@ -8,10 +8,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from streamkernel import KernelClassifier, KernelMultiLabelClassifier, KernelMultiTargetRegressor, KernelRegressor
 from streamkernel.jit.cache import check_own, checksum
+from streamkernel.warm_up import warm_up
 
 MESSAGE = "compiling for this machine, once"
 TWO_FUNCTIONS = """
@@ -212,6 +215,15 @@ def test_models_and_runs_compile_nothing_after_a_warm_up(tmp_path: Path) -> None
         for _ in range(2):  # the second continues from the state of the first
             assert MESSAGE not in process(command("run", config), cache).stderr
     assert {path.name for path in cache.rglob("*") if path.is_file()} == stored
+
+
+@pytest.mark.parametrize(
+    "make", [KernelClassifier, KernelRegressor, KernelMultiTargetRegressor, KernelMultiLabelClassifier]
+)
+def test_a_model_of_every_kind_can_be_warmed_up(make: Any) -> None:
+    model = make(max_features=16)
+    warm_up(model, explains=True)
+    assert model.n_steps == 0
 
 
 def test_importing_loads_no_optional_package() -> None:
