@@ -7,6 +7,7 @@ program, it reads mutants of one kind of file: ``python mutants.py KIND FIRST LA
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import math
 import os
@@ -15,6 +16,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +54,9 @@ from streamkernel.estimators import model_file
 from streamkernel.research import StochasticGaussianProcessRegressor
 
 OUTCOMES = "outcomes"
+
+FILES = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""Where files stay in memory: a disk takes longer to write a mutant durably than it takes to read it."""
 
 SECONDS, MEMORY = 1.0, 300 << 20
 """Processor time and memory of a mutant."""
@@ -198,23 +203,34 @@ def odd_values(rng: random.Random, kept: int) -> Any:
     """Return a value that a file may have anywhere."""
     n = rng.choice([5, 40, 60])
     doubling = [{"tuple": ["a"]}, *({"tuple": [{"ref": kept + k}, {"ref": kept + k}]} for k in range(n))]
-    deep: Any = []
-    for _ in range(rng.choice([3, 100, 300])):
-        deep = rng.choice([[deep], {"tuple": [deep]}])
-    return rng.choice(
+    chosen = rng.choice(
         [
-            None, True, False, *NUMBERS, "", "a", "x" * 1000, [], {}, [[]], {"tuple": []}, doubling, deep,
+            None, True, False, *NUMBERS, "", "a", "x" * 1000, [], {}, [[]], {"tuple": []}, doubling, deep_value,
             [*doubling, {"set": [{"ref": kept + n}]}], {"ref": rng.randrange(-1, 60)}, {"float": "nan"},
             {"range": [0, rng.choice([3, 10**5, 10**11]), 1]}, {"name": "builtins.list"}, {"name": "copy.deepcopy"},
             {"partial": [{"name": "builtins.list"}, {"range": [0, 10**11, 1]}, {"dict": []}]},
             {"array": ["|S0", [10**15], "C", {"bytes": ""}]}, {"array": ["<f8", [10**6, 10**6, 0], "C", {"bytes": ""}]},
-            {"frozenset": [{"int": hex(k * ((1 << 61) - 1))} for k in range(rng.choice([3, 3000]))]},
+            values_of_one_hash,
             {"VectorDict": [{"dict": [["a", 1.0]]}, None, {"range": [0, 10**9, 1]}]}, {"int": "0x" + "f" * 5000},
             {"defaultdict": [{"tuple": [1]}, []]}, {"deque": [10**12, [1]]}, {"hook": {"model": 0}},
             {"class": "river.stats.mean.Mean", "state": {}}, {"type": "Gaussian", "sigma": 1.0}, {"type": "CDSG"},
             {"compiled": ["river._river_rust.stats.RsRollingQuantile", {"tuple": [0.5, 10**11]}, {"bytes": ""}]},
         ]
     )  # fmt: skip
+    return chosen(rng) if callable(chosen) else chosen
+
+
+def deep_value(rng: random.Random) -> Any:
+    """Return a value in a value in a value."""
+    deep: Any = []
+    for _ in range(rng.choice([3, 100, 300])):
+        deep = rng.choice([[deep], {"tuple": [deep]}])
+    return deep
+
+
+def values_of_one_hash(rng: random.Random) -> Any:
+    """Return a set in which each value is compared with all before it."""
+    return {"frozenset": [{"int": hex(k * ((1 << 61) - 1))} for k in range(rng.choice([3, 3000]))]}
 
 
 def places(value: Any) -> list[tuple[Any, ...]]:
@@ -294,9 +310,9 @@ def mutate_tensor(rng: random.Random, tensors: dict[str, Any]) -> None:
         tensors[name] = changed
 
 
-def mutant(rng: random.Random, header: dict[str, str], description: Any, tensors: dict[str, Any]) -> bytes:
+def mutant(rng: random.Random, header: dict[str, str], tensors: dict[str, Any]) -> bytes:
     """Return the bytes of a mutant of a file."""
-    description, tensors = copy.deepcopy(description), dict(tensors)
+    description, tensors = json.loads(header["description"]), dict(tensors)
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         if tensors and rng.random() < 0.5:
             mutate_tensor(rng, tensors)
@@ -311,16 +327,17 @@ def read_mutants(kind: str, first: int, last: int, folder: Path) -> None:
     """Read mutants of a kind, and write for each its number, and what happened."""
     one, path = KINDS[kind], folder / "mutant.safetensors"
     one.make(path)
-    description, tensors = tensor_file.read(path, "model", "pipeline", "checkpoint")
+    _, tensors = tensor_file.read(path, "model", "pipeline", "checkpoint")
     with tensor_file.safe_open(path, "np") as file:
         header = {name: text for name, text in file.metadata().items() if name != "checksum"}
     one.read(path)  # loads compiled code
+    gc.freeze()  # collections then look at mutants alone
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     progress = (folder / OUTCOMES).open("w")
     for number in range(first, last):
         rng = random.Random(f"{kind} {number}")
         try:
-            path.write_bytes(mutant(rng, header, description, tensors))
+            path.write_bytes(mutant(rng, header, tensors))
         except RecursionError:  # as of mutants in mutants, whose text Python cannot write
             continue
         print(number, end=" ", file=progress, flush=True)
@@ -346,18 +363,19 @@ def allow(more: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most if more is None else pages * resource.getpagesize() + more, most))
 
 
-def outcomes(kind: str, count: int, folder: Path) -> tuple[int, int, dict[int, str]]:
+def outcomes(kind: str, count: int) -> tuple[int, int, dict[int, str]]:
     """Return how many mutants of a kind were read and refused, and what happened with others by number."""
     counts, others, first = {"read": 0, "refused": 0}, {}, 0
     while first < count:
-        own = folder / str(first)
-        own.mkdir()
-        words = [sys.executable, __file__, kind, str(first), str(count), str(own)]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-        child = subprocess.run(words, capture_output=True, text=True, check=False, cwd=own, env=environment)
-        if child.returncode and not (own / OUTCOMES).exists():
-            raise RuntimeError(child.stderr)
-        for line in (own / OUTCOMES).read_text().splitlines():
+        with tempfile.TemporaryDirectory(dir=FILES) as folder:
+            words = [sys.executable, __file__, kind, str(first), str(count), folder]
+            environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+            child = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+            progress = Path(folder) / OUTCOMES
+            if child.returncode and not progress.exists():
+                raise RuntimeError(child.stderr)
+            lines = progress.read_text().splitlines()
+        for line in lines:
             number, _, outcome = line.partition(" ")
             first = int(number) + 1
             if outcome in counts:
