@@ -6,8 +6,10 @@ program, it reads mutants of one kind of file: ``python mutants.py KIND FIRST LA
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
+import itertools
 import json
 import math
 import os
@@ -25,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import compose, ensemble, feature_extraction, preprocessing, stats
 from safetensors.numpy import save as to_bytes
-from streams import examples, learn, nested
+from streams import examples, nested
 
 from streamkernel import (
     GaussianProcessRegressor,
@@ -58,6 +60,9 @@ OUTCOMES = "outcomes"
 FILES = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where files stay in memory: a disk takes longer to write a mutant durably than it takes to read it."""
 
+LEARNED = 3
+"""Examples that a model learns after it was read."""
+
 SECONDS, MEMORY = 1.0, 300 << 20
 """Processor time and memory of a mutant."""
 
@@ -79,17 +84,23 @@ def model(make: Callable[[], Any], ys: Any = None) -> Kind:
 
     def write(path: Path) -> None:
         made = make()
-        if ys is not None:
-            learn(made, XS, ys)
-        for x in XS if ys is None else ():
-            made.update(x) if isinstance(made, KernelDriftDetector) else made.learn_one(x)
+        teach(made, XS, ys)
         save(made, path)
 
-    return Kind(write, use)
+    return Kind(write, lambda path: use(path, ys))
 
 
-def use(path: Path) -> None:
-    """Read a model, ask it, and check that what was read can be written and read again."""
+def teach(model: Any, xs: Any, ys: Any) -> None:
+    """Let a model learn examples."""
+    for x, y in zip(xs, itertools.repeat(None) if ys is None else ys, strict=False):
+        if isinstance(model, KernelDriftDetector):
+            model.update(x)
+        else:
+            model.learn_one(x, *([] if ys is None else [y]))
+
+
+def use(path: Path, ys: Any) -> None:
+    """Read a model, ask it, check that what was read can be written and read again, and let it learn."""
     found = load(path)
     ours = isinstance(found, model_file.Serializable)
     try:
@@ -101,7 +112,9 @@ def use(path: Path) -> None:
             raise
     if ours:
         found.save(path)
-        load(path)
+        again = load(path)
+        with contextlib.suppress(InputError):
+            teach(again, XS[:LEARNED], ys)
 
 
 def ask(found: Any) -> None:
