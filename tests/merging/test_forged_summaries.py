@@ -77,7 +77,7 @@ def forged(value: Any) -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("make", "ys"), [(KernelClassifier, LABELS), (KernelRegressor, TARGETS)], ids=["classes", "numbers"]
 )
-@pytest.mark.parametrize("step", [25, slow(1)])
+@pytest.mark.parametrize("step", [25, slow(3)])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_forged_summary_is_refused_or_merged(make: Any, ys: Any, learner: str, step: int, tmp_path: Path) -> None:
     base = learn(make(learner=learner, max_features=64), XS[:500], ys[:500])
