@@ -327,3 +327,8 @@ def test_what_nothing_can_have_learned_is_refused(learner, tmp_path):
     changed += [("reals", state.LEARNED_REALS.index(name), 0.5) for name in ("offset", "predicted_offset")]
     for name, place, value in changed:
         crafted(model, tmp_path, lambda _, tensors, n=name, p=place, v=value: tensors[n].flat.__setitem__(p, v))
+
+
+def test_more_counts_of_classes_than_labels_are_refused(tmp_path):
+    model = learn(KernelClassifier(learner="dsg", class_weight="balanced", max_features=64), *examples(9, ("a", "b")))
+    crafted(model, tmp_path, lambda _, tensors: tensors.update(class_counts=np.ones(3)))
