@@ -113,8 +113,11 @@ def use(path: Path, ys: Any) -> None:
     if ours:
         found.save(path)
         again = load(path)
-        with contextlib.suppress(InputError):
-            teach(again, XS[:LEARNED], ys)
+        if (
+            getattr(again, "pruning", None) is getattr(again, "refit", None) is None
+        ):  # they compile what has no cache yet
+            with contextlib.suppress(InputError):
+                teach(again, XS[:LEARNED], ys)
 
 
 def ask(found: Any) -> None:

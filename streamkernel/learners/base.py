@@ -325,7 +325,7 @@ class Learner:
             raise ValueError(f"expected the weight of {learned['examples']} examples, got {learned['weight']}")
         span.check_offsets(self.numbers["intercept"], [learned["offset"], learned["predicted_offset"]])
         for name in state.COEFFICIENTS:
-            if name in tensors and (np.abs(tensors[name]) > span.LARGEST_GRADIENT).any():
+            if name in tensors and float(np.abs(tensors[name]).max(initial=0)) > span.LARGEST_GRADIENT:
                 raise ValueError(f"expected numbers up to {span.LARGEST_GRADIENT:g} as {name}, got larger ones")
         return learned
 
