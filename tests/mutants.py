@@ -113,9 +113,7 @@ def use(path: Path, ys: Any) -> None:
     if ours:
         found.save(path)
         again = load(path)
-        if (
-            getattr(again, "pruning", None) is getattr(again, "refit", None) is None
-        ):  # they compile what has no cache yet
+        if getattr(again, "pruning", None) is getattr(again, "refit", None) is None:  # compile code
             with contextlib.suppress(InputError):
                 teach(again, XS[:LEARNED], ys)
 
