@@ -325,8 +325,8 @@ class Learner:
             raise ValueError(f"expected the weight of {learned['examples']} examples, got {learned['weight']}")
         span.check_offsets(self.numbers["intercept"], [learned["offset"], learned["predicted_offset"]])
         for name in state.COEFFICIENTS:
-            if name in tensors and float(np.abs(tensors[name]).max(initial=0)) > span.LARGEST_GRADIENT:
-                raise ValueError(f"expected numbers up to {span.LARGEST_GRADIENT:g} as {name}, got larger ones")
+            if name in tensors and float(np.abs(tensors[name]).max(initial=0)) > span.LARGEST_COEFFICIENT:
+                raise ValueError(f"expected numbers up to {span.LARGEST_COEFFICIENT:g} as {name}, got larger ones")
         return learned
 
     def _evaluate(self, evaluate: Callable[[Rows, F64], int], rows: Rows, out: F64) -> None:

@@ -55,6 +55,8 @@ PATIENCE, RECENT, REPEATED = 8.0, 512.0, 1.0 / 6.0
 adds to this number that repeats the outlying one before it."""
 LARGEST_GRADIENT = 1e100
 """A score, derivative or move beyond this means that the steps have diverged; it never reaches a coefficient."""
+LARGEST_COEFFICIENT = 1e140
+"""Large coefficients may cancel out in a score, but no function has a larger one; the square of this is a number."""
 
 
 @inlined(allocates=False)
@@ -189,7 +191,7 @@ def check_offsets(intercept: int, offsets: Any) -> None:
 
     A function of classes has none: minus an offset, the number of a class would be none.
     """
-    most, furthest = LARGEST_GRADIENT if intercept != NOTHING else 0.0, np.abs(offsets).max()
+    most, furthest = LARGEST_COEFFICIENT if intercept != NOTHING else 0.0, np.abs(offsets).max()
     if furthest > most:
         raise ValueError(f"expected offsets up to {most:g}, got {furthest:g}")
 
