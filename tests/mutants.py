@@ -6,7 +6,10 @@ program, it reads mutants of one kind of file: ``python mutants.py KIND FIRST LA
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import gc
+import itertools
 import json
 import math
 import os
@@ -15,6 +18,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import compose, ensemble, feature_extraction, preprocessing, stats
 from safetensors.numpy import save as to_bytes
-from streams import examples, learn, nested
+from streams import examples, nested
 
 from streamkernel import (
     GaussianProcessRegressor,
@@ -53,6 +57,12 @@ from streamkernel.research import StochasticGaussianProcessRegressor
 
 OUTCOMES = "outcomes"
 
+FILES = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""Where files stay in memory: a disk takes longer to write a mutant durably than it takes to read it."""
+
+LEARNED = 3
+"""Examples that a model learns after it was read."""
+
 SECONDS, MEMORY = 1.0, 300 << 20
 """Processor time and memory of a mutant."""
 
@@ -74,17 +84,23 @@ def model(make: Callable[[], Any], ys: Any = None) -> Kind:
 
     def write(path: Path) -> None:
         made = make()
-        if ys is not None:
-            learn(made, XS, ys)
-        for x in XS if ys is None else ():
-            made.update(x) if isinstance(made, KernelDriftDetector) else made.learn_one(x)
+        teach(made, XS, ys)
         save(made, path)
 
-    return Kind(write, use)
+    return Kind(write, lambda path: use(path, ys))
 
 
-def use(path: Path) -> None:
-    """Read a model, ask it, and check that what was read can be written and read again."""
+def teach(model: Any, xs: Any, ys: Any) -> None:
+    """Let a model learn examples."""
+    for x, y in zip(xs, itertools.repeat(None) if ys is None else ys, strict=False):
+        if isinstance(model, KernelDriftDetector):
+            model.update(x)
+        else:
+            model.learn_one(x, *([] if ys is None else [y]))
+
+
+def use(path: Path, ys: Any) -> None:
+    """Read a model, ask it, check that what was read can be written and read again, and let it learn."""
     found = load(path)
     ours = isinstance(found, model_file.Serializable)
     try:
@@ -96,7 +112,10 @@ def use(path: Path) -> None:
             raise
     if ours:
         found.save(path)
-        load(path)
+        again = load(path)
+        if getattr(again, "pruning", None) is getattr(again, "refit", None) is None:  # compile code
+            with contextlib.suppress(InputError):
+                teach(again, XS[:LEARNED], ys)
 
 
 def ask(found: Any) -> None:
@@ -198,23 +217,34 @@ def odd_values(rng: random.Random, kept: int) -> Any:
     """Return a value that a file may have anywhere."""
     n = rng.choice([5, 40, 60])
     doubling = [{"tuple": ["a"]}, *({"tuple": [{"ref": kept + k}, {"ref": kept + k}]} for k in range(n))]
-    deep: Any = []
-    for _ in range(rng.choice([3, 100, 300])):
-        deep = rng.choice([[deep], {"tuple": [deep]}])
-    return rng.choice(
+    chosen = rng.choice(
         [
-            None, True, False, *NUMBERS, "", "a", "x" * 1000, [], {}, [[]], {"tuple": []}, doubling, deep,
+            None, True, False, *NUMBERS, "", "a", "x" * 1000, [], {}, [[]], {"tuple": []}, doubling, deep_value,
             [*doubling, {"set": [{"ref": kept + n}]}], {"ref": rng.randrange(-1, 60)}, {"float": "nan"},
             {"range": [0, rng.choice([3, 10**5, 10**11]), 1]}, {"name": "builtins.list"}, {"name": "copy.deepcopy"},
             {"partial": [{"name": "builtins.list"}, {"range": [0, 10**11, 1]}, {"dict": []}]},
             {"array": ["|S0", [10**15], "C", {"bytes": ""}]}, {"array": ["<f8", [10**6, 10**6, 0], "C", {"bytes": ""}]},
-            {"frozenset": [{"int": hex(k * ((1 << 61) - 1))} for k in range(rng.choice([3, 3000]))]},
+            values_of_one_hash,
             {"VectorDict": [{"dict": [["a", 1.0]]}, None, {"range": [0, 10**9, 1]}]}, {"int": "0x" + "f" * 5000},
             {"defaultdict": [{"tuple": [1]}, []]}, {"deque": [10**12, [1]]}, {"hook": {"model": 0}},
             {"class": "river.stats.mean.Mean", "state": {}}, {"type": "Gaussian", "sigma": 1.0}, {"type": "CDSG"},
             {"compiled": ["river._river_rust.stats.RsRollingQuantile", {"tuple": [0.5, 10**11]}, {"bytes": ""}]},
         ]
     )  # fmt: skip
+    return chosen(rng) if callable(chosen) else chosen
+
+
+def deep_value(rng: random.Random) -> Any:
+    """Return a value in a value in a value."""
+    deep: Any = []
+    for _ in range(rng.choice([3, 100, 300])):
+        deep = rng.choice([[deep], {"tuple": [deep]}])
+    return deep
+
+
+def values_of_one_hash(rng: random.Random) -> Any:
+    """Return a set in which each value is compared with all before it."""
+    return {"frozenset": [{"int": hex(k * ((1 << 61) - 1))} for k in range(rng.choice([3, 3000]))]}
 
 
 def places(value: Any) -> list[tuple[Any, ...]]:
@@ -294,9 +324,9 @@ def mutate_tensor(rng: random.Random, tensors: dict[str, Any]) -> None:
         tensors[name] = changed
 
 
-def mutant(rng: random.Random, header: dict[str, str], description: Any, tensors: dict[str, Any]) -> bytes:
+def mutant(rng: random.Random, header: dict[str, str], tensors: dict[str, Any]) -> bytes:
     """Return the bytes of a mutant of a file."""
-    description, tensors = copy.deepcopy(description), dict(tensors)
+    description, tensors = json.loads(header["description"]), dict(tensors)
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         if tensors and rng.random() < 0.5:
             mutate_tensor(rng, tensors)
@@ -311,16 +341,17 @@ def read_mutants(kind: str, first: int, last: int, folder: Path) -> None:
     """Read mutants of a kind, and write for each its number, and what happened."""
     one, path = KINDS[kind], folder / "mutant.safetensors"
     one.make(path)
-    description, tensors = tensor_file.read(path, "model", "pipeline", "checkpoint")
+    _, tensors = tensor_file.read(path, "model", "pipeline", "checkpoint")
     with tensor_file.safe_open(path, "np") as file:
         header = {name: text for name, text in file.metadata().items() if name != "checksum"}
     one.read(path)  # loads compiled code
+    gc.freeze()  # collections then look at mutants alone
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     progress = (folder / OUTCOMES).open("w")
     for number in range(first, last):
         rng = random.Random(f"{kind} {number}")
         try:
-            path.write_bytes(mutant(rng, header, description, tensors))
+            path.write_bytes(mutant(rng, header, tensors))
         except RecursionError:  # as of mutants in mutants, whose text Python cannot write
             continue
         print(number, end=" ", file=progress, flush=True)
@@ -346,18 +377,19 @@ def allow(more: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most if more is None else pages * resource.getpagesize() + more, most))
 
 
-def outcomes(kind: str, count: int, folder: Path) -> tuple[int, int, dict[int, str]]:
+def outcomes(kind: str, count: int) -> tuple[int, int, dict[int, str]]:
     """Return how many mutants of a kind were read and refused, and what happened with others by number."""
     counts, others, first = {"read": 0, "refused": 0}, {}, 0
     while first < count:
-        own = folder / str(first)
-        own.mkdir()
-        words = [sys.executable, __file__, kind, str(first), str(count), str(own)]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-        child = subprocess.run(words, capture_output=True, text=True, check=False, cwd=own, env=environment)
-        if child.returncode and not (own / OUTCOMES).exists():
-            raise RuntimeError(child.stderr)
-        for line in (own / OUTCOMES).read_text().splitlines():
+        with tempfile.TemporaryDirectory(dir=FILES) as folder:
+            words = [sys.executable, __file__, kind, str(first), str(count), folder]
+            environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+            child = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+            progress = Path(folder) / OUTCOMES
+            if child.returncode and not progress.exists():
+                raise RuntimeError(child.stderr)
+            lines = progress.read_text().splitlines()
+        for line in lines:
             number, _, outcome = line.partition(" ")
             first = int(number) + 1
             if outcome in counts:

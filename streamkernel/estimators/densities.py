@@ -199,7 +199,7 @@ class Sides(ModelOutputs):
         counts, running = outputs_state
         return {"counts": counts.copy(), "losses": running.copy()}
 
-    def own_in(self, tensors: Mapping[str, Any]) -> Any:
+    def own_in(self, tensors: Mapping[str, Any], labels: int) -> Any:
         """Return the counts and the losses in a file."""
         counts = tensor_file.require_tensor(tensors, "counts", np.int64, (2,))
         if (counts < 0).any():

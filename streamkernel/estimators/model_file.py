@@ -96,13 +96,14 @@ def restore_model(model: Model, description: Mapping[str, Any], tensors: tensor_
     if len(first or []) >= bandwidth.FIRST:
         raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
     first_examples = None if first is None else tuple(first)
+    outputs_state = outputs.own_in(tensors, len(labels))
     counts, fields = numeric_names.unpack(tensors), before.numeric.fields
     if fields is not None and "fields" in description:
         pairs = tensor_file.require_tensor(tensors, "field_names", np.int64, (None, 2))
         fields = numeric_names.unpack_fields(description["fields"], pairs)
     numeric = numeric_names.NumericNames(counts, fields)
     upkeep = model.new_upkeep()
-    model.state = State(learner, scales, first_examples, labels, upkeep, numeric, outputs.own_in(tensors))
+    model.state = State(learner, scales, first_examples, labels, upkeep, numeric, outputs_state)
     if upkeep is not None and "upkeep.numbers" in tensors:  # a copy that only predicts has none
         model.state = replace(model.state, upkeep=upkeep.restore(learner, tensors))  # its job reads the kernel
 

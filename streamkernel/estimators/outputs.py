@@ -90,8 +90,8 @@ class ModelOutputs:
         """Return the state of the outputs as arrays that share nothing with it."""
         return {}
 
-    def own_in(self, tensors: Mapping[str, Any]) -> Any:
-        """Return the state of the outputs in a file."""
+    def own_in(self, tensors: Mapping[str, Any], labels: int) -> Any:
+        """Return the state of the outputs in a file with so many labels."""
         return None
 
 
@@ -272,11 +272,11 @@ class Classes(ModelOutputs):
         """Return the counts of examples by label."""
         return {} if outputs_state is None else {"class_counts": outputs_state.copy()}
 
-    def own_in(self, tensors: Mapping[str, Any]) -> Any:
+    def own_in(self, tensors: Mapping[str, Any], labels: int) -> Any:
         """Return the counts of examples by label in a file."""
         if not self.is_balanced:
             return None
         counts = require_tensor(tensors, "class_counts", np.float64, (None,))
-        if (counts < 0.0).any():
-            raise ValueError(f"expected numbers of examples as class_counts, got {counts.tolist()}")
+        if (counts < 0.0).any() or len(counts) > labels:
+            raise ValueError(f"expected numbers of examples of {labels} labels as class_counts, got {counts.tolist()}")
         return counts

@@ -16,7 +16,7 @@ from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import state
+from streamkernel.learners import span, state
 
 LEAST_ROWS = 64
 """Smallest number of rows per thread: starting one costs about as much as predicting for a few."""
@@ -325,6 +325,10 @@ class Learner:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
         if learned["weight"] < 0.0 or (learned["weight"] == 0.0) != (learned["examples"] == 0):
             raise ValueError(f"expected the weight of {learned['examples']} examples, got {learned['weight']}")
+        span.check_offsets(self.numbers["intercept"], [learned["offset"], learned["predicted_offset"]])
+        for name in state.COEFFICIENTS:
+            if name in tensors and float(np.abs(tensors[name]).max(initial=0)) > span.LARGEST_COEFFICIENT:
+                raise ValueError(f"expected numbers up to {span.LARGEST_COEFFICIENT:g} as {name}, got larger ones")
         return learned
 
     def _evaluate(self, evaluate: Callable[[Rows, F64], int], rows: Rows, out: F64) -> None:

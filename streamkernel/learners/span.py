@@ -26,7 +26,7 @@ import numpy as np
 from streamkernel import tensor_file
 from streamkernel.features.rows import F64
 from streamkernel.jit import compiled, inlined
-from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION
+from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION, NOTHING
 
 LEAST, LARGEST, OUTLIER, BELOW, ABOVE, SPREAD, USUAL, OUTSIDERS, LAST, EARNED, BOUNDED, RESISTED = range(12)
 """Entries of a target: the smallest and the largest value; the last outlying value; by how much recent values lay below
@@ -55,6 +55,8 @@ PATIENCE, RECENT, REPEATED = 8.0, 512.0, 1.0 / 6.0
 adds to this number that repeats the outlying one before it."""
 LARGEST_GRADIENT = 1e100
 """A score, derivative or move beyond this means that the steps have diverged; it never reaches a coefficient."""
+LARGEST_COEFFICIENT = 1e140
+"""Large coefficients may cancel out in a score, but no function has a larger one; the square of this is a number."""
 
 
 @inlined(allocates=False)
@@ -182,6 +184,16 @@ def check(span: F64) -> None:
     entries = span.reshape(-1, ENTRIES).T
     if (entries[LEAST] > entries[LARGEST]).any() or not np.abs(span).max() <= NO_SPAN or entries[BELOW:].min() < 0.0:
         raise ValueError(f"expected the least and the largest target, and widths as span, got {span.tolist()}")
+
+
+def check_offsets(intercept: int, offsets: Any) -> None:
+    """Raise a ValueError if a file has offsets that no function can have.
+
+    A function of classes has none: minus an offset, the number of a class would be none.
+    """
+    most, furthest = LARGEST_COEFFICIENT if intercept != NOTHING else 0.0, np.abs(offsets).max()
+    if furthest > most:
+        raise ValueError(f"expected offsets up to {most:g}, got {furthest:g}")
 
 
 @inlined(allocates=False)

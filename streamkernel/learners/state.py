@@ -42,6 +42,11 @@ _GIVEN_REALS = (
     "loss_per_error", "curvature",
 )  # fmt: skip
 
+COEFFICIENTS = (
+    "coef", "beta", "newton", "steady", "level", "linear.w", "weights", "signed", "positive", "neighbours.targets",
+)  # fmt: skip
+"""The tensors of files that scores are sums of."""
+
 LEARNED_NUMBERS = np.dtype([(name, "i8") for name in LEARNED_INTS] + [(name, "f8") for name in LEARNED_REALS])
 """The learned numbers as a record."""
 

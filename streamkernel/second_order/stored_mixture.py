@@ -230,6 +230,7 @@ def _restored(
         of_targets = tensor_file.require_tensor(tensors, TARGETS, np.float64, (len(OF_TARGETS), targets))
         if of_targets[2:].min() < 0.0:
             raise ValueError(f"expected scales and bounds of at least 0 as {TARGETS}, got {of_targets[2:].min()}")
+        span.check_offsets(numbers["intercept"][0], of_targets[:2])
         for name, values in zip(OF_TARGETS, of_targets, strict=True):
             numbers[name] = values
     numbers["looked_at"], numbers["compared_at"], numbers["restarted"] = examples, compared, restarted

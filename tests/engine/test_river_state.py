@@ -575,6 +575,7 @@ def test_no_other_name_is_resolved(name: str) -> None:
         ({"array": ["<f8", [2], "C", {"bytes": "AAAAAAAAAAA="}]}, "Expected 16 bytes of an array, got 8"),
         ({"array": ["<f4", [1], "C", {"bytes": "AAAAAAAAAAA="}]}, "Expected 4 bytes of an array, got 8"),
         ({"array": ["<f8", [-1], "C", {"bytes": ""}]}, "Expected the shape of an array, got [-1]"),
+        ({"array": ["<f8", [10**6, 10**6, 0], "C", {"bytes": ""}]}, "Expected an array with entries, got the shape"),
         ({"Random": [{"tuple": [3, {"tuple": [1]}, None]}]}, "state vector"),
         (
             {"RandomState": [{"dict": [["bit_generator", "os"]]}]},

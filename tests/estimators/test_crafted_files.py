@@ -24,6 +24,7 @@ from streamkernel import (
 )
 from streamkernel.estimators import model_file
 from streamkernel.features import example_tensors
+from streamkernel.learners import state
 
 
 @pytest.fixture
@@ -316,3 +317,18 @@ def test_a_kernel_of_too_many_terms_is_rejected_before_expansion(parts, tmp_path
         kernel = {"type": "Product", "left": kernel, "right": pair}
     description["parameters"]["kernel"] = kernel
     check_refused(tmp_path, description, tensors)
+
+
+@pytest.mark.parametrize("learner", ["newton", "dsg"])
+def test_what_nothing_can_have_learned_is_refused(learner, tmp_path):
+    """Steps refuse every example at such scores; and minus an offset, the number of a class is no place in an array."""
+    model = learn(KernelClassifier(learner=learner, max_features=64), *examples(60, ("a", "b", "c")))
+    changed = [(name, -1, -1e150) for name in state.COEFFICIENTS if name in model_file.describe(model)[1]]
+    changed += [("reals", state.LEARNED_REALS.index(name), 0.5) for name in ("offset", "predicted_offset")]
+    for name, place, value in changed:
+        crafted(model, tmp_path, lambda _, tensors, n=name, p=place, v=value: tensors[n].flat.__setitem__(p, v))
+
+
+def test_more_counts_of_classes_than_labels_are_refused(tmp_path):
+    model = learn(KernelClassifier(learner="dsg", class_weight="balanced", max_features=64), *examples(9, ("a", "b")))
+    crafted(model, tmp_path, lambda _, tensors: tensors.update(class_counts=np.ones(3)))

@@ -23,8 +23,8 @@ MUTANTS = int(os.environ.get("STREAMKERNEL_MUTANTS", "40"))
 
 @pytest.mark.timeout(900 + MUTANTS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_mutant_is_read_or_refused(kind: str, tmp_path: Path) -> None:
-    read, refused, others = outcomes(kind, MUTANTS, tmp_path)
+def test_each_mutant_is_read_or_refused(kind: str) -> None:
+    read, refused, others = outcomes(kind, MUTANTS)
     assert not others
     assert read
     assert refused

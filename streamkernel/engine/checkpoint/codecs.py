@@ -23,6 +23,8 @@ from streamkernel.field_types import Fields
 T = TypeVar("T")
 
 _DTYPE_KINDS = "biufcmMUS"
+MOST_EMPTY_ROWS = 1 << 20
+"""Rows of an array without entries, which take no memory until they become a list."""
 _BIT_GENERATORS = {
     kind.__name__: kind
     for kind in (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
@@ -108,6 +110,8 @@ def _array(dtype: str, shape: list[int], order: Any, data: bytes) -> np.ndarray[
         raise ValueError(f"Expected entries that take memory in an array, got {dtype}")
     if (size := math.prod(shape) * kind.itemsize) != len(data):
         raise ValueError(f"Expected {size} bytes of an array, got {len(data)}")
+    if not size and math.prod(filter(None, shape)) > MOST_EMPTY_ROWS:
+        raise ValueError(f"Expected an array with entries, got the shape {shape}")
     return np.ndarray(shape, kind, bytearray(data) or None, order=order).copy(order="K")
 
 

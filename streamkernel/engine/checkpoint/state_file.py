@@ -57,7 +57,9 @@ def rebuild(description: Any, tensors: Mapping[str, Any], where: str, kind: type
 
     def rebuild_place(place: Any) -> Any:
         if "array" in place:
-            return arrays.pop(place["array"])
+            if (array := arrays.pop(place["array"])).ndim != 1:
+                raise ValueError(f"Expected an array of one dimension, got the shape {array.shape}")
+            return array
         i = int(place["model"])
         return model_file.rebuild(models.pop(i), by_model.get(str(i), {}), where)
 
