@@ -300,5 +300,6 @@ class ClusterRunner:
 
 
 def _counts_of(summary: model_merging.Summary) -> tuple[int, int]:
-    """Return the numbers of examples that a function and its scales have learned."""
-    return summary.examples, 0 if summary.scales is None else int(summary.scales["scales.n"][0])
+    """Return the numbers of examples that a function and its scales have learned, with buffered ones."""
+    observed = 0 if summary.scales is None else int(summary.scales["scales.n"][0])
+    return summary.examples, observed + len(summary.waiting)
