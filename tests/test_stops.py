@@ -21,3 +21,13 @@ def test_signals_until_the_process_has_ended_do_not_change_its_exit_code(tmp_pat
             time.sleep(3e-4)
         process.kill()
     assert process.returncode == 0
+
+
+def test_a_run_that_is_stopped_after_a_refused_record_has_not_failed(tmp_path: Path) -> None:
+    """Of a member of a group it may be the only one; a run that has read all of its records fails."""
+    config = prepared(tmp_path / "run", '{"a": 1.0, "b"\n')
+    config.write_text(config.read_text().replace("[sink]", '[sink]\ndead_letters = "dead_letters.jsonl"'))
+    with subprocess.Popen(command("run", config), stderr=subprocess.DEVNULL) as process:
+        wait_for_lines(tmp_path / "run" / "dead_letters.jsonl", 1)
+        process.terminate()
+        assert process.wait(LIMIT) == 0

@@ -240,5 +240,5 @@ def run_engine(config: Config, title: str, make: Callable[[], Engine] | None = N
             raise
         log.critical("the run ended with an unexpected error", exc_info=True)
         raise typer.Exit(1) from None
-    if reason := engine.reason_all_refused():
+    if reason := engine.reason_all_refused(is_stopped=stop.is_requested()):
         fail(ValueError(reason), as_json=as_json, code=1)

@@ -307,9 +307,9 @@ class Engine:
         labels = self.parts.processor.labels
         return 0 if labels is None else len(labels)
 
-    def reason_all_refused(self) -> str:
-        """Return the reason if all records so far were refused, else an empty string."""
-        return self.parts.outputs.reason_all_refused()
+    def reason_all_refused(self, *, is_stopped: bool) -> str:
+        """Return the reason if all records so far were refused, and a run that is stopped had many; else nothing."""
+        return self.parts.outputs.reason_all_refused(is_stopped=is_stopped)
 
     @property
     def last_dead_letters(self) -> deque[dict[str, Any]]:

@@ -175,9 +175,14 @@ class Outputs(Participant):
         if self._processor.outcomes["dead_letter"] == FIRST_RECORDS and (reason := self.reason_all_refused()):
             log.error(reason)
 
-    def reason_all_refused(self) -> str:
-        """Return the reason if every record or every prediction so far was refused, else an empty string."""
+    def reason_all_refused(self, *, is_stopped: bool = False) -> str:
+        """Return the reason if every record or every prediction so far was refused, else an empty string.
+
+        A run that is stopped may have seen too few records to tell.
+        """
         outcomes, refused = self._processor.outcomes, self._processor.refused
+        if is_stopped and outcomes["dead_letter"] < FIRST_RECORDS:
+            return ""
         if 0 < outcomes["predicted"] <= refused["output"]:
             return f"the sink refused every prediction so far, {refused['output']:,} in all{self._last()}"
         if not outcomes["dead_letter"] or outcomes["learned"] or outcomes["predicted"]:
