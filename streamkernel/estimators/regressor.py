@@ -77,7 +77,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     ...     below += y <= model.predict_one(x)
     ...     model.learn_one(x, y)
     >>> below / 2000
-    0.9075
+    0.904
     """
 
     tau: float | None

@@ -146,19 +146,19 @@ class FirstOrderLearner(ExpandedFunction):
         directions, gamma = self.directions, self._gamma
         if gamma is None:
             gamma = float(self.step(int(self.numbers["steps"]) + 1))
-        memory, record, y = self._arena.memory, directions.last, float(y)
+        memory, record, example = self._arena.memory, directions.last, (float(y), float(w), gamma)
         counts, table = NOT_SCALED if scales is None else scales.state  # without a call, as each event comes here
         learn, changes = single_event.learn_event.call, self.may_restructure
         if record.is_settled and type(x) is FAST:
             cache = directions.store.table
-            status = learn(memory, cache, record.memory, counts, table, changes, id(x), y, w, gamma)
+            status = learn(memory, cache, record.memory, counts, table, changes, id(x), example)
             if status != state.UNREAD:
                 return bool(status == state.DONE)
         record, plain = directions.example(x, numeric)
         if not record.is_settled and directions.adds_names(x, numeric):
             return False
         cache = directions.store.table
-        status = learn(memory, cache, record.memory, counts, table, changes, id(plain), y, w, gamma)
+        status = learn(memory, cache, record.memory, counts, table, changes, id(plain), example)
         return bool(status == state.DONE)
 
     def learn_events(
@@ -180,7 +180,7 @@ class FirstOrderLearner(ExpandedFunction):
             steps[:, 1] = self._gammas(len(xs))
             scaling, table = self._scaling(scales, is_new=True), directions.store.table
             learn = single_event.score_and_learn.call
-            done = learn(memory, table, record.memory, scaling, id(xs), largest, steps, values, scores)
+            done = learn(memory, table, record.memory, scaling, id(xs), largest, steps, (values, scores))
         return scores[:done], values[:done]
 
     def bet_on_pairs(self, rows: Rows, most: float, wealth: F64) -> int:

@@ -170,11 +170,11 @@ def scores_event(memory, cache, record, counts, table, x, out):  # type: ignore[
 
 @of_one_signature
 @compiled(allocates=False)
-def learn_event(memory, cache, record, counts, table, may_change, x, y, w, gamma):  # type: ignore[no-untyped-def]
-    """Take one step on the dictionary at address `x` with weight w; return a status of `learners.state`.
+def learn_event(memory, cache, record, counts, table, may_change, x, example):  # type: ignore[no-untyped-def]
+    """Take one step on the dictionary at address `x`; return a status of `learners.state`.
 
-    The scores and features of an example that was scored last are reused. `counts` and `table` are of the scales, which
-    the example changes, those in use only if they `may_change`.
+    `example` are its target, its weight, and γ. The scores and features of an example that was scored last are reused.
+    `counts` and `table` are of the scales, which the example changes, those in use only if they `may_change`.
     """
     if not read(record, x):
         return UNREAD
@@ -191,7 +191,7 @@ def learn_event(memory, cache, record, counts, table, may_change, x, y, w, gamma
         new = scale_row(scaling.scales, rows, 0, scaled.values)
     if not has_room(scaling.scales, new):
         return NO_ROOM
-    target[0], rows.weights[0] = y, w
+    target[0], rows.weights[0], gamma = example
     status, _ = step(function, kernel, scaled, 0, target, scores, gamma, step_work)
     if status == DONE:
         observe_inputs(scaling, rows, 0, 1)
@@ -214,13 +214,14 @@ def close(old):  # type: ignore[no-untyped-def]
 
 @of_one_signature
 @compiled(allocates=False)
-def score_and_learn(memory, cache, record, scaling, xs, largest, steps, values, out):  # type: ignore[no-untyped-def]
+def score_and_learn(memory, cache, record, scaling, xs, largest, steps, results):  # type: ignore[no-untyped-def]
     """Score and learn the dictionaries of the list at address `xs`, in order; return how many are learned.
 
     It ends before the first event that needs more than a step, or has a value beyond ±`largest`. The target and γ of
-    event i are ``steps[i]``; its values are written to ``values[i]``, as given, and its scores before it was learned to
-    ``out[i]``. `scaling` says how they are scaled.
+    event i are ``steps[i]``. Its values as given are written to row i of the first of `results`, and its scores before
+    it was learned to row i of the second. `scaling` says how values are scaled.
     """
+    values, out = results
     function, kernel, rows, scaled, step_work, scores, target = open_arena(memory, cache, record)
     numbers, scales, inputs = function.numbers[0], scaling.scales, parts_of(record)[0][GIVEN].view(np.float64)
     if numbers.closed or values.shape[1] != len(inputs) or out.shape[1] != scores.shape[1]:
