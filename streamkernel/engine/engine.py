@@ -308,7 +308,18 @@ class Engine:
         return 0 if labels is None else len(labels)
 
     def reason_all_refused(self, *, is_stopped: bool) -> str:
-        """Return the reason if all records so far were refused, and a run that is stopped had many; else nothing."""
+        """Return the reason if all records so far were refused, else an empty string.
+
+        Parameters
+        ----------
+        is_stopped : bool
+            Whether the run is stopped before the end of its source. Fewer than 100 records then give no reason.
+
+        Returns
+        -------
+        str
+            The reason, for people.
+        """
         return self.parts.outputs.reason_all_refused(is_stopped=is_stopped)
 
     @property
