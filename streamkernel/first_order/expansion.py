@@ -265,7 +265,7 @@ class FirstOrderLearner(ExpandedFunction):
         self._reserve(min(self.n_blocks + len(gammas), self.most_blocks))
         status, row, kernel = state.NO_ROOM, 0, self.directions.kernel
         while status == state.NO_ROOM:
-            scaling, first = self._scaling(scales, is_new=is_new), row // self.batch_size
+            scaling, first = self._scaling(scales, is_new=is_new), int(row // self.batch_size)
             status, row = learn(function_in(self._arena), scaling, kernel, rows, read, y, gammas, first)
             if status == state.NO_ROOM and scales is not None:
                 scales.grow()

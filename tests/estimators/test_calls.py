@@ -265,6 +265,7 @@ def test_one_compiled_version_serves_every_call():
             model.predict_many(frame(xs).astype(dtype))
             RandomFeatures(Gaussian(1.0)).transform_many(frame(xs).astype(dtype))
     assert len(sgd_step.learn.signatures) == 1
+    model.predict_many(frame(xs[:2]))
     assert len(scoring.evaluate.signatures) == 1
     assert len(scoring.transform.signatures) == 1
 
