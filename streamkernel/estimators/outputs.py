@@ -91,7 +91,7 @@ class ModelOutputs:
         return {}
 
     def own_in(self, tensors: Mapping[str, Any], labels: int) -> Any:
-        """Return the state of the outputs in a file with so many labels."""
+        """Return the state of the outputs in a file, which has a number of labels."""
         return None
 
 
