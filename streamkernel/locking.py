@@ -3,6 +3,11 @@
 Python runs signal handlers, finalizers and log handlers between any two lines of a call, in its thread. What these call
 cannot wait for the call that they interrupt. So the lock knows its thread: a method that changes the object is refused
 there, and one that reads it reads a copy, which is as the object would be after an exception at that line.
+
+Such a handler may raise an exception, also where a lock has just been taken. CPython calls handlers when a call has
+returned, at the start of a function and at the end of a loop's body. So a lock is taken inside the `try` block whose
+`finally` block releases it, and nothing is called between the two. A `with` block does not suffice: since Python 3.14,
+handlers run between the call of ``__enter__`` and the block.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ import os
 import traceback
 from collections.abc import Callable
 from functools import wraps
-from threading import Lock, RLock, get_ident
+from threading import RLock, get_ident
 from types import FrameType
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
@@ -19,6 +24,7 @@ from weakref import WeakSet
 from numba.core.compiler_lock import global_compiler_lock
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 _LOCKS: WeakSet[OwnedLock] = WeakSet()
 _UNDIVIDED: WeakSet[Any] = WeakSet()
@@ -31,18 +37,15 @@ COMPILING = RLock()
 class OwnedLock:
     """A lock that knows whether the thread that asks for it holds it already.
 
-    Other threads wait for `turn`; the thread that holds it does not. `busy` is held while a method runs.
+    Other threads wait for `turn`; the thread that holds it does not. `is_busy` says whether a method runs, in any
+    thread.
     """
 
-    __slots__ = ("__weakref__", "busy", "turn")
+    __slots__ = ("__weakref__", "is_busy", "turn")
 
     def __init__(self) -> None:
-        self.turn, self.busy = RLock(), Lock()
+        self.turn, self.is_busy = RLock(), False
         _LOCKS.add(self)
-
-    def locked(self) -> bool:
-        """Return whether a method runs, in any thread."""
-        return self.busy.locked()
 
 
 def refuse(method: Callable[..., Any], owner: Any, *arguments: Any, **options: Any) -> Any:
@@ -91,9 +94,9 @@ def locked(inside: Callable[..., Any] = refuse) -> Callable[[Method], Method]:
     ...     @locked()
     ...     def increment(self, then=None):
     ...         self.n += 1
-    ...         return then() if then else self._lock.locked()
+    ...         return then() if then else self._lock.is_busy
     >>> counter = Counter()
-    >>> counter.increment(), counter._lock.locked()
+    >>> counter.increment(), counter._lock.is_busy
     (True, False)
     >>> counter.increment(then=counter.increment)
     Traceback (most recent call last):
@@ -102,23 +105,39 @@ def locked(inside: Callable[..., Any] = refuse) -> Callable[[Method], Method]:
     """
 
     def decorate(method: Method) -> Method:
-        # each `with` in one line, so that a tracing function that raises an exception cannot come before the release
-
-        def wait(lock: OwnedLock, self: Any, arguments: Any, options: Any) -> Any:
-            if lock.busy.locked():
-                return inside(method, self, *arguments, **options)
-            with lock.busy: return method(self, *arguments, **options)  # noqa: E701  # fmt: skip
-
         @wraps(method)
         def run(self: Any, *arguments: Any, **options: Any) -> Any:
             lock: OwnedLock = self._lock
-            if lock.busy.locked():
-                with lock.turn: return wait(lock, self, arguments, options)  # noqa: E701  # fmt: skip
-            with lock.turn, lock.busy: return method(self, *arguments, **options)  # noqa: E701  # fmt: skip
+            try:
+                lock.turn.acquire()
+                if lock.is_busy:
+                    return inside(method, self, *arguments, **options)
+                try:
+                    lock.is_busy = True
+                    return method(self, *arguments, **options)
+                finally:
+                    lock.is_busy = False
+            finally:
+                try:  # noqa: SIM105 - `suppress` would be a call before the release
+                    lock.turn.release()
+                except RuntimeError:  # not taken: an exception has ended the wait
+                    pass
 
         return cast(Method, run)
 
     return decorate
+
+
+def holding(lock: Any, call: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function while a lock of the type RLock is held, and release it in every case, like `locked`."""
+    try:
+        lock.acquire()
+        return call(*arguments)
+    finally:
+        try:  # noqa: SIM105
+            lock.release()
+        except RuntimeError:  # not taken: an exception has ended the wait
+            pass
 
 
 def undivided() -> Any:
@@ -147,7 +166,7 @@ def _renew() -> None:
         if lock.turn.acquire(blocking=False):  # free, or of the thread that has forked, which goes on
             lock.turn.release()
         else:
-            lock.turn, lock.busy = RLock(), Lock()
+            lock.turn, lock.is_busy = RLock(), False
 
 
 if hasattr(os, "register_at_fork"):

@@ -199,7 +199,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
 
     def _complete(self) -> ProcessState:
         """Return the state after completing an interrupted change; a thread that learns completes its own."""
-        if self._seen.journal is not None and not self._lock.locked():
+        if self._seen.journal is not None and not self._lock.is_busy:
             self._recover_locked()
         return self._seen
 

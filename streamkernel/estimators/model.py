@@ -118,7 +118,7 @@ class Model:
     def complete(self) -> State:
         """Return the state after completing an interrupted step; a thread that learns completes its own."""
         state = self.state
-        if (state.journal is not None or state.learner.is_unfinished) and not self._lock.locked():
+        if (state.journal is not None or state.learner.is_unfinished) and not self._lock.is_busy:
             return self._recover_locked()
         return state
 

@@ -38,7 +38,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from streamkernel.jit.compiling import CALLS, DURATION, only_what_is_used, own_compiler, quick_to_compare
-from streamkernel.locking import COMPILING
+from streamkernel.locking import COMPILING, holding
 
 log = logging.getLogger("streamkernel")
 
@@ -98,9 +98,8 @@ def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -
     def run() -> Iterator[None]:
         try:
             yield  # where the thread begins: an exception that is sent to it ends the wait, even at its first step
-            with COMPILING:
-                _uninterrupted.add(threading.get_ident())
-                outcome.append(_run_alone(do, arguments, options))
+            _uninterrupted.add(threading.get_ident())
+            outcome.append(holding(COMPILING, _run_alone, do, arguments, options))
         except BaseException as error:
             errors.append(error)
         finally:

@@ -18,7 +18,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import span, state
 from streamkernel.learners.base import Learner
-from streamkernel.locking import undivided
+from streamkernel.locking import holding, undivided
 from streamkernel.second_order import evaluation, growth, learning, newton, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.gradients import embed_rows
@@ -148,8 +148,7 @@ class MixedFunction(Learner):
     def advance(self, *, is_all: bool) -> None:
         """Compute all units of the step in progress, or the ones that are due, without the interpreter's lock."""
         advance = newton.advance if is_all else self._advance_directly
-        # in one line, as `locked` does
-        with self._undivided: advance(self._live.state, is_all)  # noqa: E701  # fmt: skip
+        holding(self._undivided, advance, self._live.state, is_all)
 
     def to_predict_apart(self) -> Self:
         """Return a copy that only predicts, in any number of threads, and shares no changing state."""

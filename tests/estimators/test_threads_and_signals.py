@@ -160,6 +160,39 @@ for trial in range(120):
 print(hits)
 """
 
+LOCKS = """
+import random, signal, threading
+from streamkernel.locking import OwnedLock, holding, locked
+class Counter:
+    def __init__(self):
+        self._lock, self.n = OwnedLock(), 0
+    @locked()
+    def increment(self):
+        self.n += 1
+def stop(number, frame):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, stop)
+counter, lock, pause, hits = Counter(), threading.RLock(), random.Random(0), 0
+def look():
+    for each in (counter._lock.turn, lock):
+        are_free.append(each.acquire(blocking=False))
+        are_free[-1] and each.release()
+for trial in range(4000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, pause.uniform(1e-5, 2e-4))
+        while True:
+            counter.increment()
+            holding(lock, len, ())
+    except KeyboardInterrupt:
+        hits += 1
+    are_free = []
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert are_free == [True, True] and not counter._lock.is_busy, trial
+print(hits)
+"""
+
 WHILE_COMPILING = """
 import random, signal
 from streamkernel.jit.cache import run_uninterrupted
@@ -238,6 +271,11 @@ print(refused)
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
 def test_signals_at_any_time_lose_nothing_learned():
     assert int(run(SIGNALS)) > 20
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+def test_no_signal_leaves_a_lock_taken():
+    assert int(run(LOCKS)) > 20
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
