@@ -18,6 +18,7 @@ from streamkernel.estimators.parameters import (
     DELTA_PER_ERROR,
     check_shared,
     choose_learner,
+    mixes_bandwidths,
     new_function,
     require_at_least,
 )
@@ -31,6 +32,8 @@ Choice = str | Newton | DSG
 
 DEFAULT_KERNEL = Gaussian("median", median_factor=0.4)
 MANY_BANDWIDTHS = MultiScale(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
+MIXED_BANDWIDTHS = MultiScale(Gaussian("median"), (0.4, 0.2, 0.8, 0.1))
+"""For functions of one bandwidth each."""
 
 
 class KernelModel(Serializable):
@@ -72,13 +75,21 @@ class KernelModel(Serializable):
             raise ValueError(f"Expected l2 as 0, or from {LEAST_L2:g} to {LARGEST_L2:g}, got {l2!r}")
         self._loss = self._resolved_loss()
         learner = self._default_learner if self.learner is None else self.learner
+        is_mixed = self._default_step() is None and mixes_bandwidths(learner)
         cap, self._options = choose_learner(
-            learner, self._loss, loss=self.loss, max_features=max_features, refit=self.refit
+            learner,
+            self._loss,
+            loss=self.loss,
+            max_features=max_features,
+            refit=self.refit,
+            is_mixed=is_mixed and self.kernel is None,
         )
         for name, kind in (("pruning", Pruning), ("refit", Refit)):
             if not isinstance(getattr(self, name), kind | None):
                 raise ValueError(f"Expected {name} as a {kind.__name__} or None, got {getattr(self, name)!r}")
-        is_second_order, outputs = isinstance(self._options, Newton), self._outputs()
+        is_second_order, outputs, kernel = isinstance(self._options, Newton), self._outputs(), self.kernel
+        if kernel is None:
+            kernel = MIXED_BANDWIDTHS if is_mixed else MANY_BANDWIDTHS if is_second_order else self._default_kernel
         new_learner = partial(
             new_function,
             self._options,
@@ -95,7 +106,7 @@ class KernelModel(Serializable):
         self._model = Model(
             type(self).__name__,
             outputs,
-            self.kernel or (MANY_BANDWIDTHS if is_second_order else self._default_kernel),
+            kernel,
             new_learner,
             tasks=[task for task in (self.pruning, self.refit) if task is not None],
             max_features=max_features,

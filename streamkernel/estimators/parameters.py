@@ -100,12 +100,33 @@ def parameters_of(model: Any) -> dict[str, Any]:
     }
 
 
+def mixes_bandwidths(learner: Any) -> bool:
+    """Return whether a learner whose steps are of automatic size mixes functions of several bandwidths.
+
+    Examples
+    --------
+    >>> mixes_bandwidths("dsg"), mixes_bandwidths("newton"), mixes_bandwidths(DSG(batch_size=2))
+    (True, False, False)
+    """
+    options = resolve_learner(learner)
+    if isinstance(options, Newton):
+        return False
+    is_single = options.batch_size == 1 and options.preconditioner is None and not options.averaging
+    return is_single and options.step_size == "auto"
+
+
 def choose_learner(
-    learner: Any, resolved: losses.Loss, *, loss: Any, max_features: int | str | None, refit: Any
+    learner: Any,
+    resolved: losses.Loss,
+    *,
+    loss: Any,
+    max_features: int | str | None,
+    refit: Any,
+    is_mixed: bool = False,
 ) -> tuple[int | None, Newton | DSG]:
     """Return the cap on the features, or ``None``, and the learner with ``"auto"`` replaced by numbers.
 
-    `resolved` is the loss, and the other arguments are parameters of the estimator. Raise a ValueError if `learner` is
+    `resolved` is the loss, `is_mixed` says whether four bandwidths share the features, and the other arguments are parameters of the estimator. Raise a ValueError if `learner` is
     no learner, another parameter does not go with it, or the cap is smaller than a block; names the parameter.
 
     Examples
@@ -128,7 +149,7 @@ def choose_learner(
             raise ValueError(f'Expected learner="dsg" with {name}={value!r}, got learner={learner!r}')
     cap = max_features
     if isinstance(cap, str):
-        cap = 16 * LARGEST_BLOCK if is_second_order else 4 * LARGEST_BLOCK
+        cap = 16 * LARGEST_BLOCK if is_second_order or is_mixed else 4 * LARGEST_BLOCK
     block_size = options.features_per_seed
     if isinstance(block_size, str):
         quarter = max(1, (cap or 4 * LARGEST_BLOCK) // 4)

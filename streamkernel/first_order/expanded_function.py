@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from streamkernel import losses, rules, step_sizes
+from streamkernel import losses, rules, step_sizes, tensor_file
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.features.dictionaries import FAST
 from streamkernel.features.directions import Directions
@@ -21,15 +21,25 @@ from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, Rows
 from streamkernel.features.scale_table import moments_of, slopes_of
 from streamkernel.features.scaling import Scales, state_of
-from streamkernel.first_order import single_event
+from streamkernel.first_order import bandwidths, single_event
 from streamkernel.first_order.step_choices import precondition
 from streamkernel.jit.calls import Arena
-from streamkernel.kernels import Kernel
+from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import embedding, scoring, span, state
 from streamkernel.learners.base import Learner
 from streamkernel.learners.embedding import embed_rows
-from streamkernel.learners.scoring import LAST, FirstOrder
+from streamkernel.learners.scoring import (
+    DISTANCE2,
+    ERROR,
+    GRADIENTS2,
+    LAST,
+    MIXTURE,
+    SCALE,
+    SCALE_SUM,
+    FirstOrder,
+    Members,
+)
 
 _FEW = 16
 """Rows that are evaluated in place; for more, a copy of the function is evaluated without the interpreter's lock."""
@@ -43,17 +53,28 @@ def predicting(numbers: Any, functions: F64) -> F64:
     """Return the functions that predict, from the current functions beside their averages."""
     if numbers["averaging"] == LAST:
         return functions
+    if numbers["bandwidths"] > 1:
+        return functions[..., : functions.shape[-1] // 2]
     now, average = np.split(functions, 2, axis=-1)
     return np.asarray(now + scoring.share(int(numbers["averaging"]), float(numbers["log_odds"])) * (average - now))
 
 
-def to_matrix(numbers: Any, coef: F64) -> F64:
-    """Return the functions, shape (blocks × components × features, functions), from the record and its panels."""
+def to_matrix(numbers: Any, coef: F64, members: Members) -> F64:
+    """Return the functions, shape (blocks × components × features, functions), from the record and its panels.
+
+    Of several bandwidths both are the mixture that predicts.
+    """
     columns, block_size, functions = int(numbers["columns"]), int(numbers["block_size"]), coef.shape[1]
     flat = coef.reshape(len(coef), functions, coef.shape[2], -1, block_size)
     flat = flat.transpose(0, 3, 2, 4, 1).reshape(-1, functions)
     flat = flat[: int(numbers["blocks"]) * block_size * coef.shape[2]]
     now, sums = flat[:, :columns], flat[:, columns:]
+    if numbers["bandwidths"] > 1:
+        m = np.arange(len(flat)) // (block_size * coef.shape[2]) % int(numbers["bandwidths"])
+        of_now, of_average = members.weights[1].reshape(2, -1)[:, m, None]
+        scale, scale_sum = members.steps[m][:, [SCALE]], members.steps[m][:, [SCALE_SUM]]
+        mixture = of_now * scale * now + of_average * (scale_sum * now - sums) / _total_weight(numbers)
+        return np.concatenate([mixture, mixture], axis=1)
     if functions == columns:
         return np.asarray(float(numbers["scale"]) * now)
     average = (numbers["scale_sum"] * now - sums) / _total_weight(numbers)
@@ -173,6 +194,7 @@ class ExpandedFunction(Learner):
         """Reset everything to the state before the first example."""
         plan = self.directions.plan
         numbers = self._new_numbers(plan, columns, intercept)
+        numbers["bandwidths"], numbers["is_curved"] = self._bandwidths(plan), self.loss.is_curved
         code, n_new, n_reused, ratio = self._rule.parameters
         if self._units & state.AUTOMATIC:  # the check moves nothing, so its line search is the paper's
             ratio = math.inf
@@ -181,7 +203,16 @@ class ExpandedFunction(Learner):
         numbers["rule_key"], numbers["step_units"], numbers["ridge"] = key, self._units, self._epsilon
         numbers["averaging"] = self._averaging
         self._arena, self._columns = self._new_arena(numbers, 1), columns
+        start_members(self._arena)
         self.directions.reserve(1)
+
+    def _bandwidths(self, plan: KernelProgram) -> int:
+        """Return the number of functions: one for each bandwidth of a `MultiScale`, with single automatic steps."""
+        is_mixed = isinstance(plan.kernel, MultiScale) and self._units & state.AUTOMATIC and not self._epsilon
+        if not (is_mixed and self._averaging == MIXTURE and self.batch_size == 1):
+            return 1
+        bandwidths.load()
+        return len(plan.kernel.multiples)
 
     def _new_arena(self, numbers: Any, panels: int) -> Arena:
         directions = self.directions
@@ -218,6 +249,8 @@ class ExpandedFunction(Learner):
     def penalty(self) -> float:
         """(λ/2)‖f‖², with ‖f‖² = n Σ‖α_b‖² in the space of the n blocks' kernel (1/n) Σ φ_b(x)·φ_b(x')."""
         numbers = self.numbers
+        if numbers["bandwidths"] > 1:
+            return float(0.5 * self.l2 * function_in(self._arena).members.steps[:, DISTANCE2].sum())
         norm2 = numbers["scale"] ** 2 * max(numbers["squared_norm"], 0.0)
         return float(0.5 * self.l2 * self.n_blocks * norm2)
 
@@ -286,7 +319,9 @@ class ExpandedFunction(Learner):
         def evaluate(rows: Rows, out: F64) -> int:
             if few:
                 return int(scoring.evaluate(function_in(arena), scaling, kernel, rows, out))
-            function = function_in(arena)._replace(phi=np.empty_like(arena["phi"]))
+            function = function_in(arena)
+            scores = np.empty_like(function.members.scores)
+            function = function._replace(phi=np.empty_like(arena["phi"]), members=function.members._replace(scores=scores))
             return int(scoring.evaluate_copy(function, scaling, kernel, rows, out))
 
         self._evaluate(evaluate, rows, out)
@@ -306,9 +341,11 @@ class ExpandedFunction(Learner):
         derivatives[:, row.readers == 0] = 0.0
         return np.asarray(derivatives)
 
-    def _set_arena(self, numbers: Any, coef: F64, beta: F64, entries: F64) -> None:
-        """Create an arena with these coefficients, and entries of the targets' span."""
+    def _set_arena(self, numbers: Any, coef: F64, beta: F64, entries: F64, members: Mapping[str, F64]) -> None:
+        """Create an arena with these coefficients, entries of the targets' span, and arrays of several functions."""
         arena = self._new_arena(numbers, max(1, len(coef)))
+        for name, array in members.items():
+            arena[name][:] = array
         arena["coef"][: len(coef)], arena["beta"][: len(beta)], arena["span"][:] = coef, beta, entries
         self._arena, self._columns = arena, int(numbers["columns"])
 
@@ -322,15 +359,46 @@ class ExpandedFunction(Learner):
         :meth:`embed_rows`.
         """
         arena = self._arena.copy()
-        return to_matrix(arena["numbers"][0], arena["coef"])
+        return to_matrix(arena["numbers"][0], arena["coef"], function_in(arena).members)
 
     def predicting(self) -> F64:
         """Return the coefficients of the predicting function, shape (components × features, columns)."""
         arena = self._arena.copy()
         numbers = arena["numbers"][0]
-        return predicting(numbers, to_matrix(numbers, arena["coef"]))
+        return predicting(numbers, to_matrix(numbers, arena["coef"], function_in(arena).members))
 
 
 def function_in(arena: Arena) -> FirstOrder:
     """Return the function in an arena."""
-    return FirstOrder(arena["numbers"], arena["coef"], arena["beta"], arena["phi"], arena["span"])
+    members = Members(*(arena[name] for name in single_event.MEMBER_ARRAYS))
+    return FirstOrder(arena["numbers"], arena["coef"], arena["beta"], arena["phi"], arena["span"], members)
+
+
+def members_of(arena: Arena) -> dict[str, F64]:
+    """Return the state of several functions in an arena, for files; empty for a single function."""
+    return {name: arena[name].copy() for name in single_event.MEMBER_STATE_ARRAYS if arena["member_steps"].size}
+
+
+def require_members(arena: Arena, tensors: Mapping[str, Any]) -> dict[str, F64]:
+    """Return the state of several functions in the tensors of a file; raises a ValueError if it does not fit."""
+    required = {
+        name: tensor_file.require_tensor(tensors, name, np.float64, arena[name].shape) for name in members_of(arena)
+    }
+    if required:
+        steps, mixer = required["member_steps"], required["mixer"]
+        if not (steps[:, [GRADIENTS2, DISTANCE2, ERROR]] >= 0.0).all() or not (steps[:, SCALE] != 0.0).all():
+            raise ValueError("expected squares of norms, errors and scales of several functions, got numbers below 0")
+        if not (required["sizes"] >= 0.0).all() or not (required["member_weights"][1] >= 0.0).all():
+            raise ValueError("expected weights and sizes of several functions, got numbers below 0")
+        if (required["sizes"][1] > 0.0) != mixer.any() or (mixer.any() and not (np.diag(mixer) > 0.0).all()):
+            raise ValueError("expected a factor of the functions' products, got a diagonal that is not positive")
+        if np.tril(mixer, -1).any():
+            raise ValueError("expected an upper triangular factor, got numbers below the diagonal")
+    return required
+
+
+def start_members(arena: Arena) -> None:
+    """Set the state of several functions in an arena to the state before the first step, with equal weights."""
+    members = function_in(arena).members
+    members.steps[:, SCALE] = 1.0
+    members.weights[:] = 1.0 / max(1, len(members.mixer))

@@ -16,13 +16,14 @@ from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.features.scale_table import use_moments
 from streamkernel.features.scaling import NOT_SCALED, Scales, state_of
 from streamkernel.first_order import expanded_function, sgd_step, single_event
-from streamkernel.first_order.expanded_function import ExpandedFunction, function_in
+from streamkernel.first_order.expanded_function import ExpandedFunction, function_in, members_of, require_members
 from streamkernel.first_order.sgd_step import Scaling
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import span, state
 from streamkernel.learners.base import RefusedError
-from streamkernel.learners.scoring import SURE
+from streamkernel.learners.mixing import PULL
+from streamkernel.learners.scoring import DISTANCE2, GRADIENTS2, SCALE, SCALE_SUM, SURE
 
 UNLIMITED = 1 << 32
 """Seeds for each replica where the number of features has no cap."""
@@ -85,6 +86,7 @@ class FirstOrderLearner(ExpandedFunction):
             learned
             | example_tensors.pack_kept(self.directions.kept)
             | state.pack_learned(numbers)
+            | members_of(arena)
             | example_tensors.pack_examples("pending", waiting)
         )
 
@@ -120,9 +122,9 @@ class FirstOrderLearner(ExpandedFunction):
             raise ValueError("expected squares of norms, got numbers below 0")
         if not abs(learned["log_odds"]) <= SURE:
             raise ValueError(f"expected log odds from {-SURE} to {SURE}, got {learned['log_odds']}")
-        entries = span.restored(tensors)
+        entries, members = span.restored(tensors), require_members(self._arena, tensors)
         state.set_learned(numbers, learned)
-        self._set_arena(numbers, coef, beta, entries)
+        self._set_arena(numbers, coef, beta, entries, members)
         self._pending = (self.examples, pending)
         self.directions.reserve(max(1, blocks))
         use_moments.load()  # single events do not load it
@@ -291,6 +293,8 @@ class FirstOrderLearner(ExpandedFunction):
         new = self._new_arena(copy["numbers"][0], min(panels, -(-self.most_blocks * self.block_size // width)))
         new["coef"][: len(copy["coef"])], new["beta"][: len(copy["beta"])] = copy["coef"], copy["beta"]
         new["span"][:] = copy["span"]
+        for name, array in members_of(copy).items():
+            new[name][:] = array
         self._arena = new
 
     def restructure(self, before: int) -> None:
@@ -317,8 +321,11 @@ class FirstOrderLearner(ExpandedFunction):
         if self._is_binary:  # two scores replace one
             numbers["distance2"] *= np.square(self._split()).sum()
             numbers["gradient_sum"] *= 2.0
+            steps = function_in(old).members.steps
+            steps[:, GRADIENTS2] *= 2.0
+            steps[:, DISTANCE2] *= np.square(self._split()).sum()
         twin = self._twin(self.directions)
-        twin._set_arena(numbers, coef, beta, old["span"])
+        twin._set_arena(numbers, coef, beta, old["span"], members_of(old))
         twin._pending = (self.examples, [*self.pending])
         return twin
 
@@ -337,8 +344,29 @@ class FirstOrderLearner(ExpandedFunction):
             "coef": expanded_function.to_panels(numbers, functions, self.directions.width),
             "beta": beta if kept is None else np.tile(beta.sum(axis=0) / blocks, (blocks, 1)),
             "span": self.span.copy(),
+            **self._members_with(functions[:, : self.columns]),
         } | (example_tensors.pack_kept(self.directions.kept) if kept is None else {"kept": kept})
         return learned | state.pack_learned(numbers) | example_tensors.pack_examples("pending", self.pending)
+
+    def _members_with(self, functions: F64) -> dict[str, F64]:
+        """Return the arrays of several functions f_m that are parts of this one: what each has in the mixture."""
+        arena = self._arena.copy()
+        members = function_in(arena).members
+        count = len(members.steps)
+        if not count:
+            return {}
+        height = self.block_size * self.directions.plan.outputs
+        squares = np.square(functions).sum(axis=1).reshape(-1, height).sum(axis=1)
+        for m in range(count):
+            members.steps[m, DISTANCE2] = len(squares[m::count]) * squares[m::count].sum()
+        members.steps[:, SCALE], members.steps[:, SCALE_SUM] = 1.0, 0.0
+        together = members.weights[1].reshape(2, -1)
+        parts = np.tile(np.concatenate([np.diag(w) for w in together], axis=1), (2, 1))  # of each in the old functions
+        gram = parts @ (members.mixer.T @ members.mixer) @ parts.T
+        ridge = PULL * members.sizes[1] * np.eye(2 * count)
+        members.mixer[:] = np.linalg.cholesky(gram + ridge).T if members.sizes[1] else 0.0
+        members.weights[:] = 0.5
+        return members_of(arena)
 
     def divide(self, number: int, replicas: int) -> None:
         """Become one of several replicas: the remaining growth is divided, each block with another seed.

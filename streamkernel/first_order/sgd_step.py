@@ -18,7 +18,7 @@ from streamkernel.features.rows import F64, ROWS, Rows
 from streamkernel.features.scale_table import ScalesState, has_room, observe_row, scale_row, use_moments
 from streamkernel.first_order import step_choices
 from streamkernel.first_order.step_choices import precondition, pull_of_intercept
-from streamkernel.jit import compiled, inlined, unit
+from streamkernel.jit import Family, compiled, inlined, unit
 from streamkernel.learners import schedule, scoring
 from streamkernel.learners.scoring import (
     AVERAGE,
@@ -109,7 +109,7 @@ def _fold(state):  # type: ignore[no-untyped-def]
 
 
 @unit(types.boolean(FIRST_ORDER, KERNEL, ROWS, types.int64, types.int64, WORK), allocates=False)
-def _features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-def]
+def features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-def]
     """Set the features of block k to the features of row i; return whether they are usable."""
     numbers, phi = state.numbers[0], state.phi
     size = numbers.block_size
@@ -120,18 +120,48 @@ def _features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-de
     return numbers.k_xx > 0.0 or power(phi[panel], first, first + size)[0] >= 0.0
 
 
-@unit(
-    types.UniTuple(types.int64, 2)(
-        FIRST_ORDER, KERNEL, ROWS, types.int64, types.float64[::1], types.float64[:, ::1], types.float64, STEP_WORK
-    ),
-    allocates=False,
+@inlined(allocates=False)
+def count(state, y, first, added, predictions, loss, total):  # type: ignore[no-untyped-def]
+    """Update the range of targets, the counters, and the values that the dashboard shows, after a step.
+
+    `added` is the new offset, `predictions` are of the examples before the step, and `loss` is the sum of their losses,
+    of the weight `total`.
+    """
+    numbers, batch = state.numbers[0], len(predictions)
+    if has_range(numbers):
+        if numbers.examples == 0:
+            state.span[LEAST] = state.span[LARGEST] = predictions[:] = y[first]
+        low, high = limits(state.span)
+        for i in range(batch):
+            before, seen = predictions[i, 0], numbers.examples + i + 1
+            observe(state.span, y[first + i], added, before, within(before, low, high), seen)
+    numbers.examples += batch
+    numbers.weight += total
+    numbers.steps += 1
+    numbers.running_loss += min(1.0, total / min(numbers.weight, HORIZON)) * (loss / total - numbers.running_loss)
+    if numbers.intercept >= LEARNED and numbers.averaging == AVERAGE:
+        numbers.predicted_offset += (added - numbers.predicted_offset) / numbers.steps
+    else:
+        numbers.predicted_offset = added
+    numbers.offset = added
+
+
+_STEP = types.UniTuple(types.int64, 2)(
+    FIRST_ORDER, KERNEL, ROWS, types.int64, types.float64[::1], types.float64[:, ::1], types.float64, STEP_WORK
 )
+step_of_members = Family("step_of_members", _STEP)
+"""``step_of_members(0, *arguments)`` is :func:`step` of several functions, one for each bandwidth."""
+
+
+@unit(_STEP, allocates=False)
 def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: ignore[no-untyped-def]
     """Take a step of :func:`learn` on the rows from `first` on; `scores` are of the first one, if known.
 
     It is known where ``numbers.last_example`` is not 0.
     """
     numbers, coef, phi, work = state.numbers[0], state.coef, state.phi, step_work.evaluation
+    if numbers.bandwidths > 1:
+        return step_of_members(0, state, kernel, rows, first, y, scores, gamma, step_work)
     columns, batch, size = numbers.columns, numbers.batch_size, numbers.block_size
     per_panel = coef.shape[3] // size
     normaliser = 1.0 / math.sqrt(size)
@@ -214,7 +244,7 @@ def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: igno
     pull = gradient[0]
     if numbers.ridge > 0.0:
         for i in range(batch):
-            if not _features_of(state, kernel, rows, first + i, k, work):
+            if not features_of(state, kernel, rows, first + i, k, work):
                 return BAD_VALUE, first + i
             for part in range(numbers.components):
                 for j in range(size):
@@ -233,7 +263,7 @@ def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: igno
     for i in range(batch):
         if is_automatic and k < blocks:
             break
-        if (batch > 1 or k == blocks) and not _features_of(state, kernel, rows, first + i, k, work):
+        if (batch > 1 or k == blocks) and not features_of(state, kernel, rows, first + i, k, work):
             return BAD_VALUE, first + i
         for c in range(columns):
             gain = g[i, c] * normaliser / batch
@@ -251,7 +281,9 @@ def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: igno
                 along += f[i, c] * g[i, c] / batch
         gradient2 = step_choices.squared_gradient(state, now, g, step_work.total, work.sums)
         error = error_scale if numbers.step_units & PER_ERROR else math.sqrt(squares) / numbers.curvature
-        eta, added2 = step_choices.step_size(numbers, gradient2, along, error, max(square, largest))
+        eta, added2 = step_choices.step_size(
+            numbers, numbers.distance2, numbers.gradient_sum, gradient2, along, error, max(square, largest)
+        )
         if not eta * math.sqrt(gradient2) <= LARGEST_GRADIENT:
             return DIVERGED, first + batch - 1
     # 4. shrink all, move one, or all; τ ← τ + γ(ν + mean derivative) with ν = λ
@@ -289,22 +321,8 @@ def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: igno
     # 5. the counters, and the values that the dashboard shows
     if not is_automatic:
         numbers.squared_norm += vectors.tree_sum(u.reshape(-1))
-    if has_range(numbers):
-        if numbers.examples == 0:
-            state.span[LEAST] = state.span[LARGEST] = predictions[:] = y[first]
-        low, high = limits(state.span)
-        for i in range(batch):
-            before, seen = predictions[i, 0], numbers.examples + i + 1
-            observe(state.span, y[first + i], added, before, within(before, low, high), seen)
-    numbers.examples += batch
-    numbers.weight += total
-    numbers.steps += 1
-    numbers.running_loss += min(1.0, total / min(numbers.weight, HORIZON)) * (loss / total - numbers.running_loss)
-    if numbers.intercept >= LEARNED and numbers.averaging == AVERAGE:
-        numbers.predicted_offset += (added - numbers.predicted_offset) / numbers.steps
-    else:
-        numbers.predicted_offset = added
-    numbers.gradient_bound, numbers.last_step, numbers.offset, numbers.log_odds = bound, eta, added, log_odds
+    count(state, y, first, added, predictions, loss, total)
+    numbers.gradient_bound, numbers.last_step, numbers.log_odds = bound, eta, log_odds
     numbers.error_scale, numbers.mean_square, numbers.mean_fourth = error_scale, square, fourth
     if k == blocks:
         numbers.blocks += 1

@@ -214,18 +214,17 @@ def squared_gradient(state, blocks, g, total, sums):  # type: ignore[no-untyped-
 
 
 @inlined
-def step_size(numbers, square, along, error, k_xx):  # type: ignore[no-untyped-def]
+def step_size(numbers, norm2, gradient_sum, square, along, error, k_xx):  # type: ignore[no-untyped-def]
     """Return η, and the increase of Σ‖∇‖².
 
-    `square` and `along` are ‖∇‖² of the loss and ⟨∇, f⟩; `error` is e, the error of the batch in units of f, and `k_xx`
+    `norm2` is ‖f‖², and `gradient_sum` is Σ‖∇‖² so far. `square` and `along` are ‖∇‖² of the loss and ⟨∇, f⟩; `error` is e, the error of the batch in units of f, and `k_xx`
     k(x, x).
     """
-    norm2 = numbers.distance2
     added = max(0.0, square + 2.0 * numbers.l2 * along + numbers.l2**2 * norm2)
     most = error / math.sqrt(square * k_xx) if square * k_xx > 0.0 else 0.0
     eta = most * max(LEAST, 1.0 / math.sqrt(numbers.steps + 1.0))
-    if numbers.gradient_sum + added > 0.0:
-        eta = max(eta, math.sqrt(norm2 / (numbers.gradient_sum + added)))
+    if gradient_sum + added > 0.0:
+        eta = max(eta, math.sqrt(norm2 / (gradient_sum + added)))
     eta = min(eta, most)
     if eta * numbers.l2 > 1.0:
         eta = 1.0 / numbers.l2

@@ -32,7 +32,7 @@ from streamkernel.features.compiled_kernel import ENTRIES, KERNEL, ROOM, Entries
 from streamkernel.features.feature_maps import features, power, prepare
 from streamkernel.features.rows import F32, F64, ROWS, Rows
 from streamkernel.features.scale_table import scale_row
-from streamkernel.jit import compiled, inlined, unit, work_array
+from streamkernel.jit import Family, compiled, inlined, unit, work_array
 from streamkernel.learners.span import limits, within
 from streamkernel.learners.state import LEARNED, MEAN, NUMBERS_TYPE
 
@@ -88,6 +88,46 @@ def preferred(log_odds: float, gain: float) -> float:
 _total_weight, _share = inlined(total_weight), inlined(share)
 
 
+SCALE, SCALE_SUM, GRADIENTS2, DISTANCE2, ERROR = range(5)
+"""Columns of the state of each of several functions: the numbers of the same names of `streamkernel.learners.state`."""
+
+
+class Members(NamedTuple):
+    """The arrays of several functions f_m, one for each bandwidth, and of their mixture; empty for a single function.
+
+    Attributes
+    ----------
+    scores
+        The functions f_m and their averages at the row that was evaluated last, shape (2 × bandwidths, columns).
+    steps
+        The state of the steps of each, shape (bandwidths, 5).
+    mixer
+        R with RᵀR = A of the mixture, shape (2 × bandwidths, 2 × bandwidths).
+    weights
+        u, and v that predicts, of the mixture, shape (2, 2 × bandwidths).
+    sizes
+        The mean square of the targets, its maximum so far, and the bound on the derivative.
+    room
+        Work array.
+    """
+
+    scores: F64
+    steps: F64
+    mixer: F64
+    weights: F64
+    sizes: F64
+    room: F64
+
+
+MEMBER_STATE = len((SCALE, SCALE_SUM, GRADIENTS2, DISTANCE2, ERROR))
+
+
+def member_shapes(bandwidths: int, columns: int) -> list[tuple[int, ...]]:
+    """Return the shapes of the arrays of :class:`Members`."""
+    n = bandwidths if bandwidths > 1 else 0
+    return [(2 * n, columns), (n, MEMBER_STATE), (2 * n, 2 * n), (2, 2 * n), (3,), (n + 6, max(2 * n, columns))]
+
+
 class FirstOrder(NamedTuple):
     """The arrays of a first-order function."""
 
@@ -96,6 +136,7 @@ class FirstOrder(NamedTuple):
     beta: F64
     phi: F32
     span: F64
+    members: Members
 
 
 class ScoringRoom(NamedTuple):
@@ -110,14 +151,21 @@ class ScoringRoom(NamedTuple):
     move: F64
 
 
+_MATRIX = types.float64[:, ::1]
+MEMBERS = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, _MATRIX, types.float64[::1], _MATRIX], Members)
 FIRST_ORDER = types.NamedTuple(
-    [NUMBERS_TYPE, types.float64[:, :, :, ::1], types.float64[:, ::1], types.float32[:, :, ::1], types.float64[::1]],
+    [NUMBERS_TYPE, types.float64[:, :, :, ::1], _MATRIX, types.float32[:, :, ::1], types.float64[::1], MEMBERS],
     FirstOrder,
 )
 WORK = types.NamedTuple(
     [ENTRIES, types.float32[:, ::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[:, :, ::1]],
     ScoringRoom,
 )
+
+
+score_members = Family("score_members", types.boolean(FIRST_ORDER, KERNEL, WORK))
+"""``score_members(0, state, kernel, work)`` sets the scores of several functions, and returns whether the features are
+usable."""
 
 
 @inlined(allocates=None)
@@ -174,6 +222,14 @@ def unbounded(numbers, f, average):  # type: ignore[no-untyped-def]
     return value + numbers.predicted_offset
 
 
+@inlined(allocates=False)
+def _limit(state, out):  # type: ignore[no-untyped-def]
+    """Keep the prediction in the range of the targets, if these are numbers."""
+    if has_range(state.numbers[0]) and state.numbers[0].examples > 0:
+        low, high = limits(state.span)
+        out[1, 0] = within(out[1, 0], low, high)
+
+
 @unit(
     types.boolean(FIRST_ORDER, KERNEL, ROWS, types.int64, WORK, types.float64[:, ::1]),
     allocates=False,
@@ -189,6 +245,17 @@ def score(state, kernel, rows, i, work, out):  # type: ignore[no-untyped-def]
     if not prepare(kernel, rows, i, work.row):
         return False
     width, block_size = coef.shape[3], numbers.block_size
+    if numbers.bandwidths > 1:
+        if not score_members(0, state, kernel, work):
+            return False
+        for c in range(numbers.columns):
+            out[0, c] = 0.0
+            for m in range(len(state.members.scores)):
+                out[0, c] += state.members.weights[1, m] * state.members.scores[m, c]
+            out[2, c] = out[0, c]
+            out[1, c] = out[0, c] + numbers.predicted_offset
+        _limit(state, out)
+        return True
     total = numbers.blocks * block_size
     sums[:] = 0.0
     if total == 0 and numbers.k_xx == 0.0:
@@ -221,9 +288,7 @@ def score(state, kernel, rows, i, work, out):  # type: ignore[no-untyped-def]
             average = numbers.scale_sum * dot - vectors.tree_sum(sums[columns + c]) * normaliser
             out[2, c] = average / _total_weight(numbers.averaging, numbers.steps)
         out[1, c] = unbounded(numbers, out[0, c], out[2, c])
-    if has_range(numbers) and numbers.examples > 0:
-        low, high = limits(state.span)
-        out[1, 0] = within(out[1, 0], low, high)
+    _limit(state, out)
     return True
 
 

@@ -53,7 +53,8 @@ from streamkernel.second_order.mixture_state import (
     rows_per_group,
 )
 from streamkernel.second_order.recency import MATURE, YOUNGEST
-from streamkernel.second_order.targets import FLATTEST, clip_derivatives
+from streamkernel.learners.mixing import FLATTEST
+from streamkernel.second_order.targets import clip_derivatives
 from streamkernel.second_order.tiles import EIGHT, whole_eights
 
 LONGEST_BATCH, LONGEST_OF_MANY = 64, 128

@@ -18,7 +18,8 @@ from streamkernel.second_order.linear import state as linear_state
 from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.mixture_state import OF_MIXTURE, Group
 from streamkernel.second_order.neighbours.state import copied
-from streamkernel.second_order.weights import PULL, less_certain, mixed_weights, positive_weights, without
+from streamkernel.learners.mixing import PULL
+from streamkernel.second_order.weights import less_certain, mixed_weights, positive_weights, without
 
 
 def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: Any, split: F64 | None) -> Arrangement:

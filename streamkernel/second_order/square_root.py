@@ -201,30 +201,3 @@ def solve_backward(factor, x, first, last):  # type: ignore[no-untyped-def]
     for i in range(last - 1, first - 1, -1):
         for c in range(len(x)):  # independent of each other: one does not wait for the division of another
             x[c, i] = (x[c, i] - vectors.dot(factor[i, i + 1 :], x[c, i + 1 :])) / factor[i, i]
-
-
-@inlined
-def rotate_small(factor, x):  # type: ignore[no-untyped-def]
-    """Set R, in float64 and small, to the factor of RᵀR + xxᵀ by rotations, destroying x."""
-    n = len(factor)
-    for k in range(n):
-        if x[k] != 0.0:
-            r = math.hypot(factor[k, k], x[k])
-            c, s = factor[k, k] / r, x[k] / r
-            for j in range(k, n):
-                a, b = factor[k, j], x[j]
-                factor[k, j], x[j] = c * a + s * b, c * b - s * a
-
-
-@inlined
-def solve_small(factor, x):  # type: ignore[no-untyped-def]
-    """Set x to (RᵀR)⁻¹x for a small R in float64."""
-    n = len(factor)
-    for i in range(n):
-        for k in range(i):
-            x[i] -= factor[k, i] * x[k]
-        x[i] /= factor[i, i]
-    for i in range(n - 1, -1, -1):
-        for k in range(i + 1, n):
-            x[i] -= factor[i, k] * x[k]
-        x[i] /= factor[i, i]

@@ -20,9 +20,6 @@ from streamkernel.jit import inlined, work_array
 from streamkernel.learners.span import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION, MEAN
 
-FLATTEST = 1e-3
-"""Lower bound on ℓ'': where the loss is flat, A still has to include the examples."""
-
 FURTHEST = 10.0
 """Bound on a target in the updates of mean and size, in units of the size. After n examples, n at most the horizon, it
 is √n if that is more: no value of n is further from their mean."""

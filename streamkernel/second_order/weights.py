@@ -19,22 +19,17 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled, inlined, unit
+from streamkernel.learners.mixing import FLATTEST, MEMORY, PULL, add_diagonal, rotate_small, solve_small, sweep
 from streamkernel.learners.span import LARGEST_GRADIENT, clip
-from streamkernel.second_order import slots, square_root
+from streamkernel.second_order import slots
 from streamkernel.second_order.mixture_state import BORN, MIXTURE
-from streamkernel.second_order.targets import FLATTEST, TARGETS_ROOM, loss_of, set_derivatives
-
-MEMORY = 0.9995
-"""Forgetting factor ρ of the mixture per example."""
+from streamkernel.second_order.targets import TARGETS_ROOM, loss_of, set_derivatives
 
 FEW = 200.0
 """Number of examples that the mixture remembers after a new class."""
 
 SETTLING = 256
 """Number of examples that a new group learns before it is mixed: with fewer examples than outputs, it overfits."""
-
-PULL = 10.0
-"""λ of the mixture, in units of the size of the targets."""
 
 LARGEST_LEAD = 10.0
 """Bound on the absolute value of D: outliers do not decide for long."""
@@ -53,16 +48,6 @@ def mix_scores(weights, targets, f, out):  # type: ignore[no-untyped-def]
         first, last = t * width, (t + 1) * width
         for k in range(count):
             vectors.add(out[first:last], f[k, first:last], weights[t * count + k])
-
-
-@inlined(allocates=False)
-def _add_diagonal(mixer, more, row):  # type: ignore[no-untyped-def]
-    """Set R to the factor of A + cI."""
-    root = math.sqrt(more)
-    for i in range(len(mixer)):
-        for k in range(len(mixer)):
-            row[k] = root if k == i else 0.0
-        square_root.rotate_small(mixer, row)
 
 
 @inlined(allocates=False)
@@ -110,7 +95,7 @@ def _weigh_target(state, f, targets, t, w, ahead, work):  # type: ignore[no-unty
     g, h, row, gradient = work[0, :columns], work[1, :columns], work[2, :count], work[3, :count]
     before = bounds[count + 1] if mixer[0, 0] > 0.0 else 0.0
     if size > before:
-        _add_diagonal(mixer, PULL * (size - before), row)
+        add_diagonal(mixer, PULL * (size - before), row)
         bounds[count + 1] = max(bounds[count + 1], size)
     if numbers.loss_bound >= LARGEST_GRADIENT:
         bounds[count] = clip(g[t * width : (t + 1) * width], bounds[count], LARGEST_GRADIENT)
@@ -122,14 +107,14 @@ def _weigh_target(state, f, targets, t, w, ahead, work):  # type: ignore[no-unty
             score = f[k, c] if _has_settled(state, k) else 0.0
             gradient[k] += w * g[c] * score
             row[k] = root * score
-        square_root.rotate_small(mixer, row)
+        rotate_small(mixer, row)
     if numbers.steps % count == 0:
         kept = MEMORY**count
         root = math.sqrt(kept)
         for i in range(count):
             vectors.multiply(mixer[i], root)
-        _add_diagonal(mixer, (1.0 - kept) * PULL * size, row)
-    square_root.solve_small(mixer, gradient)
+        add_diagonal(mixer, (1.0 - kept) * PULL * size, row)
+    solve_small(mixer, gradient)
     if vectors.within(gradient, 1.0, LARGEST_GRADIENT):
         for k in range(count):
             signed[k] -= gradient[k]
@@ -137,28 +122,6 @@ def _weigh_target(state, f, targets, t, w, ahead, work):  # type: ignore[no-unty
     if abs(ahead) < LARGEST_GRADIENT:
         state.lead[t] = min(max(MEMORY * state.lead[t] + w * ahead / size, -LARGEST_LEAD), LARGEST_LEAD)
     mix(signed, positive, state.lead[t], state.weights[first:last])
-
-
-@inlined(allocates=False)
-def sweep(mixer, signed, positive, rest):  # type: ignore[no-untyped-def]
-    """Bring p nearer to the minimum: one weight after the other is set to its best value; `rest` is for R(p - u).
-
-    Between two examples A and u hardly change, so that one sweep is enough.
-    """
-    n = len(signed)
-    for i in range(n):
-        rest[i] = 0.0
-        for k in range(i, n):
-            rest[i] += mixer[i, k] * (positive[k] - signed[k])
-    for k in range(n):
-        slope, curvature = 0.0, 0.0
-        for i in range(k + 1):
-            slope += mixer[i, k] * rest[i]
-            curvature += mixer[i, k] * mixer[i, k]
-        change = max(-positive[k], -slope / curvature)
-        positive[k] += change
-        for i in range(k + 1):
-            rest[i] += change * mixer[i, k]
 
 
 @inlined(allocates=False)

@@ -14,6 +14,7 @@ from numba import njit
 
 from streamkernel import kernels, losses, step_sizes
 from streamkernel.jit import compiled
+from streamkernel.learners.mixing import rotate_small
 from streamkernel.second_order import newton, square_root
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.tiles import EIGHT
@@ -32,7 +33,7 @@ def rotated(R, X):
     R = R.copy()
     if R.dtype == np.float64:
         for x in X.copy():
-            square_root.rotate_small(R, x)
+            rotate_small(R, x)
         return R
     rows = padded(X)
     square_root.rotate(R, rows)

@@ -30,6 +30,7 @@ from streamkernel import vectors
 from streamkernel.features.rows import ROWS
 from streamkernel.features.scale_table import SCALES, centre_and_unit
 from streamkernel.jit import inlined, unit
+from streamkernel.learners.mixing import FLATTEST
 from streamkernel.learners.span import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import HORIZON, MEAN
 from streamkernel.second_order import slots
@@ -44,7 +45,6 @@ from streamkernel.second_order.linear.state import (
     Linear,
 )
 from streamkernel.second_order.name_table import row_of, value_key
-from streamkernel.second_order.targets import FLATTEST
 
 _VECTOR = types.float64[::1]
 
