@@ -75,7 +75,7 @@ class KernelModel(Serializable):
             raise ValueError(f"Expected l2 as 0, or from {LEAST_L2:g} to {LARGEST_L2:g}, got {l2!r}")
         self._loss = self._resolved_loss()
         learner = self._default_learner if self.learner is None else self.learner
-        is_mixed = self._default_step() is None and mixes_bandwidths(learner)
+        is_mixed = self._default_step() is None and mixes_bandwidths(learner, self._loss)
         cap, self._options = choose_learner(
             learner,
             self._loss,

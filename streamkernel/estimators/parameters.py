@@ -100,16 +100,16 @@ def parameters_of(model: Any) -> dict[str, Any]:
     }
 
 
-def mixes_bandwidths(learner: Any) -> bool:
+def mixes_bandwidths(learner: Any, loss: losses.Loss) -> bool:
     """Return whether a learner whose steps are of automatic size mixes functions of several bandwidths.
 
     Examples
     --------
-    >>> mixes_bandwidths("dsg"), mixes_bandwidths("newton"), mixes_bandwidths(DSG(batch_size=2))
-    (True, False, False)
+    >>> [mixes_bandwidths(learner, losses.Square()) for learner in ("dsg", "newton", DSG(batch_size=2))]
+    [True, False, False]
     """
     options = resolve_learner(learner)
-    if isinstance(options, Newton):
+    if isinstance(options, Newton) or not loss.is_curved:
         return False
     is_single = options.batch_size == 1 and options.preconditioner is None and not options.averaging
     return is_single and options.step_size == "auto"
@@ -126,8 +126,9 @@ def choose_learner(
 ) -> tuple[int | None, Newton | DSG]:
     """Return the cap on the features, or ``None``, and the learner with ``"auto"`` replaced by numbers.
 
-    `resolved` is the loss, `is_mixed` says whether four bandwidths share the features, and the other arguments are parameters of the estimator. Raise a ValueError if `learner` is
-    no learner, another parameter does not go with it, or the cap is smaller than a block; names the parameter.
+    `resolved` is the loss, `is_mixed` says whether four bandwidths share the features, and the other arguments are
+    parameters of the estimator. Raise a ValueError if `learner` is no learner, another parameter does not go with it,
+    or the cap is smaller than a block; names the parameter.
 
     Examples
     --------

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from streamkernel import losses, vectors
 from streamkernel.features.compiled_kernel import Span
 from streamkernel.features.feature_maps import features
@@ -31,7 +29,6 @@ from streamkernel.learners import scoring
 from streamkernel.learners.mixing import FLATTEST, MEMORY, PULL, add_diagonal, rotate_small, solve_small, sweep
 from streamkernel.learners.scoring import (
     DISTANCE2,
-    ERROR,
     GRADIENTS2,
     MIXTURE,
     SCALE,
@@ -45,12 +42,8 @@ from streamkernel.learners.state import (
     BAD_VALUE,
     DIVERGED,
     DONE,
-    ERROR_HORIZON,
     HORIZON,
-    LARGEST_DEVIATION,
-    LEARNED,
     MEAN,
-    PER_ERROR,
 )
 
 _weight, _total_weight = inlined(scoring.weight), inlined(scoring.total_weight)
@@ -107,21 +100,19 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
         work.gradients[2, 0, c] = f[c] + numbers.predicted_offset
     # 1. the gradients and the sizes of all steps; an unusable example is refused before anything changes
     target, w, seen, added = y[first], rows.weights[first], numbers.examples + 1, numbers.offset
-    if numbers.intercept == MEAN or (numbers.intercept == LEARNED and seen == 1):
+    if numbers.intercept == MEAN:
         added += w * (target - added) / (numbers.weight + w)
     target -= added
     losses.derivative(code, parameter, f, target, g)
     if not (vectors.within(f, 1.0, LARGEST_GRADIENT) and vectors.within(g, 1.0, LARGEST_GRADIENT)):
         return DIVERGED, first
-    loss, bound = losses.value(code, parameter, f, target), numbers.loss_bound
+    loss, most, bound = losses.value(code, parameter, f, target), 0.0, numbers.loss_bound
     if bound >= LARGEST_GRADIENT:
-        bound = clip(g, numbers.gradient_bound, LARGEST_GRADIENT)
-    of_rule, error_scale = step_work.mean, numbers.error_scale
+        most = numbers.gradient_bound  # an outlier moves no function further than the examples before it did
+        bound = clip(g, most, LARGEST_GRADIENT)
+    of_rule = step_work.mean
     for c in range(columns):
         of_rule[c] = w * g[c]
-    if numbers.step_units & PER_ERROR:
-        error_scale = _followed(error_scale, abs(f[0] - target), seen)
-        gamma *= error_scale
     noise = (w * bound) ** 2 / (2.0 * numbers.block_size)
     k, checked, is_forced = step_choices.choose(state.numbers, state.beta, of_rule, gamma, noise)
     is_new = k == numbers.blocks
@@ -131,25 +122,22 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
     for m in range(min(bandwidths, blocks)):
         own, gradient = members.steps[m], room[m, :columns]
         losses.derivative(code, parameter, members.scores[m], target, gradient)
+        clip(gradient, most, LARGEST_GRADIENT)
         square, along = 0.0, 0.0
         for c in range(columns):
             square += gradient[c] * gradient[c]
             along += w * members.scores[m, c] * gradient[c]
         error = math.sqrt(square) / numbers.curvature
-        if numbers.step_units & PER_ERROR:
-            error = _followed(own[ERROR], abs(members.scores[m, 0] - target), seen)
         square *= w * w
         etas[m], _ = step_choices.step_size(
             numbers, own[DISTANCE2], own[GRADIENTS2], square, along, error, numbers.k_xx
         )
         if not (square <= LARGEST_GRADIENT**2 and abs(along) <= LARGEST_GRADIENT**2):
             return DIVERGED, first
-    if numbers.intercept == LEARNED:
-        added -= gamma * of_rule[0]
     if not (abs(added) <= LARGEST_GRADIENT and vectors.within(of_rule, checked, LARGEST_GRADIENT)):
         return DIVERGED, first
     # 2. the weights, and the functions
-    _weigh(state, target, w, seen, error_scale)
+    _weigh(state, target, w, seen, most)
     t, largest = numbers.steps + 1.0, 0.0
     for m in range(min(bandwidths, blocks)):
         own, gradient, square, along = members.steps[m], room[m, :columns], 0.0, 0.0
@@ -164,8 +152,6 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
         own[SCALE] *= shrink
         if not 1e-12 <= abs(own[SCALE]) <= 1e12:
             _fold(state, m)
-        if numbers.step_units & PER_ERROR:
-            own[ERROR] = _followed(own[ERROR], abs(members.scores[m, 0] - target), seen)
         _move(state, blocks, m, -eta / own[SCALE], own[SCALE_SUM], gradient)
         own[SCALE_SUM] += _weight(MIXTURE, t) * own[SCALE]
         largest = max(largest, eta)
@@ -173,19 +159,11 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
         state.beta[k, c] -= checked * of_rule[c]
     # 3. the counters
     count(state, y, first, added, work.gradients[2, :1], w * loss, w)
-    numbers.gradient_bound, numbers.last_step, numbers.error_scale = bound, largest, error_scale
-    numbers.blocks = blocks
+    numbers.gradient_bound, numbers.last_step, numbers.blocks = bound, largest, blocks
     if not is_new:
         numbers.reused_steps += 1
         numbers.forced_steps += is_forced
     return DONE, 0
-
-
-@inlined(allocates=False)
-def _followed(error, deviation, seen):  # type: ignore[no-untyped-def]
-    """Return the running mean of the absolute error after one more."""
-    most = LARGEST_DEVIATION * error or deviation
-    return error + (min(deviation, most) - error) / min(float(seen), ERROR_HORIZON)
 
 
 @inlined(allocates=False)
@@ -225,8 +203,8 @@ def _fold(state, m):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def _weigh(state, target, w, seen, error_scale):  # type: ignore[no-untyped-def]
-    """Take a Newton step of u, and bring v nearer to its minimum."""
+def _weigh(state, target, w, seen, most):  # type: ignore[no-untyped-def]
+    """Take a Newton step of u, with a derivative of the norm `most` at most, and bring v nearer to its minimum."""
     numbers, (scores, _, mixer, weights, sizes, room) = state.numbers[0], state.members
     n, columns, signed, bandwidths = len(mixer), numbers.columns, weights[_SIGNED], numbers.bandwidths
     f, g, h = room[bandwidths + 1, :columns], room[bandwidths + 2, :columns], room[bandwidths + 3, :columns]
@@ -238,14 +216,8 @@ def _weigh(state, target, w, seen, error_scale):  # type: ignore[no-untyped-def]
     losses.derivative(numbers.loss, numbers.loss_parameter, f, target, g)
     if not vectors.within(g, 1.0, LARGEST_GRADIENT):
         return
-    if numbers.loss_bound >= LARGEST_GRADIENT:
-        sizes[2] = clip(g, sizes[2], LARGEST_GRADIENT)
-    if numbers.is_curved:
-        losses.curvature(numbers.loss, numbers.loss_parameter, f, target, h)
-    else:
-        h[:] = numbers.curvature
-        if numbers.step_units & PER_ERROR:
-            vectors.multiply(g, error_scale)
+    clip(g, most, LARGEST_GRADIENT)
+    losses.curvature(numbers.loss, numbers.loss_parameter, f, target, h)
     size = 1.0
     if has_range(numbers):
         sizes[0] += (target * target - sizes[0]) / min(float(seen), HORIZON)

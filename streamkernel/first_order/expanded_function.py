@@ -18,7 +18,7 @@ from streamkernel.features.counter_rng import domain_key
 from streamkernel.features.dictionaries import FAST
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import NumericNames
-from streamkernel.features.rows import F32, F64, Rows
+from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.features.scale_table import moments_of, slopes_of
 from streamkernel.features.scaling import Scales, state_of
 from streamkernel.first_order import bandwidths, single_event
@@ -31,7 +31,6 @@ from streamkernel.learners.base import Learner
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.learners.scoring import (
     DISTANCE2,
-    ERROR,
     GRADIENTS2,
     LAST,
     MIXTURE,
@@ -39,6 +38,7 @@ from streamkernel.learners.scoring import (
     SCALE_SUM,
     FirstOrder,
     Members,
+    member_shapes,
 )
 
 _FEW = 16
@@ -49,36 +49,45 @@ def _total_weight(numbers: Any) -> float:
     return scoring.total_weight(int(numbers["averaging"]), max(1, int(numbers["steps"])))
 
 
-def predicting(numbers: Any, functions: F64) -> F64:
-    """Return the functions that predict, from the current functions beside their averages."""
+def predicting(numbers: Any, functions: F64, weights: F64) -> F64:
+    """Return the function that predicts, from the current functions beside their averages.
+
+    `functions` have the shape (blocks, components × features, functions), and `weights` are v of several bandwidths.
+    """
     if numbers["averaging"] == LAST:
         return functions
-    if numbers["bandwidths"] > 1:
-        return functions[..., : functions.shape[-1] // 2]
     now, average = np.split(functions, 2, axis=-1)
+    if numbers["bandwidths"] > 1:
+        of_now, of_average = weights.reshape(2, -1)[:, member_of(len(functions), weights), None, None]
+        return np.asarray(of_now * now + of_average * average)
     return np.asarray(now + scoring.share(int(numbers["averaging"]), float(numbers["log_odds"])) * (average - now))
 
 
-def to_matrix(numbers: Any, coef: F64, members: Members) -> F64:
-    """Return the functions, shape (blocks × components × features, functions), from the record and its panels.
+def member_of(blocks: int, weights: F64) -> I64:
+    """Return the number of the function that each block belongs to, where `weights` are v of all and their averages.
 
-    Of several bandwidths both are the mixture that predicts.
+    Examples
+    --------
+    >>> member_of(5, np.ones(6)).tolist()
+    [0, 1, 2, 0, 1]
     """
+    return np.arange(blocks) % (len(weights) // 2)
+
+
+def to_blocks(numbers: Any, coef: F64, members: Members) -> F64:
+    """Return the functions, shape (blocks, components × features, functions), from the record and its panels."""
     columns, block_size, functions = int(numbers["columns"]), int(numbers["block_size"]), coef.shape[1]
-    flat = coef.reshape(len(coef), functions, coef.shape[2], -1, block_size)
-    flat = flat.transpose(0, 3, 2, 4, 1).reshape(-1, functions)
-    flat = flat[: int(numbers["blocks"]) * block_size * coef.shape[2]]
-    now, sums = flat[:, :columns], flat[:, columns:]
+    blocks = coef.reshape(len(coef), functions, coef.shape[2], -1, block_size).transpose(0, 3, 2, 4, 1)
+    blocks = blocks.reshape(-1, coef.shape[2] * block_size, functions)[: int(numbers["blocks"])]
+    now, sums = blocks[:, :, :columns], blocks[:, :, columns:]
+    scale, scale_sum = numbers["scale"], numbers["scale_sum"]
     if numbers["bandwidths"] > 1:
-        m = np.arange(len(flat)) // (block_size * coef.shape[2]) % int(numbers["bandwidths"])
-        of_now, of_average = members.weights[1].reshape(2, -1)[:, m, None]
-        scale, scale_sum = members.steps[m][:, [SCALE]], members.steps[m][:, [SCALE_SUM]]
-        mixture = of_now * scale * now + of_average * (scale_sum * now - sums) / _total_weight(numbers)
-        return np.concatenate([mixture, mixture], axis=1)
+        steps = members.steps[member_of(len(blocks), members.weights[1])]
+        scale, scale_sum = steps[:, SCALE, None, None], steps[:, SCALE_SUM, None, None]
     if functions == columns:
-        return np.asarray(float(numbers["scale"]) * now)
-    average = (numbers["scale_sum"] * now - sums) / _total_weight(numbers)
-    return np.concatenate([numbers["scale"] * now, average], axis=1)
+        return np.asarray(scale * now)
+    average = (scale_sum * now - sums) / _total_weight(numbers)
+    return np.concatenate([scale * now, average], axis=2)
 
 
 def to_panels(numbers: Any, matrix: F64, width: int) -> F64:
@@ -194,7 +203,7 @@ class ExpandedFunction(Learner):
         """Reset everything to the state before the first example."""
         plan = self.directions.plan
         numbers = self._new_numbers(plan, columns, intercept)
-        numbers["bandwidths"], numbers["is_curved"] = self._bandwidths(plan), self.loss.is_curved
+        numbers["bandwidths"] = self._bandwidths(plan)
         code, n_new, n_reused, ratio = self._rule.parameters
         if self._units & state.AUTOMATIC:  # the check moves nothing, so its line search is the paper's
             ratio = math.inf
@@ -207,9 +216,9 @@ class ExpandedFunction(Learner):
         self.directions.reserve(1)
 
     def _bandwidths(self, plan: KernelProgram) -> int:
-        """Return the number of functions: one for each bandwidth of a `MultiScale`, with single automatic steps."""
-        is_mixed = isinstance(plan.kernel, MultiScale) and self._units & state.AUTOMATIC and not self._epsilon
-        if not (is_mixed and self._averaging == MIXTURE and self.batch_size == 1):
+        """Return the number of functions: one for each bandwidth of a `MultiScale`, with automatic steps on events."""
+        is_single = self._averaging == MIXTURE and self.batch_size == 1 and not self._epsilon
+        if not (isinstance(plan.kernel, MultiScale) and is_single and self.loss.is_curved):
             return 1
         bandwidths.load()
         return len(plan.kernel.multiples)
@@ -320,8 +329,8 @@ class ExpandedFunction(Learner):
             if few:
                 return int(scoring.evaluate(function_in(arena), scaling, kernel, rows, out))
             function = function_in(arena)
-            scores = np.empty_like(function.members.scores)
-            function = function._replace(phi=np.empty_like(arena["phi"]), members=function.members._replace(scores=scores))
+            members = function.members._replace(scores=np.empty_like(function.members.scores))
+            function = function._replace(phi=np.empty_like(arena["phi"]), members=members)
             return int(scoring.evaluate_copy(function, scaling, kernel, rows, out))
 
         self._evaluate(evaluate, rows, out)
@@ -357,15 +366,28 @@ class ExpandedFunction(Learner):
     def functions(self) -> F64:
         """Return the coefficients of f and of its average, shape (components × features, functions) as
         :meth:`embed_rows`.
+
+        Of several bandwidths both are the mixture that predicts.
+        """
+        numbers, blocks, members = self.parts()
+        if members:
+            mixture = predicting(numbers, blocks, members["member_weights"][1])
+            blocks = np.concatenate([mixture, mixture], axis=2)
+        return np.asarray(blocks.reshape(-1, self.n_functions))
+
+    def parts(self) -> tuple[Any, F64, dict[str, F64]]:
+        """Return the scalar state, the functions of each block, shape (blocks, components × features, functions), and
+        the state of several bandwidths, which is empty for a single function.
         """
         arena = self._arena.copy()
-        return to_matrix(arena["numbers"][0], arena["coef"], function_in(arena).members)
+        numbers = arena["numbers"][0]
+        return numbers, to_blocks(numbers, arena["coef"], function_in(arena).members), members_of(arena)
 
     def predicting(self) -> F64:
         """Return the coefficients of the predicting function, shape (components × features, columns)."""
-        arena = self._arena.copy()
-        numbers = arena["numbers"][0]
-        return predicting(numbers, to_matrix(numbers, arena["coef"], function_in(arena).members))
+        numbers, blocks, members = self.parts()
+        weights = members["member_weights"][1] if members else np.zeros(0)
+        return np.asarray(predicting(numbers, blocks, weights).reshape(-1, self.columns))
 
 
 def function_in(arena: Arena) -> FirstOrder:
@@ -379,21 +401,25 @@ def members_of(arena: Arena) -> dict[str, F64]:
     return {name: arena[name].copy() for name in single_event.MEMBER_STATE_ARRAYS if arena["member_steps"].size}
 
 
-def require_members(arena: Arena, tensors: Mapping[str, Any]) -> dict[str, F64]:
-    """Return the state of several functions in the tensors of a file; raises a ValueError if it does not fit."""
-    required = {
-        name: tensor_file.require_tensor(tensors, name, np.float64, arena[name].shape) for name in members_of(arena)
-    }
+def require_members(tensors: Mapping[str, Any], bandwidths: int, columns: int) -> dict[str, F64]:
+    """Return the state of several functions in the tensors of a file, empty for a single function.
+
+    Raise a ValueError if it does not fit.
+    """
+    shapes = dict(zip(single_event.MEMBER_ARRAYS, member_shapes(bandwidths, columns), strict=True))
+    names = single_event.MEMBER_STATE_ARRAYS if bandwidths > 1 and "member_steps" in tensors else ()
+    required = {name: tensor_file.require_tensor(tensors, name, np.float64, shapes[name]) for name in names}
     if required:
-        steps, mixer = required["member_steps"], required["mixer"]
-        if not (steps[:, [GRADIENTS2, DISTANCE2, ERROR]] >= 0.0).all() or not (steps[:, SCALE] != 0.0).all():
-            raise ValueError("expected squares of norms, errors and scales of several functions, got numbers below 0")
-        if not (required["sizes"] >= 0.0).all() or not (required["member_weights"][1] >= 0.0).all():
-            raise ValueError("expected weights and sizes of several functions, got numbers below 0")
-        if (required["sizes"][1] > 0.0) != mixer.any() or (mixer.any() and not (np.diag(mixer) > 0.0).all()):
-            raise ValueError("expected a factor of the functions' products, got a diagonal that is not positive")
-        if np.tril(mixer, -1).any():
-            raise ValueError("expected an upper triangular factor, got numbers below the diagonal")
+        steps, mixer, sizes = required["member_steps"], required["mixer"], required["sizes"]
+        squares, weights = steps[:, [GRADIENTS2, DISTANCE2]], required["member_weights"]
+        if not all(np.isfinite(array).all() for array in required.values()):
+            raise ValueError("expected finite numbers as the state of several functions, got others")
+        if (squares < 0.0).any() or (sizes < 0.0).any() or (weights[1] < 0.0).any():
+            raise ValueError("expected squares, sizes and weights of several functions, got numbers below 0")
+        if not ((steps[:, SCALE] >= 1e-13) & (steps[:, SCALE] <= 1e13)).all():
+            raise ValueError("expected scales of several functions from 1e-13 to 1e13, got others")
+        if np.tril(mixer, -1).any() or ((mixer.any() or sizes[1] > 0.0) and not (np.diag(mixer) > 0.0).all()):
+            raise ValueError("expected a triangular factor with a positive diagonal for several functions, got another")
     return required
 
 

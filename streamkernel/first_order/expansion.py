@@ -22,8 +22,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import span, state
 from streamkernel.learners.base import RefusedError
-from streamkernel.learners.mixing import PULL
-from streamkernel.learners.scoring import DISTANCE2, GRADIENTS2, SCALE, SCALE_SUM, SURE
+from streamkernel.learners.scoring import DISTANCE2, GRADIENTS2, SURE
 
 UNLIMITED = 1 << 32
 """Seeds for each replica where the number of features has no cap."""
@@ -122,7 +121,8 @@ class FirstOrderLearner(ExpandedFunction):
             raise ValueError("expected squares of norms, got numbers below 0")
         if not abs(learned["log_odds"]) <= SURE:
             raise ValueError(f"expected log odds from {-SURE} to {SURE}, got {learned['log_odds']}")
-        entries, members = span.restored(tensors), require_members(self._arena, tensors)
+        entries, members = span.restored(tensors), require_members(tensors, int(numbers["bandwidths"]), columns)
+        numbers["bandwidths"] = len(members.get("member_steps", "1"))  # a pruned mixture is a single function
         state.set_learned(numbers, learned)
         self._set_arena(numbers, coef, beta, entries, members)
         self._pending = (self.examples, pending)
@@ -332,7 +332,8 @@ class FirstOrderLearner(ExpandedFunction):
     def with_functions(self, functions: F64, kept: I64 | None = None, distance2: float | None = None) -> dict[str, Any]:
         """Return the tensors for :meth:`restore` with these functions, of the kept features if these are given.
 
-        `distance2` is ‖f‖², if it is not to be computed from the coefficients.
+        It is then a single function, also where functions of several bandwidths were mixed before. `distance2` is
+        ‖f‖², if it is not to be computed from the coefficients.
         """
         blocks = self.n_blocks if kept is None else (len(kept) - 1) // self.block_size
         numbers = self.numbers.copy()
@@ -344,29 +345,8 @@ class FirstOrderLearner(ExpandedFunction):
             "coef": expanded_function.to_panels(numbers, functions, self.directions.width),
             "beta": beta if kept is None else np.tile(beta.sum(axis=0) / blocks, (blocks, 1)),
             "span": self.span.copy(),
-            **self._members_with(functions[:, : self.columns]),
         } | (example_tensors.pack_kept(self.directions.kept) if kept is None else {"kept": kept})
         return learned | state.pack_learned(numbers) | example_tensors.pack_examples("pending", self.pending)
-
-    def _members_with(self, functions: F64) -> dict[str, F64]:
-        """Return the arrays of several functions f_m that are parts of this one: what each has in the mixture."""
-        arena = self._arena.copy()
-        members = function_in(arena).members
-        count = len(members.steps)
-        if not count:
-            return {}
-        height = self.block_size * self.directions.plan.outputs
-        squares = np.square(functions).sum(axis=1).reshape(-1, height).sum(axis=1)
-        for m in range(count):
-            members.steps[m, DISTANCE2] = len(squares[m::count]) * squares[m::count].sum()
-        members.steps[:, SCALE], members.steps[:, SCALE_SUM] = 1.0, 0.0
-        together = members.weights[1].reshape(2, -1)
-        parts = np.tile(np.concatenate([np.diag(w) for w in together], axis=1), (2, 1))  # of each in the old functions
-        gram = parts @ (members.mixer.T @ members.mixer) @ parts.T
-        ridge = PULL * members.sizes[1] * np.eye(2 * count)
-        members.mixer[:] = np.linalg.cholesky(gram + ridge).T if members.sizes[1] else 0.0
-        members.weights[:] = 0.5
-        return members_of(arena)
 
     def divide(self, number: int, replicas: int) -> None:
         """Become one of several replicas: the remaining growth is divided, each block with another seed.

@@ -108,7 +108,7 @@ def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
             array_at(memory, at[_MEMBER_STEPS], (members, MEMBER_STATE), np.float64),
             array_at(memory, at[_MIXER], (2 * members, 2 * members), np.float64),
             array_at(memory, at[_MEMBER_WEIGHTS], (2, 2 * members), np.float64),
-            array_at(memory, at[_SIZES], (3,), np.float64),
+            array_at(memory, at[_SIZES], (2,), np.float64),
             array_at(memory, at[_MEMBER_ROOM], (members + 6, max(2 * members, columns)), np.float64),
         ),
     )

@@ -217,8 +217,8 @@ def squared_gradient(state, blocks, g, total, sums):  # type: ignore[no-untyped-
 def step_size(numbers, norm2, gradient_sum, square, along, error, k_xx):  # type: ignore[no-untyped-def]
     """Return η, and the increase of Σ‖∇‖².
 
-    `norm2` is ‖f‖², and `gradient_sum` is Σ‖∇‖² so far. `square` and `along` are ‖∇‖² of the loss and ⟨∇, f⟩; `error` is e, the error of the batch in units of f, and `k_xx`
-    k(x, x).
+    `norm2` is ‖f‖², and `gradient_sum` is Σ‖∇‖² so far. `square` and `along` are ‖∇‖² of the loss and ⟨∇, f⟩; `error`
+    is e, the error of the batch in units of f, and `k_xx` k(x, x).
     """
     added = max(0.0, square + 2.0 * numbers.l2 * along + numbers.l2**2 * norm2)
     most = error / math.sqrt(square * k_xx) if square * k_xx > 0.0 else 0.0

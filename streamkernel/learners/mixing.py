@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
+from streamkernel.features.rows import F64
 from streamkernel.jit import inlined
 
 MEMORY = 0.9995
@@ -73,3 +76,15 @@ def sweep(mixer, signed, positive, rest):  # type: ignore[no-untyped-def]
         positive[k] += change
         for i in range(k + 1):
             rest[i] += change * mixer[i, k]
+
+
+def factor_of(rows: F64) -> F64:
+    """Return R, upper triangular and with a diagonal ≥ 0, with RᵀR = XᵀX for rows X.
+
+    Examples
+    --------
+    >>> factor_of(np.array([[3.0], [-4.0]])).round(6).tolist()
+    [[5.0]]
+    """
+    small = np.asarray(np.linalg.qr(rows, mode="r"))
+    return np.ascontiguousarray(np.where(np.diag(small) < 0.0, -1.0, 1.0)[:, None] * small)

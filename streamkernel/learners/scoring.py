@@ -88,7 +88,7 @@ def preferred(log_odds: float, gain: float) -> float:
 _total_weight, _share = inlined(total_weight), inlined(share)
 
 
-SCALE, SCALE_SUM, GRADIENTS2, DISTANCE2, ERROR = range(5)
+SCALE, SCALE_SUM, GRADIENTS2, DISTANCE2 = range(4)
 """Columns of the state of each of several functions: the numbers of the same names of `streamkernel.learners.state`."""
 
 
@@ -100,13 +100,13 @@ class Members(NamedTuple):
     scores
         The functions f_m and their averages at the row that was evaluated last, shape (2 × bandwidths, columns).
     steps
-        The state of the steps of each, shape (bandwidths, 5).
+        The state of the steps of each, shape (bandwidths, 4).
     mixer
         R with RᵀR = A of the mixture, shape (2 × bandwidths, 2 × bandwidths).
     weights
         u, and v that predicts, of the mixture, shape (2, 2 × bandwidths).
     sizes
-        The mean square of the targets, its maximum so far, and the bound on the derivative.
+        The mean square of the targets, and its maximum so far.
     room
         Work array.
     """
@@ -119,13 +119,13 @@ class Members(NamedTuple):
     room: F64
 
 
-MEMBER_STATE = len((SCALE, SCALE_SUM, GRADIENTS2, DISTANCE2, ERROR))
+MEMBER_STATE = DISTANCE2 + 1
 
 
 def member_shapes(bandwidths: int, columns: int) -> list[tuple[int, ...]]:
     """Return the shapes of the arrays of :class:`Members`."""
     n = bandwidths if bandwidths > 1 else 0
-    return [(2 * n, columns), (n, MEMBER_STATE), (2 * n, 2 * n), (2, 2 * n), (3,), (n + 6, max(2 * n, columns))]
+    return [(2 * n, columns), (n, MEMBER_STATE), (2 * n, 2 * n), (2, 2 * n), (2,), (n + 6, max(2 * n, columns))]
 
 
 class FirstOrder(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,23 +13,25 @@ from streamkernel.features.rows import F64, I64
 from streamkernel.first_order import expanded_function as coefficients_of
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.learners import state
-from streamkernel.learners.scoring import MIXTURE, SURE
-from streamkernel.merging.summaries import FirstOrderSummary, merge_numbers, merge_spans
+from streamkernel.learners.mixing import PULL, factor_of
+from streamkernel.learners.scoring import GRADIENTS2, MIXTURE, SCALE, SCALE_SUM, SURE
+from streamkernel.merging.summaries import FirstOrderSummary, add_parts, merge_numbers, merge_spans
 
 
 def summarize(f: FirstOrderLearner) -> FirstOrderSummary:
     """Return the summary of a function."""
-    features, outputs = f.n_blocks * f.block_size, f.directions.plan.outputs
+    numbers, functions, members = f.parts()
     return FirstOrderSummary(
-        numbers=f.numbers.copy(),
+        numbers=numbers.copy(),
         is_mean=bool(f.numbers["intercept"] == state.MEAN),
-        functions=f.functions().reshape(f.n_blocks, outputs * f.block_size, f.n_functions),
+        functions=functions,
         beta=f.numbers["scale"] * f.beta[: f.n_blocks],
-        drawn=f.features_at(np.arange(features)).reshape(f.n_blocks, f.block_size, 3),
+        drawn=f.features_at(np.arange(f.n_blocks * f.block_size)).reshape(f.n_blocks, f.block_size, 3),
         next=f.next_number,
         most=f.most_blocks,
         pending=f.pending,
         span=f.span.reshape(1, -1).copy(),
+        members=members,
     )
 
 
@@ -53,12 +56,20 @@ def merge(
     now, average = functions[:, :, :columns], functions[:, :, columns:]
     t = [int(part.numbers["steps"]) for part in parts]
     is_mixture = fresh.numbers["averaging"] == MIXTURE  # the average is then the mean of all predictions
-    for part, at, steps, w in zip(parts, places, t, weights.tolist(), strict=True):
-        now[at] += w * part.functions[:, :, :columns]
-        if is_mixture:
-            average[at] += w * coefficients_of.predicting(part.numbers, part.functions)
+    shares = _shares(parts, places, weights)
+    for i, (part, at, steps, w) in enumerate(zip(parts, places, t, weights.tolist(), strict=True)):
+        last, earlier = part.functions[:, :, :columns], part.functions[:, :, columns:]
+        if shares is not None:
+            of_now, of_average = shares[i].reshape(2, -1)[:, coefficients_of.member_of(len(at), shares[i]), None, None]
+            now[at] += of_now * last
+            average[at] += of_average * earlier
+        elif is_mixture:
+            predicting = _predicting(part)
+            now[at] += w * (predicting if part.members else last)
+            average[at] += w * predicting
         else:
-            average[at] += steps * part.functions[:, :, columns:]
+            now[at] += w * last
+            average[at] += steps * earlier
         beta[at] += w * part.beta
     numbers = merge_numbers(parts, base, weights)
     numbers["blocks"] = n
@@ -76,7 +87,45 @@ def merge(
     kept = _kept_features(fresh, drawn, max(part.next for part in parts), most)
     merged = functions.reshape(n * height, fresh.n_functions)
     tensors = fresh.with_functions(merged, kept, float(numbers["distance2"]))
-    return tensors | {"beta": beta, "span": merge_spans(parts, base)}
+    tensors |= {"beta": beta, "span": merge_spans(parts, base)}
+    return tensors if shares is None else tensors | _merge_members(parts, base, weights)
+
+
+def _predicting(part: FirstOrderSummary) -> F64:
+    """Return the function of a part that predicts, shape (blocks, outputs of a block, columns)."""
+    weights = part.members["member_weights"][1] if part.members else np.zeros(0)
+    return coefficients_of.predicting(part.numbers, part.functions, weights)
+
+
+def _shares(parts: Sequence[FirstOrderSummary], places: Sequence[Sequence[int]], weights: F64) -> F64 | None:
+    """Return the shares of parts in each of several functions, shape (parts, 2 × bandwidths), or ``None``.
+
+    They are w_i v_i, so that Σ v f is the mean of the predictions with v = Σ w_i v_i. They need blocks that belong to
+    the same bandwidth in all parts; otherwise the merged model is a single function of all bandwidths.
+    """
+    if not all(part.members for part in parts):
+        return None
+    v = np.array([part.members["member_weights"][1] for part in parts])
+    count = v.shape[1] // 2
+    if any(place % count != block % count for at in places for block, place in enumerate(at)):
+        return None
+    mean = weights @ v
+    return np.where(mean > 0.0, weights[:, None] * v / np.where(mean > 0.0, mean, 1.0), weights[:, None])
+
+
+def _merge_members(parts: Sequence[FirstOrderSummary], base: FirstOrderSummary, weights: F64) -> dict[str, F64]:
+    """Return the state of several functions that are means of the parts'."""
+    arrays = {name: np.array([part.members[name] for part in parts]) for name in parts[0].members}
+    merged = {name: np.tensordot(weights, array, 1) for name, array in arrays.items()}
+    steps, sizes, mixer = merged["member_steps"], merged["sizes"], arrays["mixer"]
+    root = base.members["member_steps"][:, GRADIENTS2] if base.members else np.zeros(len(steps))
+    steps[:, GRADIENTS2] = add_parts([*arrays["member_steps"][:, :, GRADIENTS2]], root)
+    steps[:, SCALE], steps[:, SCALE_SUM] = 1.0, 0.0
+    largest = arrays["sizes"][:, 1].max()
+    pull = math.sqrt(PULL * max(largest - sizes[1], 0.0)) * np.eye(mixer.shape[2])
+    sizes[1] = largest
+    rows = np.concatenate([*(np.sqrt(weights)[:, None, None] * mixer), pull])
+    return merged | {"mixer": factor_of(rows)}
 
 
 def coefficients(parts: Sequence[FirstOrderSummary]) -> list[F64]:

@@ -212,7 +212,8 @@ class FirstOrderSummary:
     `functions` are the coefficients of f, and of its average where there is one: shape (blocks, outputs of a block,
     functions); `beta` are β of each block, shape (blocks, columns). `drawn` has block, position and bandwidth that each
     feature was drawn with, shape (blocks, features in a block, 3). `next` is the number of the next block, and `most`
-    the cap. `span` is the range of the target and what belongs to it, shape (1, entries).
+    the cap. `span` is the range of the target and what belongs to it, shape (1, entries). `members` is the state of
+    several functions, whose sum f is.
     """
 
     numbers: Any
@@ -224,6 +225,7 @@ class FirstOrderSummary:
     most: int
     pending: list[tuple[Rows, float]]
     span: F64
+    members: Mapping[str, F64]
 
     @property
     def columns(self) -> int:
@@ -240,7 +242,8 @@ class FirstOrderSummary:
     def before(self) -> FirstOrderSummary:
         """Return the summary of the same function before its first example."""
         none = {name: getattr(self, name)[:0] for name in ("functions", "beta", "drawn")}
-        return replace(self, numbers=no_numbers(), most=0, pending=[], **none)
+        members = {name: np.zeros_like(array) for name, array in self.members.items()}
+        return replace(self, numbers=no_numbers(), most=0, pending=[], members=members, **none)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from streamkernel import vectors
 from streamkernel.features.rows import I64
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.embedding import set_scaled
+from streamkernel.learners.mixing import FLATTEST
 from streamkernel.learners.span import LARGEST_GRADIENT
 from streamkernel.second_order import sampling, slots, square_root
 from streamkernel.second_order.last_row import forget_row
@@ -53,7 +54,6 @@ from streamkernel.second_order.mixture_state import (
     rows_per_group,
 )
 from streamkernel.second_order.recency import MATURE, YOUNGEST
-from streamkernel.learners.mixing import FLATTEST
 from streamkernel.second_order.targets import clip_derivatives
 from streamkernel.second_order.tiles import EIGHT, whole_eights
 

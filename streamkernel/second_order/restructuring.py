@@ -12,13 +12,13 @@ import numpy as np
 from streamkernel.features.rows import F64, I64
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.learners import state
+from streamkernel.learners.mixing import PULL
 from streamkernel.second_order import growth, metric, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.linear import state as linear_state
 from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.mixture_state import OF_MIXTURE, Group
 from streamkernel.second_order.neighbours.state import copied
-from streamkernel.learners.mixing import PULL
 from streamkernel.second_order.weights import less_certain, mixed_weights, positive_weights, without
 
 

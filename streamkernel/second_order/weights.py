@@ -19,7 +19,16 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled, inlined, unit
-from streamkernel.learners.mixing import FLATTEST, MEMORY, PULL, add_diagonal, rotate_small, solve_small, sweep
+from streamkernel.learners.mixing import (
+    FLATTEST,
+    MEMORY,
+    PULL,
+    add_diagonal,
+    factor_of,
+    rotate_small,
+    solve_small,
+    sweep,
+)
 from streamkernel.learners.span import LARGEST_GRADIENT, clip
 from streamkernel.second_order import slots
 from streamkernel.second_order.mixture_state import BORN, MIXTURE
@@ -190,8 +199,7 @@ def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]
         np.where(np.isin(np.arange(len(mixer)), gone), 0.0, weights),
     )
     moment = mixer.T @ (mixer @ left)
-    small: Any = np.linalg.qr(mixer[:, stays], mode="r")
-    small *= np.where(np.diag(small) < 0.0, -1.0, 1.0)[:, None]
+    small = factor_of(mixer[:, stays])
     factor = np.zeros_like(mixer)
     factor[np.ix_(stays, stays)] = small
     factor[gone, gone] = math.sqrt(pull)
