@@ -16,6 +16,7 @@ from sklearn.calibration import calibration_curve
 
 from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, plot
 from streamkernel import sklearn as estimators
+from streamkernel.kernels import Gaussian
 
 mpl.use("Agg")
 generator = np.random.default_rng(4)
@@ -99,7 +100,7 @@ def test_groups_have_features_and_the_weights_of_the_mixture() -> None:
     assert names == list(model.mixture_weights)
     for i, name in enumerate(names):
         np.testing.assert_array_equal(drawn(ax, i), [(n, weights[name]) for n, _, weights in history])
-    assert KernelClassifier(learner="dsg").mixture_weights == {}
+    assert KernelClassifier(Gaussian(1.0), learner="dsg").mixture_weights == {}
     behind = ax.figure.axes[1].collections[0]
     assert behind.get_paths()[0].vertices[:, 1].max() == model.n_features
 

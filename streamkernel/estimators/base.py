@@ -205,10 +205,11 @@ class KernelModel(Serializable):
 
     @property
     def mixture_weights(self) -> dict[str, float]:
-        """The weights of the functions in the mixture f, by kind; empty for first-order learners.
+        """The weights of the functions in the mixture f, by kind.
 
         The kinds are the functions that take Newton steps, those that take constant ones, the level, those linear in
-        the inputs, and the nearest neighbours. The weight of constant steps grows if the stream drifts.
+        the inputs, and the nearest neighbours. The weight of constant steps grows if the stream drifts. First-order
+        learners have a weight for each multiple of the bandwidth, and none with a single one.
         """
         return dict(self._model.frozen().learner.shares)
 

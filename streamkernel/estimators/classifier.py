@@ -58,8 +58,9 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     kernel : Kernel or None, default None
         The kernel, which reads unscaled inputs. By default inputs are scaled by their running mean and standard
         deviation, and the kernel is a :class:`~streamkernel.kernels.MultiScale` of Gaussians around the median distance
-        between the first 256 examples, or with ``learner="dsg"`` a Gaussian of 0.4 times that distance. During the
-        first 256 examples the bandwidth is provisional, and the examples are learned again each time it changes.
+        between the first 256 examples. During these the bandwidth is provisional, and the examples are learned again
+        each time it changes. With ``learners.DSG`` of batches, fixed steps or a loss without a second derivative, the
+        kernel is a Gaussian of 0.4 times that distance.
     loss : str or losses.Loss, default "logistic"
         ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``,
         ``"smooth_hinge"``, ``"sigmoid"`` (each class against the rest with more than two), or one of
@@ -68,9 +69,9 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         The learning algorithm, by name or with its options. :class:`~learners.Newton` takes second-order steps.
         :class:`~learners.DSG` takes doubly stochastic gradient steps, in constant and shorter time per event.
     max_features : int or "auto" or None, default "auto"
-        The largest number of random features; ``"auto"`` is 4,096, or 1,024 with ``learner="dsg"``. ``None`` is no
-        limit and needs ``learner="dsg"``. Memory and time of Newton steps grow with the square of the largest group,
-        which has at most half of the features.
+        The largest number of random features; ``"auto"`` is 4,096, or 1,024 where first-order steps have a `kernel` or
+        a single bandwidth. ``None`` is no limit and needs ``learner="dsg"``. Memory and time of Newton steps grow with
+        the square of the largest group, which has at most half of the features.
     class_weight : dict or "balanced" or None, default None
         Factors of the weights of examples, by label; 1 for other labels. ``"balanced"`` is m/n, where n is the number
         of examples of the label so far and m that of the rarest label, so that all labels have the same total

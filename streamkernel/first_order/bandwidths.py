@@ -18,13 +18,19 @@ square of the targets. Each v_m is limited to v_m ≥ 0: functions that are alik
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
-from streamkernel import losses, vectors
+import numpy as np
+
+from streamkernel import losses, tensor_file, vectors
 from streamkernel.features.compiled_kernel import Span
 from streamkernel.features.feature_maps import features
+from streamkernel.features.rows import F64, I64
 from streamkernel.first_order import step_choices
-from streamkernel.first_order.sgd_step import count, features_of, step_of_members
+from streamkernel.first_order.sgd_step import features_of, step_of_members
 from streamkernel.jit import inlined
+from streamkernel.jit.calls import Arena
 from streamkernel.learners import scoring
 from streamkernel.learners.mixing import FLATTEST, MEMORY, PULL, add_diagonal, rotate_small, solve_small, sweep
 from streamkernel.learners.scoring import (
@@ -33,7 +39,9 @@ from streamkernel.learners.scoring import (
     MIXTURE,
     SCALE,
     SCALE_SUM,
+    Members,
     has_range,
+    member_shapes,
     score,
     score_members,
 )
@@ -46,8 +54,16 @@ from streamkernel.learners.state import (
     MEAN,
 )
 
+ARRAYS = ("member_scores", "member_steps", "mixer", "member_weights", "sizes", "member_scratch")
+"""The arrays of `Members` in an arena."""
+
+STATE_ARRAYS = ARRAYS[1:5]
+"""Of these the state, which files have: not the scores and work arrays."""
+
 _weight, _total_weight = inlined(scoring.weight), inlined(scoring.total_weight)
 _SIGNED, _PREDICTING = range(2)
+LARGEST_WEIGHT = 1e6
+"""Bound on the weights of functions, far beyond those of functions that have learned anything."""
 
 
 @score_members.member(0, allocates=False, error_model="numpy")
@@ -70,11 +86,11 @@ def _score_members(state, kernel, work):  # type: ignore[no-untyped-def]
                 members.scores[bandwidths + m, c] += vectors.tree_sum(sums[:size])
     normaliser, weight = 1.0 / math.sqrt(size), _total_weight(MIXTURE, max(1.0, float(numbers.steps)))
     for m in range(bandwidths):
-        own = members.steps[m]
+        history = members.steps[m]
         for c in range(columns):
             now, past = members.scores[m, c] * normaliser, members.scores[bandwidths + m, c] * normaliser
-            members.scores[m, c] = own[SCALE] * now
-            members.scores[bandwidths + m, c] = (own[SCALE_SUM] * now - past) / weight if numbers.steps else 0.0
+            members.scores[m, c] = history[SCALE] * now
+            members.scores[bandwidths + m, c] = (history[SCALE_SUM] * now - past) / weight if numbers.steps else 0.0
     return True
 
 
@@ -93,8 +109,8 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
     numbers.last_example = 0
     if not is_scored and not score(state, kernel, rows, first, work, scores):
         return BAD_VALUE, first
-    code, parameter, room = numbers.loss, numbers.loss_parameter, members.room
-    f, g, etas = work.gradients[0, 0], work.gradients[1, 0], room[bandwidths]
+    code, parameter, scratch = numbers.loss, numbers.loss_parameter, members.scratch
+    f, g, etas = work.gradients[0, 0], work.gradients[1, 0], scratch[bandwidths]
     for c in range(columns):
         f[c] = scores[0, c]
         work.gradients[2, 0, c] = f[c] + numbers.predicted_offset
@@ -120,7 +136,7 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
         return BAD_VALUE, first
     blocks = numbers.blocks + is_new
     for m in range(min(bandwidths, blocks)):
-        own, gradient = members.steps[m], room[m, :columns]
+        history, gradient = members.steps[m], scratch[m, :columns]
         losses.derivative(code, parameter, members.scores[m], target, gradient)
         clip(gradient, most, LARGEST_GRADIENT)
         square, along = 0.0, 0.0
@@ -129,9 +145,8 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
             along += w * members.scores[m, c] * gradient[c]
         error = math.sqrt(square) / numbers.curvature
         square *= w * w
-        etas[m], _ = step_choices.step_size(
-            numbers, own[DISTANCE2], own[GRADIENTS2], square, along, error, numbers.k_xx
-        )
+        sums = history[DISTANCE2], history[GRADIENTS2]
+        etas[m], _ = step_choices.step_size(numbers, sums, square, along, error, numbers.k_xx)
         if not (square <= LARGEST_GRADIENT**2 and abs(along) <= LARGEST_GRADIENT**2):
             return DIVERGED, first
     if not (abs(added) <= LARGEST_GRADIENT and vectors.within(of_rule, checked, LARGEST_GRADIENT)):
@@ -140,25 +155,25 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
     _weigh(state, target, w, seen, most)
     t, largest = numbers.steps + 1.0, 0.0
     for m in range(min(bandwidths, blocks)):
-        own, gradient, square, along = members.steps[m], room[m, :columns], 0.0, 0.0
+        history, gradient, square, along = members.steps[m], scratch[m, :columns], 0.0, 0.0
         for c in range(columns):
             gradient[c] *= w
             square += gradient[c] * gradient[c]
             along += members.scores[m, c] * gradient[c]
-        eta, l2, norm2 = etas[m], numbers.l2, own[DISTANCE2]
+        eta, l2, norm2 = etas[m], numbers.l2, history[DISTANCE2]
         shrink = 1.0 - eta * l2
-        own[GRADIENTS2] += max(0.0, square + 2.0 * l2 * along + l2 * l2 * norm2)
-        own[DISTANCE2] = max(0.0, shrink * shrink * norm2 + eta * (eta * square - 2.0 * shrink * along))
-        own[SCALE] *= shrink
-        if not 1e-12 <= abs(own[SCALE]) <= 1e12:
+        history[GRADIENTS2] += max(0.0, square + 2.0 * l2 * along + l2 * l2 * norm2)
+        history[DISTANCE2] = max(0.0, shrink * shrink * norm2 + eta * (eta * square - 2.0 * shrink * along))
+        history[SCALE] *= shrink
+        if not 1e-12 <= abs(history[SCALE]) <= 1e12:
             _fold(state, m)
-        _move(state, blocks, m, -eta / own[SCALE], own[SCALE_SUM], gradient)
-        own[SCALE_SUM] += _weight(MIXTURE, t) * own[SCALE]
+        _move(state, blocks, m, -eta / history[SCALE], history[SCALE_SUM], gradient)
+        history[SCALE_SUM] += _weight(MIXTURE, t) * history[SCALE]
         largest = max(largest, eta)
     for c in range(columns):
         state.beta[k, c] -= checked * of_rule[c]
     # 3. the counters
-    count(state, y, first, added, work.gradients[2, :1], w * loss, w)
+    step_choices.count(state, y, first, added, work.gradients[2, :1], w * loss, w)
     numbers.gradient_bound, numbers.last_step, numbers.blocks = bound, largest, blocks
     if not is_new:
         numbers.reused_steps += 1
@@ -190,25 +205,25 @@ def _move(state, blocks, m, gain, scale_sum, g):  # type: ignore[no-untyped-def]
 @inlined(allocates=False)
 def _fold(state, m):  # type: ignore[no-untyped-def]
     """Multiply the lazy scale of f_m into its coefficients, and set it to 1."""
-    numbers, coef, own = state.numbers[0], state.coef, state.members.steps[m]
+    numbers, coef, history = state.numbers[0], state.coef, state.members.steps[m]
     size, columns, per_panel = numbers.block_size, numbers.columns, coef.shape[3] // numbers.block_size
     for b in range(m, numbers.blocks, numbers.bandwidths):
         p, first = b // per_panel, b % per_panel * size
         for c in range(columns):
             for part in range(numbers.components):
                 a, past = coef[p, c, part, first : first + size], coef[p, columns + c, part, first : first + size]
-                vectors.add(past, a, -own[SCALE_SUM])
-                vectors.multiply(a, own[SCALE])
-    own[SCALE], own[SCALE_SUM] = 1.0, 0.0
+                vectors.add(past, a, -history[SCALE_SUM])
+                vectors.multiply(a, history[SCALE])
+    history[SCALE], history[SCALE_SUM] = 1.0, 0.0
 
 
 @inlined(allocates=False)
 def _weigh(state, target, w, seen, most):  # type: ignore[no-untyped-def]
     """Take a Newton step of u, with a derivative of the norm `most` at most, and bring v nearer to its minimum."""
-    numbers, (scores, _, mixer, weights, sizes, room) = state.numbers[0], state.members
+    numbers, (scores, _, mixer, weights, sizes, scratch) = state.numbers[0], state.members
     n, columns, signed, bandwidths = len(mixer), numbers.columns, weights[_SIGNED], numbers.bandwidths
-    f, g, h = room[bandwidths + 1, :columns], room[bandwidths + 2, :columns], room[bandwidths + 3, :columns]
-    row, gradient = room[bandwidths + 4, :n], room[bandwidths + 5, :n]
+    f, g, h = scratch[bandwidths + 1, :columns], scratch[bandwidths + 2, :columns], scratch[bandwidths + 3, :columns]
+    row, gradient = scratch[bandwidths + 4, :n], scratch[bandwidths + 5, :n]
     for c in range(columns):
         f[c] = 0.0
         for k in range(n):
@@ -244,11 +259,65 @@ def _weigh(state, target, w, seen, most):  # type: ignore[no-untyped-def]
     solve_small(mixer, gradient)
     if vectors.within(gradient, 1.0, LARGEST_GRADIENT):
         for k in range(n):
-            signed[k] -= gradient[k]
+            signed[k] = min(max(signed[k] - gradient[k], -LARGEST_WEIGHT), LARGEST_WEIGHT)
     sweep(mixer, signed, weights[_PREDICTING], row)
+    for k in range(n):
+        weights[_PREDICTING, k] = min(weights[_PREDICTING, k], LARGEST_WEIGHT)
 
 
 def load() -> None:
     """Load the compiled code of several functions."""
     score_members.require(0)
     step_of_members.require(0)
+
+
+def members_in(arena: Arena) -> Members:
+    """Return the arrays of several functions in an arena."""
+    return Members(*(arena[name] for name in ARRAYS))
+
+
+def member_of(blocks: int, weights: F64) -> I64:
+    """Return the number of the function that each block belongs to, where `weights` are v of all and their averages.
+
+    Examples
+    --------
+    >>> member_of(5, np.ones(6)).tolist()
+    [0, 1, 2, 0, 1]
+    """
+    return np.arange(blocks) % (len(weights) // 2)
+
+
+def start(arena: Arena) -> None:
+    """Set the state of several functions in an arena to the state before the first step, with equal weights."""
+    members = members_in(arena)
+    members.steps[:, SCALE] = 1.0
+    members.weights[:] = 1.0 / max(1, len(members.mixer))
+
+
+def state_of(arena: Arena) -> dict[str, F64]:
+    """Return the state of several functions in an arena, for files; empty for a single function."""
+    return {name: arena[name].copy() for name in STATE_ARRAYS if arena["member_steps"].size}
+
+
+def require_state(tensors: Mapping[str, Any], bandwidths: int, columns: int) -> dict[str, F64]:
+    """Return the state of several functions in the tensors of a file, empty for a single function.
+
+    Raise a ValueError if it does not fit.
+    """
+    shapes = dict(zip(ARRAYS, member_shapes(bandwidths, columns), strict=True))
+    names = STATE_ARRAYS if bandwidths > 1 and "member_steps" in tensors else ()
+    required = {name: tensor_file.require_tensor(tensors, name, np.float64, shapes[name]) for name in names}
+    if required:
+        steps, mixer, sizes = required["member_steps"], required["mixer"], required["sizes"]
+        squares, weights = steps[:, [GRADIENTS2, DISTANCE2]], required["member_weights"]
+        if not (np.abs(weights) <= LARGEST_WEIGHT).all():
+            raise ValueError(f"expected weights of several functions up to {LARGEST_WEIGHT:g}, got others")
+        if not all(np.isfinite(array).all() for array in required.values()):
+            raise ValueError("expected finite numbers as the state of several functions, got others")
+        if (squares < 0.0).any() or (sizes < 0.0).any() or (weights[1] < 0.0).any():
+            raise ValueError("expected squares, sizes and weights of several functions, got numbers below 0")
+        if not ((steps[:, SCALE] >= 1e-13) & (steps[:, SCALE] <= 1e13)).all():
+            raise ValueError("expected scales of several functions from 1e-13 to 1e13, got others")
+        if np.tril(mixer, -1).any() or ((mixer.any() or sizes[1] > 0.0) and not (np.diag(mixer) > 0.0).all()):
+            raise ValueError("expected a triangular factor with a positive diagonal for several functions, got another")
+    return required

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from streamkernel import losses, rules, step_sizes, tensor_file
+from streamkernel import losses, rules, step_sizes
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.features.dictionaries import FAST
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import NumericNames
-from streamkernel.features.rows import F32, F64, I64, Rows
+from streamkernel.features.rows import F32, F64, Rows
 from streamkernel.features.scale_table import moments_of, slopes_of
 from streamkernel.features.scaling import Scales, state_of
 from streamkernel.first_order import bandwidths, single_event
@@ -31,14 +31,12 @@ from streamkernel.learners.base import Learner
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.learners.scoring import (
     DISTANCE2,
-    GRADIENTS2,
     LAST,
     MIXTURE,
     SCALE,
     SCALE_SUM,
     FirstOrder,
     Members,
-    member_shapes,
 )
 
 _FEW = 16
@@ -58,20 +56,9 @@ def predicting(numbers: Any, functions: F64, weights: F64) -> F64:
         return functions
     now, average = np.split(functions, 2, axis=-1)
     if numbers["bandwidths"] > 1:
-        of_now, of_average = weights.reshape(2, -1)[:, member_of(len(functions), weights), None, None]
+        of_now, of_average = weights.reshape(2, -1)[:, bandwidths.member_of(len(functions), weights), None, None]
         return np.asarray(of_now * now + of_average * average)
     return np.asarray(now + scoring.share(int(numbers["averaging"]), float(numbers["log_odds"])) * (average - now))
-
-
-def member_of(blocks: int, weights: F64) -> I64:
-    """Return the number of the function that each block belongs to, where `weights` are v of all and their averages.
-
-    Examples
-    --------
-    >>> member_of(5, np.ones(6)).tolist()
-    [0, 1, 2, 0, 1]
-    """
-    return np.arange(blocks) % (len(weights) // 2)
 
 
 def to_blocks(numbers: Any, coef: F64, members: Members) -> F64:
@@ -82,7 +69,7 @@ def to_blocks(numbers: Any, coef: F64, members: Members) -> F64:
     now, sums = blocks[:, :, :columns], blocks[:, :, columns:]
     scale, scale_sum = numbers["scale"], numbers["scale_sum"]
     if numbers["bandwidths"] > 1:
-        steps = members.steps[member_of(len(blocks), members.weights[1])]
+        steps = members.steps[bandwidths.member_of(len(blocks), members.weights[1])]
         scale, scale_sum = steps[:, SCALE, None, None], steps[:, SCALE_SUM, None, None]
     if functions == columns:
         return np.asarray(scale * now)
@@ -212,7 +199,7 @@ class ExpandedFunction(Learner):
         numbers["rule_key"], numbers["step_units"], numbers["ridge"] = key, self._units, self._epsilon
         numbers["averaging"] = self._averaging
         self._arena, self._columns = self._new_arena(numbers, 1), columns
-        start_members(self._arena)
+        bandwidths.start(self._arena)
         self.directions.reserve(1)
 
     def _bandwidths(self, plan: KernelProgram) -> int:
@@ -272,6 +259,15 @@ class ExpandedFunction(Learner):
     def next_step(self) -> float:
         """γ of the next step; with steps of automatic size the last one, which the next one is close to."""
         return self.last_step if self._units & state.AUTOMATIC else super().next_step
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The weight of each multiple of the bandwidth, of f_m and its average; empty for a single function."""
+        (_, _, members), kernel = self.parts(), self.kernel
+        if not members or not isinstance(kernel, MultiScale):
+            return {}
+        weights = members["member_weights"][1].reshape(2, -1).sum(axis=0).tolist()
+        return {f"bandwidth {multiple:g}": w for multiple, w in zip(kernel.multiples, weights, strict=True)}
 
     @property
     def nbytes(self) -> int:
@@ -381,7 +377,7 @@ class ExpandedFunction(Learner):
         """
         arena = self._arena.copy()
         numbers = arena["numbers"][0]
-        return numbers, to_blocks(numbers, arena["coef"], function_in(arena).members), members_of(arena)
+        return numbers, to_blocks(numbers, arena["coef"], function_in(arena).members), bandwidths.state_of(arena)
 
     def predicting(self) -> F64:
         """Return the coefficients of the predicting function, shape (components × features, columns)."""
@@ -392,39 +388,5 @@ class ExpandedFunction(Learner):
 
 def function_in(arena: Arena) -> FirstOrder:
     """Return the function in an arena."""
-    members = Members(*(arena[name] for name in single_event.MEMBER_ARRAYS))
+    members = bandwidths.members_in(arena)
     return FirstOrder(arena["numbers"], arena["coef"], arena["beta"], arena["phi"], arena["span"], members)
-
-
-def members_of(arena: Arena) -> dict[str, F64]:
-    """Return the state of several functions in an arena, for files; empty for a single function."""
-    return {name: arena[name].copy() for name in single_event.MEMBER_STATE_ARRAYS if arena["member_steps"].size}
-
-
-def require_members(tensors: Mapping[str, Any], bandwidths: int, columns: int) -> dict[str, F64]:
-    """Return the state of several functions in the tensors of a file, empty for a single function.
-
-    Raise a ValueError if it does not fit.
-    """
-    shapes = dict(zip(single_event.MEMBER_ARRAYS, member_shapes(bandwidths, columns), strict=True))
-    names = single_event.MEMBER_STATE_ARRAYS if bandwidths > 1 and "member_steps" in tensors else ()
-    required = {name: tensor_file.require_tensor(tensors, name, np.float64, shapes[name]) for name in names}
-    if required:
-        steps, mixer, sizes = required["member_steps"], required["mixer"], required["sizes"]
-        squares, weights = steps[:, [GRADIENTS2, DISTANCE2]], required["member_weights"]
-        if not all(np.isfinite(array).all() for array in required.values()):
-            raise ValueError("expected finite numbers as the state of several functions, got others")
-        if (squares < 0.0).any() or (sizes < 0.0).any() or (weights[1] < 0.0).any():
-            raise ValueError("expected squares, sizes and weights of several functions, got numbers below 0")
-        if not ((steps[:, SCALE] >= 1e-13) & (steps[:, SCALE] <= 1e13)).all():
-            raise ValueError("expected scales of several functions from 1e-13 to 1e13, got others")
-        if np.tril(mixer, -1).any() or ((mixer.any() or sizes[1] > 0.0) and not (np.diag(mixer) > 0.0).all()):
-            raise ValueError("expected a triangular factor with a positive diagonal for several functions, got another")
-    return required
-
-
-def start_members(arena: Arena) -> None:
-    """Set the state of several functions in an arena to the state before the first step, with equal weights."""
-    members = function_in(arena).members
-    members.steps[:, SCALE] = 1.0
-    members.weights[:] = 1.0 / max(1, len(members.mixer))

@@ -15,8 +15,8 @@ from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.features.scale_table import use_moments
 from streamkernel.features.scaling import NOT_SCALED, Scales, state_of
-from streamkernel.first_order import expanded_function, sgd_step, single_event
-from streamkernel.first_order.expanded_function import ExpandedFunction, function_in, members_of, require_members
+from streamkernel.first_order import bandwidths, expanded_function, sgd_step, single_event
+from streamkernel.first_order.expanded_function import ExpandedFunction, function_in
 from streamkernel.first_order.sgd_step import Scaling
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
@@ -85,7 +85,7 @@ class FirstOrderLearner(ExpandedFunction):
             learned
             | example_tensors.pack_kept(self.directions.kept)
             | state.pack_learned(numbers)
-            | members_of(arena)
+            | bandwidths.state_of(arena)
             | example_tensors.pack_examples("pending", waiting)
         )
 
@@ -121,7 +121,8 @@ class FirstOrderLearner(ExpandedFunction):
             raise ValueError("expected squares of norms, got numbers below 0")
         if not abs(learned["log_odds"]) <= SURE:
             raise ValueError(f"expected log odds from {-SURE} to {SURE}, got {learned['log_odds']}")
-        entries, members = span.restored(tensors), require_members(tensors, int(numbers["bandwidths"]), columns)
+        entries = span.restored(tensors)
+        members = bandwidths.require_state(tensors, int(numbers["bandwidths"]), columns)
         numbers["bandwidths"] = len(members.get("member_steps", "1"))  # a pruned mixture is a single function
         state.set_learned(numbers, learned)
         self._set_arena(numbers, coef, beta, entries, members)
@@ -293,7 +294,7 @@ class FirstOrderLearner(ExpandedFunction):
         new = self._new_arena(copy["numbers"][0], min(panels, -(-self.most_blocks * self.block_size // width)))
         new["coef"][: len(copy["coef"])], new["beta"][: len(copy["beta"])] = copy["coef"], copy["beta"]
         new["span"][:] = copy["span"]
-        for name, array in members_of(copy).items():
+        for name, array in bandwidths.state_of(copy).items():
             new[name][:] = array
         self._arena = new
 
@@ -325,7 +326,7 @@ class FirstOrderLearner(ExpandedFunction):
             steps[:, GRADIENTS2] *= 2.0
             steps[:, DISTANCE2] *= np.square(self._split()).sum()
         twin = self._twin(self.directions)
-        twin._set_arena(numbers, coef, beta, old["span"], members_of(old))
+        twin._set_arena(numbers, coef, beta, old["span"], bandwidths.state_of(old))
         twin._pending = (self.examples, [*self.pending])
         return twin
 

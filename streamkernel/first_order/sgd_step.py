@@ -21,24 +21,21 @@ from streamkernel.first_order.step_choices import precondition, pull_of_intercep
 from streamkernel.jit import Family, compiled, inlined, unit
 from streamkernel.learners import schedule, scoring
 from streamkernel.learners.scoring import (
-    AVERAGE,
     FIRST_ORDER,
     MIXTURE,
     WORK,
     ScoringRoom,
-    has_range,
     score,
     unbounded,
     workspace,
 )
-from streamkernel.learners.span import LARGEST, LARGEST_GRADIENT, LEAST, clip, limits, observe, within
+from streamkernel.learners.span import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import (
     AUTOMATIC,
     BAD_VALUE,
     DIVERGED,
     DONE,
     ERROR_HORIZON,
-    HORIZON,
     LARGEST_DEVIATION,
     LEARNED,
     MARGIN,
@@ -120,32 +117,6 @@ def features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-def
     return numbers.k_xx > 0.0 or power(phi[panel], first, first + size)[0] >= 0.0
 
 
-@inlined(allocates=False)
-def count(state, y, first, added, predictions, loss, total):  # type: ignore[no-untyped-def]
-    """Update the range of targets, the counters, and the values that the dashboard shows, after a step.
-
-    `added` is the new offset, `predictions` are of the examples before the step, and `loss` is the sum of their losses,
-    of the weight `total`.
-    """
-    numbers, batch = state.numbers[0], len(predictions)
-    if has_range(numbers):
-        if numbers.examples == 0:
-            state.span[LEAST] = state.span[LARGEST] = predictions[:] = y[first]
-        low, high = limits(state.span)
-        for i in range(batch):
-            before, seen = predictions[i, 0], numbers.examples + i + 1
-            observe(state.span, y[first + i], added, before, within(before, low, high), seen)
-    numbers.examples += batch
-    numbers.weight += total
-    numbers.steps += 1
-    numbers.running_loss += min(1.0, total / min(numbers.weight, HORIZON)) * (loss / total - numbers.running_loss)
-    if numbers.intercept >= LEARNED and numbers.averaging == AVERAGE:
-        numbers.predicted_offset += (added - numbers.predicted_offset) / numbers.steps
-    else:
-        numbers.predicted_offset = added
-    numbers.offset = added
-
-
 _STEP = types.UniTuple(types.int64, 2)(
     FIRST_ORDER, KERNEL, ROWS, types.int64, types.float64[::1], types.float64[:, ::1], types.float64, STEP_WORK
 )
@@ -161,7 +132,7 @@ def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: igno
     """
     numbers, coef, phi, work = state.numbers[0], state.coef, state.phi, step_work.evaluation
     if numbers.bandwidths > 1:
-        return step_of_members(0, state, kernel, rows, first, y, scores, gamma, step_work)
+        return step_of_members(0, *(state, kernel, rows, first, y, scores, gamma, step_work))
     columns, batch, size = numbers.columns, numbers.batch_size, numbers.block_size
     per_panel = coef.shape[3] // size
     normaliser = 1.0 / math.sqrt(size)
@@ -281,9 +252,8 @@ def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: igno
                 along += f[i, c] * g[i, c] / batch
         gradient2 = step_choices.squared_gradient(state, now, g, step_work.total, work.sums)
         error = error_scale if numbers.step_units & PER_ERROR else math.sqrt(squares) / numbers.curvature
-        eta, added2 = step_choices.step_size(
-            numbers, numbers.distance2, numbers.gradient_sum, gradient2, along, error, max(square, largest)
-        )
+        sums = numbers.distance2, numbers.gradient_sum
+        eta, added2 = step_choices.step_size(numbers, sums, gradient2, along, error, max(square, largest))
         if not eta * math.sqrt(gradient2) <= LARGEST_GRADIENT:
             return DIVERGED, first + batch - 1
     # 4. shrink all, move one, or all; τ ← τ + γ(ν + mean derivative) with ν = λ
@@ -321,7 +291,7 @@ def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: igno
     # 5. the counters, and the values that the dashboard shows
     if not is_automatic:
         numbers.squared_norm += vectors.tree_sum(u.reshape(-1))
-    count(state, y, first, added, predictions, loss, total)
+    step_choices.count(state, y, first, added, predictions, loss, total)
     numbers.gradient_bound, numbers.last_step, numbers.log_odds = bound, eta, log_odds
     numbers.error_scale, numbers.mean_square, numbers.mean_fourth = error_scale, square, fourth
     if k == blocks:

@@ -26,6 +26,7 @@ from streamkernel.features.dictionaries import (
 )
 from streamkernel.features.rows import I64, Rows
 from streamkernel.features.scale_table import ScalesState, has_room, scale_row
+from streamkernel.first_order import bandwidths
 from streamkernel.first_order.sgd_step import Scaling, StepWork, observe_inputs, step
 from streamkernel.jit import compiled, inlined, of_one_signature
 from streamkernel.jit.calls import Arena, array_at
@@ -34,19 +35,14 @@ from streamkernel.learners.scoring import MEMBER_STATE, FirstOrder, Members, Sco
 from streamkernel.learners.span import ENTRIES
 from streamkernel.learners.state import CLOSED, DONE, NO_ROOM, NUMBERS, UNREAD
 
-MEMBER_ARRAYS = ("member_scores", "member_steps", "mixer", "member_weights", "sizes", "member_room")
-"""The arrays of `Members`."""
-MEMBER_STATE_ARRAYS = MEMBER_ARRAYS[1:5]
-"""Of these the state, which files have: not the scores and work arrays."""
-
 _ARRAYS = (
     "numbers", "parts", "weights", "terms", "kept", "coef", "beta", "phi", "scores", "room", "sums", "gradients",
-    "move", "mean", "block", "gram", "total", "start", "target", "weight", "span", *MEMBER_ARRAYS,
+    "move", "mean", "block", "gram", "total", "start", "target", "weight", "span", *bandwidths.ARRAYS,
 )  # fmt: skip
 (
     _NUMBERS, _PARTS, _WEIGHTS, _TERMS, _KEPT, _COEF, _BETA, _PHI, _SCORES, _WORK, _SUMS, _GRADIENTS, _MOVE,
     _MEAN, _BLOCK, _GRAM, _TOTAL, _START, _TARGET, _WEIGHT, _SPAN,
-    _MEMBER_SCORES, _MEMBER_STEPS, _MIXER, _MEMBER_WEIGHTS, _SIZES, _MEMBER_ROOM,
+    _MEMBER_SCORES, _MEMBER_STEPS, _MIXER, _MEMBER_WEIGHTS, _SIZES, _MEMBER_SCRATCH,
 ) = range(len(_ARRAYS))  # fmt: skip
 
 
@@ -109,7 +105,7 @@ def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
             array_at(memory, at[_MIXER], (2 * members, 2 * members), np.float64),
             array_at(memory, at[_MEMBER_WEIGHTS], (2, 2 * members), np.float64),
             array_at(memory, at[_SIZES], (2,), np.float64),
-            array_at(memory, at[_MEMBER_ROOM], (members + 6, max(2 * members, columns)), np.float64),
+            array_at(memory, at[_MEMBER_SCRATCH], (members + 6, max(2 * members, columns)), np.float64),
         ),
     )
     kernel = CompiledKernel(

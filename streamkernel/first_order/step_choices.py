@@ -34,8 +34,9 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.features.counter_rng import counter_bits
 from streamkernel.jit import Family, inlined, unit
-from streamkernel.learners.scoring import FIRST_ORDER
-from streamkernel.learners.state import AUTOMATIC, NUMBERS_TYPE
+from streamkernel.learners.scoring import AVERAGE, FIRST_ORDER, has_range
+from streamkernel.learners.span import LARGEST, LEAST, limits, observe, within
+from streamkernel.learners.state import AUTOMATIC, HORIZON, LEARNED, NUMBERS_TYPE
 from streamkernel.rules import CDSG, DSG
 
 precondition = Family(
@@ -48,7 +49,7 @@ FEATURES_PER_STEP = 4096
 """With steps of automatic size, N features have a check every N/4,096 steps. On single events a check asks for a new
 block at two steps of three, however many there are. The exact kernel's rate needs features that grow as √t (Rudi and
 Rosasco 2017); with checks that become rarer as features become more, they grow so."""
-LEAST = 1.0 / 32.0
+SHORTEST = 1.0 / 32.0
 """The shortest step over the longest one, so that a function still follows changes after a thousand steps."""
 _TOTAL = types.float64[:, :, :, ::1]
 
@@ -213,16 +214,43 @@ def squared_gradient(state, blocks, g, total, sums):  # type: ignore[no-untyped-
     return mean_square * size_of_g / size if batch == 1 else mean_square
 
 
+@inlined(allocates=False)
+def count(state, y, first, added, predictions, loss, total):  # type: ignore[no-untyped-def]
+    """Update the range of targets, the counters, and the values that the dashboard shows, after a step.
+
+    `added` is the new offset, `predictions` are of the examples before the step, and `loss` is the sum of their losses,
+    of the weight `total`.
+    """
+    numbers, batch = state.numbers[0], len(predictions)
+    if has_range(numbers):
+        if numbers.examples == 0:
+            state.span[LEAST] = state.span[LARGEST] = predictions[:] = y[first]
+        low, high = limits(state.span)
+        for i in range(batch):
+            before, seen = predictions[i, 0], numbers.examples + i + 1
+            observe(state.span, y[first + i], added, before, within(before, low, high), seen)
+    numbers.examples += batch
+    numbers.weight += total
+    numbers.steps += 1
+    numbers.running_loss += min(1.0, total / min(numbers.weight, HORIZON)) * (loss / total - numbers.running_loss)
+    if numbers.intercept >= LEARNED and numbers.averaging == AVERAGE:
+        numbers.predicted_offset += (added - numbers.predicted_offset) / numbers.steps
+    else:
+        numbers.predicted_offset = added
+    numbers.offset = added
+
+
 @inlined
-def step_size(numbers, norm2, gradient_sum, square, along, error, k_xx):  # type: ignore[no-untyped-def]
+def step_size(numbers, sums, square, along, error, k_xx):  # type: ignore[no-untyped-def]
     """Return η, and the increase of Σ‖∇‖².
 
-    `norm2` is ‖f‖², and `gradient_sum` is Σ‖∇‖² so far. `square` and `along` are ‖∇‖² of the loss and ⟨∇, f⟩; `error`
+    `sums` are ‖f‖² and Σ‖∇‖² so far. `square` and `along` are ‖∇‖² of the loss and ⟨∇, f⟩; `error`
     is e, the error of the batch in units of f, and `k_xx` k(x, x).
     """
+    norm2, gradient_sum = sums
     added = max(0.0, square + 2.0 * numbers.l2 * along + numbers.l2**2 * norm2)
     most = error / math.sqrt(square * k_xx) if square * k_xx > 0.0 else 0.0
-    eta = most * max(LEAST, 1.0 / math.sqrt(numbers.steps + 1.0))
+    eta = most * max(SHORTEST, 1.0 / math.sqrt(numbers.steps + 1.0))
     if gradient_sum + added > 0.0:
         eta = max(eta, math.sqrt(norm2 / (gradient_sum + added)))
     eta = min(eta, most)

@@ -218,7 +218,9 @@ class MultiScale(SimpleKernel):
 
     Block b of a model uses the multiple number b mod M, so the features estimate k if the number of blocks is a
     multiple of M. Without blocks, as in :class:`~streamkernel.RandomFeatures`, features use the multiples in turn. A
-    feature costs as much as one of k₁.
+    feature costs as much as one of k₁. Learners weigh the functions of the multiples by their losses:
+    :class:`~streamkernel.learners.Newton`, and :class:`~streamkernel.learners.DSG` with single events and steps of
+    automatic size.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ class DSG:
     >>> for i in range(100):
     ...     model.learn_one({"x": i % 10}, i % 10 > 4)
     >>> model.n_seeds, model.n_features
-    (32, 1024)
+    (50, 1600)
     """
 
     rule: rules.Rule = _CDSG

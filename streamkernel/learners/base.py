@@ -179,7 +179,7 @@ class Learner:
 
     @property
     def shares(self) -> dict[str, float]:
-        """The weights in f of Newton steps, of constant steps, and of the level; empty without a mixture."""
+        """The weights in f of each kind of function, or of each bandwidth; empty without a mixture."""
         return {}
 
     @property

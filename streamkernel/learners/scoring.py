@@ -107,7 +107,7 @@ class Members(NamedTuple):
         u, and v that predicts, of the mixture, shape (2, 2 × bandwidths).
     sizes
         The mean square of the targets, and its maximum so far.
-    room
+    scratch
         Work array.
     """
 
@@ -116,7 +116,7 @@ class Members(NamedTuple):
     mixer: F64
     weights: F64
     sizes: F64
-    room: F64
+    scratch: F64
 
 
 MEMBER_STATE = DISTANCE2 + 1

@@ -10,6 +10,7 @@ import numpy as np
 
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64
+from streamkernel.first_order import bandwidths
 from streamkernel.first_order import expanded_function as coefficients_of
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.learners import state
@@ -60,7 +61,7 @@ def merge(
     for i, (part, at, steps, w) in enumerate(zip(parts, places, t, weights.tolist(), strict=True)):
         last, earlier = part.functions[:, :, :columns], part.functions[:, :, columns:]
         if shares is not None:
-            of_now, of_average = shares[i].reshape(2, -1)[:, coefficients_of.member_of(len(at), shares[i]), None, None]
+            of_now, of_average = shares[i].reshape(2, -1)[:, bandwidths.member_of(len(at), shares[i]), None, None]
             now[at] += of_now * last
             average[at] += of_average * earlier
         elif is_mixture:

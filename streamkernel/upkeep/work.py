@@ -303,7 +303,7 @@ def apply(
     True
     >>> upkeep.apply(upkeep.Pruning(), model, events)
     >>> model.n_features
-    256
+    1024
     """
     last = [*events][-task.window :]
     if len(last) < 2:

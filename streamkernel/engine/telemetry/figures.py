@@ -230,9 +230,9 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             lambda model: None if math.isnan(model.gap) else model.gap),
         gauge("function_weight", "1", "Weight of each kind of function in the prediction.",
             lambda model: model.shares or None, ("steps",), point="weight: {steps}"),
-        gauge("groups", "groups", "Groups of features.", lambda model: model.groups if model.shares else None),
+        gauge("groups", "groups", "Groups of features.", lambda model: model.groups or None),
         gauge("youngest_group_examples", "examples", "Examples before the newest group of features was added.",
-            lambda model: model.youngest if model.shares else None),
+            lambda model: model.youngest if model.groups else None),
     ),
     "checkpointer": (
         gauge("checkpoint_interval_seconds", "seconds", "Time between two checkpoints, as configured.",
