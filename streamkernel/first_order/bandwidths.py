@@ -124,8 +124,7 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
         return DIVERGED, first
     loss, most, bound = losses.value(code, parameter, f, target), 0.0, numbers.loss_bound
     if bound >= LARGEST_GRADIENT:
-        most = numbers.gradient_bound  # an outlier moves no function further than the examples before it did
-        bound = clip(g, most, LARGEST_GRADIENT)
+        most = bound = clip(g, numbers.gradient_bound, LARGEST_GRADIENT)
     of_rule = step_work.mean
     for c in range(columns):
         of_rule[c] = w * g[c]
@@ -138,7 +137,7 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
     for m in range(min(bandwidths, blocks)):
         history, gradient = members.steps[m], scratch[m, :columns]
         losses.derivative(code, parameter, members.scores[m], target, gradient)
-        clip(gradient, most, LARGEST_GRADIENT)
+        clip(gradient, most, LARGEST_GRADIENT)  # an outlier moves no function twice as far as earlier examples did
         square, along = 0.0, 0.0
         for c in range(columns):
             square += gradient[c] * gradient[c]

@@ -42,9 +42,10 @@ class Mixed:
 
     def learn(self, z, target, w, is_number):
         """Take the step after the blocks have grown."""
-        F, most = self.members(z), self.bound if is_number else 0.0
+        F = self.members(z)
         norm = np.linalg.norm(self.derivatives(self.v @ F, target)[0])
-        self.bound = norm if most == 0.0 else max(most, min(2 * most, norm))
+        self.bound = norm if self.bound == 0.0 else max(self.bound, min(2 * self.bound, norm))
+        most = self.bound if is_number else 0.0
         self._weigh(F, target, w, is_number, most)
         m = np.arange(len(z)) // self.height % self.count
         for i in range(self.count):
