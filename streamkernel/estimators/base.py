@@ -32,8 +32,8 @@ Choice = str | Newton | DSG
 
 DEFAULT_KERNEL = Gaussian("median", median_factor=0.4)
 MANY_BANDWIDTHS = MultiScale(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
-MIXED_BANDWIDTHS = MultiScale(Gaussian("median"), (0.4, 0.2, 0.8, 0.1))
-"""For functions of one bandwidth each."""
+MIXED_BANDWIDTHS = MultiScale(Gaussian("median"), (0.8, 0.4, 0.2, 0.1))
+"""For functions of one bandwidth each: the angles of one are twice the angles of the one before."""
 
 
 class KernelModel(Serializable):

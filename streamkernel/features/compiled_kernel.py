@@ -20,7 +20,11 @@ IDENTITY, ROOT, LOG = range(3)
 MOST_DEGREE = 31
 TABLE_SIZE = 2 * (MOST_DEGREE + 1)
 """The table of a power series: cumulative probabilities of its degrees, and √(aₙ/P[n]). That of several scales:
-factors, as many as its order; its shift says whether they take turns by blocks or by features."""
+factors, as many as its order; its shift says how they take turns."""
+
+BY_FEATURES, BY_BLOCKS, SHARED = 0.0, 1.0, 2.0
+"""How the factors of several scales take turns: by features, or by blocks, of which as many as there are factors may
+share their directions."""
 
 PART = np.dtype(
     [

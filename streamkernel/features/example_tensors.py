@@ -14,10 +14,13 @@ from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.tensor_file import Tensors, require_tensor
 
 
-def features_at(kept: I64, block_size: int, positions: I64) -> I64:
-    """Return block, index and scale of the features at these positions, as `features.compiled_kernel` does."""
+def features_at(kept: I64, block_size: int, positions: I64, sharing: int = 1) -> I64:
+    """Return block, index and scale of the features at these positions, as `features.compiled_kernel` does.
+
+    `sharing` is the number of blocks that share directions.
+    """
     block = positions // block_size
-    features: I64 = np.stack([block + kept[-1, BLOCK], positions % block_size, block], axis=1)
+    features: I64 = np.stack([(block + kept[-1, BLOCK]) // sharing, positions % block_size, block], axis=1)
     packed = positions < len(kept) - 1
     features[packed] = kept[positions[packed]]
     return features

@@ -19,6 +19,7 @@ from streamkernel.features.compiled_kernel import (
     ADDITIVE,
     ARC_COSINE,
     BLOCK,
+    BY_FEATURES,
     ENTRIES,
     EXPONENTIAL,
     KERNEL,
@@ -33,6 +34,7 @@ from streamkernel.features.compiled_kernel import (
     ROOM,
     ROOT,
     RUNG,
+    SHARED,
     SIGN_PRODUCTS,
     SKETCH,
     SMALLEST,
@@ -66,7 +68,10 @@ def draw_block(kernel, part, block_size, block, name_hash, out):  # type: ignore
             parameters.distribution, parameters.shape, parameters.key, kept[first : first + block_size], name_hash, out
         )
     else:
-        draw(parameters.distribution, parameters.shape, parameters.key, block + kept[-1, BLOCK], name_hash, out)
+        number = block + kept[-1, BLOCK]
+        if parameters.form == MULTI_SCALE and parameters.shift == SHARED:
+            number //= parameters.order
+        draw(parameters.distribution, parameters.shape, parameters.key, number, name_hash, out)
 
 
 @inlined(allocates=False, error_model="numpy")
@@ -155,7 +160,7 @@ def multi_scale(kernel, part, row, span, re, im, work):  # type: ignore[no-untyp
     """Set z to exp(2πisr): the factors r alternate, each for `run` features, after the kept features."""
     parameters, s = kernel.parts[part], work[1][: span.last - span.first]
     project(kernel, part, row, span, s, work[0])
-    run = span.block_size if parameters.shift != 0.0 else 1
+    run = 1 if parameters.shift == BY_FEATURES else span.block_size
     position = span.panel * kernel.cache.shape[3] + span.first
     packed = min(max(len(kernel.kept) - 1 - position, 0), len(s))
     for i in range(packed):

@@ -24,7 +24,9 @@ from typing import Any
 import numpy as np
 
 from streamkernel import losses, tensor_file, vectors
-from streamkernel.features.compiled_kernel import Span
+from streamkernel.features.compiled_kernel import BLOCK, Span
+from streamkernel.features.directions import Directions
+from streamkernel.features.example_tensors import features_at
 from streamkernel.features.feature_maps import features
 from streamkernel.features.rows import F64, I64
 from streamkernel.first_order import step_choices
@@ -74,10 +76,17 @@ def _score_members(state, kernel, work):  # type: ignore[no-untyped-def]
     members.scores[:] = 0.0
     for p in range((total + width - 1) // width):
         last = min(width, total - p * width)
-        features(kernel, work.row, Span(size, p, 0, last), phi[p], work.room)
+        if not numbers.doubles:
+            features(kernel, work.row, Span(size, p, 0, last), phi[p], work.room)
         for first in range(0, last, size):
             m, end = (p * width + first) // size % bandwidths, first + size
             cos, sin = phi[p, 0, first:end], phi[p, 1, first:end]
+            if numbers.doubles and m == 0:
+                features(kernel, work.row, Span(size, p, first, end), phi[p], work.room)
+            elif numbers.doubles:
+                before = phi[p] if first else phi[p - 1]
+                at = (first or width) - size
+                _double(before[0, at : at + size], before[1, at : at + size], cos, sin)
             for c in range(columns):
                 _products(cos, sin, coef[p, c, 0, first:end], coef[p, c, 1, first:end], sums)
                 members.scores[m, c] += vectors.tree_sum(sums[:size])
@@ -92,6 +101,14 @@ def _score_members(state, kernel, work):  # type: ignore[no-untyped-def]
             members.scores[m, c] = history[SCALE] * now
             members.scores[bandwidths + m, c] = (history[SCALE_SUM] * now - past) / weight if numbers.steps else 0.0
     return True
+
+
+@inlined(allocates=False)
+def _double(cos, sin, cos2, sin2):  # type: ignore[no-untyped-def]
+    """Set `cos2` and `sin2` to the cosines and sines of twice the angles."""
+    for f in range(len(cos)):
+        c, s = cos[f], sin[f]
+        cos2[f], sin2[f] = np.float32(1.0) - np.float32(2.0) * s * s, np.float32(2.0) * c * s
 
 
 @inlined(allocates=False)
@@ -268,6 +285,13 @@ def load() -> None:
     """Load the compiled code of several functions."""
     score_members.require(0)
     step_of_members.require(0)
+
+
+def doubles(directions: Directions) -> bool:
+    """Return whether blocks have the directions of the block before them, at half its bandwidth."""
+    sharing, kept = directions.plan.blocks_per_direction, directions.kept
+    drawn = features_at(kept[-1:], directions.block_size, np.arange(len(kept) - 1), sharing)
+    return sharing > 1 and not kept[-1, BLOCK] % sharing and np.array_equal(drawn, kept[:-1])
 
 
 def members_in(arena: Arena) -> Members:

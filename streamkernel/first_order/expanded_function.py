@@ -7,6 +7,7 @@ sums for the average.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Self
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from streamkernel import losses, rules, step_sizes
+from streamkernel.features.compiled_kernel import BY_BLOCKS, SHARED
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.features.dictionaries import FAST
 from streamkernel.features.directions import Directions
@@ -148,9 +150,9 @@ class ExpandedFunction(Learner):
         super().__init__(
             loss, step, block_size=block_size, most_blocks=self.cap, batch_size=batch_size, l2=l2, seed=seed
         )
-        self.directions = Directions(KernelProgram(kernel, seed), block_size, cache_bytes)
-        self._gamma = float(step(1)) if isinstance(step, step_sizes.Constant) else None
         self._averaging, self._epsilon, self._rule = int(average), epsilon, rule
+        self.directions = Directions(self._plan(kernel), block_size, cache_bytes)
+        self._gamma = float(step(1)) if isinstance(step, step_sizes.Constant) else None
         self._units = state.PER_K_XX * per_k_xx + state.PER_ERROR * per_error + state.AUTOMATIC * automatic
         self._learns_events = batch_size == 1 and FAST is not None
         self._is_alone = False  # whether no other thread uses it
@@ -190,7 +192,7 @@ class ExpandedFunction(Learner):
         """Reset everything to the state before the first example."""
         plan = self.directions.plan
         numbers = self._new_numbers(plan, columns, intercept)
-        numbers["bandwidths"] = self._bandwidths(plan)
+        numbers["bandwidths"], numbers["doubles"] = self._bandwidths(plan.kernel), bandwidths.doubles(self.directions)
         code, n_new, n_reused, ratio = self._rule.parameters
         if self._units & state.AUTOMATIC:  # the check moves nothing, so its line search is the paper's
             ratio = math.inf
@@ -202,13 +204,18 @@ class ExpandedFunction(Learner):
         bandwidths.start(self._arena)
         self.directions.reserve(1)
 
-    def _bandwidths(self, plan: KernelProgram) -> int:
+    def _plan(self, kernel: Kernel) -> KernelProgram:
+        """Return the program of a kernel, in which functions of halved bandwidths share directions."""
+        halves = isinstance(kernel, MultiScale) and all(2.0 * b == a for a, b in itertools.pairwise(kernel.multiples))
+        return KernelProgram(kernel, self._seed, SHARED if halves and self._bandwidths(kernel) > 1 else BY_BLOCKS)
+
+    def _bandwidths(self, kernel: Kernel) -> int:
         """Return the number of functions: one for each bandwidth of a `MultiScale`, with automatic steps on events."""
         is_single = self._averaging == MIXTURE and self.batch_size == 1 and not self._epsilon
-        if not (isinstance(plan.kernel, MultiScale) and is_single and self.loss.is_curved):
+        if not (isinstance(kernel, MultiScale) and is_single and self.loss.is_curved):
             return 1
         bandwidths.load()
-        return len(plan.kernel.multiples)
+        return len(kernel.multiples)
 
     def _new_arena(self, numbers: Any, panels: int) -> Arena:
         directions = self.directions

@@ -19,7 +19,6 @@ from streamkernel.first_order import bandwidths, expanded_function, sgd_step, si
 from streamkernel.first_order.expanded_function import ExpandedFunction, function_in
 from streamkernel.first_order.sgd_step import Scaling
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import span, state
 from streamkernel.learners.base import RefusedError
 from streamkernel.learners.scoring import DISTANCE2, GRADIENTS2, SURE
@@ -109,6 +108,7 @@ class FirstOrderLearner(ExpandedFunction):
                 raise ValueError(f"expected whole blocks as kept, {blocks} or less, got {features} features")
             self.directions = Directions(self.directions.plan, self.block_size, self.directions.cache_bytes, kept)
             self.most_blocks = numbers["most_blocks"] = most
+            numbers["doubles"] = bandwidths.doubles(self.directions)
         width = self.directions.width
         panels = -(-blocks * self.block_size // width)
         coef = tensor_file.require_tensor(tensors, "coef", np.float64, (panels, *self.coef.shape[1:]))
@@ -132,7 +132,7 @@ class FirstOrderLearner(ExpandedFunction):
 
     def start_over(self, kernel: Kernel, rows: Rows) -> FirstOrderLearner:
         """Return an untrained function of the same directions, with other bandwidths, which were taken from `rows`."""
-        twin = self._twin(self.directions.with_plan(KernelProgram(kernel, self._seed)))
+        twin = self._twin(self.directions.with_plan(self._plan(kernel)))
         twin._start(self.columns, int(self.numbers["intercept"]))
         return twin
 

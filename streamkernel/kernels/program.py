@@ -10,7 +10,17 @@ import numpy as np
 
 from streamkernel.errors import InputError
 from streamkernel.features import distributions
-from streamkernel.features.compiled_kernel import ADDITIVE, LARGEST_VALUE, MULTI_SCALE, PART, PHASE, SKETCH, TABLE_SIZE
+from streamkernel.features.compiled_kernel import (
+    ADDITIVE,
+    BY_BLOCKS,
+    LARGEST_VALUE,
+    MULTI_SCALE,
+    PART,
+    PHASE,
+    SHARED,
+    SKETCH,
+    TABLE_SIZE,
+)
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.features.feature_maps import combine, form
 from streamkernel.features.rows import F64, I64, DerivedName, Rows, numbers
@@ -56,12 +66,12 @@ class KernelProgram:
     """The parts of a kernel, in their order.
 
     Bandwidths that are pending count as 1. Each part has a key of its own, so that its directions are independent of
-    the others'. With `in_blocks` there are many blocks of features, each with one bandwidth of a `MultiScale`;
-    otherwise one with all of them. Raise a ValueError if it is no kernel, has too many parts or terms, or multiplies
-    two `MultiScale` kernels.
+    the others'. `turns` says how the bandwidths of a `MultiScale` take turns, as
+    :mod:`streamkernel.features.compiled_kernel` names it. Raise a ValueError if it is no kernel, has too many parts or
+    terms, or multiplies two `MultiScale` kernels.
     """
 
-    def __init__(self, kernel: Kernel, seed: int, in_blocks: bool = True) -> None:
+    def __init__(self, kernel: Kernel, seed: int, turns: float = BY_BLOCKS) -> None:
         if isinstance(kernel, type) or not hasattr(kernel, "add_to_program"):
             raise ValueError(f"Expected kernel as one of streamkernel.kernels, got {kernel!r}")
         self.kernel = kernel.with_medians(repeat(1.0)) if kernel.is_pending else kernel
@@ -88,7 +98,7 @@ class KernelProgram:
         self.parts_compiled = np.zeros(len(simple_parts), PART)
         for i, part in enumerate(simple_parts):
             key = domain_key(seed, f"features/{i}" if i else "features")
-            shift = float(in_blocks) if part.form == MULTI_SCALE else part.shift
+            shift = turns if part.form == MULTI_SCALE else part.shift
             table = np.zeros(TABLE_SIZE)
             table[: len(part.table)] = part.table
             self.parts_compiled[i] = (
@@ -101,9 +111,11 @@ class KernelProgram:
         self.arrays = self.parts_compiled, self.weights, self.factors  # the first three of a CompiledKernel
         self.reads_all = len(self.parts) == 1 and not self._spaces and not self.parts[0][1].names  # names of examples
         self.transforms = bool(self._spaces)  # whether examples have to be expanded before they are read
-        self._made_of = self.kernel, seed, in_blocks
+        self._made_of = self.kernel, seed, turns
+        is_shared = simple_parts[0].form == MULTI_SCALE and turns == SHARED
+        self.blocks_per_direction = simple_parts[0].order if is_shared else 1
 
-    def __reduce__(self) -> tuple[type[KernelProgram], tuple[Kernel, int, bool]]:
+    def __reduce__(self) -> tuple[type[KernelProgram], tuple[Kernel, int, float]]:
         """Return the constructor's arguments: arrays that joblib maps into memory cannot be passed to compiled code."""
         return KernelProgram, self._made_of
 

@@ -278,7 +278,8 @@ class Learner:
 
     def features_at(self, positions: I64) -> I64:
         """Return block, index and scale of the features at these positions, as `features.compiled_kernel` does."""
-        return example_tensors.features_at(self.directions.kept, self.block_size, positions)
+        sharing = self.directions.plan.blocks_per_direction
+        return example_tensors.features_at(self.directions.kept, self.block_size, positions, sharing)
 
     @property
     def next_number(self) -> int:

@@ -36,6 +36,7 @@ _GIVEN_INTS = (
     "columns", "block_size", "batch_size", "most_blocks", "loss", "rule", "n_new", "n_reused", "intercept", "rule_key",
     "step_units", "parts", "terms", "components", "last_example", "closed", "looked_at", "panels", "summed",
     "kept_rows", "room_blocks", "working", "worked_at", "unit", "restarted", "compared_at", "averaging", "bandwidths",
+    "doubles",
 )  # fmt: skip
 _GIVEN_REALS = (
     "l2", "loss_parameter", "loss_bound", "max_step_ratio", "ridge", "k_xx", "forgetting", "step_k_xx", "worked_k_xx",
@@ -60,7 +61,8 @@ NUMBERS = np.dtype(
 * ``intercept``: the kind of offset, one of `NOTHING`, `MEAN`, `LEARNED` and `MARGIN`;
 * ``rule_key``: the key of the rule's random draws; ``step_units``: a sum of `PER_K_XX`, `PER_ERROR`, `AUTOMATIC`;
 * ``parts``, ``terms``: of the kernel; ``components``: of a feature;
-* ``bandwidths``: of the functions that are mixed, 1 for a single function;
+* ``bandwidths``: of the functions that are mixed, 1 for a single function; ``doubles``:
+  whether each has the directions of the one before it, at half its bandwidth;
 * ``l2``: λ; ``max_step_ratio``: the rule's longest step in units of γ; ``ridge``: ε of the preconditioner, 0 for none;
 * ``k_xx``: k(x, x) if it is the same for all x, else 0;
 * ``forgetting``: the factor of the past at each example, for second-order steps;

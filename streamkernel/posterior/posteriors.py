@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from streamkernel import tensor_file
+from streamkernel.features.compiled_kernel import BY_FEATURES
 from streamkernel.features.directions import Directions
 from streamkernel.features.frames import table_rows
 from streamkernel.features.rows import F64, Rows
@@ -95,7 +96,7 @@ class FeatureMap:
 
     def __init__(self, kernel: Kernel, n_features: int, seed: int, cache_bytes: int) -> None:
         self.n_features, self._seed = n_features, seed
-        self.directions = Directions(KernelProgram(kernel, seed, in_blocks=False), n_features, cache_bytes)
+        self.directions = Directions(KernelProgram(kernel, seed, turns=BY_FEATURES), n_features, cache_bytes)
         self.directions.reserve(1)
 
     @property
@@ -105,7 +106,7 @@ class FeatureMap:
 
     def with_kernel(self, kernel: Kernel) -> FeatureMap:
         """Return a map of the same directions for other bandwidths; raises a ValueError if it is another kernel."""
-        plan = KernelProgram(kernel, self._seed, in_blocks=False)
+        plan = KernelProgram(kernel, self._seed, turns=BY_FEATURES)
         if not plan.has_directions_of(self.directions.plan):
             raise ValueError(f"expected {self.kernel!r} with other bandwidths, got {kernel!r}")
         twin: FeatureMap = object.__new__(FeatureMap)

@@ -15,8 +15,11 @@ from streamkernel.learners.scoring import MIXTURE
 from streamkernel.learners.span import limits
 from streamkernel.learners.state import MEAN, NOTHING
 
-KERNEL = kernels.MultiScale(kernels.Gaussian(1.0), (1.0, 0.5, 2.0))
-SMALL = {"kernel": KERNEL, "learner": learners.DSG(features_per_seed=8), "max_features": 48}
+HALVES = kernels.MultiScale(kernels.Gaussian(1.0), (2.0, 1.0, 0.5))
+OTHERS = kernels.MultiScale(kernels.Gaussian(1.0), (1.0, 0.5, 2.0))
+"""With the directions of the first bandwidth in the blocks of all, and with other ones in each block."""
+
+SMALL = {"kernel": HALVES, "learner": learners.DSG(features_per_seed=8), "max_features": 48}
 
 
 def square(f, y):
@@ -54,12 +57,13 @@ def stream(name, n=240):
     return [dict(zip("ab", row, strict=True)) for row in X.tolist()], y.astype(float), generator.uniform(0.5, 2.0, n)
 
 
+@pytest.mark.parametrize("kernel", [HALVES, OTHERS], ids=["halves", "others"])
 @pytest.mark.parametrize("l2", [0.0, 0.02])
 @pytest.mark.parametrize("name", CASES)
-def test_predictions_are_those_of_plain_numpy(name, l2):
+def test_predictions_are_those_of_plain_numpy(name, l2, kernel):
     loss, derivatives, columns = CASES[name]
     f = FirstOrderLearner(
-        KERNEL,
+        kernel,
         loss,
         rules.UDSG(grow=1, reuse=3),
         step_sizes.Constant(0.25),
@@ -89,6 +93,18 @@ def test_predictions_are_those_of_plain_numpy(name, l2):
         reference.learn(z, target - offset if name == "square" else target, w, name == "square")
     assert f.n_blocks == 6
     assert f.penalty == pytest.approx(0.5 * l2 * reference.norm2.sum(), rel=1e-4)
+
+
+def test_blocks_of_halved_bandwidths_have_twice_the_angles():
+    for kernel, is_shared in ((HALVES, True), (OTHERS, False)):
+        model = KernelRegressor(**{**SMALL, "kernel": kernel})
+        for x, target in zip(*stream("square", 30)[:2], strict=True):
+            model.learn_one(x, target)
+        f = model._learner
+        z = f.embed_rows(f.row({"a": 0.3, "b": -0.8}))[0].reshape(6, 2, 8) * 8**0.5
+        for wide, narrow in ((0, 1), (1, 2), (3, 4), (4, 5)):
+            is_double = np.allclose(z[narrow], [1.0 - 2.0 * z[wide, 1] ** 2, 2.0 * z[wide, 0] * z[wide, 1]], atol=1e-5)
+            assert is_double == is_shared
 
 
 def learned(n=300, **options):

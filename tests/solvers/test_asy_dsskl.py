@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
 
 from streamkernel import kernels, losses
+from streamkernel.features.compiled_kernel import BY_FEATURES
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.posterior.posteriors import FeatureMap
 from streamkernel.research import PaperAsyDSSKL
@@ -97,7 +98,7 @@ def test_features_match_the_online_model() -> None:
         whole = FeatureMap(kernel, PER_BLOCK, 3, 0)
         dense = whole(whole.directions.rows(["a", "b", "c"], X)) * np.sqrt(PER_BLOCK)
         places = np.array([[0, 3], [0, 60]])
-        plan = KernelProgram(kernel, 3, in_blocks=False)
+        plan = KernelProgram(kernel, 3, turns=BY_FEATURES)
         some = ChosenFeatures(plan, ["a", "b", "c"], places)(X)
         expected = dense.reshape(7, PER_BLOCK, -1)[:, [3, 60]].reshape(7, -1)
         np.testing.assert_allclose(some, expected, atol=1e-5)
