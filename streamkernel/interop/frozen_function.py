@@ -83,11 +83,9 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     }
     parts, drawn = parts_of(learner, hashes, readers)
     about["parts"] = parts
-    if isinstance(learner, SecondOrderLearner):
-        arrays, weights = arrays | others(learner, hashes), coefficients(learner)
-    else:
-        arrays, weights = arrays | _range(learner), learner.predicting()
-    about["terms"], terms = terms_of(learner, weights)
+    is_mixture = isinstance(learner, SecondOrderLearner)
+    about["terms"], terms = terms_of(learner, coefficients(learner) if is_mixture else learner.predicting())
+    arrays |= others(learner, hashes, about) if is_mixture else _range(learner)
     always = {"constant": np.zeros(learner.columns), "offset": _offsets(learner)}
     return FrozenFunction(about, always | arrays | drawn | terms)
 

@@ -1,0 +1,103 @@
+"""Small functions: each has a few numbers per column, which follow from an example at once; compiled.
+
+A small function is a module, and an entry of `FUNCTIONS`. The numbers of all are side by side in the state, so that
+files, merged models (the mean), copies and further columns treat them alike.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from itertools import accumulate
+from typing import Any, Protocol
+
+from streamkernel.features.rows import F64, U64
+from streamkernel.jit import inlined
+from streamkernel.second_order import (
+    level,
+    slots,
+)
+from streamkernel.second_order.targets import clip_derivatives
+
+
+class SmallFunction(Protocol):
+    """What the module of a small function has.
+
+    Attributes
+    ----------
+    NAME
+        Its name beside its weight in f.
+    NUMBERS
+        How many numbers it has for each column; they are 0 in the beginning.
+    read
+        Compiled, ``read(numbers, rows, i)`` returns its score at row i of the values that the features read.
+    learn
+        Compiled, ``learn(numbers, rows, example, g, h, gamma)`` changes the numbers of a column: `example` has the row
+        and the weight of an example, g and h are ℓ' and ℓ'' at its score, and γ is a step size.
+    """
+
+    NAME: str
+    NUMBERS: int
+    read: Any
+    learn: Any
+
+    def freeze(self, numbers: F64, hashes: U64) -> tuple[F64, list[Any]]:
+        """Return its export from its numbers, shape (columns, numbers), and the hashes of the inputs.
+
+        That is a constant for each column, and lists of features: an entry of `numpy_predictor.FORMS` (its name as
+        ``form``, and its options), directions, shape (inputs, features), and coefficients, shape (features, columns).
+        """
+        ...
+
+
+FUNCTIONS: list[SmallFunction] = [
+    level,
+]
+"""The running loss of f = 0 has the place of the first one."""
+
+FIRST_NUMBERS = list(accumulate((function.NUMBERS for function in FUNCTIONS), initial=0))
+"""The first number of each, and the number of all."""
+
+
+@inlined(allocates=False)
+def _read_none(state, rows, i, f):  # type: ignore[no-untyped-def]
+    """Set no slot."""
+
+
+@inlined(allocates=False)
+def _learn_none(state, rows, example, gamma, work):  # type: ignore[no-untyped-def]
+    """Change no number."""
+
+
+def _and_read(others: Any, j: int) -> Any:
+    """Return the compiled function that reads other functions and then function j."""
+    one, first, last = FUNCTIONS[j].read, *FIRST_NUMBERS[j : j + 2]
+
+    def read(state, rows, i, f):  # type: ignore[no-untyped-def]
+        others(state, rows, i, f)
+        for c in range(f.shape[1]):
+            f[state.slots[slots.SMALL] + j, c] = one(state.small[c, first:last], rows, i)
+
+    read.__qualname__ += f"_{j}"
+    return inlined(read, allocates=False)
+
+
+def _and_learn(others: Any, j: int) -> Any:
+    """Return the compiled function in which other functions learn and then function j."""
+    one, first, last = FUNCTIONS[j].learn, *FIRST_NUMBERS[j : j + 2]
+
+    def learn(state, rows, example, gamma, work):  # type: ignore[no-untyped-def]
+        others(state, rows, example, gamma, work)
+        k = state.slots[slots.SMALL] + j
+        clip_derivatives(state, k, work.g)
+        for c in range(work.g.shape[1]):
+            one(state.small[c, first:last], rows, example, work.g[k, c], work.h[k, c], gamma)
+
+    learn.__qualname__ += f"_{j}"
+    return inlined(learn, allocates=False)
+
+
+read: Any = reduce(_and_read, range(len(FUNCTIONS)), _read_none)
+"""``read(state, rows, i, f)`` sets their slots in `f`, shape (functions, columns)."""
+
+learn: Any = reduce(_and_learn, range(len(FUNCTIONS)), _learn_none)
+"""``learn(state, rows, example, gamma, work)`` changes the numbers of each."""
