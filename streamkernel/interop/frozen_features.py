@@ -194,8 +194,8 @@ def _small_functions(learner: SecondOrderLearner, hashes: U64, about: dict[str, 
     numbers = np.split(learner.arrays.small, FIRST_NUMBERS[1:-1], axis=1)
     weights = weights_by_column(learner.arrays)[learner.arrays.slots[slots.SMALL] :]
     arrays: dict[str, Any] = {"constant": np.zeros(learner.columns)}
-    for function, own, v in zip(FUNCTIONS, numbers, weights, strict=False):
-        constant, features = function.freeze(own, hashes)
+    for function, of_function, v in zip(FUNCTIONS, numbers, weights, strict=False):
+        constant, features = function.freeze(of_function, hashes)
         arrays["constant"] += v * constant
         for part, directions, coefficients in features:
             p, t = len(about["parts"]), len(about["terms"])

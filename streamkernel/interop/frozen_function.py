@@ -83,9 +83,12 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     }
     parts, drawn = parts_of(learner, hashes, readers)
     about["parts"] = parts
-    is_mixture = isinstance(learner, SecondOrderLearner)
-    about["terms"], terms = terms_of(learner, coefficients(learner) if is_mixture else learner.predicting())
-    arrays |= others(learner, hashes, about) if is_mixture else _range(learner)
+    if isinstance(learner, SecondOrderLearner):
+        about["terms"], terms = terms_of(learner, coefficients(learner))
+        arrays |= others(learner, hashes, about)
+    else:
+        about["terms"], terms = terms_of(learner, learner.predicting())
+        arrays |= _range(learner)
     always = {"constant": np.zeros(learner.columns), "offset": _offsets(learner)}
     return FrozenFunction(about, always | arrays | drawn | terms)
 

@@ -102,8 +102,8 @@ class Example(NamedTuple):
     ----------
     i, weight
         Its row, and its weight.
-    gamma
-        γ of constant steps, in units of 1/k(x, x).
+    gamma, follow
+        γ of constant steps, in units of 1/k(x, x), and γ of the small functions.
     seen
         Its number, from 1 on.
     k_xx
@@ -115,6 +115,7 @@ class Example(NamedTuple):
     i: int
     weight: float
     gamma: float
+    follow: float
     seen: int
     k_xx: float
     entries: int
@@ -224,7 +225,7 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
     seen = numbers.examples + 1
     measure(state.numbers, seen, targets)
     _measure_k_xx(state, blocks, seen)
-    example = Example(i, w, arrival.gamma, seen, numbers.step_k_xx, entries, places)
+    example = Example(i, w, arrival.gamma, options.follow, seen, numbers.step_k_xx, entries, places)
     loss = loss_at(state.numbers, targets, work.said)
     if options.has_metric and seen % EVERY == 0:
         predictions = state.last.f[state.slots[slots.LINEAR] : state.slots[slots.NEIGHBOURS]]
@@ -234,7 +235,7 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
     _observe_losses(state, w, work)
     newton.learn(state, example, work)
     steady.learn(state, example, work)
-    small_functions.learn(state, scaled, example, options.follow, work)
+    small_functions.learn(state, scaled, example, work)
     linear.learn(state, scales, rows, example, options, work)
     neighbours.learn(state, example, work)
     numbers.reused_steps += blocks == numbers.blocks

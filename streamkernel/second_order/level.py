@@ -18,9 +18,9 @@ def read(numbers, rows, i):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def learn(numbers, rows, example, g, h, gamma):  # type: ignore[no-untyped-def]
+def learn(numbers, rows, example, g, h):  # type: ignore[no-untyped-def]
     """Subtract γℓ' for an example of weight 1, with γ = 0.075 over the loss's curvature."""
-    numbers[0] -= gamma * steps_of(example.weight, gamma * h) * g
+    numbers[0] -= example.follow * steps_of(example.weight, example.follow * h) * g
 
 
 def freeze(numbers: F64, hashes: U64) -> tuple[F64, list[Any]]:

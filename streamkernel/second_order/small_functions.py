@@ -31,8 +31,8 @@ class SmallFunction(Protocol):
     read
         Compiled, ``read(numbers, rows, i)`` returns its score at row i of the values that the features read.
     learn
-        Compiled, ``learn(numbers, rows, example, g, h, gamma)`` changes the numbers of a column: `example` has the row
-        and the weight of an example, g and h are ℓ' and ℓ'' at its score, and γ is a step size.
+        Compiled, ``learn(numbers, rows, example, g, h)`` changes the numbers of a column: `example` has the row, the
+        weight and a step size of an example, g and h are ℓ' and ℓ'' at its score.
     """
 
     NAME: str
@@ -59,45 +59,32 @@ FIRST_NUMBERS = list(accumulate((function.NUMBERS for function in FUNCTIONS), in
 
 
 @inlined(allocates=False)
-def _read_none(state, rows, i, f):  # type: ignore[no-untyped-def]
-    """Set no slot."""
+def _nothing(state, rows, i, f):  # type: ignore[no-untyped-def]
+    """Read and learn no function."""
 
 
-@inlined(allocates=False)
-def _learn_none(state, rows, example, gamma, work):  # type: ignore[no-untyped-def]
-    """Change no number."""
-
-
-def _and_read(others: Any, j: int) -> Any:
-    """Return the compiled function that reads other functions and then function j."""
-    one, first, last = FUNCTIONS[j].read, *FIRST_NUMBERS[j : j + 2]
+def _and_one_more(others: tuple[Any, Any], j: int) -> tuple[Any, Any]:
+    """Return the compiled functions in which others are read, or learn, and then function j."""
+    (read_others, learn_others), one, (first, last) = others, FUNCTIONS[j], FIRST_NUMBERS[j : j + 2]
+    read_one, learn_one = one.read, one.learn
 
     def read(state, rows, i, f):  # type: ignore[no-untyped-def]
-        others(state, rows, i, f)
+        read_others(state, rows, i, f)
         for c in range(f.shape[1]):
-            f[state.slots[slots.SMALL] + j, c] = one(state.small[c, first:last], rows, i)
+            f[state.slots[slots.SMALL] + j, c] = read_one(state.small[c, first:last], rows, i)
 
-    read.__qualname__ += f"_{j}"
-    return inlined(read, allocates=False)
-
-
-def _and_learn(others: Any, j: int) -> Any:
-    """Return the compiled function in which other functions learn and then function j."""
-    one, first, last = FUNCTIONS[j].learn, *FIRST_NUMBERS[j : j + 2]
-
-    def learn(state, rows, example, gamma, work):  # type: ignore[no-untyped-def]
-        others(state, rows, example, gamma, work)
+    def learn(state, rows, example, work):  # type: ignore[no-untyped-def]
+        learn_others(state, rows, example, work)
         k = state.slots[slots.SMALL] + j
         clip_derivatives(state, k, work.g)
         for c in range(work.g.shape[1]):
-            one(state.small[c, first:last], rows, example, work.g[k, c], work.h[k, c], gamma)
+            learn_one(state.small[c, first:last], rows, example, work.g[k, c], work.h[k, c])
 
+    read.__qualname__ += f"_{j}"
     learn.__qualname__ += f"_{j}"
-    return inlined(learn, allocates=False)
+    return inlined(read, allocates=False), inlined(learn, allocates=False)
 
 
-read: Any = reduce(_and_read, range(len(FUNCTIONS)), _read_none)
-"""``read(state, rows, i, f)`` sets their slots in `f`, shape (functions, columns)."""
-
-learn: Any = reduce(_and_learn, range(len(FUNCTIONS)), _learn_none)
-"""``learn(state, rows, example, gamma, work)`` changes the numbers of each."""
+read, learn = reduce(_and_one_more, range(len(FUNCTIONS)), (_nothing, _nothing))
+"""``read(state, rows, i, f)`` sets the slots of all in `f`, shape (functions, columns), and ``learn(state, rows, example,
+work)`` changes their numbers."""

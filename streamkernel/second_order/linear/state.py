@@ -148,6 +148,22 @@ def with_index(linear: Linear) -> Linear:
     return linear
 
 
+@inlined
+def copied_to_predict(linear):  # type: ignore[no-untyped-def]
+    """Return the function with a copy of each array that predictions read; it shares the others."""
+    return Linear(
+        linear.counts.copy(),
+        linear.keys.copy(),
+        linear.at.copy(),
+        linear.names,
+        linear.scales.copy(),
+        linear.w.copy(),
+        linear.factor,
+        linear.diagonal,
+        linear.errors.copy(),
+    )
+
+
 @inlined(allocates=None)
 def room_for(memory, linear, longest):  # type: ignore[no-untyped-def]
     """Return work arrays for examples of at most `longest` names."""
