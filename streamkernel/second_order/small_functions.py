@@ -20,14 +20,14 @@ from streamkernel.second_order.targets import clip_derivatives
 
 
 class SmallFunction(Protocol):
-    """What the module of a small function has.
+    """The module of a small function.
 
     Attributes
     ----------
     NAME
         Its name beside its weight in f.
     NUMBERS
-        How many numbers it has for each column; they are 0 in the beginning.
+        The number of its numbers for each column, which begin at 0.
     read
         Compiled, ``read(numbers, rows, i)`` returns its score at row i of the values that the features read.
     learn
@@ -86,5 +86,6 @@ def _and_one_more(others: tuple[Any, Any], j: int) -> tuple[Any, Any]:
 
 
 read, learn = reduce(_and_one_more, range(len(FUNCTIONS)), (_nothing, _nothing))
-"""``read(state, rows, i, f)`` sets the slots of all in `f`, shape (functions, columns), and ``learn(state, rows, example,
-work)`` changes their numbers."""
+"""``read(state, rows, i, f)`` sets the slots of all in `f`, shape (functions, columns).
+``learn(state, rows, example, work)`` changes the numbers of all.
+"""
