@@ -225,7 +225,7 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
     seen = numbers.examples + 1
     measure(state.numbers, seen, targets)
     _measure_k_xx(state, blocks, seen)
-    example = Example(i, w, arrival.gamma, options.follow, seen, numbers.step_k_xx, entries=entries, places=places)
+    example = Example(i, w, arrival.gamma, options.follow, seen, numbers.step_k_xx, entries, places)
     loss = loss_at(state.numbers, targets, work.said)
     if options.has_metric and seen % EVERY == 0:
         predictions = state.last.f[state.slots[slots.LINEAR] : state.slots[slots.NEIGHBOURS]]

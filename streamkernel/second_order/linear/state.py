@@ -152,15 +152,15 @@ def with_index(linear: Linear) -> Linear:
 def copied_to_predict(linear):  # type: ignore[no-untyped-def]
     """Return the function with a copy of each array that predictions read; it shares the others."""
     return Linear(
-        linear.counts.copy(),
-        linear.keys.copy(),
-        linear.at.copy(),
-        linear.names,
-        linear.scales.copy(),
-        linear.w.copy(),
-        linear.factor,
-        linear.diagonal,
-        linear.errors.copy(),
+        counts=linear.counts.copy(),
+        keys=linear.keys.copy(),
+        at=linear.at.copy(),
+        names=linear.names,
+        scales=linear.scales.copy(),
+        w=linear.w.copy(),
+        factor=linear.factor,
+        diagonal=linear.diagonal,
+        errors=linear.errors.copy(),
     )
 
 
